@@ -12,12 +12,13 @@
 from __future__ import annotations
 
 from dynalint.fix.edits import to_edits
-from dynalint.fix.engine import FixOptions, fix_findings
+from dynalint.fix.engine import fix_findings
 from dynalint.fix.imports import EditError
 from dynalint.fix.model import (
     ChangedFile,
     Decider,
     Fixed,
+    FixOptions,
     FixResult,
     Keeper,
     Linted,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dynalint.fix.verify import Case
+    from dynalint.fix.comparison import Case
 
 
 def judge_compiled(case: Case, compiled: Mapping[str, Any], name: str) -> None:

@@ -197,3 +197,16 @@ def _quoted(name: str) -> str:
 def _lines(text: str) -> list[str]:
     """Split at line feeds only, as diff and patch do; `str.splitlines` would split at form feeds too."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
+@dataclass(frozen=True, slots=True)
+class FixOptions:
+    """What may be fixed: `unsafe` lets unsafe fixes in, `unlikely` those of code that is rarely compiled.
+
+    `decide` has the last word, `keep` gets the files as fixes are taken.
+    """
+
+    unsafe: bool = False
+    unlikely: bool = False
+    decide: Decider | None = None
+    keep: Keeper | None = None

@@ -6,97 +6,30 @@ changes has run. Units that change the same root are tried together.
 
 from __future__ import annotations
 
-import ast
 import os
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dynalint.analysis.source import SourceFile, parse_text
 from dynalint.confirm.client import Answer, Worker, WorkerOptions
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.findings import Finding
-from dynalint.fix.edits import Change, Moves, merged
+from dynalint.fix.comparison import Case, Comparison
 from dynalint.fix.judge import judge_compiled
 from dynalint.fix.model import Proof, Unit
-from dynalint.fix.sides import Insertion, Key, Side, inserted, marks_beside, marks_kept, sides_of
 
 Progress = Callable[[int, int, str], None]
 # Of what went wrong in the worker, in characters: torch lists all that it could have run instead.
 _LONGEST_REASON = 300
 _MOST_TARGETS = 4
-# The marks of tests that stay are numbered from here on.
-_BESIDE = 1_000_000
 # Of the time for a run, what may go to the search for inputs: work, which takes much longer on a busy machine.
 _SEARCH = 1 / 6
 _MOST_CRASHES = 4
-_MOST_PASSED = 3
-# How `differ.let_pass` words it.
-_ZEROS = " has a gradient of zeros, not None"
 # Mostly no fault of the code: a machine under strain, or torch itself, which crashes now and then.
 _WORKER_FAULTS = frozenset({"supervisor", "lost", "signal"})
-
-
-@dataclass(eq=False)
-class Case:
-    """One unit while it is tried: what has to run, what has run, and what came of it.
-
-    `old_lines` and `new_lines` are the changed lines by resolved path, before and after.
-    """
-
-    unit: Unit
-    sides: dict[Key, Side] = field(default_factory=dict)
-    old_lines: dict[str, set[int]] = field(default_factory=dict)
-    new_lines: dict[str, set[int]] = field(default_factory=dict)
-    targets: list[Target] = field(default_factory=list)
-    seen: set[Key] = field(default_factory=set)
-    inputs: int = 0
-    obstacles: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    passed: set[str] = field(default_factory=set)
-    proof: Proof | None = None
-
-    @property
-    def complete(self) -> bool:
-        """Whether nothing more has to be tried."""
-        return self.proof is not None or (self.inputs > 0 and self.seen >= self.sides.keys())
-
-    def refute(self, detail: str, *, raises: bool = False) -> None:
-        """Settle the case: a difference was seen."""
-        self.proof = Proof("refuted", detail, self.inputs, len(self.sides), len(self.seen), raises)
-
-    def outcome(self) -> Proof:
-        """Return what was shown, once all targets have been tried."""
-        if self.proof is not None:
-            return self.proof
-        counts = (self.inputs, len(self.sides), len(self.seen))
-        if self.complete:
-            ran = f"{counts[2]} of {counts[1]} sides and statements ran" if self.sides else "all of it ran"
-            passed = changes_of(self.passed)
-            but = [f"but {'; '.join(passed)}"] if passed else []
-            detail = "; ".join([f"equal on {self.inputs} inputs, {ran}", *self.notes, *but])
-            return Proof("proven", detail, *counts, passed=passed)
-        if self.inputs:
-            missing = next(side for key, side in sorted(self.sides.items(), key=str) if key not in self.seen)
-            detail = f"{missing.words} on line {missing.line} did not run on any of {self.inputs} inputs"
-            return Proof("unverifiable", detail, *counts)
-        return Proof("unverifiable", self.obstacles[0] if self.obstacles else "no compiled root reaches it", *counts)
-
-
-def changes_of(passed: Iterable[str]) -> tuple[str, ...]:
-    """Return what two versions differ in as clauses that a person reads: the parameters with zeros joined in one."""
-    found = sorted(passed)
-    zeros = [name.removesuffix(_ZEROS) for name in found if name.endswith(_ZEROS)]
-    others = tuple(clause for clause in found if not clause.endswith(_ZEROS))
-    if not zeros:
-        return others
-    more = f" and {len(zeros) - _MOST_PASSED} more" if len(zeros) > _MOST_PASSED else ""
-    names = f"{', '.join(zeros[:_MOST_PASSED])}{more}"
-    said = f"the gradient of {names} is zeros where it was None (momentum or weight decay then moves the parameter)"
-    return said, *others
 
 
 class WorkerVerifier:
@@ -141,7 +74,7 @@ class WorkerVerifier:
         self, before: Mapping[Path, str], after: Mapping[Path, str], units: Sequence[Unit]
     ) -> dict[Unit, Proof]:
         """Return a proof for each unit; together they lead from `before` to `after`."""
-        comparison = _Comparison(before, after, units)
+        comparison = Comparison(before, after, units)
         for case in comparison.cases:
             if comparison.same_code(case.unit):
                 case.proof = Proof("proven", "the code is the same but for comments and layout")
@@ -180,7 +113,7 @@ class WorkerVerifier:
         found = dict.fromkeys([*way[:1], *near, *way, *heirs])
         return sorted(found, key=lambda target: self._options.example_for(target) is None)[:_MOST_TARGETS]
 
-    def _try(self, target: Target, cases: Sequence[Case], comparison: _Comparison) -> None:
+    def _try(self, target: Target, cases: Sequence[Case], comparison: Comparison) -> None:
         """Run one root before and after, and note what that says about each case."""
         if self._progress is not None:
             self._progress(sum(case.complete for case in comparison.cases), len(comparison.cases), target.name)
@@ -213,7 +146,7 @@ class WorkerVerifier:
             for case in cases:
                 case.inputs += 0 if case in touched else answer.parts["ran"]["inputs"]
 
-    def _ask(self, target: Target, cases: Sequence[Case], comparison: _Comparison) -> Answer | None:
+    def _ask(self, target: Target, cases: Sequence[Case], comparison: Comparison) -> Answer | None:
         if self._worker is None:
             self._worker = Worker(
                 WorkerOptions(
@@ -236,7 +169,7 @@ class WorkerVerifier:
             return None
         return answer
 
-    def _request(self, target: Target, cases: Sequence[Case], comparison: _Comparison) -> dict[str, Any]:
+    def _request(self, target: Target, cases: Sequence[Case], comparison: Comparison) -> dict[str, Any]:
         options = self._options
         given = {os.path.realpath(path): text for path, text in options.overrides.items()}
         return {
@@ -261,97 +194,6 @@ class WorkerVerifier:
             "seconds": options.timeout,
             "search_seconds": options.timeout * _SEARCH,
         }
-
-
-class _Comparison:
-    """Two states of the project and the units between them, each with what has to run. Paths are resolved."""
-
-    def __init__(self, before: Mapping[Path, str], after: Mapping[Path, str], units: Sequence[Unit]) -> None:
-        self._changes = merged(unit.plan for unit in units)
-        self._old = {path: parse_text(path, before.get(path, _text_of(path, units))) for path in self._changes}
-        self._new = {path: parse_text(path, after[path]) for path in self._changes}
-        self._insertions: dict[Case, dict[Path, list[Insertion]]] = {}
-        self.before = {os.path.realpath(path): text for path, text in before.items()}
-        self.before.update({os.path.realpath(path): file.text for path, file in self._old.items()})
-        self.after = {os.path.realpath(path): text for path, text in after.items()}
-        self.cases: list[Case] = []
-        mark = 0
-        for unit in units:
-            case = Case(unit)
-            self._insertions[case] = {}
-            for path, own in unit.plan.items():
-                sides, insertions = sides_of(self._old[path], self._new[path], self._changes[path], own, mark)
-                mark += len({side.key[0] for side in sides})
-                case.sides.update({side.key: side for side in sides})
-                self._insertions[case][path] = insertions
-                case.old_lines[os.path.realpath(path)] = _old_lines(self._old[path], own)
-                case.new_lines[os.path.realpath(path)] = _new_lines(self._new[path], self._changes[path], own)
-            self.cases.append(case)
-        self._beside: dict[Path, list[Insertion]] = {}
-        self._kept: dict[Path, list[Insertion]] = {}
-        self._words: dict[int, str] = {}
-        for number, (path, own) in enumerate(self._changes.items()):
-            first = _BESIDE * (number + 1)
-            known = [one for places in self._insertions.values() for one in places.get(path, ())]
-            self._beside[path] = marks_beside(self._old[path], own, first, known)
-            words, self._kept[path] = marks_kept(self._old[path], own, first, known)
-            self._words.update(words)
-
-    def marked(self, cases: Sequence[Case]) -> dict[str, str]:
-        """Return the texts before, with the marks of these cases."""
-        texts = dict(self.before)
-        for path, file in self._old.items():
-            insertions = [one for case in cases for one in self._insertions[case].get(path, ())] + self._beside[path]
-            texts[os.path.realpath(path)] = inserted(file.text, insertions)
-        return texts
-
-    def turned(self, given: Mapping[str, str]) -> dict[str, Any]:
-        """Return the texts after with marks on the tests that stay, and words for each of these."""
-        rewritten = dict(self.after)
-        for path, file in self._new.items():
-            rewritten[os.path.realpath(path)] = inserted(file.text, self._kept[path])
-        return {"rewritten": {**given, **rewritten}, "words": sorted(self._words.items())}
-
-    def same_code(self, unit: Unit) -> bool:
-        """Whether the files that a unit changes hold the same code before and after."""
-        for path in unit.plan:
-            old, new = self._old[path].tree, self._new[path].tree
-            if old is None or new is None or ast.dump(old) != ast.dump(new):
-                return False
-        return True
-
-
-def _text_of(path: Path, units: Sequence[Unit]) -> str:
-    """The text that units were made for, of a file that no earlier round has changed."""
-    return next(unit.sources[path].text for unit in units if path in unit.plan)
-
-
-def _old_lines(file: SourceFile, own: Sequence[Change]) -> set[int]:
-    return {line for change in own for line in _lines(file, change.start, change.end)}
-
-
-def _new_lines(file: SourceFile, changes: Sequence[Change], own: Sequence[Change]) -> set[int]:
-    placed = [span for _, span in _placed(changes, own) if not _only_takes_out(file, *span)]
-    return {line for start, end in placed for line in _lines(file, start, end)}
-
-
-def _only_takes_out(file: SourceFile, start: int, end: int) -> bool:
-    """Whether a change writes nothing to where a line begins: what stands there now stood further down before."""
-    number, _ = file.position(start)
-    return start == end and not file.text[file.line_starts[number - 1] : start].strip()
-
-
-def _placed(changes: Sequence[Change], own: Sequence[Change]) -> list[tuple[Change, tuple[int, int]]]:
-    """Return the changes that are `own`, each with the place of what it writes."""
-    moves = Moves(changes)
-    return [
-        (change, moves.new_span(index)) for index, change in enumerate(changes) if any(change is one for one in own)
-    ]
-
-
-def _lines(file: SourceFile, start: int, end: int) -> range:
-    last = max(start, end - 1)
-    return range(file.position(start)[0], file.position(last)[0] + 1)
 
 
 def _limits(answer: Answer) -> Iterator[str]:

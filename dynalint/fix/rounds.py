@@ -1,0 +1,400 @@
+"""The rounds of fixing: which rewrites are applied, in memory, until nothing more can be done.
+
+A round takes the rewrites that do not overlap, applies them, parses the result, lints it again and runs it against
+what it was. What makes trouble is taken out alone; the rest stays. The next round starts from the new text.
+
+Files that no fix changes together, and no compiled root reaches together, have rounds of their own, each judged by the
+view of the project that it is felt in. In the end the whole is linted once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dynalint.analysis.source import SourceFile
+from dynalint.findings import Finding, Safety
+from dynalint.fix.applied import as_applied, as_repaired
+from dynalint.fix.chains import Chains, Start
+from dynalint.fix.edits import Accepted, merged, plan_of, replaced
+from dynalint.fix.imports import EditError
+from dynalint.fix.model import (
+    ChangedFile,
+    Fixed,
+    FixOptions,
+    FixResult,
+    Linted,
+    Proof,
+    Proposal,
+    Refused,
+    Unit,
+    Verifier,
+)
+from dynalint.fix.recheck import ONLY_BY_RUNNING, Item, carried, count_codes, in_order, moved, recheck, way
+from dynalint.fix.trial import Trial, is_refuted, never, parse_fault, refusal_of, united
+from dynalint.fix.views import Sight, TooNarrow, View, files_of
+from dynalint.rules import Replacement, Rewrite
+
+MOST_ROUNDS = 10
+
+
+class Rounds:
+    """The rounds over one set of findings, as they have been run; `result` tells what came of them."""
+
+    def __init__(self, linted: Sequence[Linted], sight: Sight, options: FixOptions, verify: Verifier | None) -> None:
+        self._sight, self._options, self._verify = sight, options, verify
+        self._files: frozenset[Path] = frozenset()
+        self._items = tuple(
+            Item(one, one.finding, never(one)) for one in linted if one.finding.code not in ONLY_BY_RUNNING
+        )
+        self._seen_running = tuple(one for one in linted if one.finding.code in ONLY_BY_RUNNING)
+        self._texts: dict[Path, str] = {}
+        self._sources: dict[Path, SourceFile] = {}
+        self._fixed: list[tuple[Unit, Proof | None, tuple[Finding, ...]]] = []
+        self._refused: dict[Finding, Refused] = {}
+        self._blocked: set[Finding] = set()
+        self._undecided: set[Finding] = set()
+        self._fixed_along: dict[Finding, Finding] = {}
+        self._note: str | None = None
+        self._trials: dict[frozenset[Unit], Trial] = {}
+        self._chains = Chains(sight)
+        self._changed: set[str | None] = set()
+        self._rounds = 0
+        self._too_late: list[Finding] = []
+        self._ended = False
+        self._run()
+
+    def _run(self) -> None:
+        # Fixes cannot undo each other for ever: a round that is taken removes findings and brings none, so that no
+        # text comes twice.
+        while not self._ended:
+            taken = len(self._fixed)
+            offered = self._pass()
+            if self._too_late:
+                codes = count_codes(self._too_late)
+                self._note = f"there is still something to fix after {MOST_ROUNDS} rounds ({codes}): run it again"
+                return
+            self._rounds += len(self._fixed) > taken
+            if not offered and not self._offer_again():
+                return
+
+    def _pass(self) -> bool:
+        """Fix what can be fixed at once in each group of files; say whether anything was on offer.
+
+        Those that no view is enough for come last and together, as each of their steps lints the whole.
+        """
+        wide, groups = self._sight.groups(self._open())
+        offered = False
+        for files in groups:
+            self._files = files
+            try:
+                units = self._offered()
+                if units:
+                    self._round(units)
+                    offered = True
+            except TooNarrow:
+                wide |= files
+        self._files = self._sight.widened(wide)
+        units = self._offered()
+        if units:
+            self._round(units)
+        return offered or bool(units)
+
+    def _round(self, units: tuple[Unit, ...]) -> None:
+        """Fix what can be fixed at once of what is offered."""
+        self._trials.clear()
+        accepted = self._settle((), units)
+        if accepted and self._rounds == MOST_ROUNDS:
+            self._too_late += [linted.finding for unit in accepted for linted in unit.linted]
+            return
+        wanted = self._wanted(accepted) if accepted else ()
+        if wanted != accepted:
+            # They were tried together with what is not wanted; by themselves they may come to something else.
+            wanted = self._settle((), wanted)
+        if wanted:
+            self._take(wanted, self._trials[frozenset(wanted)])
+
+    def _wanted(self, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
+        """Ask about each unit, if somebody is there to ask; those that are not wanted are never offered again."""
+        decide, proofs = self._options.decide, self._trials[frozenset(units)].proofs
+        if decide is None:
+            return units
+        wanted: list[Unit] = []
+        for unit in units:
+            changes = {path: (self._text(path), replaced(self._text(path), own)) for path, own in unit.plan.items()}
+            answer = "quit" if self._ended else decide(Proposal(unit, proofs.get(unit), changes))
+            self._ended = answer == "quit"
+            if answer == "accept":
+                wanted.append(unit)
+            else:
+                self._block(unit, "you skipped it", None, for_good=True)
+        return tuple(wanted)
+
+    def _open(self) -> tuple[Item, ...]:
+        """Return the items that have a fix and have not failed with it."""
+        return tuple(
+            item
+            for item in self._items
+            if item.linted.rewrite is not None and item.origin not in self._blocked
+            if self._options.unlikely or not item.linted.finding.doubt
+        )
+
+    def _view(self) -> View:
+        return self._sight.of(self._files, self._items, self._texts)
+
+    def hold(self) -> bool:
+        """Lint the whole as it is now, where views did not; say whether it has no finding that they have not shown."""
+        if not self._texts or not self._sight.narrowed:
+            return True
+        check = recheck(self._items, self._sight.lint(self._texts), (), {})
+        if check.trouble is not None:
+            return False
+        self._note_gone(check.items, [unit for unit, *_ in self._fixed], {})
+        self._items = check.items
+        return True
+
+    def _offered(self) -> tuple[Unit, ...]:
+        """Return the units that this round tries: in order of place, those that touch an earlier one left out."""
+        if self._ended or not self._files:
+            return ()
+        groups: dict[tuple[object, ...], list[tuple[Item, Unit]]] = {}
+        items = [item for item in self._open() if files_of(item) <= self._files]
+        starts = [start for item in items if (start := self._start(item)) is not None and start.leaves]
+        self._chains.complete(starts, self._files, self._items, self._texts)
+        for item in items:
+            unit = self._unit(item)
+            if unit is not None:
+                key = tuple(sorted(((path, changes) for path, changes in unit.plan.items()), key=lambda one: one[0]))
+                groups.setdefault(key, []).append((item, unit))
+        units = [united([unit for _, unit in group]) for group in groups.values()]
+        units.sort(key=lambda unit: min((str(path), changes[0].start) for path, changes in unit.plan.items()))
+        accepted = Accepted()
+        return tuple(unit for unit in units if accepted.add(unit.plan))
+
+    def _offer_again(self) -> bool:
+        """Offer once more what did not stand the trial, where code on the same way from a root has changed since.
+
+        Else a second `fix` would do more than the first: inputs may now reach what a branch kept from them, and where
+        a branch left a parameter without a gradient, `torch.where` gives it zeros already. The answer is whether there
+        is any such.
+        """
+        again = {finding for finding in self._undecided if way(finding) & self._changed}
+        self._changed.clear()
+        self._undecided -= again
+        self._blocked -= again
+        return bool(again)
+
+    def _start(self, item: Item) -> Start | None:
+        """Return the rewrite of an item by itself, if it may be applied now; a refusal is noted down."""
+        if item.linted.rewrite is None:
+            return None
+        rewrite = item.linted.rewrite
+        if item.blocked is not None:
+            self._refused.setdefault(item.origin, Refused(item.origin, item.blocked))
+            return None
+        if not self._is_allowed(item, rewrite):
+            return None
+        try:
+            self._check_sources(rewrite.replacements)
+            plan = plan_of(rewrite)
+        except EditError as fault:
+            self._refused.setdefault(item.origin, Refused(item.origin, str(fault)))
+            return None
+        sources = {replacement.file.path: replacement.file for replacement in rewrite.replacements}
+        about = (rewrite.title, rewrite.safety, rewrite.conditions, sources, rewrite.shown)
+        return Start(item, Unit((item.linted,), plan, *about), rewrite.leaves)
+
+    def _unit(self, item: Item) -> Unit | None:
+        """Return what an item offers to be applied now, with all that it leads to; a refusal is noted down."""
+        start = self._start(item)
+        if start is None or not start.leaves:
+            return start.unit if start is not None else None
+        self._chains.complete([start], self._files, self._items, self._texts)
+        unit = self._chains.result(start)
+        if isinstance(unit, EditError):
+            self._refused.setdefault(item.origin, Refused(item.origin, str(unit)))
+            return None
+        return unit if unit is not None and self._is_allowed(item, unit) else None
+
+    def _is_allowed(self, item: Item, fix: Rewrite | Unit) -> bool:
+        """Whether a fix may be tried at all; a refusal is noted down."""
+        refusal = self._not_allowed(fix.safety, fix.conditions, shown=fix.shown)
+        if refusal is not None:
+            self._refused.setdefault(item.origin, Refused(item.origin, refusal[0], unlock=refusal[1]))
+        return refusal is None
+
+    def _not_allowed(
+        self, safety: Safety, conditions: tuple[str, ...], *, shown: bool
+    ) -> tuple[str, str | None] | None:
+        """Why a fix is not tried at all, with the option that would let it; None if it is."""
+        terms = "; ".join(conditions)
+        if safety == "suggestion":
+            return "it is only a suggestion; make the change by hand", None
+        if safety == "unsafe" and not self._options.unsafe:
+            return f"it is unsafe ({terms})" if terms else "it is unsafe", "--unsafe-fixes"
+        if (safety == "conditional" or shown) and self._verify is None:
+            return "only a run can show that it is right, and nothing was run", None
+        return None
+
+    def _check_sources(self, replacements: Sequence[Replacement]) -> None:
+        """Remember each file as it was first read, and make sure that the rewrite was made for the text at hand."""
+        for file in (replacement.file for replacement in replacements):
+            source = self._sources.setdefault(file.path, file)
+            if file.text != self._texts.get(file.path, source.text):
+                raise EditError("its edits were made for another state of the file")
+            if source.data is not None and source.encode(source.text) != source.data:
+                raise EditError(f"the file's encoding {source.encoding} does not preserve its bytes")
+
+    def _settle(self, accepted: tuple[Unit, ...], candidates: tuple[Unit, ...]) -> tuple[Unit, ...]:
+        """Return the most units that stand together: `accepted`, which do, and those of `candidates` that join them."""
+        units = accepted + candidates
+        trial = self._trial(units)
+        if trial.sound:
+            return units
+        if trial.blamed:
+            for unit, reason in trial.blamed.items():
+                self._block(unit, reason, trial.proofs.get(unit))
+            left = tuple(unit for unit in accepted if unit not in trial.blamed)
+            return self._settle(left, tuple(unit for unit in candidates if unit not in trial.blamed))
+        suspects = tuple(unit for unit in candidates if unit in trial.suspects) or candidates or accepted
+        others = tuple(unit for unit in candidates if unit not in suspects)
+        if others:
+            return self._settle(self._settle(accepted, others), suspects)
+        if len(suspects) == 1:
+            self._block(suspects[0], trial.trouble or "", trial.proofs.get(suspects[0]))
+            return self._settle((), tuple(unit for unit in accepted if unit not in suspects))
+        base = () if suspects == accepted else accepted
+        middle = len(suspects) // 2
+        return self._settle(self._settle(base, suspects[:middle]), suspects[middle:])
+
+    def _trial(self, units: tuple[Unit, ...]) -> Trial:
+        key = frozenset(units)
+        if key not in self._trials:
+            self._trials[key] = self._tried(units) if units else Trial(self._texts, self._items)
+        return self._trials[key]
+
+    def _tried(self, units: tuple[Unit, ...]) -> Trial:
+        """Apply units, then parse, lint and run the result, up to the first of these that finds fault."""
+        changes = merged(unit.plan for unit in units)
+        texts = {path: replaced(self._text(path), wanted) for path, wanted in changes.items()}
+        for path, text in texts.items():
+            fault = parse_fault(self._sources[path], text)
+            if fault is not None:
+                suspects = tuple(unit for unit in units if path in unit.plan)
+                return Trial(trouble=f"the result does not parse: {fault}", suspects=suspects)
+        texts = {**self._texts, **texts}
+        view = self._view()
+        after = view.lint(texts)
+        for linted in after:
+            if linted.file.text != texts.get(linted.file.path, linted.file.text):
+                suspects = tuple(unit for unit in units if linted.file.path in unit.plan)
+                return Trial(trouble="the changed file cannot be checked again", suspects=suspects)
+        items, others = view.split(self._items)
+        check = recheck(items, after, units, changes)
+        if check.blamed or check.trouble is not None:
+            return Trial(blamed=check.blamed, trouble=check.trouble, suspects=check.suspects)
+        trial = Trial(texts, in_order([*view.known(check.items), *moved(others, changes, texts)]))
+        return trial if self._verify is None else self._verified(trial, units, self._verify)
+
+    def _verified(self, trial: Trial, units: tuple[Unit, ...], verify: Verifier) -> Trial:
+        proofs = verify(self._texts, trial.texts, units)
+        trial = replace(trial, proofs=proofs)
+        refuted = tuple(unit for unit in units if is_refuted(unit, proofs[unit]))
+        if len(refuted) > 1:
+            return replace(trial, trouble=f"a run showed a difference: {proofs[refuted[0]].detail}", suspects=refuted)
+        # A difference ends the run: what it left open, another run without the one that differs may show.
+        blamed = {unit: reason for unit in refuted or units if (reason := refusal_of(unit, proofs[unit])) is not None}
+        return replace(trial, blamed=blamed)
+
+    def _block(self, unit: Unit, reason: str, proof: Proof | None, *, for_good: bool = False) -> None:
+        refuted = proof is not None and proof.outcome == "refuted"
+        for finding in self._origins(unit):
+            self._blocked.add(finding)
+            self._refused[finding] = Refused(finding, reason, refuted)
+            if not for_good:
+                self._undecided.add(finding)
+
+    def _origins(self, unit: Unit) -> tuple[Finding, ...]:
+        members = {id(linted) for linted in unit.linted}
+        return tuple(item.origin for item in self._items if id(item.linted) in members)
+
+    def _take(self, accepted: tuple[Unit, ...], trial: Trial) -> None:
+        for unit in accepted:
+            self._fixed.append((unit, trial.proofs.get(unit), self._origins(unit)))
+        self._note_gone(trial.items, accepted, trial.proofs)
+        changes = merged(unit.plan for unit in accepted)
+        running = (carried(one, changes.get(one.file.path, ()), trial.texts) for one in self._seen_running)
+        self._seen_running = tuple(one for one in running if one is not None)
+        self._texts = dict(trial.texts)
+        self._items = trial.items
+        on_way = set().union(*(way(linted.finding) for unit in accepted for linted in unit.linted))
+        self._changed |= on_way
+        self._chains.forget(changes, on_way)
+        if self._options.keep is not None:
+            files = [file for file in self._changed_files() if file.source.path in changes]
+            self._options.keep(files, _together(accepted, {file.source.path for file in files}))
+
+    def _note_gone(self, left: Sequence[Item], units: Sequence[Unit], proofs: Mapping[Unit, Proof]) -> None:
+        """Note down what went along with units that were for other findings."""
+        gone = {item.origin for item in self._items} - {item.origin for item in left}
+        gone.difference_update(*(findings for *_, findings in self._fixed))
+        self._fixed_along.update({finding: as_repaired(finding, units, proofs) for finding in gone})
+
+    def _text(self, path: Path) -> str:
+        return self._texts.get(path, self._sources[path].text)
+
+    def result(self) -> FixResult:
+        """Return what the rounds came to."""
+        gone = {finding for *_, findings in self._fixed for finding in findings}.union(self._fixed_along)
+        refused = [refused for finding, refused in self._refused.items() if finding not in gone]
+        fixed = [
+            Fixed(as_applied(finding, unit, proof, self._only_source(unit)), proof)
+            for unit, proof, found in self._fixed
+            for finding in found
+        ]
+        fixed += [Fixed(finding, None) for finding in self._fixed_along.values()]
+        remaining = [*map(self._left, self._items), *(one.finding for one in self._seen_running)]
+        files = self._changed_files()
+        return FixResult(
+            files=files,
+            groups=_together([unit for unit, *_ in self._fixed], {file.source.path for file in files}),
+            fixed=tuple(sorted(fixed, key=lambda fixed: fixed.finding.sort_key)),
+            refused=tuple(sorted(refused, key=lambda refused: refused.finding.sort_key)),
+            remaining=tuple(sorted(remaining, key=lambda finding: finding.sort_key)),
+            notes=(self._note,) if self._note else (),
+        )
+
+    def _changed_files(self) -> tuple[ChangedFile, ...]:
+        by_path: dict[Path, dict[Finding, None]] = {}
+        for unit, _, findings in self._fixed:
+            for path in unit.plan:
+                by_path.setdefault(path, {}).update(dict.fromkeys(findings))
+        return tuple(
+            ChangedFile(self._sources[path], text, tuple(by_path.get(path, ())))
+            for path, text in sorted(self._texts.items())
+            if text != self._sources[path].text
+        )
+
+    def _only_source(self, unit: Unit) -> SourceFile | None:
+        """Return the file that a unit changes, as it was first read; None if there are several."""
+        path, *others = unit.plan
+        return None if others else self._sources[path]
+
+    def _left(self, item: Item) -> Finding:
+        """Return a finding that stays, with what running its fix has shown."""
+        finding, refused = item.linted.finding, self._refused.get(item.origin)
+        if finding.fix is None or refused is None or refused.unlock is not None:
+            return finding
+        verified = False if refused.refuted else finding.fix.verified
+        return replace(finding, fix=replace(finding.fix, verified=verified, declined=refused.reason))
+
+
+def _together(units: Sequence[Unit], changed: set[Path]) -> tuple[tuple[Path, ...], ...]:
+    """Return the changed files, those together that one fix changes."""
+    groups: list[set[Path]] = []
+    for unit in units:
+        touching = [group for group in groups if group & unit.plan.keys()]
+        groups = [group for group in groups if group not in touching]
+        groups.append(set(unit.plan).union(*touching))
+    return tuple(sorted(tuple(sorted(group & changed)) for group in groups if group & changed))

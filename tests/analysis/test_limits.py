@@ -199,3 +199,21 @@ def test_functions_in_containers_nested_ever_deeper_are_called(tmp_path: Path) -
     found = analysed(tmp_path, {"model.py": code})
     assert branches(found) == {("model.py", 5)}
     assert not _told(found)
+
+
+def test_a_function_that_wraps_its_argument_and_calls_itself_comes_to_rest(tmp_path: Path) -> None:
+    code = """\
+        import torch
+        from torch import nn
+
+        def wrapped(tree, depth):
+            return tree if depth == 0 else wrapped([tree], depth - 1)
+
+        class Model(nn.Module):
+            def forward(self, x: torch.Tensor):
+                wrapped(x, x.dim())
+                return x if x.sum() > 0 else -x
+    """
+    found = analysed(tmp_path, {"model.py": code})
+    assert branches(found) == {("model.py", 10)}
+    assert not _told(found)

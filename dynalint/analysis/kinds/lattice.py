@@ -228,7 +228,7 @@ def _either_home(left: Home | None, right: Home | None) -> Home | None:
 
 def sequence(type_: str, items: list[Kind]) -> Sequence:
     """Return the kind of a fresh container with these items."""
-    known = tuple(items) if len(items) <= _MOST_ITEMS else None
+    known = tuple(map(shallow, items)) if len(items) <= _MOST_ITEMS else None
     return Sequence(type_, shallow(join_all(items)), known)
 
 

@@ -156,7 +156,7 @@ def test_is_declined_with_its_reason(name: str) -> None:
 @pytest.mark.parametrize(
     ("raised", "message"),
     [
-        ('ValueError(f"is {x.sum()}")', '"is {x.sum()}"'),  # guard_fstring_msg
+        ('ValueError(f"is {x.sum()}")', '"is ..."'),  # guard_fstring_msg
         ('ValueError("is " + str(y))', '"ValueError"'),  # guard_dynamic_msg
         ('ValueError("a", 1)', '"a"'),  # guard_multi_arg_msg
         ('ValueError("a") from self.cause', '"a"'),  # guard_raise_from

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import ast
-import re
+import json
 
-from dynalint.rulekit import Refusal, Rewrite, Safety, k, rw
+from dynalint.rulekit import Refusal, Rewrite, Safety, k, rw, walk_function
 from dynalint_rules._code.effects import effects_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import self_name
 from dynalint_rules._shared.branch.blocks import is_elif, split_test
 from dynalint_rules._shared.branch.truth import COMPARISONS, is_plain_tensor, is_tensor_test, operand_text, truth_of
 from dynalint_rules._shared.text import held_together
-
-_PREFIX = re.compile(r"(?i)^(r?)f(r?)(?=['\"])")
 
 
 def is_constant_message(node: ast.expr | None) -> bool:
@@ -69,7 +67,7 @@ def _shown(scope: Scope, raising: ast.Raise) -> str:
     message = given.args[0] if isinstance(given, ast.Call) and given.args else None
     if message is not None and (is_constant_message(message) or _is_folded(scope, message)):
         return scope.text(message)
-    plain = _without_values(scope, message)
+    plain = _without_values(message)
     if plain is None:
         name = given.func if isinstance(given, ast.Call) else given
         plain = repr("the check fails" if name is None else scope.text(name).rpartition(".")[2]).replace("'", '"')
@@ -77,11 +75,17 @@ def _shown(scope: Scope, raising: ast.Raise) -> str:
 
 
 def _refuse_caught(scope: Scope, statement: ast.stmt) -> None:
-    """Make sure that no handler of the function is there for the exception, which may be of another type afterwards.
+    """Make sure that no handler in compiled code is there for the exception, which may be of another type afterwards.
 
     Raises:
-        Refusal: a `try` with handlers stands around the check.
+        Refusal: a `try` with handlers stands around the check, or around a call in a function that leads to it.
     """
+    for caller in scope.function.leading_here[1:]:
+        if any(_handles_calls(node) for node in walk_function(caller.node)):
+            raise Refusal(
+                f"`{caller.qualname}`, which calls this, may catch the exception, and that would have another type; "
+                "decide with `torch.where` instead of raising"
+            )
     node: ast.AST = statement
     while node is not scope.function.node:
         parent = scope.parents.get(node)
@@ -95,6 +99,15 @@ def _refuse_caught(scope: Scope, statement: ast.stmt) -> None:
                 "was raised before the handler at all; decide with `torch.where` instead of raising"
             )
         node = parent
+
+
+def _handles_calls(node: ast.AST) -> bool:
+    """Whether a node is a `try` with handlers for what it calls."""
+    return (
+        isinstance(node, ast.Try)
+        and bool(node.handlers)
+        and any(isinstance(part, ast.Call) for statement in node.body for part in ast.walk(statement))
+    )
 
 
 def _is_folded(scope: Scope, message: ast.expr) -> bool:
@@ -170,23 +183,18 @@ def _message(scope: Scope, node: ast.expr | None) -> tuple[str, list[str]]:
         return f", {scope.text(node)}", []
     if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords and is_constant_message(node.args[0]):
         return f", {scope.text(node.args[0])}", [f"the assertion carries the message instead of {scope.quote(node)}"]
-    plain = _without_values(scope, node)
+    plain = _without_values(node)
     if plain is None:
         raise Refusal(
             f"the message {scope.quote(node)} is built when the check fails, and a graph can only hold a "
             "constant; make it constant first"
         )
-    return f", {plain}", ["the message shows the names of its values in braces instead of the values"]
+    return f", {plain}", ["the message leaves out the values that it shows"]
 
 
-def _without_values(scope: Scope, node: ast.expr | None) -> str | None:
-    """The code of an f-string as a plain string, with the names of its values in braces; None if it is none."""
-    plain = _PREFIX.sub(r"\1\2", scope.text(node), count=1) if isinstance(node, ast.JoinedStr) else ""
-    return plain if plain and "{{" not in plain and "}}" not in plain and _is_literal(plain) else None
-
-
-def _is_literal(text: str) -> bool:
-    try:
-        return isinstance(ast.literal_eval(text), str)
-    except (SyntaxError, ValueError):
-        return False
+def _without_values(node: ast.expr | None) -> str | None:
+    """The code of an f-string as a plain string, with an ellipsis for each value; None if it is none."""
+    if not isinstance(node, ast.JoinedStr):
+        return None
+    parts = [str(part.value) if isinstance(part, ast.Constant) else "..." for part in node.values]
+    return json.dumps("".join(parts), ensure_ascii=False)

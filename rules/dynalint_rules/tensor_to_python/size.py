@@ -59,10 +59,10 @@ class TensorAsSize(Rule):
         given += _unpacked(event, project)
         if any(not _is_input(event, node, project) for node in given):
             name = event.callee.rpartition(".")[2]
-            shown = quote(event.function.file, given[0])
+            shown = _shown(event, given[0], project)
             yield Violation(
                 event.node,
-                f"{shown}, a tensor, is read into Python as a size in `{name}()`, which breaks the graph",
+                f"{shown} is read into Python as a size in `{name}()`, which breaks the graph",
                 help="use a bound that no input exceeds, such as a shape, and mask the surplus",
                 setting=SCALARS if event.callee.startswith(("torch.", "Tensor.")) and name not in _NEVER_TRACED else "",
             )
@@ -107,6 +107,17 @@ def _unpacked(event: Call, project: Project) -> list[ast.expr]:
     kinds = project.kinds(event.function) if starred else {}
     tensors = ((node, k.only_tensor(kinds.get(node, k.UNKNOWN))) for node in starred)
     return [node for node, tensor in tensors if tensor is not None and not tensor.foreseen]
+
+
+def _shown(event: Call, size: ast.expr, project: Project) -> str:
+    """Return the tensor of a size as the message has it: the one item of a display that is meant, if it has any."""
+    kinds, file = project.kinds(event.function), event.function.file
+    if isinstance(size, ast.Tuple | ast.List):
+        items = [item for item in size.elts if _holds_tensor(kinds.get(item, k.UNKNOWN))]
+        if items:
+            return f"{quote(file, items[0])}, a tensor,"
+    holder = isinstance(kinds.get(size), k.Sequence)
+    return f"{quote(file, size)}, {'which holds a tensor' if holder else 'a tensor'},"
 
 
 def _holds_tensor(kind: k.Kind, *, stored: bool = False) -> bool:

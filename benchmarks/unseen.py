@@ -61,6 +61,7 @@ def measure(options: argparse.Namespace) -> None:
     options.truth.write_text("")
     tests = options.tests or [name for name in ("tests", "test") if (root / name).is_dir()]
     command = [options.python, "-m", "pytest", "-q", "-p", "unseen", "-p", "no:cacheprovider", "-o", "addopts="]
+    command += ["-o", "filterwarnings=ignore"]  # a project may make errors of what this torch deprecates
     command += ["--doctest-modules", "--doctest-continue-on-failure", "--continue-on-collection-errors", "--tb=no"]
     # The package last: importing all of it may fail, and its doctests come to less than its tests.
     command += [*map(str, tests), str(package)]

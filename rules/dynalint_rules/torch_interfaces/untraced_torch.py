@@ -9,12 +9,15 @@ from dynalint.rulekit import (
     Call,
     Declined,
     Project,
+    Rewrite,
     Rule,
     Violation,
     all_rules,
     leads_to_raise,
+    rw,
     torch_api,
 )
+from dynalint_rules._code.scope import Scope
 
 # What the derived data has no sample call of; each was seen to end the graph under torch 2.13.
 _WITHOUT_SAMPLE = {
@@ -70,8 +73,12 @@ class UntracedTorch(Rule):
                 gb=(_UNTRACED[event.callee],),
             )
 
-    def fix(self, event: Call, violation: Violation, project: Project) -> Declined:
-        """Decline: what its answer depends on is for a person to say."""
+    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined:
+        """Ask a new tensor for the default device; what the other answers depend on is for a person to say."""
+        if event.callee == "torch.get_default_device":
+            scope = Scope.of(event, project)
+            edits = rw.written(scope.file, (event.node, f"{scope.torch}.empty(0).device"))
+            return Rewrite("Take the device of an empty tensor", "safe", edits, imports=scope.imports)
         if event.callee in _DOES:
             return Declined(f"it does more than return information; {_DOES[event.callee]}")
         if event.callee.startswith("Tensor."):

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
+from dataclasses import dataclass
+from typing import Any
 
-from dynalint.rulekit import Refusal, Rewrite, Safety, k, rw, walk_function
+from dynalint.rulekit import Refusal, Rewrite, Safety, k, rw, walk, walk_function
 from dynalint_rules._code.effects import effects_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import self_name
 from dynalint_rules._shared.branch.blocks import is_elif, split_test
-from dynalint_rules._shared.branch.truth import COMPARISONS, is_plain_tensor, is_tensor_test, operand_text, truth_of
+from dynalint_rules._shared.branch.truth import (
+    COMPARISONS,
+    Truth,
+    is_plain_tensor,
+    is_tensor_test,
+    operand_text,
+    truth_of,
+)
 from dynalint_rules._shared.text import held_together
 
 
@@ -44,16 +54,79 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
             "the branch does more than raise; check in a separate statement, and select the rest with `torch.where`"
         )
     _refuse_caught(scope, statement)
-    python, test = split_test(scope, statement)
-    truth = truth_of(scope, test).negated
-    text = f"{scope.torch}._assert_async({truth.text}, {_shown(scope, raising)})"
-    lines = [text] if python is None else [f"if {python}:", f"    {text}"]
     tree = rw.Tree.around(scope.file, statement)
     old = tree.statement(statement)
-    compiled = rw.branch(rw.call(f"{scope.torch}.compiler.is_compiling"), rw.statements(lines), otherwise=old)
-    edits = rw.replacements(tree, [rw.Substitution((old,), (compiled,))])
+    for node in walk(statement.test):
+        if (
+            isinstance(node, ast.expr)
+            and isinstance(kind := scope.kind(node), k.Value)
+            and kind.source == "data"
+            and kind.type != "bool"
+        ):
+            raise Refusal(f"{scope.quote(node)} reads a number from a tensor; rewrite that one first")
+    rest = _left_to_tensors(scope, statement.test)
+    if rest is None:
+        python, test = split_test(scope, statement)
+        truth = truth_of(scope, test).negated
+        check = f"{scope.torch}._assert_async({truth.text}, {_shown(scope, raising)})"
+        lines = [check] if python is None else [f"if {python}:", f"    {check}"]
+        new = [rw.branch(_compiling(scope), rw.statements(lines), otherwise=old)]
+    else:
+        # Python's own part is asked, and raises, as before.
+        truth = rest.good
+        check = f"{scope.torch}._assert_async({truth.text}, {_shown(scope, raising)})"
+        asked = rw.branch(_compiling(scope), rw.statements([check]))
+        new = [rw.asking(old, rest.left_out(scope, tree)), asked]
+    edits = rw.replacements(tree, [rw.Substitution((old,), tuple(new))])
     title = "While compiling, check on the device with `torch._assert_async`"
     return Rewrite(title, "conditional" if truth.conditions else "safe", edits, truth.conditions, scope.imports)
+
+
+@dataclass(frozen=True)
+class _Rest:
+    """The last operands of `python or tensor`, or of `not (python and tensor)`, which raise: those that ask tensors.
+
+    `good` is their truth where nothing is raised.
+    """
+
+    test: ast.expr
+    operation: ast.BoolOp
+    count: int
+    good: Truth
+
+    def left_out(self, scope: Scope, tree: rw.Tree) -> Any:
+        """Return the test without them while compiling."""
+        nodes = [tree.expression(one) for one in self.operation.values]
+        word, guard = ("and", rw.negation(_compiling(scope)))
+        if isinstance(self.operation.op, ast.And):
+            word, guard = "or", _compiling(scope)
+        own = "or" if word == "and" else "and"
+        held = functools.reduce(lambda left, right: rw.operation(left, own, right), nodes[-self.count :])
+        nodes = [*nodes[: -self.count], rw.operation(guard, word, held)]
+        whole = functools.reduce(lambda left, right: rw.operation(left, own, right), nodes)
+        return whole if self.operation is self.test else rw.negation(whole)
+
+
+def _left_to_tensors(scope: Scope, test: ast.expr) -> _Rest | None:
+    """Return what is left to tensors of a test that raises by what Python knows as well; None for another test.
+
+    Raises:
+        Refusal: a part of it is no tensor.
+    """
+    negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    asked = test.operand if isinstance(test, ast.UnaryOp) and negated else test
+    if not isinstance(asked, ast.BoolOp) or isinstance(asked.op, ast.And) is not negated:
+        return None
+    first = next((i for i, one in enumerate(asked.values) if is_tensor_test(scope, one)), 0)
+    if first == 0:
+        return None
+    rest = asked.values[first:]
+    truth = truth_of(scope, rest[0] if len(rest) == 1 else ast.copy_location(ast.BoolOp(asked.op, rest), rest[0]))
+    return _Rest(test, asked, len(rest), truth if negated else truth.negated)
+
+
+def _compiling(scope: Scope) -> Any:
+    return rw.call(f"{scope.torch}.compiler.is_compiling")
 
 
 def _is_plain(statement: ast.stmt) -> bool:

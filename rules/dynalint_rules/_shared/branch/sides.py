@@ -18,6 +18,7 @@ NO_RAISE = "neither side raises on inputs that would have gone the other way"
 FINITE = "the gradient of the side that is not taken is finite"
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
+_ARITHMETIC_METHODS = frozenset({"add", "sub", "mul", "div"})
 # Exact for every element and every gradient, NaN and infinity included, whatever the dtype.
 HARMLESS = frozenset({"relu", "clamp", "clip", "clamp_min", "clamp_max", "neg", "abs", "clone", "nan_to_num"})
 
@@ -306,6 +307,9 @@ def number_conditions(scope: Scope, sides: Sequence[Side], uses: Sequence[ast.ex
 
 def _is_tensor_arithmetic(scope: Scope, node: ast.expr) -> bool:
     parent = scope.parents.get(node)
+    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
+        known = parent.func.attr.removesuffix("_") in _ARITHMETIC_METHODS and parent.args == [node]
+        return known and not parent.keywords and scope.tensor(parent.func.value) is not None
     if not isinstance(parent, ast.BinOp) or not isinstance(parent.op, _ARITHMETIC):
         return False
     other = parent.right if parent.left is node else parent.left

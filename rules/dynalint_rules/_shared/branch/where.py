@@ -46,7 +46,7 @@ from dynalint_rules._shared.branch.sides import (
 )
 from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.truth import Truth, truth_of
-from dynalint_rules._shared.guard.statements import asked_in_eager
+from dynalint_rules._shared.guard.statements import asked_in_eager, leaves_loop_in_eager
 from dynalint_rules._shared.loop.loop_return import rewrite_loop_return
 from dynalint_rules._shared.mask.masked import rewrite_masked, rewrite_spared
 from dynalint_rules._shared.mask.shortcuts import rewrite_shortcut
@@ -69,7 +69,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
         return _rewrite_as_expressions(scope, statement)
     except Refusal:
         found = rewrite_divided(scope, statement) or rewrite_writes(scope, statement)
-        found = found or asked_in_eager(scope, statement)
+        found = found or asked_in_eager(scope, statement) or leaves_loop_in_eager(scope, statement)
         if found is None:
             raise
         return found

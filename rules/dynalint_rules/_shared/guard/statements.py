@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dynalint.rulekit import Call, Refusal, Replacement, Rewrite, Safety, k, rw, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import implies_nothing, is_pure
-from dynalint_rules._code.names import around
+from dynalint_rules._code.names import around, loads
 from dynalint_rules._code.raising import never_raises, shows_without_raising
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.text import WIDTH
@@ -64,6 +64,25 @@ def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
     whole = rw.Substitution((tree.statement(statement),), (rw.branch(_guard(scope), [tree.line(statement)]),))
     edits = _joined_to_branch(scope, tree, statement.body) or rw.replacements(tree, [whole])
     return Rewrite("Ask in eager code only; a compiled run shows nothing", "safe", edits, imports=scope.imports)
+
+
+def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
+    """Return the rewrite of `if test: break` that only eager code asks, None where the branch does more.
+
+    The rounds that are left over must change nothing, as when an algorithm has converged. Running shows that.
+    """
+    loop = scope.parents[statement]
+    ends = len(statement.body) == 1 and isinstance(statement.body[0], ast.Break) and not statement.orelse
+    if not ends or not isinstance(loop, ast.For) or loop.orelse or not may_go_unasked(scope, statement.test):
+        return None
+    told = {node.id for node in walk(loop.target) if isinstance(node, ast.Name)}
+    if any(read.lineno > (loop.end_lineno or 0) for name in told for read in loads(scope, name)):
+        return None
+    edits = rw.written(scope.file, (statement.test, lambda test: rw.operation(_guard(scope), "and", test)))
+    condition = (
+        f"the rounds after the `break` on line {statement.body[0].lineno} change nothing; a compiled run runs them all"
+    )
+    return Rewrite("Leave the loop in eager code only", "conditional", edits, (condition,), scope.imports)
 
 
 def guarded_all(

@@ -1,4 +1,4 @@
-"""The command line: thin commands over the engine, each of which imports what it needs when it runs."""
+"""The command line: thin commands over the engine. Each command imports what it needs only when it runs."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ for _command in (check, fix, trace, explain, rule, config, trust, server, clean,
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line on `arguments` and return the exit code; whatever goes wrong is said in one sentence."""
+    """Run the command line on `arguments` and return the exit code. Every error is reported in one sentence."""
     with interruptible() as interrupted:
         code = _run(arguments)
-    # What serves an editor ends in good order then.
+    # The language server ends its session in order after an interrupt and returns, so the code has to be set here.
     return INTERRUPTED if interrupted else code
 
 
@@ -81,7 +81,7 @@ def _run(arguments: Sequence[str]) -> int:
         fail("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever reads has seen enough, as in `dynalint check | head`. Python must not try to flush the rest.
+        # The reader closed the pipe, as in `dynalint check | head`. Keep Python from flushing the rest to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CUT_OFF
     except Exception as fault:  # noqa: BLE001 - a traceback is for those who ask for one
@@ -93,7 +93,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _show(fault: click.ClickException) -> None:
-    """Say what is wrong with the arguments, among which a hook or a pattern of the shell has put names of files."""
+    """Print a usage error, with names of files that a shell pattern put into it made safe to display."""
     from dynalint.cli.console import write
     from dynalint.report.style import visible_lines
 

@@ -1,4 +1,4 @@
-"""What is going on, on a terminal: a progress bar on standard error for whatever takes longer than a second."""
+"""A progress bar on standard error, shown in a terminal once an operation has taken more than a second."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ DELAY_SECONDS = 1.0
 
 
 class Activity:
-    """A context that shows how far the work is, once it has lasted for a second; nothing at all if not `enabled`.
+    """Context manager that shows a progress bar after one second, or nothing if not `enabled`.
 
-    Entering it gives what to call with how much is done, how much there is, and what is going on; any thread may.
+    Entering it returns a callback that takes the amount done, the total and a description. It is thread-safe.
     """
 
     def __init__(self, description: str, *, enabled: bool) -> None:
@@ -52,7 +52,7 @@ class Activity:
     def _update(self) -> None:
         if self._progress is not None:
             done, total, what = self._state
-            # Without a total the bar moves to and fro.
+            # Without a total, the bar pulses.
             self._progress.update(self._progress.task_ids[0], completed=done, total=total or None, description=what)
 
     def _show(self) -> None:

@@ -1,4 +1,4 @@
-"""`dynalint fix --interactive`: show each fix, with what running it has shown, and ask whether to take it."""
+"""`dynalint fix --interactive`: show each fix with the result of its verification, and ask whether to apply it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HELP = """\
 
 
 class Asking:
-    """Asks on the terminal; a decider for the fix engine. The end of the input is an answer too: to quit."""
+    """Prompt for each fix on the terminal; passed to the fix engine as the decider. End of input means quit."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -30,7 +30,7 @@ class Asking:
         self._known: dict[str, Literal["accept", "skip"]] = {}
 
     def __call__(self, proposal: Proposal) -> Literal["accept", "skip", "quit"]:
-        """Return what to do with a fix."""
+        """Return the user's answer for one fix."""
         codes = sorted({linted.finding.code for linted in proposal.unit.linted})
         known = {self._known.get(code) for code in codes}
         if len(known) == 1 and (answer := known.pop()) is not None:

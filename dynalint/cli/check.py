@@ -1,4 +1,4 @@
-"""`dynalint check`: find, and confirm where a sandbox holds."""
+"""`dynalint check`: find problems, and confirm them where a sandbox is available."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Examples:
 
 _ADD_IGNORE = "--add-ignore"
 
-# Options that make `check` do something else, and the options that make no sense with each.
+# Options that select a different action, with the options that cannot be combined with them.
 _EXCLUDED = {
     "--watch": ("-",),
     "--show-files": ("--watch", "--statistics"),
@@ -42,7 +42,7 @@ _EXCLUDED = {
 
 
 class _Command(click.Command):
-    """`--add-ignore` takes a value after "=" only, as the next word may well be a path."""
+    """Accepts a value for `--add-ignore` only after "=", because the next argument may be a path."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
@@ -130,19 +130,19 @@ def _check(options: dict[str, Any]) -> int:
     run.report(findings, lines, refuted=refuted, statistics=statistics, ran=checked.ran, with_fixes=with_fixes)
     run.add_failures(checked.lint.offers.failures)
     if checked.interrupted:
-        # Told by the report as far as it is known; the command line says that it was cut short, and how it ends.
+        # The report covers what was found so far. Raising makes the command line say that it was interrupted.
         raise KeyboardInterrupt
     wanted = options["fail_on"] or CATEGORIES
-    # A refuted finding is shown on demand, and is still none.
+    # `--show-refuted` lists refuted findings, but they do not count towards the exit code.
     counting = (one for one in run.shown(findings) if one.category in wanted)
     return run.exit_code([one for one in counting if one.evidence.status != "refuted"])
 
 
 def _watched(options: dict[str, Any]) -> Iterator[Path]:
-    """Yield the files that a check depends on: those that it checks, and the configuration.
+    """Yield the files that a check depends on: the checked files and the configuration.
 
     Raises:
-        UsageError: a path that does not exist.
+        UsageError: a path does not exist.
         ConfigError: a configuration that cannot be used.
     """
     from dynalint.cli.options import read_configuration
@@ -158,10 +158,10 @@ def _watched(options: dict[str, Any]) -> Iterator[Path]:
 
 
 def _check_options(options: dict[str, Any]) -> None:
-    """Refuse options that cannot be combined.
+    """Reject options that cannot be combined.
 
     Raises:
-        UsageError: there are such.
+        UsageError: two of the options exclude each other.
     """
     given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value not in (None, False, (), "")]
     given += [_ADD_IGNORE] if options["add_ignore"] == "" else []
@@ -173,7 +173,7 @@ def _check_options(options: dict[str, Any]) -> None:
 
 
 def _silence(run: Run, checked: Checked, findings: Sequence[Finding], reason: str) -> int:
-    """Write comments into the files that silence the findings."""
+    """Write ignore comments for the findings into the files."""
     from dynalint.errors import DynalintError
     from dynalint.fix.write import Write, write_groups
     from dynalint.placing import unplaced

@@ -1,4 +1,4 @@
-"""`dynalint clean`: remove what is kept between runs."""
+"""`dynalint clean`: remove the cache."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Examples:
   dynalint clean --config 'cache-dir = "/tmp/dynalint"'
 """
 
-# What dynalint keeps in a cache; whatever else stands in the folder is somebody else's.
+# Folders in the cache that dynalint creates. Anything else there belongs to somebody else.
 _KEPT = ("verdicts", "evidence", "last")
 
 
 @click.command(epilog=_EPILOG)
 @configuration_options
 def clean(**options: Any) -> None:
-    """Remove the verdicts of earlier runs and the evidence that `dynalint trace` has left.
+    """Remove the cached verdicts of earlier runs and the evidence recorded by `dynalint trace`.
 
     The next check runs everything again.
     """
@@ -49,7 +49,7 @@ def clean(**options: Any) -> None:
 
 
 def _remove(folder: Path) -> int:
-    """Remove the cache in a folder, and the folder if nothing else is in it; return the number of files."""
+    """Remove the cache in a folder, and the folder if it is then empty. Return the number of files removed."""
     import shutil
 
     count = 0

@@ -1,4 +1,4 @@
-"""`dynalint completion`: the script by which a shell completes commands and options."""
+"""`dynalint completion`: print the shell completion script."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Examples:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script by which SHELL completes commands, options and their values."""
+    """Print the script that completes commands, options and their values in SHELL."""
     from click.shell_completion import get_completion_class
 
     from dynalint.cli.console import write

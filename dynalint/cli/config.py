@@ -1,4 +1,4 @@
-"""`dynalint config`: the settings in force and where each came from, and what can be set."""
+"""`dynalint config`: show the settings in effect and their origins, and the settings available."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Examples:
 
 @click.group(epilog=_EPILOG, no_args_is_help=True)
 def config() -> None:
-    """Show what is set, and what can be set."""
+    """Show the settings in effect, and the settings available."""
 
 
 @config.command(epilog=_EPILOG)
@@ -37,9 +37,10 @@ def config() -> None:
 @configuration_options
 @click.option("--output-format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def show(path: str | None, form: str, **options: Any) -> None:
-    """Show the settings in force for PATH, and where each came from.
+    """Show the settings in effect for PATH, and where each one was set.
 
-    PATH is a file or directory; without one it is the working directory. What is not set is shown with its default.
+    PATH is a file or directory, by default the working directory. Settings that are not set are shown with their
+    defaults.
     """
     from pathlib import Path
 
@@ -69,10 +70,10 @@ def show(path: str | None, form: str, **options: Any) -> None:
 @click.argument("paths", nargs=-1, metavar="[PATHS]...")
 @configuration_options
 def suggest(paths: tuple[str, ...], **options: Any) -> None:
-    """Suggest the setting `roots`: the models and functions that are likely to be compiled by themselves.
+    """Suggest the setting `roots`: the models and functions that are likely to be compiled on their own.
 
-    They are read off the code in PATHS, which are those of `dynalint check`: what it compiles, which models it builds,
-    and which no other model builds. Nothing is run or written.
+    They are derived from the source in PATHS (the same as for `dynalint check`): what is passed to torch.compile, which
+    models are built, and which models no other model builds. Nothing is run or written.
     """
     from pathlib import Path
 
@@ -92,7 +93,7 @@ def suggest(paths: tuple[str, ...], **options: Any) -> None:
 
 
 def _suggested(found: Suggestions, *, in_table: bool) -> str:
-    """Return suggestions as TOML with the reasons as comments."""
+    """Return suggestions as TOML, with the reasons as comments."""
     from dynalint.report.style import visible
 
     left_out = ", ".join(f"{number} {reason}" for reason, number in found.left_out.items() if number)
@@ -110,9 +111,9 @@ def _suggested(found: Suggestions, *, in_table: bool) -> str:
 
 @config.command()
 def schema() -> None:
-    """Print the JSON Schema of the settings, for editors that complete and check them.
+    """Print the JSON Schema of the settings, for completion and validation in editors.
 
-    It names the codes of the rules that are installed, those of other rule packs among them.
+    It lists the codes of all installed rules, including those of other rule packs.
     """
     from dynalint.catalogue import known_codes
     from dynalint.cli.console import write
@@ -150,7 +151,7 @@ def _text(settings: Settings, shown: str, file: str | None, enabled: frozenset[s
     lines = []
     for key in OPTIONS:
         value = _value(settings, key)
-        # TOML has no null: what is not set is shown as a comment.
+        # TOML has no null: settings that are not set appear as comments.
         lines.append((f"# {key} is not set" if value is None else f"{key} = {_toml(value)}", settings.origins.get(key)))
     width = min(max((len(text) for text, origin in lines if origin), default=0), 60)
     body = "".join(f"{text:<{width}}  # {visible(origin)}\n" if origin else f"{text}\n" for text, origin in lines)
@@ -164,7 +165,7 @@ def _text(settings: Settings, shown: str, file: str | None, enabled: frozenset[s
 
 
 def _value(settings: Settings, key: str) -> Any:
-    """Return the value of a key as it would be written in TOML, in terms of JSON."""
+    """Return the value of a key as it would be written in TOML, as a JSON-compatible value."""
     value = settings.value(key)
     if key in ("per-file-ignores", "extend-per-file-ignores"):
         return {glob.pattern: [selector.text for selector in selectors] for glob, selectors in value}
@@ -172,7 +173,7 @@ def _value(settings: Settings, key: str) -> Any:
 
 
 def _plain(value: Any, root: Path) -> Any:
-    """Return a part of a value likewise; paths as seen from the configuration file."""
+    """Convert a nested value in the same way, with paths relative to the configuration file."""
     from pathlib import Path
 
     from dynalint.config import Glob, Selector, show_path
@@ -197,5 +198,5 @@ def _toml(value: Any) -> str:
 
 
 def _shown(character: str) -> str:
-    """Return a character of a string in TOML, as an escape if it acts on a terminal."""
+    """Return a character of a TOML string, escaped if it is a terminal control character."""
     return character if character.isprintable() else f"\\u{ord(character):04x}"

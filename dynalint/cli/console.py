@@ -12,14 +12,17 @@ from dynalint.errors import DynalintError
 from dynalint.report import runners
 from dynalint.report.style import Style, visible, visible_lines
 
-# A name may have a megabyte, and a sentence names it before it says what is wrong.
+# A name can be a megabyte long, and it comes at the start of the sentence: keep both ends.
 _LONGEST, _END = 4000, 1000
 
 ColorChoice = Literal["auto", "always", "never"]
 
 
 def style_for(stream: TextIO | None, choice: ColorChoice, environment: Mapping[str, str] = os.environ) -> Style:
-    """Return how to write to a stream: `--color` wins, then `NO_COLOR`, `FORCE_COLOR`, `CLICOLOR_FORCE`, `CLICOLOR`."""
+    """Return the style for a stream.
+
+    `--color` takes precedence over `NO_COLOR`, `FORCE_COLOR`, `CLICOLOR_FORCE` and `CLICOLOR`, in this order.
+    """
     if choice != "auto":
         return Style(choice == "always")
     if environment.get("NO_COLOR"):
@@ -33,15 +36,15 @@ def style_for(stream: TextIO | None, choice: ColorChoice, environment: Mapping[s
 
 
 def write(text: str, stream: TextIO | None = None) -> None:
-    """Write text as it stands to a stream, by default standard output.
+    """Write text verbatim to a stream, by default standard output.
 
-    Characters that its encoding lacks are written as escapes, so that no locale makes a report fail.
+    Characters that the stream's encoding lacks are escaped, so that a report can be written under every locale.
 
     Raises:
-        DynalintError: it cannot be written.
+        DynalintError: the text cannot be written.
     """
     stream = stream or sys.stdout
-    if stream is None:  # the process was started without it
+    if stream is None:  # the process was started without standard streams
         return
     encoding = stream.encoding or "utf-8"
     try:
@@ -54,13 +57,13 @@ def write(text: str, stream: TextIO | None = None) -> None:
 
 
 def fail(message: str, color: ColorChoice = "auto") -> None:
-    """Say in one line on standard error what went wrong."""
+    """Print a one-line error on standard error."""
     style = style_for(sys.stderr, color)
     write(f"{style.paint('error:', 'red', 'bold')} {visible(_short(message))}\n", sys.stderr)
 
 
 def note(message: str, color: ColorChoice = "auto") -> None:
-    """Say something in one line on standard error that nobody has to act on."""
+    """Print a one-line note on standard error."""
     style = style_for(sys.stderr, color)
     write(f"{style.paint('note:', 'cyan', 'bold')} {visible(_short(message))}\n", sys.stderr)
 
@@ -70,13 +73,13 @@ def _short(message: str) -> str:
 
 
 def write_diff(diff: str, style: Style, color: ColorChoice = "auto") -> None:
-    """Write a diff to standard output: exact, unless what reads it there would act on what stands in it.
+    """Write a diff to standard output, unchanged unless that could be unsafe.
 
-    A terminal is shown a diff that is safe to look at; everyone else may hand it to `git apply`. A CI system reads what
-    is not a file of its own, and is kept from taking a line of it for a command.
+    In a terminal, control characters are replaced. On a CI system, lines that would be taken for workflow commands are
+    defused. Otherwise, and in a file, the diff is exact, so that `git apply` accepts it.
 
     Raises:
-        DynalintError: it cannot be written.
+        DynalintError: the diff cannot be written.
     """
     shown = visible_lines(diff)
     if sys.stdout is not None and sys.stdout.isatty():
@@ -93,12 +96,12 @@ def write_diff(diff: str, style: Style, color: ColorChoice = "auto") -> None:
 def _is_file(stream: TextIO | None) -> bool:
     try:
         return stream is not None and stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
-    except (OSError, ValueError):  # a stream that is no file of the system's
+    except (OSError, ValueError):  # a stream without a file descriptor
         return False
 
 
 def painted(diff: str, style: Style) -> str:
-    """Return a diff with its lines in colours."""
+    """Return a diff with coloured lines."""
     colours = {"+": "green", "-": "red", "@": "cyan"}
     if not style.color:
         return diff

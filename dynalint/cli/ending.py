@@ -1,4 +1,4 @@
-"""How a command ends before its time: Ctrl-C and SIGTERM do the same, for every command."""
+"""Interruption by Ctrl-C and SIGTERM, which every command handles alike."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from types import FrameType
 
 INTERRUPTED = 130
 
-# `timeout` and some shells send a signal to a process and to its group: that is one.
+# `timeout` and some shells signal both a process and its group. Signals this close together count as one.
 _ONE_SIGNAL_SECONDS = 0.5
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[list[float]]:
-    """Meanwhile the first Ctrl-C or SIGTERM raises KeyboardInterrupt, and one that comes later ends the process.
+    """Context in which the first Ctrl-C or SIGTERM raises KeyboardInterrupt and a later one ends the process.
 
-    Nothing is left behind then either: the workers notice that they are alone, and clean up. In other threads than the
-    main one nothing is changed. Yields what holds the time of the first signal, once it has come.
+    The workers notice that their parent has gone and clean up, so ending the process leaves nothing behind. Outside the
+    main thread, this does nothing. Yields a list that receives the time of the first signal.
     """
     first: list[float] = []
     if threading.current_thread() is not threading.main_thread():
@@ -36,7 +36,7 @@ def interruptible() -> Iterator[list[float]]:
         if now - first[0] > _ONE_SIGNAL_SECONDS:
             os._exit(INTERRUPTED)
 
-    # A shell that starts something in the background has it hear no Ctrl-C.
+    # Shells make background jobs ignore SIGINT; keep it so.
     in_background = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     heard = [signal.SIGTERM, *([] if in_background else [signal.SIGINT])]
     former = {number: signal.signal(number, interrupt) for number in heard}

@@ -1,4 +1,4 @@
-"""`dynalint explain`: what Dynamo makes of one model or function."""
+"""`dynalint explain`: show how Dynamo compiles one model or function."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ Examples:
 @click.option("--python", metavar="PATH", help="The interpreter to run code with; it needs torch.")
 @configuration_options
 def explain(target: str, form: str, output_file: Path | None, backend: str, **options: Any) -> int:
-    """Show the graphs that Dynamo makes of one model or function, and where and why they split.
+    """Show the graphs that Dynamo compiles for one model or function, and where and why they break.
 
-    TARGET is "path/to/file.py::Name" or "package.module:Name"; a file alone will do if it holds one model, and
-    gives the breaks of each if it holds several. It is run in a sandbox, with the declared example or with inputs that
-    are worked out.
+    TARGET is "path/to/file.py::Name" or "package.module:Name". With only a file, the one model in it is explained, or a
+    list of the breaks is shown for each if there are several. The target runs in a sandbox, with its declared example
+    or with generated inputs.
     """
     from dynalint.cli.activity import Activity
     from dynalint.cli.console import style_for, write

@@ -1,4 +1,4 @@
-"""`dynalint fix`: show the diff of what would be fixed, or write it."""
+"""`dynalint fix`: show the fixes as a diff, or apply them."""
 
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ Examples:
 )
 @click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if --apply fixed anything.")
 def fix(**options: Any) -> int:
-    """Show as a diff what would be fixed; with --apply, write it.
+    """Show the fixes as a diff; with --apply, write them.
 
-    Each fix is run against the original before it is taken: same results, gradients, state and exceptions, one graph.
-    Fixes that hold under a condition are only taken if that has shown the condition.
+    Each fix is verified by running it against the original: results, gradients, state and exceptions must be the same,
+    and the code must compile to one graph. Fixes that are only correct under a condition are applied only if
+    verification shows that the condition is met.
     """
     from dynalint import engine
     from dynalint.cli.session import Run
@@ -82,7 +83,7 @@ def fix(**options: Any) -> int:
 
 @contextlib.contextmanager
 def _telling_what_is_done(run: Run, writer: Writer) -> Iterator[None]:
-    """Say, where fixing is cut short, which files have been written until then."""
+    """If fixing is interrupted, print which files have been written so far."""
     try:
         yield
     except KeyboardInterrupt:
@@ -92,7 +93,7 @@ def _telling_what_is_done(run: Run, writer: Writer) -> Iterator[None]:
 
 
 def _finish_interrupted(run: Run, *, write: bool) -> None:
-    """See to what an earlier run was killed in the middle of."""
+    """Complete or undo the writes of an earlier run that was killed."""
     from dynalint.fix.journal import finish_interrupted, interrupted
     from dynalint.reading import project_root
 
@@ -107,7 +108,7 @@ def _finish_interrupted(run: Run, *, write: bool) -> None:
 
 
 def _show(run: Run, result: FixResult) -> int:
-    """Write the diff, or suggestions for a review; the exit code tells whether there is one."""
+    """Write the diff or review suggestions, and return the exit code: 1 if there are any."""
     if run.settings.output_format == "github-suggestions":
         run.write(_suggestions(run, result))
     else:
@@ -122,7 +123,7 @@ def _show(run: Run, result: FixResult) -> int:
 
 
 def _suggestions(run: Run, result: FixResult) -> str:
-    """Return what would be written as a review of a pull request; notebooks have no lines to comment on."""
+    """Return the changes as a pull request review. Notebooks are left out, since they have no lines to comment on."""
     from dynalint.fingerprints import repository_path
     from dynalint.report.suggestions import review, suggestions
 
@@ -140,7 +141,7 @@ def _suggestions(run: Run, result: FixResult) -> str:
 
 
 def _apply(run: Run, result: FixResult, writer: Writer, options: Mapping[str, Any], *, ran: bool) -> int:
-    """See to it that the files are written, then report what is left; `ran` tells that code was run."""
+    """Write the files, then report the remaining findings. `ran` says whether code was run."""
     if run.stdin is not None:
         run.write_stdin(next((file.text for file in result.files), None))
         _explain(run, result)
@@ -163,7 +164,7 @@ def _apply(run: Run, result: FixResult, writer: Writer, options: Mapping[str, An
 
 
 def _counting(result: FixResult, options: Mapping[str, Any]) -> list[Finding]:
-    """Return the findings that were fixed, where they count for the exit code."""
+    """Return the fixed findings if they count towards the exit code."""
     return [fixed.finding for fixed in result.fixed] if options["exit_non_zero_on_fix"] else []
 
 
@@ -172,7 +173,7 @@ def _reported(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _nothing(left: int) -> str:
-    """Return that there is no diff to show, and where findings without a fix are explained."""
+    """Return the message for an empty diff, which says where to find out why findings have no fix."""
     findings = "1 finding has" if left == 1 else f"{left} findings have"
     return f"nothing to fix: {findings} no fix; `dynalint check --show-fixes` says why." if left else "nothing to fix."
 
@@ -182,7 +183,7 @@ def _them(number: int) -> str:
 
 
 def _counted(result: FixResult) -> str:
-    """Return how much was fixed, and how much of it running has shown to be right."""
+    """Return the number of fixes, and how many of them were verified by running."""
     found, files = len(result.fixed), len(result.files)
     proven = sum(fixed.proof is not None and fixed.proof.outcome == "proven" for fixed in result.fixed)
     verified = f", {proven} verified by running" if proven else ""
@@ -190,7 +191,7 @@ def _counted(result: FixResult) -> str:
 
 
 def _explain(run: Run, result: FixResult) -> None:
-    """Say what fixes that were taken change, and why others were not."""
+    """Print what the applied fixes change, and why other fixes were not applied."""
     for fixed in result.fixed:
         if fixed.proof is not None and fixed.proof.passed:
             finding = run.placed(fixed.finding)

@@ -1,4 +1,4 @@
-"""The files that `dynalint rule CODE --new FILE` writes: a whole rule, and its page with examples that prove it."""
+"""The files written by `dynalint rule CODE --new FILE`: a complete rule, and its page with tested examples."""
 
 from __future__ import annotations
 
@@ -121,10 +121,10 @@ return x * x
 
 
 def write_rule(code: str, path: Path) -> None:
-    """Write a new rule and its page beside it; its name is that of the file.
+    """Write a new rule and its page next to it. The rule takes its name from the file.
 
     Raises:
-        UsageError: the code or the name of the file will not do, or is taken.
+        UsageError: the code or the name of the file is invalid or already taken.
         DynalintError: a file cannot be written.
     """
     from dynalint.catalogue import catalogue

@@ -1,4 +1,4 @@
-"""The options that commands share, and what they come to as settings."""
+"""The options that commands share, and their conversion to settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 STDIN = "-"
 
-# The keys of the configuration that options set, by the name of the option's parameter.
+# The configuration keys that options set, by parameter name.
 _LISTS = (
     "select", "ignore", "extend_select", "extend_ignore", "fixable", "unfixable", "exclude", "extend_exclude",
 )  # fmt: skip
@@ -157,12 +157,15 @@ def configuration_options(command: Command) -> Command:
 
 
 def talking_options(command: Command) -> Command:
-    """Add what every command takes that says something."""
+    """Add the options that control messages."""
     return _added(command, _TALK)
 
 
 def note_ignored(settings: Settings, options: Mapping[str, Any]) -> None:
-    """Say which settings of the project are not in force, for nobody has trusted it; all are about running code."""
+    """Print a note naming the settings that have no effect because the project is not trusted.
+
+    All of them concern running code.
+    """
     from dynalint.cli.console import note
 
     if settings.ignored and settings.confirm != "never" and not options["quiet"]:
@@ -171,10 +174,10 @@ def note_ignored(settings: Settings, options: Mapping[str, Any]) -> None:
 
 
 def read_configuration(options: Mapping[str, Any]) -> Configuration:
-    """Return the configuration that options of the command line come to.
+    """Return the configuration for the options of the command line.
 
     Raises:
-        UsageError: options that cannot be combined.
+        UsageError: options cannot be combined.
         ConfigError: a configuration that cannot be used.
     """
     from dynalint.catalogue import known_codes
@@ -203,7 +206,7 @@ def read_configuration(options: Mapping[str, Any]) -> Configuration:
 
 
 def options_layer(options: Mapping[str, Any], directory: Path) -> Layer:
-    """Return the settings that options of the command line say.
+    """Return the settings given as options on the command line.
 
     Raises:
         ConfigError: a value of the wrong type.

@@ -1,4 +1,4 @@
-"""`dynalint rule`: what a code means."""
+"""`dynalint rule`: explain a code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Examples:
 def rule(code: str | None, every: bool, output_format: str, new: Path | None) -> None:
     """Explain a rule: what it flags, why, and how to fix it.
 
-    CODE is a code such as DYN101, a name such as branch-on-tensor, or the id of a graph break in Dynamo's log, such as
+    CODE is a code such as DYN101, a name such as branch-on-tensor, or a graph break id from Dynamo's log such as
     GB0170.
     """
     import json

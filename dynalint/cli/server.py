@@ -14,10 +14,10 @@ Examples:
 
 @click.command(epilog=_EPILOG)
 def server() -> None:
-    """Serve an editor on standard input and output, by the language server protocol.
+    """Run the language server on standard input and output.
 
-    It shows what reading tells as you type, with the verdicts of the last `dynalint check`, and needs
-    `pip install 'dynalint[server]'`.
+    It shows the findings of the static analysis as you type, with the verdicts of the last `dynalint check`. It
+    requires `pip install 'dynalint[server]'`.
     """
     try:
         from dynalint.server.server import serve

@@ -1,4 +1,4 @@
-"""What `check` and `fix` share: the workspace that the options ask for, and reporting on it."""
+"""What `check` and `fix` share: the workspace for the given options, and reporting."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from dynalint.report import FOLDING, Report, Style, render, render_statistics
 
 
 class Run:
-    """One run of a command that checks files, by the options of its command line."""
+    """One run of a command that checks files, with its command-line options."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        """Find the files to check, and say on standard error what was named and is not among them.
+        """Find the files to check. Print notes about named paths that are skipped.
 
         Raises:
-            UsageError: options that exclude each other, a missing path.
+            UsageError: options exclude each other, or a path does not exist.
             ConfigError: a configuration that cannot be used.
         """
         self._options = options
@@ -55,7 +55,7 @@ class Run:
 
     @property
     def settings(self) -> Settings:
-        """The settings of the run."""
+        """The settings for the run."""
         return self.workspace.settings
 
     def _open(self) -> Workspace:
@@ -78,7 +78,7 @@ class Run:
 
     @cached_property
     def ran_by(self) -> str:
-        """The interpreter that runs code and its torch, in words; nothing where no code is run."""
+        """A description of the interpreter that runs code and of its torch; empty if no code is run."""
         if self.settings.confirm == "never":
             return ""
         from dynalint.confirm.interpreter import chosen_interpreter, installed_torch
@@ -91,7 +91,7 @@ class Run:
         return f"{shown} with torch {release}" if release is not None else ""
 
     def activity(self) -> Activity:
-        """Show on the terminal what is going on while a context lasts, if that takes a while."""
+        """Return a context that shows a progress bar on the terminal if it lasts for a while."""
         files = len(self.workspace.files)
         self.verbose(f"reading {files} file{'s' if files != 1 else ''}.")
         if self.ran_by:
@@ -99,17 +99,17 @@ class Run:
         return Activity("reading", enabled=not self.quiet and sys.stderr is not None and sys.stderr.isatty())
 
     def note(self, text: str) -> None:
-        """Say something on standard error that nobody has to act on."""
+        """Print a note on standard error."""
         if not self.quiet:
             note(text, self.color)
 
     def verbose(self, text: str) -> None:
-        """Say something on standard error if `-v` asks for it."""
+        """Print a note on standard error if `-v` was given."""
         if self._options["verbose"]:
             note(f"[{time.perf_counter() - self._start:.1f} s] {text}", self.color)
 
     def add_failures(self, failures: Iterable[str]) -> None:
-        """Say on standard error what dynalint could not cope with; the exit code remembers it."""
+        """Print failures of dynalint on standard error. They also set the exit code."""
         for text in failures:
             fail(text, self.color)
             self._failures.append(text)
@@ -125,11 +125,11 @@ class Run:
 
     @cached_property
     def style(self) -> Style:
-        """The output format."""
+        """The style of the output."""
         return Style() if self._options["output_file"] else style_for(sys.stdout, self.color)
 
     def new(self, findings: Sequence[Finding], lines: Mapping[str, Sequence[str]]) -> tuple[Finding, ...]:
-        """Return those of all findings of the run that the baseline does not hold, with their fingerprints.
+        """Return the findings that are not in the baseline, with their fingerprints.
 
         Raises:
             UsageError: the baseline cannot be read.
@@ -152,14 +152,14 @@ class Run:
         return compared.new
 
     def _looked_for(self, entry: Identity) -> bool:
-        """Whether this run would have found the finding that an entry of the baseline stands for."""
+        """Whether this run could have reported the finding of a baseline entry."""
         path = self._top / entry.path
         if entry.code in ("DYN001", "DYN002") and self.settings.confirm == "never":
             return False
         return not path.exists() or (path in self.workspace.files and entry.code in self.workspace.enabled(path))
 
     def keep_verdicts(self, checked: Checked) -> None:
-        """Keep what was confirmed for the editor, if anything was run."""
+        """Store the verdicts for the editor if anything was run."""
         if self.settings.confirm != "never" and self.stdin is None and not checked.interrupted:
             found = fingerprinted(checked.reported(refuted=True), checked.lines(), self.folder)
             paths = {repository_path(self.workspace.shown(path), self.folder) for path in self.workspace.files}
@@ -169,13 +169,13 @@ class Run:
         """Write all findings of the run to a baseline file.
 
         Raises:
-            DynalintError: it cannot be written.
+            DynalintError: the file cannot be written.
         """
         Baseline.of(findings, lines, self.folder).write(path, path.as_posix())
         self.note(f"wrote {len(findings)} finding{'s' if len(findings) != 1 else ''} to {path.as_posix()}.")
 
     def shown(self, findings: Sequence[Finding]) -> Sequence[Finding]:
-        """Return the findings that people are shown, and that decide the exit code: those in code that is compiled."""
+        """Return the findings that are listed and that decide the exit code: those in code that is compiled."""
         return findings if self._options["all"] else [finding for finding in findings if not finding.doubt]
 
     def report(
@@ -188,10 +188,10 @@ class Run:
         ran: bool = False,
         with_fixes: Callable[[Sequence[Finding]], Sequence[Finding]] | None = None,
     ) -> None:
-        """Write findings in the format asked for; `ran` tells that code was run.
+        """Write findings in the selected output format. `ran` says whether code was run.
 
-        What programs read has all of them, and so have statistics. `with_fixes` gives what is listed its
-        fixes; it is None where they are not wanted.
+        Machine-readable formats and statistics include all findings. `with_fixes` adds the fixes to the findings that
+        are listed, or is None if no fixes are wanted.
 
         Raises:
             DynalintError: the output file cannot be written.
@@ -234,7 +234,7 @@ class Run:
             raise DynalintError(f"cannot write {file}: {fault.strerror or fault}.") from fault
 
     def write_diff(self, diff: str) -> None:
-        """Write a diff likewise; see `dynalint.cli.console.write_diff`.
+        """Write a diff to the output file, or to standard output as `dynalint.cli.console.write_diff` does.
 
         Raises:
             DynalintError: the output file cannot be written.
@@ -245,7 +245,7 @@ class Run:
             self.write(diff)
 
     def write_stdin(self, text: str | None) -> None:
-        """Write what was read from standard input to standard output, with `text` for its content if it changed."""
+        """Write the standard input back to standard output, with its content replaced by `text` unless that is None."""
         data = self.stdin or b""
         if text is not None:
             data = parse_source(Path(self._options["stdin_filename"] or STDIN), data).encode(text)
@@ -254,11 +254,11 @@ class Run:
         sys.stdout.buffer.flush()
 
     def lines_now(self, findings: Iterable[Finding]) -> dict[str, tuple[str, ...]]:
-        """Return the lines of the files of findings as they stand on the disk by now."""
+        """Return the current lines on disk of the files that have findings."""
         return lines_by_place((path, self._now(path)) for path in {finding.path for finding in findings})
 
     def placed(self, finding: Finding) -> Finding:
-        """Return a finding of the files as they stand by now with the places that a user has."""
+        """Return a finding in the current files, with positions in a notebook converted to its cells."""
         return placed(finding, self._now(finding.path)) if finding.path.endswith(SUFFIX) else finding
 
     def _now(self, path: str) -> SourceFile:
@@ -267,7 +267,7 @@ class Run:
         return read_source(self.directory / path)
 
     def exit_code(self, findings: Sequence[Finding]) -> int:
-        """Return the exit code for a run that leaves `findings`."""
+        """Return the exit code, given the remaining `findings`."""
         if self._failures:
             return 2
         return 1 if findings and not self._options["exit_zero"] else 0

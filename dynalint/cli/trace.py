@@ -1,4 +1,4 @@
-"""`dynalint trace`: run a command, and confirm on the calls that it makes."""
+"""`dynalint trace`: run a command and confirm findings on the calls that it makes."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _MOST_NAMES = 5
 @click.option("--cache-dir", metavar="DIRECTORY", help="The folder for the evidence.")
 @configuration_options
 def trace(command: tuple[str, ...], budget: float, **options: Any) -> int:
-    """Run COMMAND, and confirm the outermost calls of modules and compiled functions that it makes.
+    """Run COMMAND and confirm findings on the outermost calls of modules and compiled functions that it makes.
 
-    Each kind of call is confirmed once, on a copy of the process, beside the command: it computes, prints and leaves
-    behind what it does without. `dynalint check` then judges by what was seen, as long as the files that ran are
+    Each kind of call is confirmed once, in a fork of the process, so that the command computes, prints and writes the
+    same as it would on its own. Later runs of `dynalint check` use the results as long as the files that ran are
     unchanged.
     """
     from dynalint.cli.console import note
@@ -69,7 +69,7 @@ def trace(command: tuple[str, ...], budget: float, **options: Any) -> int:
 
 
 def summary(traced: Traced, *, verbose: bool = False) -> list[str]:
-    """Return what came of a traced command, in a few sentences."""
+    """Return the results of a traced command in a few sentences."""
     heard = traced.confirmed
     broken = sum(bool(one.default and one.default.breaks) for one in heard)
     again = sum(any(compiled.call == one.same - 1 for compiled in one.recompiles) for one in heard)

@@ -1,4 +1,4 @@
-"""`dynalint trust`: let a project's own configuration start programs, lower walls and name folders to write to."""
+"""`dynalint trust`: allow a project's own configuration to start programs and weaken the sandbox."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ more `memory` or `jobs` than by default; and a .venv in a project that is in no 
 @click.option("--revoke", is_flag=True, help="Withdraw trust from the project.")
 @talking_options
 def trust(path: str | None, *, revoke: bool, **options: Any) -> None:
-    """Let a project's own configuration name the interpreter and lower walls.
+    """Allow a project's own configuration to name the interpreter and weaken the sandbox.
 
-    PATH is in the project, by default the working directory. Look at its configuration first: what it names is started
-    outside the sandbox. Trust is remembered for the project at this place, and for what it asks for now: when those
-    settings change, or the project moves, they do not count until it is trusted again.
+    PATH is in the project; the default is the working directory. Review its configuration first: what it names is
+    started outside the sandbox. Trust applies to the project at this path and to its current settings. If those
+    settings change, or the project moves, they have no effect until you trust it again.
     """
     from pathlib import Path
 

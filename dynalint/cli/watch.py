@@ -1,4 +1,4 @@
-"""Checking again and again, whenever a file has changed."""
+"""`--watch`: check again whenever a file changes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Snapshot = dict[Path, tuple[int, int]]
 
 
 def watch(check: Callable[[], object], watched: Callable[[], Iterable[Path]]) -> None:
-    """Call `check`, and again whenever one of the files that `watched` names was changed, came or went, until Ctrl-C.
+    """Call `check`, and call it again whenever one of the `watched` files is changed, created or deleted, until Ctrl-C.
 
-    What is wrong with a configuration that somebody is editing is said, and waited out.
+    Errors in a configuration that is being edited are reported, and do not end the loop.
     """
     while True:
         before = _snapshot(watched)
@@ -38,7 +38,7 @@ def _snapshot(watched: Callable[[], Iterable[Path]]) -> Snapshot:
     found: Snapshot = {}
     try:
         paths = list(watched())
-    except DynalintError:  # said by the check itself
+    except DynalintError:  # the check has reported it already
         return found
     for path in paths:
         try:

@@ -1,8 +1,9 @@
-"""Finding and reading the configuration: files, `extend`, the environment, the command line.
+"""Find and read the configuration: files, `extend`, the environment and the command line.
 
-The files of a project are as much to be trusted as its code. What they say about the user's machine, and would start
-programs or lower walls, is set aside unless the user has trusted the project (`trust`); the command line, the
-environment and the user's own file, `dynalint/dynalint.toml` in the folder for settings, say what they like.
+A project's configuration files are no more trustworthy than its code. Settings that concern the user's machine, and
+that could start programs or weaken the sandbox, are set aside unless the user has trusted the project (`trust`). The
+command line, the environment and the user's own file, `dynalint/dynalint.toml` in the folder for user settings, may set
+anything.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What holds over every configuration file: `layers`, the least important first.
+    """Settings that take precedence over all configuration files; the last of the `layers` wins.
 
-    `file` stands in for the configuration files that would be found; `isolated` says that none are looked for.
+    `file` replaces the configuration files that would be found. With `isolated`, no configuration file is used.
     """
 
     layers: tuple[Layer, ...] = ()
@@ -44,13 +45,13 @@ class Overrides:
 
 
 class Configuration:
-    """The settings of one run; they can differ between directories, as the nearest configuration file holds."""
+    """The settings of one run, which may differ between directories: the nearest configuration file applies."""
 
     def __init__(self, overrides: Overrides, known: Collection[str], directory: Path | None = None) -> None:
-        """Take `directory` (absolute; by default the working directory) for what relative paths start from.
+        """Resolve relative paths against `directory`, which is absolute and by default the working directory.
 
         Raises:
-            ConfigError: the file that `overrides` names cannot be used.
+            ConfigError: the file given in `overrides` is invalid.
         """
         self._overrides = overrides
         self._known = known
@@ -61,10 +62,10 @@ class Configuration:
         self._fixed = self._settings(overrides.file) if overrides.file or overrides.isolated else None
 
     def for_directory(self, directory: Path) -> Settings:
-        """Return the settings for the files that stand directly in the absolute `directory`.
+        """Return the settings for the files directly in the absolute path `directory`.
 
         Raises:
-            ConfigError: a configuration file that cannot be used.
+            ConfigError: a configuration file is invalid.
         """
         if self._fixed is not None:
             return self._fixed
@@ -82,19 +83,19 @@ class Configuration:
         return self._by_directory[directory]
 
     def for_file(self, path: Path) -> Settings:
-        """Return the settings for the file at the absolute `path`."""
+        """Return the settings for the file at the absolute path `path`."""
         return self.for_directory(path.parent)
 
     def for_run(self, paths: Sequence[Path]) -> Settings:
-        """Return the settings for what concerns a whole run: those of the directory that holds all `paths`.
+        """Return the settings for the whole run: those of the common parent directory of all `paths`.
 
-        `paths` are absolute; without any it is the working directory.
+        `paths` are absolute. Without any, the working directory is used.
         """
         if not paths:
             return self.for_directory(self._directory)
         try:
             common = Path(os.path.commonpath(paths))
-        except ValueError:  # different drives
+        except ValueError:  # paths on different drives
             common = self._directory
         return self.for_directory(common if common.is_dir() else common.parent)
 
@@ -109,10 +110,10 @@ class Configuration:
         return replace(settings, asked=tuple(asked), trusted=trusted)
 
     def _read_user(self) -> tuple[Layer, ...]:
-        """Return the user's own settings, the least important first.
+        """Return the user's own settings, in increasing order of precedence.
 
-        In a project that has a configuration only what they say about the machine holds: else the same project would
-        be judged differently on each.
+        In a project that has a configuration, only settings about the machine are used from here. Otherwise the same
+        project would be judged differently on each machine.
         """
         folder = config_folder()
         if folder is None or not (folder / FILE_NAMES[0]).is_file():
@@ -121,25 +122,25 @@ class Configuration:
 
 
 def _all_split(layers: Sequence[Layer]) -> tuple[list[Layer], list[Asked]]:
-    """Return layers without what only the user may set, and that."""
+    """Split each layer into what anybody may set and what only the user may set."""
     parts = [split_reserved(layer) for layer in layers]
     return [layer for layer, _ in parts], [one for _, asked in parts for one in asked]
 
 
 def is_configuration(path: Path, directory: Path) -> bool:
-    """Tell whether a file holds a configuration of dynalint; a `pyproject.toml` does if it has `[tool.dynalint]`.
+    """Return whether a file holds a dynalint configuration. For `pyproject.toml`, it needs a `[tool.dynalint]` table.
 
-    Messages name it as seen from `directory`.
+    Messages give the path relative to `directory`.
 
     Raises:
-        ConfigError: a file that may hold one cannot be read.
+        ConfigError: the file cannot be read.
     """
     if not os.path.isfile(path):  # noqa: PTH113 - `is_file` fails where the path is too long
         return False
     if path.name != "pyproject.toml":
         return True
     try:
-        if b"dynalint" not in read_bounded(path):  # most files, and what is wrong with those is not ours to say
+        if b"dynalint" not in read_bounded(path):  # as in most files; whether those are valid TOML is not our concern
             return False
     except OSError as fault:
         text = f"{show_path(path, directory)}: cannot read the configuration: {fault.strerror or fault}."
@@ -148,10 +149,10 @@ def is_configuration(path: Path, directory: Path) -> bool:
 
 
 def read_layers(path: Path, directory: Path, seen: tuple[Path, ...] = ()) -> list[Layer]:
-    """Read a configuration file and those it extends, the least important first.
+    """Read a configuration file and the files it extends, in increasing order of precedence.
 
     Raises:
-        ConfigError: a missing file, one that is not TOML, an unknown key, a wrong value, a circle of `extend`.
+        ConfigError: a file is missing or is not TOML, a key is unknown, a value is invalid, or `extend` is circular.
     """
     shown = show_path(path, directory)
     document = read_toml(path, shown)
@@ -182,10 +183,10 @@ def read_layers(path: Path, directory: Path, seen: tuple[Path, ...] = ()) -> lis
 
 
 def parse_layer(values: Mapping[str, Any], base: Path, locate: Callable[[KeyPath], str]) -> Layer:
-    """Parse the keys of one source; relative paths in it start from `base`, `locate` tells where a key stands.
+    """Parse the keys of one source. Relative paths start from `base`; `locate` returns where a key was written.
 
     Raises:
-        ConfigError: an unknown key or a value of the wrong type.
+        ConfigError: a key is unknown or a value has the wrong type.
     """
     parsed: dict[str, Any] = {}
     for key, value in values.items():
@@ -197,10 +198,10 @@ def parse_layer(values: Mapping[str, Any], base: Path, locate: Callable[[KeyPath
 
 
 def inline_layer(text: str, directory: Path) -> Layer:
-    """Parse the "key = value" of `--config`.
+    """Parse the "key = value" argument of `--config`.
 
     Raises:
-        ConfigError: it is not TOML, an unknown key or a value of the wrong type.
+        ConfigError: the text is not TOML, a key is unknown or a value has the wrong type.
     """
     try:
         document = parse_toml(text, "--config")
@@ -211,7 +212,7 @@ def inline_layer(text: str, directory: Path) -> Layer:
 
 
 def environment_layer(environment: Mapping[str, str], directory: Path) -> Layer:
-    """Parse the `DYNALINT_*` variables; empty ones count as not set.
+    """Parse the `DYNALINT_*` variables. An empty variable counts as unset.
 
     Raises:
         ConfigError: a value of the wrong type.
@@ -231,10 +232,10 @@ def environment_layer(environment: Mapping[str, str], directory: Path) -> Layer:
 
 
 def show_path(path: Path, directory: Path) -> str:
-    """Return how a path is shown: relative to the working directory, with "/" on every system."""
+    """Return a path for display: relative to the working directory, with "/" on every platform."""
     try:
         return Path(os.path.relpath(path, directory)).as_posix()
-    except ValueError:  # another drive
+    except ValueError:  # on another drive
         return path.as_posix()
 
 

@@ -1,4 +1,4 @@
-"""The JSON Schema of the settings, made from the types of the settings and the rules that are installed."""
+"""The JSON Schema of the settings, derived from their types and from the installed rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_DEFAULT = ("jobs",)
 
 
 def schema(known: Collection[str]) -> dict[str, Any]:
-    """Return the schema of `dynalint.toml` and of `[tool.dynalint]`; `known` are the codes of the rules there are."""
+    """Return the schema of `dynalint.toml` and of `[tool.dynalint]`; `known` are the codes of the installed rules."""
     defaults = Settings(root=Path())
     properties: dict[str, Any] = {
         "extend": {"type": "string", "minLength": 1, "description": "A configuration file to inherit from."}
@@ -40,7 +40,7 @@ def schema(known: Collection[str]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a default in terms of JSON."""
+    """Return a default as a JSON-compatible value."""
     match value:
         case Glob(pattern=text) | Selector(text=text):
             return text

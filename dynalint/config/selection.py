@@ -1,4 +1,4 @@
-"""Which rules are on, for which files, and which of their fixes may be applied."""
+"""Which rules are enabled, for which files, and which of their fixes may be applied."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from dynalint.config.values import Glob, Selector, nearest
 from dynalint.errors import ConfigError
 from dynalint.patterns import compile_patterns
 
-# A file that Python cannot parse is always told, whatever is selected; only ignoring it by name silences it.
+# Syntax errors are reported whatever is selected; only ignoring this exact code silences them.
 ALWAYS_SELECTED = frozenset({"DYN901"})
 
 
 @dataclass(frozen=True, slots=True)
 class PerFileIgnore:
-    """Codes that are off for the files that a pattern matches, or does not match if it starts with "!"."""
+    """Codes that are disabled for the files that a pattern matches, or for all others if it starts with "!"."""
 
     glob: Glob
     codes: frozenset[str]
 
     def covers(self, path: Path) -> bool:
-        """Tell whether the codes are off for the file at the absolute `path`."""
+        """Return whether the codes are disabled for the file at the absolute path `path`."""
         negated = self.glob.pattern.startswith("!")
         return matches(Glob(self.glob.base, self.glob.pattern.removeprefix("!")), path) is not negated
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The codes of the rules that are on (`enabled`), and of those whose fixes may be applied (`fixable`)."""
+    """The codes of the rules that are `enabled`, and of those that are `fixable`: whose fixes may be applied."""
 
     enabled: frozenset[str] = frozenset()
     fixable: frozenset[str] = frozenset()
     per_file: tuple[PerFileIgnore, ...] = ()
 
     def enabled_for(self, path: Path) -> frozenset[str]:
-        """Return the codes that are on for the file at the absolute `path`."""
+        """Return the codes that are enabled for the file at the absolute path `path`."""
         off = [entry.codes for entry in self.per_file if entry.covers(path)]
         return self.enabled.difference(*off)
 
 
 def select(layers: Sequence[Mapping[str, Any]], known: Collection[str], default: Sequence[Selector]) -> Selection:
-    """Work out which of the `known` codes are on, from the values of all layers, the least important layer first.
+    """Return which of the `known` codes are enabled, given the values of all layers in increasing order of precedence.
 
-    As in ruff: in one layer the longer prefix wins over the shorter one, whether it selects or ignores; a layer that
-    says `select` starts over, one that does not changes what the layers before it have chosen.
+    As in ruff, a longer prefix takes precedence over a shorter one within a layer, whether it selects or ignores. A
+    layer that sets `select` starts over; other layers modify the selection so far.
 
     Raises:
-        ConfigError: a selector that selects nothing; names where it was written and the nearest right spelling.
+        ConfigError: a selector matches no code. The message says where it was written and suggests the nearest code.
     """
     enabled = {code for code in known if any(selector.matches(code) for selector in default)}
     enabled |= ALWAYS_SELECTED & set(known)
@@ -68,20 +68,20 @@ def select(layers: Sequence[Mapping[str, Any]], known: Collection[str], default:
 
 
 def expand(selectors: Iterable[Selector], known: Collection[str]) -> frozenset[str]:
-    """Return the codes that any of the selectors selects.
+    """Return the codes that any of the selectors matches.
 
     Raises:
-        ConfigError: a selector that selects nothing; names where it was written and the nearest right spelling.
+        ConfigError: a selector matches no code. The message says where it was written and suggests the nearest code.
     """
     return frozenset(code for selector in selectors for code in _codes(selector, known))
 
 
 def matches(glob: Glob, path: Path) -> bool:
-    """Tell whether the pattern matches the file at the absolute `path`, or a directory that holds it."""
+    """Return whether the pattern matches the file at the absolute path `path` or one of its parent directories."""
     try:
         relative = path.relative_to(glob.base).as_posix()
     except ValueError:
-        # A file outside the directory of the pattern is still matched by name.
+        # Files outside the pattern's directory are matched by name only.
         relative = path.name
     return _compiled(glob.pattern).match_file(relative)
 
@@ -96,7 +96,7 @@ def _apply(
 ) -> set[str]:
     changes = [(selector, True) for selector in on] + [(selector, False) for selector in off]
     result = set(chosen)
-    # Stable: at the same length what ignores comes last and wins.
+    # The sort is stable, so at equal length an ignored prefix comes last and wins.
     for selector, wanted in sorted(changes, key=lambda change: len(change[0].prefix)):
         codes = _codes(selector, known)
         result = result | codes if wanted else result - codes

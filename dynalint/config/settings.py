@@ -1,4 +1,4 @@
-"""The settings: what can be set, what each setting is by default, and the values in force."""
+"""The settings: all options with their defaults, and the values in effect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dynalint.report import FORMATS
 from dynalint.trust import Asked
 from dynalint.user_folders import cache_folder
 
-# Directories that hold no code of the project. As ruff has them, and dynalint's own cache.
+# Directories that hold no code of the project: ruff's list and dynalint's own cache.
 DEFAULT_EXCLUDE = (
     ".bzr", ".direnv", ".dynalint_cache", ".eggs", ".git", ".git-rewrite", ".hg", ".ipynb_checkpoints", ".mypy_cache",
     ".nox", ".pants.d", ".pyenv", ".pytest_cache", ".pytype", ".ruff_cache", ".svn", ".tox", ".venv", ".vscode",
@@ -30,10 +30,11 @@ Test = Callable[[Any], bool]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A key of `[tool.dynalint]`. Values of several layers are joined if it `joins`, else the last one holds.
+    """A key of `[tool.dynalint]`. If it `joins`, the values of all layers are joined; otherwise the last one wins.
 
-    `reserved`, where a key is about the user's machine rather than the project, tells which values start programs,
-    lower walls or name folders to write to: in the files of a project, those count only if the user trusts it.
+    `reserved` is set for keys that concern the user's machine. It returns whether a value would start programs, weaken
+    the sandbox or choose folders to write to. In a project's files such values only count if the user trusts the
+    project.
     """
 
     key: str
@@ -51,7 +52,7 @@ def _always(_: object) -> bool:
     return True
 
 
-# What code may use up at most before its project must be trusted: seconds, and MiB.
+# The limits on seconds and MiB of memory that a project may set without being trusted.
 _MOST_SECONDS, _MOST_MEMORY = 600.0, 4096
 
 
@@ -63,12 +64,12 @@ def _available_processors() -> int:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings in force for the files of one directory.
+    """The settings in effect for the files of one directory.
 
-    `root` is the directory of the configuration file, or the working directory where there is none; `config_file` the
-    file itself. Paths are absolute. `origins` tells for each key that is not at its default where its value was
-    written. `selection` is what the keys about codes come to, for the rules there are. `asked` are the reserved
-    settings that the project's own files have; they are in force if it is `trusted`.
+    `root` is the directory of the configuration file, or the working directory if there is none; `config_file` is the
+    file itself. Paths are absolute. `origins` maps each key that was set to where it was written. `selection` is the
+    set of rules that the keys about codes select. `asked` are the reserved settings in the project's own files; they
+    take effect if it is `trusted`.
     """
 
     root: Path
@@ -236,21 +237,21 @@ class Settings:
 
     @property
     def ignored(self) -> tuple[Asked, ...]:
-        """The reserved settings of the project that are not in force, for nobody has trusted it."""
+        """The project's reserved settings that have no effect because it is not trusted."""
         return () if self.trusted else self.asked
 
     @property
     def cache_directory(self) -> Path | None:
-        """The directory for the cache; None where nothing may be kept."""
+        """The directory for the cache; None if caching is off."""
         return self.cache_location if self.cache else None
 
     @property
     def cache_location(self) -> Path | None:
-        """Where the cache is, if there is one; None where the user has no home."""
+        """The location of the cache, whether or not it exists; None if the user has no home directory."""
         folder = cache_folder()
         if self.cache_dir is not None or folder is None:
             return self.cache_dir
-        # By its whole path, since many a project has the name of another; by links followed, since it has one cache.
+        # Hash the whole path, since projects may share a name. Resolve links, so that a project has only one cache.
         real = os.path.realpath(self.root)
         return folder / f"{self.root.name or 'root'}-{hashlib.sha256(os.fsencode(real)).hexdigest()[:12]}"
 
@@ -261,7 +262,7 @@ OPTIONS: Mapping[str, Option] = {
     if "parse" in held.metadata
 }
 
-# A layer that selects anew drops what earlier layers changed in their selection (`select` says how rules are chosen).
+# A layer that sets the key drops what earlier layers set for the listed keys (see `select`).
 _RESETS: Mapping[str, Sequence[str]] = {
     "select": ("ignore", "extend-select", "extend-ignore"),
     "fixable": ("unfixable",),
@@ -270,14 +271,14 @@ _RESETS: Mapping[str, Sequence[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Parsed values of one source (a file, the environment, the command line) and where each was written."""
+    """Parsed values from one source (a file, the environment, the command line) and where each was written."""
 
     values: Mapping[str, Any]
     places: Mapping[str, str]
 
 
 def split_reserved(layer: Layer) -> tuple[Layer, list[Asked]]:
-    """Return a layer without what only the user may set, and that."""
+    """Split a layer into what anybody may set and what only the user may set."""
     asked = [
         Asked(key, value, layer.places[key])
         for key, value in layer.values.items()
@@ -288,15 +289,15 @@ def split_reserved(layer: Layer) -> tuple[Layer, list[Asked]]:
 
 
 def about_machine(layer: Layer) -> Layer:
-    """Return what a layer says about the user's machine, whatever the project."""
+    """Return the settings of a layer that concern the user's machine, whatever the project."""
     return Layer({key: value for key, value in layer.values.items() if OPTIONS[key].reserved}, layer.places)
 
 
 def resolve(layers: Sequence[Layer], known: Collection[str], root: Path, config_file: Path | None) -> Settings:
-    """Merge layers, the least important first, into settings. `known` are the codes of the rules there are.
+    """Merge layers, in increasing order of precedence, into settings. `known` are the codes of the installed rules.
 
     Raises:
-        ConfigError: a selector names no rule.
+        ConfigError: a selector matches no code.
     """
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""TOML with the line of every value, which `tomllib` does not tell and which an error message needs."""
+"""TOML with the line of each value, which error messages need and `tomllib` does not provide."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FAULT_PLACE = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)
 _BLANK = re.compile(r"(?:[ \t\n]|#[^\n]*)*")
 _KEY_PART = r"""(?:[\w-]+|"(?:\\.|[^"\\])*"|'[^']*')"""
 _KEY = re.compile(rf"{_KEY_PART}(?:[ \t]*\.[ \t]*{_KEY_PART})*")
-# What takes `tomllib` time that grows with its square, and nobody writes. It starts where a part of a key starts.
+# A key with this many parts takes `tomllib` quadratic time, and nobody writes one. Match at the start of a part.
 _ENDLESS_KEY = re.compile(r"""(?<![\w"'.-])(?:[\w"'-]+[ \t]*\.[ \t]*){100}""")
 _MOST_BYTES = 1 << 20
 _STRING = re.compile(
@@ -38,21 +38,21 @@ _SCALAR = re.compile(r"[^,\]}#\n]*")
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A TOML document: its tables, and where in `text` each key and each element of an array starts."""
+    """A TOML document: its tables, and the offset in `text` of each key and array element."""
 
     text: str
     values: Mapping[str, Any]
     offsets: Mapping[KeyPath, int]
 
     def line(self, path: KeyPath) -> int:
-        """Return the 1-based line on which `path` stands, or the nearest enclosing key that has one."""
+        """Return the 1-based line of `path`, or of the nearest enclosing key that has one."""
         while path and path not in self.offsets:
             path = path[:-1]
         return self.text.count("\n", 0, self.offsets.get(path, 0)) + 1
 
 
 def read_toml(path: Path, shown: str) -> Document:
-    """Read a TOML file; `shown` is its name in error messages.
+    """Read a TOML file; error messages call it `shown`.
 
     Raises:
         ConfigError: the file cannot be read or is not TOML.
@@ -70,7 +70,7 @@ def parse_toml(text: str, shown: str) -> Document:
     """Parse TOML from text.
 
     Raises:
-        ConfigError: it is not TOML; names `shown` and the line.
+        ConfigError: the text is not TOML. The message gives `shown` and the line.
     """
     text = text.replace("\r\n", "\n")
     if endless := _ENDLESS_KEY.search(text):
@@ -83,7 +83,7 @@ def parse_toml(text: str, shown: str) -> Document:
         place = _FAULT_PLACE.search(message)
         line = int(place[1]) if place and place[1] else len(text.splitlines())
         raise ConfigError(f"{shown}:{line}: not valid TOML: {_FAULT_PLACE.sub('', message)}.") from fault
-    except (RecursionError, ValueError) as fault:  # ValueError: a number of thousands of digits
+    except (RecursionError, ValueError) as fault:  # ValueError: a number with thousands of digits
         raise ConfigError(f"{shown}: it is nested too deeply, or holds a number that is too long.") from fault
     try:
         return Document(text, values, _Scanner(text).document())
@@ -92,10 +92,10 @@ def parse_toml(text: str, shown: str) -> Document:
 
 
 class _Scanner:
-    """Walks over TOML known to be valid and notes where keys and array elements start.
+    """Scans valid TOML and records where keys and array elements start.
 
-    It only has to know where strings, arrays and inline tables end; their values come from `tomllib`. The elements of
-    an array of tables are not told apart: dynalint has no such setting.
+    It only needs to find where strings, arrays and inline tables end; values come from `tomllib`. It does not
+    distinguish the elements of an array of tables, because dynalint has no such setting.
     """
 
     def __init__(self, text: str) -> None:

@@ -1,6 +1,6 @@
-"""The types that settings have: each turns what TOML holds into what the program uses, or says what is wrong.
+"""The types of settings. Each parses a TOML value, or raises an error that says what is wrong with it.
 
-Each also says in terms of JSON Schema what it takes, for editors.
+Each type also has a JSON Schema, for editors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TYPE_NAMES = {
     dict: "a table",
 }
 SELECTOR = "Selector"
-"""The name by which schemas refer to codes and prefixes, which only the rules that are installed tell."""
+"""The name by which schemas refer to codes and prefixes, which depend on the installed rules."""
 
 _DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _TARGET = re.compile(rf"({_DOTTED}|[^:]+\.py):{_DOTTED}")
@@ -36,9 +36,9 @@ _RELEASES = re.compile(r"\s*(==|!=|<=|>=|<|>|~=)?\s*\d+(\.\d+)*(\s*,\s*(==|!=|<=
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """A value as somebody wrote it: `path` is the key and the way on inside it, `base` what relative paths start from.
+    """A value as written: `path` is the key and the steps inside its value, `base` the directory for relative paths.
 
-    `locate` tells the place of a key path for people: "pyproject.toml:12" or "--select".
+    `locate` returns where a key path was written, for messages: "pyproject.toml:12" or "--select".
     """
 
     value: object
@@ -67,7 +67,7 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class Type(Generic[T]):
-    """A type of values: what parses one, and the JSON Schema of what is parsed."""
+    """A type of values: its parser and its JSON Schema."""
 
     parse: Callable[[Raw], T]
     schema: Mapping[str, Any]
@@ -76,7 +76,7 @@ class Type(Generic[T]):
         """Parse a value.
 
         Raises:
-            ConfigError: it is none of this type.
+            ConfigError: the value is not of this type.
         """
         return self.parse(raw)
 
@@ -87,24 +87,24 @@ def _typed(**schema: Any) -> Callable[[Callable[[Raw], T]], Type[T]]:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """The code of a rule, the start of one or more codes, or "ALL"; `place` is where it was written."""
+    """The code of a rule, a prefix of codes, or "ALL"; `place` is where it was written."""
 
     text: str
     place: str = field(default="default", compare=False)
 
     @property
     def prefix(self) -> str:
-        """What the codes that it selects start with."""
+        """The prefix of the codes that it selects."""
         return "" if self.text == "ALL" else self.text
 
     def matches(self, code: str) -> bool:
-        """Tell whether it selects `code`."""
+        """Return whether it selects `code`."""
         return code.startswith(self.prefix)
 
 
 @dataclass(frozen=True, slots=True)
 class Glob:
-    """A pattern as in a `.gitignore`, relative to the directory `base`."""
+    """A pattern as in `.gitignore`, relative to the directory `base`."""
 
     base: Path
     pattern: str
@@ -136,7 +136,7 @@ def seconds(raw: Raw) -> float:
 
 @_typed(type="string", minLength=1)
 def string(raw: Raw) -> str:
-    """Parse a string that is not empty."""
+    """Parse a non-empty string."""
     if not isinstance(raw.value, str) or not raw.value.strip():
         raise raw.wrong("a string that is not empty")
     return raw.value
@@ -178,15 +178,15 @@ def table(key: Type[str], value: Type[T]) -> Type[Mapping[str, T]]:
 
 @_typed(type="string", minLength=1)
 def path(raw: Raw) -> Path:
-    """Parse a path, relative to where it was written."""
+    """Parse a path, relative to the directory of the file it was written in."""
     return raw.base / Path(string(raw)).expanduser()
 
 
 @_typed(type="string", minLength=1)
 def interpreter(raw: Raw) -> Path:
-    """Parse the path of a Python interpreter; a bare name is looked up on PATH.
+    """Parse the path of a Python interpreter. A bare name is looked up on PATH.
 
-    Symbolic links stay: through one, an interpreter knows its virtual environment.
+    Symbolic links are not resolved: an interpreter finds its virtual environment through them.
     """
     name = string(raw)
     if Path(name).name == name:
@@ -196,19 +196,19 @@ def interpreter(raw: Raw) -> Path:
 
 @_typed(type="string", minLength=1)
 def glob(raw: Raw) -> Glob:
-    """Parse a pattern as in a `.gitignore`, relative to where it was written."""
+    """Parse a pattern as in `.gitignore`, relative to the directory of the file it was written in."""
     return Glob(raw.base, string(raw))
 
 
 @_typed(**{"$ref": f"#/definitions/{SELECTOR}"})
 def selector(raw: Raw) -> Selector:
-    """Parse the code of a rule or a prefix; whether such a rule exists is not known yet."""
+    """Parse a code or prefix, without checking that such a rule exists."""
     return Selector(string(raw), raw.place)
 
 
 @_typed(type="string", pattern=f"^({_TARGET.pattern})$")
 def target(raw: Raw) -> str:
-    """Parse the name of something to import, "package.module:Name" or "path/file.py:Name"."""
+    """Parse the name of an importable object, "package.module:Name" or "path/file.py:Name"."""
     name = string(raw)
     if not _TARGET.fullmatch(name):
         raise raw.wrong('a name like "package.module:Name" or "path/file.py:Name"')
@@ -232,7 +232,7 @@ def roots(raw: Raw) -> str | tuple[str, ...]:
 
 @_typed(type="string", pattern=f"^({_RELEASES.pattern})$")
 def releases(raw: Raw) -> str:
-    """Parse a release of torch, "2.13.0", or a range of them, ">=2.6,<2.14"."""
+    """Parse a torch release, "2.13.0", or a range of releases, ">=2.6,<2.14"."""
     if not isinstance(raw.value, str) or not _RELEASES.fullmatch(raw.value):
         raise raw.wrong('a release such as "2.13" or a range such as ">=2.6,<2.14"')
     return raw.value.replace(" ", "")
@@ -240,14 +240,14 @@ def releases(raw: Raw) -> str:
 
 @_typed(type="object", additionalProperties={"type": "array", "items": selector.schema})
 def per_file_ignores(raw: Raw) -> tuple[tuple[Glob, tuple[Selector, ...]], ...]:
-    """Parse a table of patterns, each with the selectors that do not hold for the files it matches."""
+    """Parse a table of patterns, each with the selectors that are disabled for the files it matches."""
     entries = table(string, array(selector))(raw)
     return tuple((Glob(raw.base, pattern), selectors) for pattern, selectors in entries.items())
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return " (did you mean `...`?)" for the name in `known` that is spelt most like `name`, or the empty string."""
-    slack = max(len(name) // 4, 1)  # a prefix is no misspelling of all that starts with it
+    """Return " (did you mean `...`?)" for the most similarly spelt name in `known`, or the empty string."""
+    slack = max(len(name) // 4, 1)  # a prefix is not a misspelling of every longer name
     alike = [other for other in known if abs(len(other) - len(name)) <= slack]
     close = get_close_matches(name, alike, n=1, cutoff=0.65)
     return f" (did you mean `{close[0]}`?)" if close else ""

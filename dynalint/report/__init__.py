@@ -1,4 +1,4 @@
-"""Formats: pure functions from findings to text. Each stands in a module of its own, imported when it is asked for."""
+"""Output formats: pure functions from findings to text. Each has its own module, imported on demand."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ FORMATS = {
 
 FOR_PEOPLE = ("full", "concise", "grouped", "markdown")
 FOLDING = (*FOR_PEOPLE, "github", "github-suggestions")
-"""The formats that only count findings in code that is rarely compiled."""
+"""The formats that only count findings in code that is rarely compiled, without listing them."""
 WITH_FIXES = ("json", "json-lines", "sarif")
-"""The formats that have the fix of each finding in any case; those for people show it on demand."""
+"""The formats that always include the fix of each finding. Those for people show it only on request."""
 
 
 def render(form: str, report: Report, style: Style) -> str:
     """Return the report in the format `form`, one of `FORMATS`; only formats for people use `style`.
 
-    The runner of a CI system that reads it finds no command in it but those of the format "github".
+    A CI runner that reads the report finds no workflow commands in it, except those of the format "github".
     """
     module, function = FORMATS[form]
     text: str = getattr(import_module(f"dynalint.report.{module}"), function)(report, style)
@@ -43,7 +43,7 @@ def render(form: str, report: Report, style: Style) -> str:
 
 
 def render_statistics(form: str, report: Report, style: Style) -> str:
-    """Return the findings counted by rule, as JSON if the format `form` is, else as a table."""
+    """Return the findings counted by rule, as JSON if `form` is a JSON format, otherwise as a table."""
     from dynalint.report import statistics
 
     return statistics.render_json(report) if form.startswith("json") else statistics.render(report, style)

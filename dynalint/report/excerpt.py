@@ -1,4 +1,4 @@
-"""The lines of code that a finding is about, with a gutter and carets."""
+"""Source excerpts for findings, with a gutter and carets."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from dynalint.findings import Finding
 from dynalint.report.style import SEVERITY_COLOURS, Style, cells, width
 
 CONTEXT = 2
-"""How many lines are shown before and after those of the finding."""
+"""The number of lines of context shown before and after a finding."""
 
 LONGEST_RANGE = 6
-"""How many lines of a finding are shown; of one that is longer, the middle is left out."""
+"""The number of lines shown of a finding; the middle of a longer one is left out."""
 
 WIDEST = 120
-"""How many columns of code are shown; a longer line is cut around the carets."""
+"""The number of columns shown; a longer line is cut around the carets."""
 
 
 _NEAR = 1000
 
 
 def excerpt(finding: Finding, lines: Sequence[str], style: Style) -> tuple[int, list[str]]:
-    """Return the width of the line numbers and the excerpt as printed lines.
+    """Return the width of the line numbers, and the excerpt as printed lines.
 
-    There are none if the finding lies outside of the file, as in an empty one.
+    The excerpt is empty if the finding lies outside the file, for example if the file is empty.
     """
     if not 1 <= finding.line <= len(lines) or not any(lines):
         return 1, []
     end = min(max(finding.end_line, finding.line), len(lines))
     if finding.end_column == 1 and end > finding.line:
-        end -= 1  # the range ends with the line break of the line before
+        end -= 1  # the range ends with the preceding line break
     first = max(finding.line - CONTEXT, 1)
     last = min(end + CONTEXT, len(lines))
     while first < finding.line and not lines[first - 1].strip():
@@ -55,7 +55,7 @@ def excerpt(finding: Finding, lines: Sequence[str], style: Style) -> tuple[int, 
 
 
 def _marked(finding: Finding, number: int, end: int, line: str) -> tuple[int, int] | None:
-    """Return the 0-based start and end of the characters of line `number` that belong to the finding."""
+    """Return the 0-based start and end of the part of line `number` that belongs to the finding."""
     if not finding.line <= number <= end:
         return None
     start = finding.column - 1 if number == finding.line else len(line) - len(line.lstrip())
@@ -65,7 +65,7 @@ def _marked(finding: Finding, number: int, end: int, line: str) -> tuple[int, in
 
 
 def _near(line: str, span: tuple[int, int] | None) -> tuple[str, tuple[int, int] | None]:
-    """Return what stands near a span in a line, and the span in it: only that is looked at where a line is huge."""
+    """Return the part of a long line around a span, and the span within it; a short line is returned as it is."""
     start, stop = span or (0, 0)
     first, last = max(start - _NEAR, 0), min(stop, start + _NEAR) + _NEAR
     if len(line) <= 4 * _NEAR:
@@ -74,11 +74,11 @@ def _near(line: str, span: tuple[int, int] | None) -> tuple[str, tuple[int, int]
 
 
 def _cut(code: list[str], span: tuple[int, int] | None) -> tuple[str, str]:
-    """Return the code and the carets under it, both cut to `WIDEST` columns around the carets."""
+    """Return the code and the carets below it, both cut to `WIDEST` columns around the carets."""
     start, stop = span or (0, 0)
     first = 0
     if width("".join(code)) > WIDEST and width("".join(code[:stop])) > WIDEST - 20:
-        # Keep some of what stands before the carets, and as much as fits of what they mark.
+        # Keep some code before the carets, and as much of the marked code as fits.
         first = max(min(start - 20, stop - WIDEST + 40), 0)
         first = min(first, start)
     before = "\N{HORIZONTAL ELLIPSIS}" if first else ""

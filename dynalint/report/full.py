@@ -1,4 +1,4 @@
-"""The format "full": every finding with its code, its way from the root, the evidence and the fix."""
+"""The format "full": each finding with its source, the call chain from the compiled root, the evidence and the fix."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ARROW = " \N{RIGHTWARDS ARROW} "
 
 
 def render(report: Report, style: Style) -> str:
-    """Return the findings, a blank line after each, and a summary.
+    """Return the findings, each followed by a blank line, and a summary.
 
-    What kept all findings alike from being confirmed is said once, above the summary.
+    A reason that kept all findings from being confirmed is given once, above the summary.
     """
     obstacle = _common_obstacle(report.findings)
     blocks = ["\n".join(_finding(finding, report, style, obstacle)) + "\n\n" for finding in report.findings]

@@ -1,7 +1,7 @@
-"""The format "github": workflow commands, which the runner turns into annotations.
+"""The format "github": workflow commands that GitHub turns into annotations.
 
-GitHub shows at most ten annotations of each level a step and drops the others silently, so the most important come
-first and one notice counts the rest. The summary of the step, in Markdown, has all.
+GitHub shows at most ten annotations of each level per step and silently drops the rest. So the most important ones come
+first, and one notice counts the others. The step summary, in Markdown, lists all of them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dynalint.report.model import Report
 from dynalint.report.style import Style, visible
 
 LIMIT = 10
-"""How many annotations of one level GitHub shows for a step."""
+"""The number of annotations of one level that GitHub shows for a step."""
 
 _LEVELS = {"error": "error", "warning": "warning", "info": "notice"}
 _STATUSES = ("confirmed", "static", "unconfirmed", "unreached", "refuted")
 
 
 def render(report: Report, style: Style) -> str:
-    """Return one workflow command a line, at most `LIMIT` of each level."""
+    """Return one workflow command per line, at most `LIMIT` of each level."""
     by_level: dict[str, list[Finding]] = {"error": [], "warning": [], "notice": []}
     for finding in report.findings:
         by_level[_LEVELS[finding.severity]].append(finding)
@@ -46,9 +46,9 @@ def _annotation(level: str, finding: Finding, report: Report) -> str:
         "line": finding.line,
         "endLine": finding.end_line,
     }
-    if finding.cell is not None:  # its lines are no lines of the file
+    if finding.cell is not None:  # line numbers in a cell are not those of the file
         del properties["line"], properties["endLine"]
-    elif finding.line == finding.end_line:  # the runner takes columns only for a range within one line
+    elif finding.line == finding.end_line:  # GitHub accepts columns only for a range within one line
         properties |= {"col": finding.column, "endColumn": finding.end_column}
     place = f"{visible(finding.place)}:{finding.line}:{finding.column}"
     message = f"{place}: {finding.code} {visible(finding.message)}"

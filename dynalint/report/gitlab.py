@@ -1,4 +1,4 @@
-"""The format "gitlab": a Code Quality report, as GitLab shows it in merge requests."""
+"""The format "gitlab": a Code Quality report, which GitLab shows in merge requests."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _SEVERITIES = {"error": "major", "warning": "minor", "info": "info"}
 
 
 def render(report: Report, style: Style) -> str:
-    """Return a JSON array with one issue for each finding; those that Dynamo confirmed are critical.
+    """Return a JSON array with one issue per finding. Confirmed findings are critical.
 
-    What is rarely compiled is only for information.
+    Findings in code that is rarely compiled have the severity "info".
     """
     return document([_issue(finding, report) for finding in report.findings])
 
@@ -37,7 +37,7 @@ def _issue(finding: Finding, report: Report) -> dict[str, Any]:
 
 
 def _positions(finding: Finding) -> dict[str, Any]:
-    if finding.cell is not None:  # its lines are no lines of the file
+    if finding.cell is not None:  # line numbers in a cell are not those of the file
         return {"begin": {"line": 1, "column": 1}, "end": {"line": 1, "column": 1}}
     return {
         "begin": {"line": finding.line, "column": finding.column},

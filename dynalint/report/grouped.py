@@ -10,7 +10,7 @@ from dynalint.report.summary import summary
 
 
 def render(report: Report, style: Style) -> str:
-    """Return for each file its name and one line for each finding, places aligned, and a summary."""
+    """Return the name of each file, followed by one aligned line per finding, and a summary."""
     blocks = []
     for place, group in groupby(report.findings, key=lambda finding: finding.place):
         findings = list(group)

@@ -1,4 +1,4 @@
-"""The formats "json" (one array) and "json-lines" (one finding a line), as the contract words a finding."""
+"""The formats "json" (one array) and "json-lines" (one object per line); the contract defines the keys of a finding."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ def render(report: Report, style: Style) -> str:
 
 
 def render_lines(report: Report, style: Style) -> str:
-    """Return one JSON object a line."""
+    """Return one JSON object per line."""
     return "".join(document(finding.to_json(), indent=None) for finding in report.findings)
 
 
 def document(value: Any, indent: int | None = 2) -> str:
-    """Return a value as every format in JSON has it.
+    """Return a value as JSON in the form that all JSON-based formats use.
 
-    That is ASCII only, so that no locale can change a byte of it, and without what a runner would take for a command.
+    The text is ASCII, so that it does not depend on the locale, and contains nothing that a CI runner would take for a
+    command.
     """
     return in_json(json.dumps(value, indent=indent)) + "\n"

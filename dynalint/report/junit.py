@@ -1,6 +1,6 @@
-"""The format "junit": XML that test reports of CI systems are made from, a failed test for each finding.
+"""The format "junit": JUnit XML for CI systems, with a failed test for each finding.
 
-In code that is rarely compiled, it is a skipped one.
+A finding in code that is rarely compiled becomes a skipped test.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOTHING = """\
 
 
 def render(report: Report, style: Style) -> str:
-    """Return a test suite for each file; one passed test where nothing was found."""
+    """Return one test suite per file, or a single passed test if there are no findings."""
     suites = [_suite(path, list(group)) for path, group in groupby(report.findings, key=lambda finding: finding.path)]
     if not suites:
         suites = [_NOTHING]
@@ -71,5 +71,5 @@ def _outcome(finding: Finding, body: str) -> str:
 
 
 def _attribute(text: str) -> str:
-    # XML has no way to write most control characters and surrogates.
+    # XML cannot represent most control characters and surrogates.
     return quoteattr(visible(text))

@@ -1,6 +1,6 @@
-"""The format "markdown": a table of all findings, as for the summary of a step on GitHub or a comment.
+"""The format "markdown": a table of all findings, for the summary of a GitHub step or a comment.
 
-Text of the code under check stands in it as text: it ends no code, and makes no link, image, tag or mention.
+Text from the checked code is escaped: it cannot end a code span or create a link, image, tag or mention.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from dynalint.report.style import Style, visible
 from dynalint.report.summary import summary
 
 SUMMARY_LIMIT = 1024 * 1024
-"""How many bytes GitHub takes as the summary of a step."""
+"""GitHub's size limit for a step summary, in bytes."""
 
 
 def render(report: Report, style: Style) -> str:
-    """Return the table, whole."""
+    """Return the whole table."""
     return _head(report) + "".join(_row(finding, report) for finding in report.findings)
 
 
 def step_summary(report: Report, room: int = SUMMARY_LIMIT) -> str:
-    """Return a Markdown table of all findings that takes at most `room` bytes; what does not fit is counted."""
+    """Return a Markdown table of all findings in at most `room` bytes; findings that do not fit are counted."""
     text = _head(report)
     tail = "\n{} more findings did not fit here.\n"
     room -= len(text.encode()) + len(tail) + 20
@@ -58,15 +58,15 @@ def _code(finding: Finding) -> str:
     return f"[{finding.code}]({finding.url})" if finding.url else finding.code
 
 
-# Beside the marks of Markdown, what begins a link of its own or stands in the middle of it, on GitHub.
+# Markdown's special characters, and the parts of URLs that GitHub turns into links by itself.
 _MARKS = re.compile(r"[|*_`\[\]\\~]|:(?=//)|(?i:(?<=www)\.)")
-# A mention of a person or a team tells them, and one of an issue leaves a note there, unless something parts it.
+# Mentions notify a person or a team, or leave a note on an issue, unless the marker is separated from the word.
 _MENTION = re.compile(r"(?<![&\w])#(?=\w)|@(?=\w)")
 _CODE = re.compile(r"(?<!`)`[^`]+`(?!`)")
 
 
 def prose(text: str) -> str:
-    """Return a sentence in Markdown; what stands in backticks stays code, as long as all backticks have a partner."""
+    """Return a sentence as Markdown. Text in backticks becomes code if all backticks are paired."""
     text = visible(text)
     parts, codes = _CODE.split(text), _CODE.findall(text)
     if any("`" in part for part in parts):
@@ -76,20 +76,20 @@ def prose(text: str) -> str:
 
 
 def fence(lines: Sequence[str], language: str) -> str:
-    """Return lines as a block of code, in a fence that none of them can end."""
+    """Return lines as a fenced code block, with a fence that none of them can close."""
     longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
     marks = "`" * max(3, longest + 1)
     return "\n".join([f"{marks}{language}", *lines, marks])
 
 
 def _text(text: str, *, quote: bool = True) -> str:
-    """Return text as HTML that Markdown leaves alone; with `quote`, it may stand in an attribute as well."""
+    """Return text as HTML that Markdown leaves alone. With `quote`, it may also be used in an attribute."""
     escaped = _MARKS.sub(lambda match: f"&#{ord(match[0])};", html.escape(text, quote=quote))
     return _MENTION.sub(r"\g<0>&#8203;", escaped)
 
 
 def _markdown(text: str) -> str:
-    """Return a message for a cell of a table; what stands in backticks stays code."""
+    """Return a message for a table cell. Text in backticks becomes code."""
     return "".join(_pieces(text.split("`")))
 
 
@@ -99,5 +99,5 @@ def _pieces(parts: Sequence[str]) -> Iterable[str]:
             yield _text(part)
         elif number < len(parts) - 1:
             yield f"<code>{_text(part)}</code>"
-        else:  # the last backtick has no partner
+        else:  # an unpaired backtick
             yield _text(f"`{part}")

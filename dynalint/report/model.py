@@ -1,4 +1,4 @@
-"""What every format is made from."""
+"""The input of every format."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The findings to write, in order, and what a format may need beside them.
+    """The findings to write, in order, and everything else that a format may need.
 
-    `lines` are the lines of the files with findings, by the place of the finding. `refuted` counts findings that Dynamo
-    refuted and that are not among `findings`, `known` those that a baseline holds, `folded` those in code that is
-    rarely compiled. `with_fixes` tells that the findings have their fixes, `unsafe_fixes` whether unsafe ones count as
-    applicable. `folder` is the working directory relative to the top of the repository. `entries` are what is known of
-    codes, `failures` sentences about what dynalint could not cope with. `ran_by` names the interpreter that ran the
-    code and its torch; it is empty where nothing was run.
+    `lines` maps the place of a finding to the lines of its file. `refuted` is the number of findings that Dynamo
+    refuted and that are not in `findings`; `known` counts those in the baseline and `folded` those in code that is
+    rarely compiled. `with_fixes` says that the findings have their fixes, `unsafe_fixes` that unsafe ones count as
+    applicable. `folder` is the working directory relative to the root of the repository. `entries` documents the codes.
+    `failures` are sentences about errors in dynalint. `ran_by` names the interpreter that ran the code and its torch;
+    it is empty if nothing was run.
     """
 
     findings: Sequence[Finding]
@@ -38,7 +38,7 @@ class Report:
     ran_by: str = ""
 
     def applies(self, finding: Finding) -> bool:
-        """Tell whether `dynalint fix --apply` would try the fix of a finding with the options as they are."""
+        """Return whether `dynalint fix --apply` would try to fix the finding with the current options."""
         if finding.fix is None or not finding.fixable or finding.fix.verified is False:
             return False
         return finding.fix.safety in (

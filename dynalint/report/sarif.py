@@ -1,7 +1,7 @@
-"""The format "sarif": SARIF 2.1.0, as GitHub code scanning and editors read it.
+"""The format "sarif": SARIF 2.1.0 for GitHub code scanning and editors.
 
-What GitHub asks for beyond the standard is kept too: paths from the top of the repository, all four numbers of a
-region, a fingerprint of its own name, help in Markdown.
+It also follows GitHub's additional requirements: paths from the root of the repository, all four numbers of a region, a
+fingerprint under GitHub's key, and help in Markdown.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _rule(code: str, findings: Sequence[Finding], entry: Entry | None) -> dict[s
     summary = entry.summary if entry else first.message
     documentation = entry.documentation.strip() if entry else first.help or first.message
     severity = entry.severity if entry else first.severity
-    # GitHub sorts alerts by this property of the rule, so the best that is known of any finding counts.
+    # GitHub sorts alerts by this property of the rule, so use the best precision among its findings.
     precision = max((_precision(finding) for finding in findings), key=_RANKS.__getitem__)
     return {
         "id": code,
@@ -118,7 +118,7 @@ def _result(finding: Finding, index: int, folder: str) -> dict[str, Any]:
         "message": {"text": _message(finding)},
         "locations": [{**here, **_logical(finding)}],
         "partialFingerprints": {
-            # The name that GitHub reads, and one that says whose it is.
+            # The key that GitHub reads, and one of dynalint's own.
             "primaryLocationLineHash": finding.fingerprint,
             "dynalint/v1": finding.fingerprint,
         },
@@ -137,7 +137,7 @@ def _result(finding: Finding, index: int, folder: str) -> dict[str, Any]:
 
 
 def _message(finding: Finding) -> str:
-    """Return the message, of which GitHub takes the first sentence for the title, the evidence and the help."""
+    """Return the message, whose first sentence GitHub uses as the title, followed by the evidence and the help."""
     evidence = finding.evidence
     parts = [f"{finding.message}."]
     if evidence.status in ("confirmed", "refuted"):
@@ -149,7 +149,7 @@ def _message(finding: Finding) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a message that is read as it stands, without what the standard takes for a link or a placeholder."""
+    """Return a message escaped so that the standard's links and placeholders are read as text."""
     text = _LINK.sub(lambda match: re.sub(r"[\[\]]", r"\\\g<0>", match[0]), visible(text))
     return _PLACEHOLDER.sub(r"{\g<0>}", text)
 
@@ -161,7 +161,7 @@ def _logical(finding: Finding) -> dict[str, Any]:
 
 
 def _flow(steps: list[dict[str, Any]], here: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the chain of calls from a compiled root, each function one step, and the function of the finding."""
+    """Return the call chain from a compiled root as steps, ending with the function of the finding."""
     if not steps:
         return {}
     return {
@@ -210,7 +210,7 @@ def _artifact(path: str, folder: str) -> dict[str, Any]:
 
 
 def _region(place: Finding | Edit, finding: Finding) -> dict[str, int]:
-    if finding.cell is not None:  # lines of a cell are no lines of the file
+    if finding.cell is not None:  # line numbers in a cell are not those of the file
         return {"startLine": 1, "startColumn": 1, "endLine": 1, "endColumn": 1}
     return {
         "startLine": place.line,

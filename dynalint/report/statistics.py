@@ -1,4 +1,4 @@
-"""Findings counted by rule and by Dynamo's ids, for `--statistics`."""
+"""Findings counted by rule and by graph break id, for `--statistics`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ Row = dict[str, Any]
 
 
 def render(report: Report, style: Style) -> str:
-    """Return a table with a line for each rule, and one with a line for each id that Dynamo gave, the most first.
+    """Return a table of counts by rule and one by the graph break id that Dynamo reported, largest first.
 
-    Both tell how many findings there are, how many of them Dynamo confirmed, how many can be fixed, and how many stand
-    in code that is rarely compiled.
+    Both give the number of findings, and how many of them were confirmed, can be fixed, and are in code that is rarely
+    compiled.
     """
     return "\n".join(_table(rows, style) for rows in (_by_rule(report), _by_break(report)) if rows)
 
 
 def render_json(report: Report) -> str:
-    """Return the same as a JSON object with the arrays "rules" and "graph_breaks"."""
+    """Return the same counts as a JSON object with the arrays "rules" and "graph_breaks"."""
     return document({"rules": _by_rule(report), "graph_breaks": _by_break(report)})
 
 
@@ -35,7 +35,7 @@ def _by_rule(report: Report) -> list[Row]:
 
 
 def _by_break(report: Report) -> list[Row]:
-    """Count by the id that Dynamo gave when it was run; which of several it would be is not known before."""
+    """Count by the id that Dynamo reported. Static findings may list several possible ids, so they are not counted."""
     pairs = ((finding.evidence.gb, finding) for finding in report.findings if finding.evidence.gb)
     return [{**counts, "gb": gb} for gb, counts in _counted(pairs, report)]
 

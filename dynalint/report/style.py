@@ -1,7 +1,7 @@
-"""How text looks where people read it: colours, the width of characters, and what acts instead of being read.
+"""How text is displayed: colours, the width of characters, and control characters made visible.
 
-Text of the code under check may hold characters that act on a terminal or reorder what is read, and what the runner of
-a CI system takes for a command. `visible` decides how such are shown, and `cells` goes by it.
+Text from the checked code may contain characters that control the terminal or reorder what is displayed, and text that
+a CI runner would take for a command. `visible` replaces these; `cells` uses the same replacements.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Colours text with ANSI sequences, or leaves it as it is where `color` is False."""
+    """Colours text with ANSI sequences, or returns it unchanged if `color` is False."""
 
     color: bool = False
 
     def paint(self, text: str, *looks: str) -> str:
-        """Return `text` in the given looks, such as "bold" and "red"."""
+        """Return `text` in the given styles, such as "bold" and "red"."""
         if not self.color or not text:
             return text
         return f"\x1b[{';'.join(_CODES[look] for look in looks)}m{text}\x1b[0m"
 
 
 def visible(text: str) -> str:
-    """Return `text` in one line in which nothing acts on a terminal or a runner, or reorders what is read."""
+    """Return `text` on one line, without control characters, reordering or workflow commands."""
     if text.isascii() and text.isprintable():
         return in_part(text)
     return in_part("".join(_visible(character) for character in text))
 
 
 def visible_lines(text: str) -> str:
-    """Return text of many lines likewise, with tabs and line ends as they are."""
+    """Do the same for text of many lines, keeping tabs and line ends."""
     kept = text.replace("\r\n", "\n")
     shown = in_text("".join(one if one in "\n\t" else _visible(one) for one in kept))
     return text if shown == kept else shown
 
 
 def cells(line: str) -> list[str]:
-    """Return what to print for each character of a line of code; a tab fills up to the next multiple of four."""
+    """Return the text to print for each character of a line of code. Tabs are expanded to multiples of four columns."""
     printed: list[str] = []
     column = 0
     broken = starts(line)
@@ -56,7 +56,7 @@ def cells(line: str) -> list[str]:
 
 
 def width(text: str) -> int:
-    """Return how many columns a terminal takes for `text`."""
+    """Return the number of terminal columns that `text` takes."""
     if text.isascii():
         return len(text)
     return sum(_character_width(character) for character in text)
@@ -74,5 +74,5 @@ def _visible(character: str) -> str:
         return chr(0x2400 + code)
     if character.isprintable() or (character.isspace() and code not in (0x2028, 0x2029, 0x85)):
         return character
-    # Among them DEL, the C1 controls, the marks that switch the direction of text, and lone surrogates.
+    # These include DEL, the C1 controls, the characters that switch the text direction, and lone surrogates.
     return "\N{REPLACEMENT CHARACTER}"

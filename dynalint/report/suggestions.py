@@ -1,7 +1,7 @@
-"""The format "github-suggestions": a review of a pull request, as GitHub's API takes it.
+"""The format "github-suggestions": a pull request review in the form that GitHub's API accepts.
 
-`gh api repos/OWNER/NAME/pulls/NUMBER/reviews --input FILE` posts it. `dynalint fix` suggests what it would write, any
-other command comments on the lines of its findings.
+Post it with `gh api repos/OWNER/NAME/pulls/NUMBER/reviews --input FILE`. `dynalint fix` suggests what it would write;
+other commands comment on the lines of their findings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dynalint.report.style import Style
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A comment on lines of a file, both counted from 1 and included; `lines` are suggested in their place."""
+    """A comment on a range of lines, 1-based and inclusive; `lines` are the suggested replacement."""
 
     path: str
     start: int
@@ -30,7 +30,7 @@ class Comment:
     lines: tuple[str, ...] | None = None
 
     def to_json(self) -> dict[str, object]:
-        """Return the comment with the names that GitHub's API has."""
+        """Return the comment with the keys of GitHub's API."""
         body = self.text
         if self.lines is not None:
             body = f"{body}\n\n{fence(self.lines, 'suggestion')}"
@@ -41,7 +41,7 @@ class Comment:
 
 
 def render(report: Report, style: Style) -> str:
-    """Return a review that comments on each finding of a file with lines; one in a notebook has none."""
+    """Return a review with a comment on each finding, except those in notebooks, which have no lines to comment on."""
     placed = (finding for finding in report.findings if finding.cell is None)
     return review(
         Comment(
@@ -55,7 +55,7 @@ def render(report: Report, style: Style) -> str:
 
 
 def review(comments: Iterable[Comment]) -> str:
-    """Return a review of these comments."""
+    """Return a review with the given comments."""
     given = list(comments)
     several = sum(comment.lines is not None for comment in given) > 1
     body = "dynalint: suggestions for one file belong together; commit them as one batch." if several else "dynalint"
@@ -63,11 +63,11 @@ def review(comments: Iterable[Comment]) -> str:
 
 
 def suggestions(path: str, old: str, new: str, fixed: Iterable[Finding]) -> Iterator[Comment]:
-    """Yield a comment for each place where two texts of a file differ; `fixed` are the findings that go."""
+    """Yield a comment for each difference between two texts of a file; `fixed` are the findings that are removed."""
     before, after = _lines(old), _lines(new)
     found = list(fixed)
     for start, end, new_start, new_end in _hunks(before, after):
-        # An insertion is shown with the line beside it.
+        # An insertion is shown with the adjacent line.
         here = _changing(found, start + 1, end) or _changing(found, start, end + 1)
         said = [(one.code, one.fix.title if one.fix else one.message) for one in here or found]
         titles = dict.fromkeys(f"{code}: {prose(text)}." for code, text in said)
@@ -75,7 +75,7 @@ def suggestions(path: str, old: str, new: str, fixed: Iterable[Finding]) -> Iter
 
 
 def _changing(found: Iterable[Finding], first: int, last: int) -> list[Finding]:
-    """Return the findings whose fixes change some of these lines; one without a fix of its own goes by its place."""
+    """Return the findings whose fixes change any of these lines, or that stand on them if they have no fix."""
     return [
         finding
         for finding in found
@@ -89,7 +89,7 @@ def _places(finding: Finding) -> Sequence[Finding | Edit]:
 
 
 def _hunks(before: list[str], after: list[str]) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the ranges that differ. A suggestion takes the place of lines, so an insertion takes in one beside it."""
+    """Yield the ranges that differ. A suggestion must replace lines, so an insertion includes an adjacent one."""
     hunks: list[list[int]] = []
     for start, end, new_start, new_end in differences(before, after):
         if start == end:

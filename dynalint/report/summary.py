@@ -7,10 +7,10 @@ from dynalint.report.style import Style, visible
 
 
 def summary(report: Report, style: Style) -> str:
-    """Return a line that counts the findings, those confirmed, refuted and fixable; nothing if it is not wanted.
+    """Return a line with the number of findings, and how many are confirmed, refuted and fixable; empty if not wanted.
 
-    Where fixes were not made, it says what makes them. Further lines count what a setting of Dynamo lets pass, and what
-    is not listed because it is rarely compiled.
+    If fixes were not computed, it says which command does so. Further lines count findings that a Dynamo setting would
+    remove, and findings that are not listed because the code is rarely compiled.
     """
     if report.quiet:
         return ""
@@ -44,7 +44,7 @@ def summary(report: Report, style: Style) -> str:
 
 
 def _settings(report: Report) -> str:
-    """Return a line for each setting of Dynamo that lets code pass as it is, with how much of it."""
+    """Return a line for each Dynamo setting that makes breaks disappear without a change of the code."""
     codes: dict[str, list[str]] = {}
     for one in report.findings:
         if one.setting:
@@ -57,7 +57,7 @@ def _settings(report: Report) -> str:
 
 
 def _may_be_fixed(report: Report) -> bool:
-    """Whether the rule of any finding rewrites code at all."""
+    """Whether any of the findings belongs to a rule that rewrites code."""
     known = (report.entries.get(finding.code) for finding in report.findings)
     return any(entry is not None and entry.fix for entry in known)
 

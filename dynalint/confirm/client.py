@@ -30,11 +30,13 @@ from typing import Any
 from dynalint.confirm.servers import Hello, Server, WorkerError, WorkerOptions, give_back, take_server
 from dynalint.confirm.shapes import fits
 from dynalint.confirm.untrusted import MOST_SENTENCE, MOST_TEXT, sentence, tamed
+from dynalint.confirm.worker.process.wire import PATIENCE
 from dynalint.reading import is_inside, project_root
 
 __all__ = ["Answer", "Hello", "Worker", "WorkerError", "WorkerOptions", "python_path"]
 
-_IMPORT_SECONDS = 180.0
+# By the clock, as what waits for an answer does: on a busy machine all takes many times as long.
+_IMPORT_SECONDS = 600.0
 _GRACE_SECONDS = 15.0
 # What is said of a fix stands in a report as it is; Dynamo's own words on a break are taken apart first.
 _MOST_TEXT = {"operations.verifying:verify": MOST_SENTENCE, "operations.confirming:confirm": 1 << 12}
@@ -47,7 +49,8 @@ class Answer:
     `outcome` is `done`, or what happened instead: `refused` (no sandbox holds), `failed` (an exception in the
     operation itself), `exit`, `signal`, `killed`, `timeout`, `memory`, `processes`, `flood` (of messages), `channel`,
     `supervisor`, `garbled` (what came is not what the operation tells), `lost`.
-    `ending` holds the particulars (`reason`, `status`, `signal`, `seconds`, `bytes`, `count`).
+    `ending` holds the particulars (`reason`, `status`, `signal`, `seconds`, `bytes`, `count`), `spent` the seconds that
+    it took, waiting for a processor not counted.
     """
 
     outcome: str
@@ -55,6 +58,7 @@ class Answer:
     ending: Mapping[str, Any]
     stage: str
     walls: tuple[str, ...] = ()
+    spent: float = 0.0
 
     @property
     def done(self) -> bool:
@@ -172,8 +176,8 @@ class Worker:
         Texts are cut to `most` characters.
         """
         parts: dict[str, Any] = {}
-        stage = "starting"
-        wait = self.options.seconds + _GRACE_SECONDS + (0.0 if server.warm else _IMPORT_SECONDS)
+        stage, spent = "starting", 0.0
+        wait = PATIENCE * self.options.seconds + _GRACE_SECONDS + (0.0 if server.warm else _IMPORT_SECONDS)
         deadline = time.monotonic() + wait
         try:
             while True:
@@ -183,7 +187,8 @@ class Worker:
                 if "end" in reply:
                     server.warm = True
                     ending = tamed(reply["end"], most)
-                    return Answer(ending["outcome"], parts, ending, stage, self._walls), bool(reply.get("more"))
+                    answer = Answer(ending["outcome"], parts, ending, stage, self._walls, spent)
+                    return answer, bool(reply.get("more"))
                 kind, value = reply["kind"], tamed(reply["value"], most)
                 if kind == "stage":
                     stage = sentence(value)
@@ -191,6 +196,8 @@ class Worker:
                         on_stage(stage)
                 elif kind == "part":
                     parts[value[0]] = value[1]
+                elif kind == "spent":
+                    spent = float(value)
                 elif kind == "sandbox":
                     self._walls = tuple(value["layers"])
         except (OSError, ValueError, TypeError, LookupError, queue.Empty, EOFError) as error:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -288,6 +290,32 @@ def test_time_is_limited_and_nothing_goes_on_afterwards(worker: Worker, tmp_path
     assert (answer.outcome, answer.ending["seconds"]) == ("timeout", 8)
     commands = [(entry / "cmdline").read_bytes() for entry in Path("/proc").glob("[0-9]*") if _is_descendant(entry)]
     assert len(commands) == 1
+
+
+def test_waiting_for_a_processor_is_no_time_of_the_code(worker: Worker) -> None:
+    code = "import time\nwhile time.process_time() < 1.5: pass"
+    with Worker(replace(worker.options, seconds=3)) as waiting, busy_neighbours():
+        answer = does(waiting, code)
+    assert answer.outcome == "done"
+    assert 1 < answer.spent < 3
+
+
+@contextlib.contextmanager
+def busy_neighbours() -> Iterator[None]:
+    """Have four processes compete with what is started now for one processor."""
+    allowed = os.sched_getaffinity(0)
+    # The server is there already; its family is what is meant.
+    for entry in Path("/proc").glob("[0-9]*"):
+        if _is_descendant(entry):
+            os.sched_setaffinity(int(entry.name), {min(allowed)})
+    spin = [sys.executable, "-c", f"import os\nos.sched_setaffinity(0, {{{min(allowed)}}})\nwhile True: pass"]
+    busy = [subprocess.Popen(spin) for _ in range(4)]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
 
 
 def _is_descendant(entry: Path) -> bool:

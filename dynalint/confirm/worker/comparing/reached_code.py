@@ -59,8 +59,7 @@ class Search:
 
     `methods` are to be called in between, and trials with the names `left_out` never run. With `half`, half precision
     is tried too. Waiting for a processor that others use is no work: the same search goes equally far on a busy
-    machine. What is run in any case may take twice as long by the clock, which ends the process in the end, or is
-    thinned out.
+    machine. What is run in any case may take twice as long, or is thinned out.
     """
 
     marks: Marks
@@ -77,9 +76,9 @@ class Search:
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
         """Count the time for one step."""
-        begun = time.perf_counter()
+        begun = time.process_time()
         yield
-        self._spent += time.perf_counter() - begun
+        self._spent += time.process_time() - begun
         self._steps += 1
 
     @property

@@ -79,7 +79,7 @@ def find_call(function: Callable[..., Any], device: str, seconds: float) -> Foun
 
     Raises NoInputsError after `ATTEMPTS` or `seconds`, and at once what no other arguments would change (`FINAL`).
     """
-    search = _Search(function, device, time.monotonic() + seconds)
+    search = _Search(function, device, time.process_time() + seconds)
     plain = _first_guess(function)
     stated = stated_specs(function, plain)
     if stated != plain:
@@ -123,7 +123,7 @@ class _Search:
         waiting: list[Specs] = [start]
         later: list[Specs] = []
         usual = _generic(start) if generic else iter(())
-        while len(self._tried) < most and time.monotonic() < self._deadline:
+        while len(self._tried) < most and time.process_time() < self._deadline:
             queue = waiting or later
             specs = queue.pop(0) if queue else next(usual, None)
             if specs is None:

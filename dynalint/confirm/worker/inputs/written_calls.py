@@ -235,11 +235,11 @@ def _is_small(make: Callable[[], Any], call: Call) -> bool:
     sizes = [leaf.numel() for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor)]
     if any(size > _MOST_ELEMENTS for size in sizes):
         return False
-    started = time.monotonic()
+    started = time.process_time()
     function = make()
     if sum(parameter.numel() for parameter in getattr(function, "parameters", list)()) > _MOST_PARAMETERS:
         return False
-    return call_once(function, call).error is None and time.monotonic() - started < _QUICK
+    return call_once(function, call).error is None and time.process_time() - started < _QUICK
 
 
 def _evaluated(found: _Found, names: dict[str, Any]) -> tuple[Callable[[], Any], Call]:

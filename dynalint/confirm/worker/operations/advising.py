@@ -45,7 +45,7 @@ def advise(request: Mapping[str, Any], reply: Reply) -> None:
     """
     runs.trace_own_compiles()
     loading.prepare(request["search"], request["overrides"])
-    start = time.monotonic()
+    start = time.process_time()
     try:
         Advisor(subject_of(request, reply), request, reply, start).serve()
     except ProblemError as problem:
@@ -142,7 +142,7 @@ class Advisor:
 
     def _try(self, name: str, lines: Sequence[str], way: Callable[[Callable[..., Any], Any], Any]) -> Tried:
         """Run one way; raises OutOfTimeError where no time is left for it."""
-        if len(self._tried) >= _MOST_TRIES or time.monotonic() > self._deadline:
+        if len(self._tried) >= _MOST_TRIES or time.process_time() > self._deadline:
             raise OutOfTimeError
         self._reply.stage(f"trying {name}")
         tried = Tried(name, tuple(lines), self._run(way)[1])
@@ -225,7 +225,7 @@ class Advisor:
 
     def _try_regions(self) -> None:
         """Compile only the submodules that compile whole, the largest ones."""
-        names = clean_regions(self._make, self._same[0], lambda: time.monotonic() > self._deadline)
+        names = clean_regions(self._make, self._same[0], lambda: time.process_time() > self._deadline)
         if not names:
             return
         lines, compiler = compile_regions(self._make, names)

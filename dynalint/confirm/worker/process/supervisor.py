@@ -77,7 +77,7 @@ def run_guarded(job: Job, cell: Cell, forward: Callable[[Message], None]) -> Mes
     """Run `job` behind the walls, forward its messages, and return how it ended; called in the supervisor.
 
     Of several jobs in one, it is how that one ended after which nothing more was run; of each before it,
-    `{"end": ..., "more": True}` is forwarded.
+    `{"end": ..., "more": True}` is forwarded. What each has spent of its time goes before.
     """
     with contextlib.suppress(OSError):
         syscalls.adopt_orphans()
@@ -95,7 +95,10 @@ def run_guarded(job: Job, cell: Cell, forward: Callable[[Message], None]) -> Mes
         _child(job, cell, Reply(sink, token))
     os.close(sink)
     try:
-        return _watch(child, source, cell.rules, _Course(token, cell.rules, forward))
+        uses = Uses(child, cell.rules.limits)
+        ending = _watch(child, source, cell.rules, _Course(token, cell.rules, uses, forward))
+        forward({"kind": "spent", "value": round(uses.spent, 2)})
+        return ending
     finally:
         _kill_all(child)
         os.close(source)
@@ -156,8 +159,7 @@ def leave_descriptors(keep: int) -> None:
 
 def _watch(child: int, source: int, rules: Rules, course: _Course) -> Message:
     """Relay messages until the process ends, its time is up or its memory is too much."""
-    server, limits = os.getppid(), rules.limits
-    uses = Uses(child, limits)
+    server, uses = os.getppid(), course.uses
     buffer = b""
     while True:
         chunk = b""
@@ -174,10 +176,9 @@ def _watch(child: int, source: int, rules: Rules, course: _Course) -> Message:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             break
-        now = time.monotonic()
-        if now > course.began + limits.seconds or os.getppid() != server or rules.abandoned():
-            return {"outcome": "timeout", "seconds": limits.seconds}
-        excess = uses.excess(now)
+        if os.getppid() != server or rules.abandoned():
+            return {"outcome": "timeout", "seconds": rules.limits.seconds}
+        excess = uses.excess()
         if excess is not None:
             return excess
     # What it left behind may still write; only without it does the pipe come to an end.
@@ -192,14 +193,14 @@ def _watch(child: int, source: int, rules: Rules, course: _Course) -> Message:
 
 
 class _Course:
-    """What is known of the job at hand: when it began, how it ended, and whether it was the last to be run here.
+    """What is known of the job at hand: what it uses, how it ended, and whether it was the last to be run here.
 
     User code can find the token and send whatever it likes. The first message alone is certain to be none of its, and
     tells of the walls.
     """
 
-    def __init__(self, token: str, rules: Rules, forward: Callable[[Message], None]) -> None:
-        self.began = time.monotonic()
+    def __init__(self, token: str, rules: Rules, uses: Uses, forward: Callable[[Message], None]) -> None:
+        self.uses = uses
         self.ending: Message | None = None
         self.over = False
         self._token = token
@@ -253,8 +254,10 @@ class _Course:
         self._left -= 1
         self.over = bool(status) or clean is not True or self._left < 1
         if not self.over:
+            self._forward({"kind": "spent", "value": round(self.uses.spent, 2)})
             self._forward({"end": self.ending, "more": True})
-            self.began, self.ending = time.monotonic(), None
+            self.uses.begin()
+            self.ending = None
             self._bytes = self._values = 0
 
 

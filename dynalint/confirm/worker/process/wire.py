@@ -17,6 +17,8 @@ MOST_BYTES = 16 << 20
 # A value takes some seventy bytes of memory, and may have been written with two.
 MOST_VALUES = 1 << 20
 _DEEPEST = 48
+# By the clock, an answer may take so many times its limit: on a busy machine, code has to wait for its turn.
+PATIENCE = 10
 _MOST_DIGITS = 19
 
 

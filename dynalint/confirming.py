@@ -50,9 +50,10 @@ def confirmed(workspace: Workspace, result: LintResult, progress: Progress | Non
     asked, silenced = ([_asserted(one) for one in some] for some in (before.values(), result.silenced))
     options = confirm_options(workspace, result.analysis.project.roots)
     roots = targets(workspace, result)
+    ways = parts(workspace, result), _roots_near(workspace, result)
     interrupted = False
     try:
-        findings: Sequence[Finding] = confirm(asked, roots, options, progress, silenced, parts(workspace, result))
+        findings: Sequence[Finding] = confirm(asked, roots, options, progress, silenced, *ways)
     except WorkerError as fault:
         return Confirmed(result.linted, (str(fault),))
     except Interrupted as fault:
@@ -162,6 +163,7 @@ def confirm_options(workspace: Workspace, search: Iterable[Path]) -> ConfirmOpti
         overrides=workspace.texts,
         cache=settings.cache_directory,
         jobs=settings.jobs,
+        budget=workspace.budget,
     )
 
 

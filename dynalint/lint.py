@@ -9,6 +9,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dynalint.analysis import Analysis, AnalysisOptions, analyze, steps
 from dynalint.analysis.events import Call, Event, Read, Write
@@ -30,6 +31,9 @@ from dynalint.roots import complaints
 from dynalint.rules import Rewrite, Rule, Violation
 from dynalint.suppress import UNUSED_CODE, Suppression, Suppressions, read_suppressions, unused
 
+if TYPE_CHECKING:
+    from dynalint.confirm.budget import Budget
+
 SYNTAX_CODE = "DYN901"
 
 _OTHER_CALLERS = "other callers of the compiled code pass a plain number for the tensor"
@@ -40,9 +44,8 @@ class Workspace:
     """What a run works on: the files to check (absolute, sorted), their settings, and those of the run.
 
     `named` are the paths that were asked for. `texts` stands in for the content of files; `directory` is what shown
-    paths are relative to. `unreadable` is a text that was to be checked and could not be decoded. With
-    `ignore_suppressions`, comments silence nothing. `around` are files that are analysed too, for their bearing on
-    the others.
+    paths are relative to. `unreadable` is a text that could not be decoded. With `ignore_suppressions`, comments
+    silence nothing. `around` are files that are analysed too. `budget` is what running code may take in all.
     """
 
     files: tuple[Path, ...]
@@ -54,6 +57,7 @@ class Workspace:
     unreadable: SourceFile | None = None
     ignore_suppressions: bool = False
     around: tuple[Path, ...] = ()
+    budget: Budget | None = None
 
     @property
     def analysed(self) -> tuple[Path, ...]:

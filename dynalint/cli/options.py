@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -26,8 +28,21 @@ _LISTS = (
 )  # fmt: skip
 _TABLES = ("per_file_ignores", "extend_per_file_ignores")
 _VALUES = (
-    "baseline", "output_format", "cache_dir", "jobs", "torch", "python", "device", "equivalence", "print_fix"
+    "baseline", "output_format", "cache_dir", "jobs", "torch", "python", "device", "equivalence", "print_fix", "budget"
 )  # fmt: skip
+
+
+def seconds(value: object) -> float:
+    """Read a positive number of seconds, as `60` or `60s`.
+
+    Raises:
+        BadParameter: it is none.
+    """
+    with contextlib.suppress(ValueError):
+        number = float(str(value).removesuffix("s"))
+        if 0 < number < math.inf:
+            return number
+    raise click.BadParameter(f"{value} is not a positive number of seconds.")
 
 
 def _codes(name: str, text: str) -> Callable[[Command], Command]:
@@ -74,6 +89,12 @@ _RUNNING = (
         "--equivalence",
         type=click.Choice(["practical", "exact"]),
         help="How exactly a fix must preserve results: as a reviewer would ask, or in every bit, gradient and object.",
+    ),
+    click.option(
+        "--budget",
+        type=seconds,
+        metavar="SECONDS",
+        help="The processor time for running code in all; the findings that matter most come first.",
     ),
     click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="The maximum number of processes."),
     click.option("--no-cache", is_flag=True, help="Do not read or write cached results."),

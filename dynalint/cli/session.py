@@ -48,6 +48,10 @@ class Run:
         self.directory = Path.cwd()
         self.stdin: bytes | None = None
         self.workspace = replace(self._open(), ignore_suppressions=bool(options["ignore_suppressions"]))
+        if self.settings.budget is not None:
+            from dynalint.confirm.budget import Budget
+
+            self.workspace = replace(self.workspace, budget=Budget(self.settings.budget))
         self._known = 0
         note_ignored(self.settings, options)
         file = self.settings.config_file

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dynalint.cli.options import configuration_options
+from dynalint.cli.options import configuration_options, seconds
 from dynalint.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _MOST_NAMES = 5
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.option(
     "--budget",
-    type=click.FloatRange(min=0, min_open=True),
+    type=seconds,
     default=120.0,
     show_default=True,
     metavar="SECONDS",

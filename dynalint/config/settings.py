@@ -169,8 +169,14 @@ class Settings:
         default=60.0,
         metadata=_about(
             v.seconds,
-            "The time limit in seconds for one model or function.",
+            "The time limit in seconds for one model or function, in which waiting for a processor does not count.",
             reserved=lambda value: value > _MOST_SECONDS,
+        ),
+    )
+    budget: float | None = field(
+        default=None,
+        metadata=_about(
+            v.seconds, "The processor time in seconds for running code in all; by default there is no limit."
         ),
     )
     memory: int = field(

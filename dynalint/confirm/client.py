@@ -27,6 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from dynalint.confirm.budget import Budget
 from dynalint.confirm.servers import Hello, Server, WorkerError, WorkerOptions, give_back, take_server
 from dynalint.confirm.shapes import fits
 from dynalint.confirm.untrusted import MOST_SENTENCE, MOST_TEXT, sentence, tamed
@@ -48,7 +49,7 @@ class Answer:
 
     `outcome` is `done`, or what happened instead: `refused` (no sandbox holds), `failed` (an exception in the
     operation itself), `exit`, `signal`, `killed`, `timeout`, `memory`, `processes`, `flood` (of messages), `channel`,
-    `supervisor`, `garbled` (what came is not what the operation tells), `lost`.
+    `supervisor`, `garbled` (what came is not what the operation tells), `lost`, `budget` (all of it is spent).
     `ending` holds the particulars (`reason`, `status`, `signal`, `seconds`, `bytes`, `count`), `spent` the seconds that
     it took, waiting for a processor not counted.
     """
@@ -125,6 +126,10 @@ class Worker:
         if self._is_closed():
             yield Answer("lost", {}, {"reason": "the worker was closed"}, "starting")
             return
+        budget, options = self.options.budget, self.options
+        if budget is not None and not budget.left:
+            yield _out_of(budget)
+            return
         if self._server is None:
             self._server = Server(self.options)
             if self._is_closed():  # meanwhile, by another thread
@@ -135,8 +140,8 @@ class Worker:
         server.number += 1
         server.idle = False
         self._walls = ()
-        options = self.options
-        limits = {"seconds": options.seconds, "memory": options.memory, "cpu_seconds": int(4 * options.seconds) + 1}
+        seconds = options.seconds if budget is None else min(options.seconds, budget.left)
+        limits = {"seconds": seconds, "memory": options.memory, "cpu_seconds": int(4 * seconds) + 1}
         message = {
             "id": server.number,
             "operation": operation,
@@ -164,7 +169,13 @@ class Worker:
                 answer, more = self._next_answer(server, _MOST_TEXT.get(operation, MOST_TEXT), on_stage)
                 server.idle = not more
                 left -= 1
+                if budget is not None:
+                    budget.spend(answer.spent)
+                    if answer.outcome == "timeout" and seconds < options.seconds:
+                        answer = _out_of(budget)
                 yield answer if fits(operation, answer.parts, done=answer.done) else _garbled(answer)
+                if budget is not None and not budget.left:
+                    return
         finally:
             if more:
                 # Whoever asked does not want to hear the rest.
@@ -218,6 +229,10 @@ class Worker:
         server, self._server = self._server, None
         if server is not None:
             server.end()
+
+
+def _out_of(budget: Budget) -> Answer:
+    return Answer("budget", {}, {"outcome": "budget", "seconds": budget.seconds}, "starting")
 
 
 def _garbled(answer: Answer) -> Answer:

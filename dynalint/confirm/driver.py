@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from queue import SimpleQueue
+from types import MappingProxyType
 from typing import Any
 
 from dynalint.confirm.cache import VerdictCache
@@ -20,6 +20,7 @@ from dynalint.confirm.client import Answer, Worker, WorkerError, python_path
 from dynalint.confirm.discoveries import discoveries
 from dynalint.confirm.evidence import Stock
 from dynalint.confirm.options import ConfirmOptions, Target
+from dynalint.confirm.order import batches, ranks
 from dynalint.confirm.requests import request_for, worker_options
 from dynalint.confirm.results import TargetResult, record_of, result_of
 from dynalint.confirm.sources import Sources
@@ -30,9 +31,6 @@ from dynalint.findings import Evidence, Finding
 
 # To import torch takes a worker as long as to run this many.
 _TARGETS_WORTH_A_WORKER = 4
-
-# So many targets of a module share one import of it, so that their number does not keep the other workers idle.
-_MOST_TOGETHER = 8
 
 # So many functions on the way from a root to a finding are tried where the root cannot be run, the nearest first.
 _PARTS = 3
@@ -49,6 +47,7 @@ def confirm(
     progress: Progress | None = None,
     silenced: Sequence[Finding] = (),
     parts: Parts | None = None,
+    leads: Parts | None = None,
 ) -> list[Finding]:
     """Return the findings with evidence, and DYN001 and DYN002 for what only running showed, in order of place.
 
@@ -56,12 +55,13 @@ def confirm(
     is going on; it may be called from several threads, one at a time. `silenced` are findings that the user does not
     want to hear of: they are not returned, and what they explain is not reported as a discovery either. `parts` gives
     the functions on the way to a finding, the nearest first: they are run where the roots that lead there cannot be.
+    `leads` gives those roots, likewise: what settles most is run first.
     Nothing that the code under check does raises here.
 
     Raises:
         WorkerError: the interpreter cannot be run.
     """
-    return examine(findings, roots, options, progress, silenced, parts)[0]
+    return examine(findings, roots, options, progress, silenced, parts, leads)[0]
 
 
 def examine(
@@ -71,16 +71,19 @@ def examine(
     progress: Progress | None = None,
     silenced: Sequence[Finding] = (),
     parts: Parts | None = None,
+    leads: Parts | None = None,
 ) -> tuple[list[Finding], list[TargetResult]]:
     """Do what `confirm` does, and return the results too."""
     sources = Sources({os.path.realpath(path): text for path, text in options.overrides.items()})
-    placed = [_placed(finding, options, sources) for finding in (*findings, *silenced)]
+    leading = leads or (lambda _: ())
+    placed = [_placed(finding, options, sources, leading(finding)) for finding in (*findings, *silenced)]
     targets = sorted(_resolved(roots))
     if not targets:
         return list(findings), []
     compare = sorted({one.path for one in placed if one.finding.category == "miscompile"})
     files = {str(target.path) for target in targets} | {one.path for one in placed}
-    target_runs = _TargetRuns(options, targets, _spots(placed), compare, progress, traced_in=files)
+    rank = ranks(targets, placed)
+    target_runs = _TargetRuns(options, targets, _spots(placed), compare, progress, traced_in=files, rank=rank)
     is_own = lru_cache(maxsize=None)(options.is_own)
 
     def confirmation_of(results: Iterable[TargetResult]) -> Confirmation:
@@ -134,10 +137,10 @@ def _as_part(result: TargetResult) -> TargetResult:
     return replace(result, evaluation=evaluation, part=True)
 
 
-def _placed(finding: Finding, options: ConfirmOptions, sources: Sources) -> Placed:
+def _placed(finding: Finding, options: ConfirmOptions, sources: Sources, leads: Iterable[Target]) -> Placed:
     path = os.path.realpath(options.directory / finding.path)
     root = os.path.realpath(options.directory / finding.steps[0].path) if finding.steps else ""
-    return Placed(finding, path, sources.spot(path, finding), root)
+    return Placed(finding, path, sources.spot(path, finding), root, tuple(_resolved(leads)))
 
 
 def _unconfirmed(finding: Finding, detail: str) -> Finding:
@@ -165,7 +168,9 @@ class _TargetRuns:
         compare: Sequence[str],
         progress: Progress | None,
         traced_in: Collection[str] = (),
+        rank: Mapping[Target, tuple[int, ...]] = MappingProxyType({}),
     ) -> None:
+        self._rank = rank
         self._options = options
         self._targets = targets
         self._texts = {os.path.realpath(path): text for path, text in options.overrides.items()}
@@ -206,8 +211,7 @@ class _TargetRuns:
                 )
             with ThreadPoolExecutor(count) as pool:
                 try:
-                    batches = _batches(self._targets, count, self._options)
-                    list(pool.map(lambda batch: self._run_batch(batch, workers), batches))
+                    self._run_all(pool, workers, count, self._targets)
                     self._run_parts(pool, workers, count, traced, more)
                 except BaseException as fault:
                     # The pool would go through all that is left before it lets an interrupt out.
@@ -241,7 +245,7 @@ class _TargetRuns:
             if not wanted:
                 return
             self._targets = [*self._targets, *wanted]
-            list(pool.map(lambda batch: self._run_batch(batch, workers), _batches(wanted, count, self._options)))
+            self._run_all(pool, workers, count, wanted)
             for target in wanted:
                 if target in self._results:
                     result = _as_part(self._results.pop(target))
@@ -249,6 +253,14 @@ class _TargetRuns:
                         self._results[target] = result
                     else:
                         failed.append(result)
+
+    def _run_all(
+        self, pool: ThreadPoolExecutor, workers: SimpleQueue[Worker], count: int, targets: Iterable[Target]
+    ) -> None:
+        # An example may be anywhere.
+        alone = lambda target: self._options.example_for(target) is not None  # noqa: E731
+        found = batches(targets, count, alone, self._rank)
+        list(pool.map(lambda batch: self._run_batch(batch, workers), found))
 
     def _outdated(self) -> set[Target]:
         """Return the targets that a traced command has called before files of theirs were changed."""
@@ -360,23 +372,6 @@ class _TargetRuns:
         for path, text in mentions(texts, target.qualname.rpartition(".")[2]).items():
             digest.update(f"{path}\0{text}\0".encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
-
-
-def _batches(targets: Iterable[Target], workers: int, options: ConfirmOptions) -> Iterator[list[Target]]:
-    """Put targets of one module together, which need one import, and leave something to do for each of the workers.
-
-    An example may be anywhere: a target that has one stands by itself.
-    """
-    every = list(targets)
-    most = min(_MOST_TOGETHER, -(-len(every) // workers))
-
-    def module(target: Target) -> tuple[str, ...]:
-        example = options.example_for(target)
-        return (str(target.path), target.module, *([target.qualname] if example else []))
-
-    for _, group in itertools.groupby(every, module):
-        together = list(group)
-        yield from (together[start : start + most] for start in range(0, len(together), most))
 
 
 def _spots(placed: Iterable[Placed]) -> Spots:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
+from dynalint.confirm.budget import Budget
 from dynalint.confirm.worker.source.loading import is_below
 
 
@@ -39,7 +40,8 @@ class ConfirmOptions:
     "path/below/project.py:Class", to functions that return (callable, args) or (callable, args, kwargs). `project` is
     the folder that examples and code start from, `directory` the one that the paths of findings start from. `search`
     are folders to import from, `roots` the folders or files that are the user's own code. `overrides` are texts to run
-    in place of what files hold. `cache` is the folder for verdicts, None to keep none. `jobs` workers run at once.
+    in place of what files hold. `cache` is the folder for verdicts, None to keep none. `jobs` workers run at once,
+    for no longer than the `budget` lasts, if there is one.
     """
 
     mode: Literal["auto", "always"] = "auto"
@@ -55,6 +57,7 @@ class ConfirmOptions:
     overrides: Mapping[Path, str] = field(default_factory=lambda: MappingProxyType({}))
     cache: Path | None = None
     jobs: int = 1
+    budget: Budget | None = None
 
     def example_for(self, target: Target) -> str | None:
         """Return the function that the user declared for a target, None if there is none."""

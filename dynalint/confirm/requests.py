@@ -19,6 +19,7 @@ def worker_options(options: ConfirmOptions) -> WorkerOptions:
         device=options.device,
         required=options.mode != "always",
         cwd=options.project,
+        budget=options.budget,
     )
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dynalint.confirm.budget import Budget
 from dynalint.confirm.temporary import TemporaryFolder, remove_abandoned
 from dynalint.confirm.worker.process.wire import LONGEST_LINE, MOST_BYTES, parse
 from dynalint.errors import DynalintError
@@ -47,7 +48,8 @@ class WorkerOptions:
 
     `python` is the user's interpreter, `search` what to add to its `sys.path` (the project's roots), `folders` where
     more operations are found. `seconds` is the time for one request, `memory` the bytes it may use. `required` has
-    nothing run where no sandbox holds. `cwd` is the working folder of the code under check.
+    nothing run where no sandbox holds. `cwd` is the working folder of the code under check. `budget` is what all
+    requests may take together.
     """
 
     python: Path = Path(sys.executable)
@@ -58,6 +60,7 @@ class WorkerOptions:
     device: str = "cpu"
     required: bool = True
     cwd: Path = field(default_factory=Path.cwd)
+    budget: Budget | None = None
 
 
 @dataclass(frozen=True)

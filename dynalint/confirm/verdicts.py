@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from dynalint.confirm.options import Target
 from dynalint.confirm.recompiles import blamed, guard
 from dynalint.confirm.results import Coverage, Spot, TargetResult
 from dynalint.confirm.sources import Sources
@@ -25,17 +26,22 @@ CONFIRMABLE = ("graph-break", "recompile", "miscompile")
 # the finding in the report even if another traced it whole.
 _CONFIRMED, _LATENT, _UNSEEN, _REFUTED, _FAILED, _UNREACHED = 6, 5, 4, 3, 2, 1
 _BREAKS = frozenset(("Unsupported", "UserError"))
-_NO_CALL = ("build", "inputs", "run")
+# A part of what could not be run may still be: all but what nobody had the time to try.
+_NO_CALL = ("build", "inputs", "run", "process")
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A finding with its resolved path, its range as bytecode counts it, and the file of its compiled root if known."""
+    """A finding with its resolved path, its range as bytecode counts it, and the file of its compiled root if known.
+
+    `leads` are the compiled roots that lead to it, the nearest first.
+    """
 
     finding: Finding
     path: str
     spot: Spot
     root: str = ""
+    leads: tuple[Target, ...] = ()
 
     def covers(self, file: str, line: int) -> bool:
         """Whether a line lies in the finding's range."""
@@ -90,7 +96,8 @@ def with_verdicts(confirmation: Confirmation) -> list[Finding]:
 
 def not_run(confirmation: Confirmation) -> list[Placed]:
     """Return the findings that no target came to, for those that are meant to could not be built or called."""
-    failed = [one for one in confirmation.results if one.problem is not None and one.problem.phase in _NO_CALL]
+    problems = [(one, one.problem) for one in confirmation.results if one.problem is not None]
+    failed = [one for one, problem in problems if problem.phase in _NO_CALL and problem.outcome != "budget"]
     if not failed:
         return []
     return [
@@ -112,7 +119,8 @@ def _best(confirmation: Confirmation) -> list[Verdict | None]:
             if verdict is None or (result.part and verdict[0] < _LATENT):
                 continue
             # That nothing is wrong counts from code that is meant to come there: what runs may forge what it shows.
-            if verdict[0] != _REFUTED or str(result.target.path) == placed.path or _concerns(result, placed):
+            meant = str(result.target.path) == placed.path or result.target in placed.leads
+            if verdict[0] != _REFUTED or meant or _concerns(result, placed):
                 verdicts.append(verdict)
         found.append(max(verdicts, key=lambda verdict: verdict[0], default=None))
     return found

@@ -95,6 +95,8 @@ def _process_text(problem: Problem) -> str:
         return (
             f"nothing was run, because there is no working sandbox: {ending['reason']}; --confirm runs the code anyway."
         )
+    if problem.outcome == "budget":
+        return f"not reached: the budget of {ending['seconds']:g} s of processor time is spent; --budget sets it."
     if problem.outcome == "failed":
         return f"the worker failed while {stage}: {_first_line(str(ending['reason']))}."
     if problem.outcome == "lost":

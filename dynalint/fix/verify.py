@@ -14,8 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dynalint.confirm.client import Answer, Worker, WorkerOptions
+from dynalint.confirm.client import Answer, Worker
 from dynalint.confirm.options import ConfirmOptions, Target
+from dynalint.confirm.requests import worker_options
 from dynalint.findings import Finding
 from dynalint.fix.comparison import Case, Comparison
 from dynalint.fix.judge import judge_compiled
@@ -148,17 +149,7 @@ class WorkerVerifier:
 
     def _ask(self, target: Target, cases: Sequence[Case], comparison: Comparison) -> Answer | None:
         if self._worker is None:
-            self._worker = Worker(
-                WorkerOptions(
-                    python=self._options.python,
-                    search=tuple(map(str, self._options.search)),
-                    seconds=self._options.timeout,
-                    memory=self._options.memory,
-                    device=self._options.device,
-                    required=self._options.mode != "always",
-                    cwd=self._options.project,
-                )
-            )
+            self._worker = Worker(worker_options(self._options))
         if self._worker.hello.torch is None:
             self._obstacle = f"torch is not installed for {self._options.python}"
             return None
@@ -242,6 +233,7 @@ def _obstacle(answer: Answer, target: Target) -> str | None:
         return None  # what comes after that shows more, or does not
     how = {
         "timeout": f"it took longer than {ending.get('seconds', 0):g} seconds",
+        "budget": f"the budget of {ending.get('seconds', 0):g} s of processor time is spent",
         "memory": "it took too much memory",
         "processes": "it started too many processes",
         "exit": f"it ended the process with status {ending.get('status')}",

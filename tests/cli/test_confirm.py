@@ -49,6 +49,7 @@ class Confirm:
         progress: object,
         silenced: Sequence[Finding],
         parts: Callable[[Finding], Sequence[Target]],
+        leads: Callable[[Finding], Sequence[Target]],
     ) -> list[Finding]:
         self.targets, self.options, self.silenced = roots, options, silenced
         self.parts = {one.code: [target.qualname for target in parts(one)] for one in findings}

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from dynalint.confirm import WorkerError, confirm
+from dynalint.confirm.budget import Budget
 from dynalint.confirm.client import Answer, Worker
 from dynalint.confirm.options import Target
 from dynalint.findings import Evidence, Finding
@@ -445,6 +446,56 @@ def test_both_modes_are_run_and_results_are_compared(project: Project) -> None:
     assert "Seen in evaluation mode." in judged["DYN101"].evidence.detail
     assert (judged["DYN012"].function, judged["DYN012"].line) == ("Smooth.forward", 14)
     assert "Compiled with aot_eager, call 3" in judged["DYN012"].help
+
+
+SLOW = """
+    import time
+
+    import torch
+    from torch import nn
+
+    def gate(x: torch.Tensor):
+        if x.sum() > 0:
+            return x
+        return -x
+
+    class Endless(nn.Module):
+        def forward(self, x: torch.Tensor):
+            time.sleep(600)
+            return gate(x)
+
+    class Quick(nn.Module):
+        def forward(self, x: torch.Tensor):
+            return gate(x) * 2
+"""
+
+
+def test_a_slow_root_does_not_take_its_findings_along(project: Project) -> None:
+    project.write("slow.py", SLOW)
+    finding = project.finding("slow.py", "x.sum() > 0", "gate", region=["Endless.forward", "gate"], gb=["GB0170"])
+    alone = [project.target("slow.py", "Endless")]
+    part = lambda _: [project.target("slow.py", "gate")]  # noqa: E731
+    (judged,) = confirm([finding], alone, project.options(timeout=3.0), parts=part)
+    assert judged.evidence.status == "confirmed"
+
+
+def test_what_settles_most_is_run_first_and_what_the_budget_does_not_reach_says_so(project: Project) -> None:
+    project.write("slow.py", SLOW)
+    targets = [project.target("slow.py", name) for name in ("Endless", "Quick")]
+    first = project.finding("slow.py", "x.sum() > 0", "gate", region=["Endless.forward", "gate"], gb=["GB0170"])
+    other = project.finding("slow.py", "time.sleep(600)", "Endless.forward", gb=["GB0059"])
+    ways = {first.message: [targets[1], targets[0]], other.message: []}
+    options = project.options(timeout=3.0, budget=Budget(0.01))
+    judged = {one.message: one.evidence for one in confirm([first, other], targets, options)}
+    spent = "not reached: the budget of 0.01 s of processor time is spent; --budget sets it."
+    assert {evidence.detail for evidence in judged.values()} == {spent}
+    options = project.options(timeout=3.0, budget=Budget(8))
+    judged = {
+        one.message: one.evidence
+        for one in confirm([first, other], targets, options, leads=lambda one: ways[one.message])
+    }
+    assert judged[first.message].status == "confirmed"
+    assert judged[other.message].status == "unconfirmed"
 
 
 def test_parts_are_run_where_the_root_cannot_be(project: Project) -> None:

@@ -1,4 +1,4 @@
-"""The language server: diagnostics as you type, fixes as code actions, rules and verdicts as hovers.
+"""The language server: diagnostics as you type, fixes as code actions, documentation and verdicts as hovers.
 
-It needs pygls, which the extra `server` brings.
+It needs pygls, which the extra `server` installs.
 """

@@ -1,4 +1,4 @@
-"""Code actions: the fix of a finding, a comment that silences it, all safe fixes, and running the file."""
+"""Code actions: apply a fix, add an ignore comment, apply all safe fixes, and confirm the findings of a file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Changes = dict[str, list[types.TextEdit]]
 async def code_actions(
     server: Server, parameters: types.CodeActionParams, file: Opened, seen: Seen
 ) -> list[types.CodeAction]:
-    """Return what can be done about the findings in a range."""
+    """Return the code actions for the findings in a range."""
     actions = []
     for finding in await server.found_in(parameters.range, parameters.text_document.uri, file, seen):
         where = server.range_of(finding, seen)
@@ -57,7 +57,7 @@ def _fix_action(server: Server, finding: Finding, file: Opened, seen: Seen) -> t
         if edit.path is None:
             where = server.range_of(edit, seen)
         elif not is_inside(server.analyst.folder / edit.path, server.analyst.folder):
-            return None  # a click changes nothing that is none of the project's
+            return None  # a code action must not change files outside the project
         else:
             other = _present(server, (server.analyst.folder / edit.path).absolute())
             where = translate.span(server.workspace.position_codec, other.lines, edit)
@@ -104,13 +104,13 @@ async def fix_all(server: Server, file: Opened, seen: Seen) -> list[types.CodeAc
 
 
 def _present(server: Server, path: Path) -> SourceFile:
-    """Return a file as it stands in the editor, else on the disk."""
+    """Return a file as it is in the editor, or else on disk."""
     opened = next((one for one in server.files() if one.path == path), None)
     return read_source(path) if opened is None else parse_text(path, opened.text)
 
 
 def _changes(server: Server, file: Opened, before: SourceFile, text: str) -> Changes:
-    """Return the edits that make a file what `text` is, those of a notebook by its cells."""
+    """Return the edits that turn a file into `text`; in a notebook, they are grouped by cell."""
     codec = server.workspace.position_codec
     if not file.cells:
         edits = list(translate.new_text(codec, before.lines, parse_text(file.path, text).lines))

@@ -1,4 +1,4 @@
-"""What the editor asks of dynalint, in terms of findings: nothing of the protocol here."""
+"""The analysis behind the language server, independent of the protocol."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from dynalint.trust import Asked
 
 @dataclass(frozen=True)
 class Seen:
-    """One file as it was looked at: its text, its findings as users have them, and what makes their fixes.
+    """The analysis of one file: its text, its findings as shown to the user, and the means to compute their fixes.
 
-    `linted` are the same findings as the engine has them.
+    `linted` are the same findings in the engine's form, with positions in the text of the file.
     """
 
     file: SourceFile
@@ -42,24 +42,25 @@ class Seen:
 
 
 class Analyst:
-    """Looks at the open files of one folder. Looks come one after the other, whichever thread asks."""
+    """Analyses the open files of one folder. A lock makes analyses run one at a time."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
-        """Take settings as `[tool.dynalint]` has them, which hold over those of the configuration files.
+        """Use settings with the keys of `[tool.dynalint]`, which take precedence over configuration files.
 
-        An editor may have them from a file in the project: those that only the user may set are `ignored` like there.
+        The editor may read them from a file in the project. So settings that only the user may set are ignored, and
+        listed in `ignored`, unless the project is trusted.
         """
         self.folder = folder
         self.ignored: tuple[Asked, ...] = ()
         self._settings = settings
         self._lock = threading.Lock()
-        self._sources = Sources()  # a keystroke changes one file
+        self._sources = Sources()  # kept between analyses, as a keystroke changes only one file
 
     def look(self, texts: Mapping[Path, str]) -> dict[Path, Seen]:
-        """Return what reading shows of the open files, with the verdicts that were confirmed last.
+        """Return the static findings of the open files, with the verdicts of the last confirmation.
 
         Raises:
-            DynalintError: a configuration that cannot be used.
+            DynalintError: the configuration is invalid.
         """
         with self._lock:
             workspace = self._workspace(texts)
@@ -86,7 +87,7 @@ class Analyst:
             }
 
     def with_fixes(self, seen: Seen, findings: Collection[Finding]) -> list[Finding]:
-        """Return some findings of a file that was looked at, with their fixes or the reasons why there are none."""
+        """Return the given findings of an analysed file with their fixes, or with the reasons why there are none."""
         with self._lock:
             wanted = [pair for pair in zip(seen.findings, seen.linted, strict=True) if pair[0] in findings]
             made = seen.offers.made(linted for _, linted in wanted)
@@ -94,10 +95,10 @@ class Analyst:
         return [replace(finding, fix=placed(one.finding, one.file).fix) for finding, one in pairs]
 
     def fixed(self, texts: Mapping[Path, str], path: Path) -> Mapping[Path, str]:
-        """Return the new texts of the files that the safe fixes of one file change; nothing is run.
+        """Return the new texts of the files that the safe fixes of one file change, without running code.
 
         Raises:
-            DynalintError: a configuration that cannot be used.
+            DynalintError: the configuration is invalid.
         """
         with self._lock:
             workspace = self._workspace(texts)
@@ -109,10 +110,10 @@ class Analyst:
             return {file.source.path: file.text for file in result.files}
 
     def confirm(self, path: Path) -> int:
-        """Run what stands on the disk in a file, keep the verdicts and return how many findings are confirmed.
+        """Confirm the findings of a file as it is on disk, store the verdicts and return the number confirmed.
 
         Raises:
-            DynalintError: a configuration that cannot be used, or no way to run anything.
+            DynalintError: the configuration is invalid, or code cannot be run.
         """
         with self._lock:
             workspace, _ = open_workspace([path], self._configuration({}), self.folder)
@@ -137,7 +138,7 @@ class Analyst:
         return Configuration(Overrides(layers), known, self.folder)
 
     def _workspace(self, texts: Mapping[Path, str]) -> Workspace:
-        """Return a workspace of the open files and of what bears on them in the project."""
+        """Return a workspace with the open files and the project files that affect them."""
         configuration = self._configuration({"confirm": "never"})
         own = tuple(sorted(path for path in texts if not is_excluded(path, configuration.for_directory)))
         settings = configuration.for_directory(self.folder)
@@ -145,7 +146,7 @@ class Analyst:
 
 
 def silenced(seen: Seen, finding: Finding) -> str | None:
-    """Return the text of a file with a comment that silences a finding; None where no comment can."""
+    """Return the text of a file with an ignore comment for a finding, or None if no comment can silence it."""
     if finding.code in NOT_SILENCED:
         return None
     try:
@@ -155,7 +156,7 @@ def silenced(seen: Seen, finding: Finding) -> str | None:
 
 
 def fix_diff(finding: Finding, seen: Seen) -> str:
-    """Return what the fix of a finding changes in its own file, as a diff without a head."""
+    """Return the changes that a fix makes in the file of its finding, as a diff without a header."""
     edits = [edit for edit in finding.fix.edits if edit.path is None] if finding.fix is not None else []
     codes = seen.file.cells.codes() if seen.file.cells is not None else {}
     parts = []

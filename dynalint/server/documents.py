@@ -1,4 +1,4 @@
-"""The open documents: which file each belongs to, notebooks with their cells, and what was last seen in them."""
+"""The open documents: their files, the cells of notebooks, and the last analysis of each."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from dynalint.server.translate import uri_of
 
 
 def path_of(uri: str) -> Path | None:
-    """Return the file of a document; None for one that is in no file."""
+    """Return the file of a document, or None if it is not in a file."""
     name = to_fs_path(uri) if urlsplit(uri).scheme == "file" else None
     return Path(name) if name else None
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A file that is open. `cells` are the URIs of the cells of a notebook by their numbers, empty for other files."""
+    """An open file. `cells` maps the numbers of a notebook's cells to their URIs; it is empty for other files."""
 
     uri: str
     path: Path
@@ -33,12 +33,12 @@ class Opened:
     cells: dict[int, str]
 
     def uri_at(self, cell: int | None) -> str:
-        """Return the URI of the document that holds a cell, or of the file."""
+        """Return the URI of the document for a cell, or of the file."""
         return self.uri if cell is None else self.cells.get(cell, self.uri)
 
 
 def opened(workspace: Workspace) -> Iterator[Opened]:
-    """Yield the files that are open in the editor."""
+    """Yield the files open in the editor."""
     cells_of_notebooks: set[str] = set()
     for notebook in workspace.notebook_documents.values():
         documents = [cell.document for cell in notebook.cells]
@@ -66,12 +66,12 @@ def lines_of(file: SourceFile, cell: int | None) -> tuple[str, ...]:
 
 
 def place_of(uri: str, file: Opened) -> int | None:
-    """Return the number of the cell that has a URI; None for a file."""
+    """Return the number of the cell with the given URI, or None for a file."""
     return next((number for number, other in file.cells.items() if other == uri), None)
 
 
 def in_document(finding: Finding, seen: Seen, file: Opened, uri: str) -> bool:
-    """Whether a finding stands in the document with this URI."""
+    """Return whether a finding is in the document with this URI."""
     return file.uri_at(finding.cell) == uri and seen.file.path == file.path
 
 

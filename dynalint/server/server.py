@@ -1,4 +1,4 @@
-"""The language server itself: what it offers, and when it looks at the open files."""
+"""The language server: its features, and when it analyses the open files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dynalint.server.analyst import Analyst, Seen, fix_diff
 from dynalint.server.documents import Opened, in_document, lines_of, opened, place_of
 from dynalint.trust import UNTRUSTED
 
-# What tells that documents are not what they were.
+# The notifications after which open documents may differ from the last analysis.
 Changed = (
     types.DidOpenTextDocumentParams
     | types.DidChangeTextDocumentParams
@@ -35,7 +35,7 @@ Changed = (
     | types.DidChangeConfigurationParams
 )
 
-# How long nobody may have typed before the files are looked at.
+# The pause in typing, in seconds, before the files are analysed.
 PAUSE = 0.3
 
 _CODE = re.compile(r"[A-Z]{2,}[0-9]{3}")
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 class Server(LanguageServer):
-    """Knows what is open and what was seen in it."""
+    """Holds the open files and the last analysis of each."""
 
     def __init__(self) -> None:
         notebooks = types.NotebookDocumentSyncOptions(
@@ -51,18 +51,18 @@ class Server(LanguageServer):
                 types.NotebookDocumentFilterWithCells(cells=[types.NotebookCellLanguage(language="python")])
             ]
         )
-        # Whole texts: a change by lines would have to count lines as Python does, and clients do not.
+        # Sync whole texts: incremental changes count lines differently from Python.
         super().__init__("dynalint", __version__, types.TextDocumentSyncKind.Full, notebooks)
         self.analyst = Analyst(Path.cwd(), {})
         self.seen: dict[Path, Seen] = {}
         self._waiting: asyncio.Task[None] | None = None
         self._published: set[str] = set()
-        self._pulls = False  # the client asks for diagnostics when it wants them, and is sent none
+        self._pulls = False  # whether the client pulls diagnostics, in which case none are pushed
         self._refreshes = False
         self._told: set[str] = set()
 
     def start_in(self, parameters: types.InitializeParams) -> None:
-        """Take the folder and the settings that the client names."""
+        """Use the folder and the settings that the client sends."""
         folders = parameters.workspace_folders or ()
         uri = folders[0].uri if folders else parameters.root_uri
         name = to_fs_path(uri) if uri else None
@@ -79,11 +79,11 @@ class Server(LanguageServer):
         return list(opened(self.workspace))
 
     def find(self, uri: str) -> Opened | None:
-        """Return the open file that a document is, or is a cell of."""
+        """Return the open file with the given URI, or with a cell that has it."""
         return next((file for file in self.files() if uri in (file.uri, *file.cells.values())), None)
 
     def look_soon(self) -> None:
-        """Look at what is open once nobody has typed for a moment."""
+        """Analyse the open files after a pause in typing."""
         if self._waiting is not None:
             self._waiting.cancel()
         self._waiting = asyncio.get_running_loop().create_task(self._look_later())
@@ -93,7 +93,7 @@ class Server(LanguageServer):
         await self.look()
 
     async def look(self) -> None:
-        """Look at what is open, and publish what is found unless it has changed meanwhile."""
+        """Analyse the open files, and publish the results unless the files have changed in the meantime."""
         files = self.files()
         texts = {file.path: file.text for file in files}
         try:
@@ -114,7 +114,7 @@ class Server(LanguageServer):
                 self.workspace_diagnostic_refresh(None)
 
     def _tell_ignored(self) -> None:
-        """Say once of each setting that is not in force that it is not, for nobody has trusted the project."""
+        """Warn once about each setting that has no effect because the project is not trusted."""
         for asked in self.analyst.ignored:
             text = f"dynalint: {asked.described} ({asked.place}) has no effect, {UNTRUSTED}."
             if text not in self._told:
@@ -122,7 +122,7 @@ class Server(LanguageServer):
                 self.window_show_message(types.ShowMessageParams(types.MessageType.Info, text))
 
     async def current(self, uri: str) -> tuple[Opened, Seen] | None:
-        """Return an open file and what is seen in its present text."""
+        """Return an open file and the analysis of its current text."""
         file = self.find(uri)
         if file is None:
             return None
@@ -132,11 +132,11 @@ class Server(LanguageServer):
         return (file, seen) if seen is not None and seen.file.text == file.text else None
 
     def range_of(self, finding: Any, seen: Seen) -> types.Range:
-        """Return the range of a finding or an edit in what was seen."""
+        """Return the range of a finding or an edit in the analysed text."""
         return translate.span(self.workspace.position_codec, lines_of(seen.file, finding.cell), finding)
 
     async def found_in(self, place: types.Range, uri: str, file: Opened, seen: Seen) -> list[Finding]:
-        """Return the findings in a range of a document, with their fixes, which are made now."""
+        """Return the findings in a range of a document. Their fixes are computed here."""
         found = [one for one in seen.findings if in_document(one, seen, file, uri)]
         found = [one for one in found if translate.within(self.range_of(one, seen), place)]
         return await asyncio.to_thread(self.analyst.with_fixes, seen, found)
@@ -160,7 +160,7 @@ class Server(LanguageServer):
             self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics, version))
 
     async def diagnostics(self, uri: str) -> list[types.Diagnostic]:
-        """Return what there is to show in a document, none if it is not open."""
+        """Return the diagnostics of a document, none if it is not open."""
         current = await self.current(uri)
         if current is None:
             return []
@@ -168,7 +168,7 @@ class Server(LanguageServer):
         return [self.diagnostic(one, seen) for one in seen.findings if in_document(one, seen, file, uri)]
 
     def diagnostic(self, finding: Finding, seen: Seen) -> types.Diagnostic:
-        """Return what the editor shows of a finding."""
+        """Return the diagnostic for a finding."""
         return translate.diagnostic(finding, self.range_of(finding, seen), self._locate)
 
     def _locate(self, path: str) -> str:
@@ -180,7 +180,7 @@ def _findings(seen: Mapping[Path, Seen]) -> dict[Path, tuple[Finding, ...]]:
 
 
 def make_server() -> Server:
-    """Return a server that is ready to be started."""
+    """Return a server with all features registered."""
     server = Server()
 
     @server.feature(types.INITIALIZE)
@@ -241,7 +241,7 @@ def make_server() -> Server:
 
 
 async def _hover(server: Server, parameters: types.HoverParams, file: Opened, seen: Seen) -> types.Hover | None:
-    """Return what is known of the findings at a place, or of the rule whose code stands there."""
+    """Return the hover for the findings at a position, or for the rule code written there."""
     at = types.Range(parameters.position, parameters.position)
     uri = parameters.text_document.uri
     found = await server.found_in(at, uri, file, seen)
@@ -259,5 +259,5 @@ async def _hover(server: Server, parameters: types.HoverParams, file: Opened, se
 
 
 def serve() -> None:
-    """Serve on standard input and output until the client ends it."""
+    """Serve on standard input and output until the client ends the session."""
     make_server().start_io()

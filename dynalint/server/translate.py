@@ -1,4 +1,4 @@
-"""From findings to what the language server protocol calls diagnostics, edits and hovers."""
+"""Conversion of findings to diagnostics, edits and hovers of the language server protocol."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def uri_of(path: Path) -> str:
 
 
 def position(codec: PositionCodec, lines: Lines, line: int, column: int) -> types.Position:
-    """Return the position of a 1-based line and character column, in the units of the client."""
+    """Return the position for a 1-based line and column in characters, in the client's units."""
     text = lines[line - 1] if 1 <= line <= len(lines) else ""
     return types.Position(max(line - 1, 0), codec.client_num_units(text[: column - 1]))
 
@@ -45,7 +45,7 @@ def span(codec: PositionCodec, lines: Lines, place: Finding | Edit) -> types.Ran
 
 
 def diagnostic(finding: Finding, where: types.Range, locate: Callable[[str], str]) -> types.Diagnostic:
-    """Return a finding as a diagnostic; `locate` gives the URI for the path of a step on the way from the root."""
+    """Return a finding as a diagnostic. `locate` returns the URI for the path of a step of the call chain."""
     refuted = finding.evidence.status == "refuted"
     steps = finding.steps[:-1]
     related = [
@@ -75,7 +75,7 @@ def _doubt(finding: Finding) -> str:
 
 
 def verdict(finding: Finding) -> str:
-    """Return what the last confirmation said, in one line."""
+    """Return the verdict of the last confirmation in one line."""
     evidence = finding.evidence
     if evidence.status == "static":
         return ""
@@ -85,7 +85,7 @@ def verdict(finding: Finding) -> str:
 
 
 def hover(finding: Finding, diff: str) -> str:
-    """Return all that is known of a finding, in Markdown."""
+    """Return everything about a finding, in Markdown."""
     parts = [f"**{finding.code}** [{finding.name}]({finding.url}): {prose(finding.message)}"]
     if len(finding.region) > 1:
         parts.append("Reached from " + " → ".join(prose(f"`{name}`") for name in finding.region))
@@ -107,7 +107,7 @@ def hover(finding: Finding, diff: str) -> str:
 
 
 def _shown(diff: str) -> list[str]:
-    """Return the lines of a diff as far as a hover has room for them."""
+    """Return the lines of a diff, up to the number that a hover has room for."""
     lines = [visible(shortened(line.expandtabs(4), _WIDEST)) for line in diff.split("\n")]
     return lines if len(lines) <= _MOST_LINES else [*lines[:_MOST_LINES], "..."]
 
@@ -118,14 +118,14 @@ def rule_text(entry: Entry) -> str:
 
 
 def within(place: types.Range, other: types.Range) -> bool:
-    """Whether two ranges meet."""
+    """Return whether two ranges overlap or touch."""
     ends = (place.start.line, place.start.character), (place.end.line, place.end.character)
     others = (other.start.line, other.start.character), (other.end.line, other.end.character)
     return ends[0] <= others[1] and others[0] <= ends[1]
 
 
 def new_text(codec: PositionCodec, before: Lines, after: Lines) -> Iterable[types.TextEdit]:
-    """Return the edit that makes the lines of a document others: of the lines between what both begin and end with."""
+    """Return the edit that turns `before` into `after`, leaving out the lines that both begin and end with."""
     first = next((n for n, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), None)
     if first is None:
         first = min(len(before), len(after))

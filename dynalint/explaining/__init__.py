@@ -1,4 +1,4 @@
-"""Explaining one model or function: the graphs that Dynamo makes of it, where and why they split, what would help."""
+"""Explain one model or function: the graphs that Dynamo compiles, where and why they break, and what would help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ask the worker about one target."""
+"""Ask the worker to explain one target."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from dynalint.lint import Workspace
 BACKENDS = ("eager", "aot_eager", "inductor")
 
 
-# How much longer a run may take whose graphs a C++ or Triton compiler works on.
+# The factor on the time limit when a backend generates C++ or Triton code.
 _CODE_GENERATION = 5
 
 
 class NotExplainedError(WorkerError):
-    """The target could not be run to the end; the text says why and what would help."""
+    """The target could not be run to the end. The text says why and what to do."""
 
 
 def explain(
@@ -44,10 +44,10 @@ def explain(
 ) -> Explanation:
     """Run a target in the worker and return everything about its graphs.
 
-    With `advise`, try what would help; with `export`, try to export it too.
+    With `advise`, also try remedies; with `export`, also try to export it.
 
     Raises:
-        WorkerError: the interpreter cannot be run, no sandbox holds, or the target cannot be run.
+        WorkerError: the interpreter cannot be run, no sandbox is available, or the target cannot be run.
     """
     target = replace(target, path=Path(os.path.realpath(target.path)))
     timeout = options.timeout * (_CODE_GENERATION if backend == "inductor" else 1)
@@ -78,7 +78,7 @@ def explain(
 
 @contextlib.contextmanager
 def _making_sense(target: Target) -> Iterator[None]:
-    """Turn what comes of an answer that makes no sense, as code under check may forge one, into one sentence."""
+    """Context that turns exceptions from a malformed answer, which the checked code may have forged, into one error."""
     try:
         yield
     except (TypeError, ValueError, LookupError, AttributeError) as error:
@@ -91,7 +91,7 @@ def _may_be_helped(run: records.Run) -> bool:
 
 
 def _advice(answer: Answer) -> Advice | None:
-    """Return what was tried, as far as it came; None where nothing could be."""
+    """Return the remedies that were tried, possibly incomplete, or None if nothing could be tried."""
     parts = answer.parts
     if "before" not in parts:
         return None

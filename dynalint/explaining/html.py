@@ -1,4 +1,4 @@
-"""An explanation as one HTML page that needs nothing else: no network, no font, no script but its own few lines."""
+"""An explanation as one self-contained HTML page: no network, no fonts, and no script except its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dynalint.report.style import cells, visible
 
 _COLOURS = 8
 _LOOKS = {True: "good", False: "bad", None: ""}
-# Should text of the code ever get out of its place, it still runs and loads nothing.
+# Defence in depth: if text from the code is ever not escaped, it still cannot run or load anything.
 _CSP = (
     "default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'unsafe-inline'; script-src 'sha256-{script}'"
 )
@@ -33,7 +33,7 @@ class _Page:
         self._largest = max((graph.size for graph in found.graphs), default=1) or 1
         self._excerpts = excerpts(found)
         self._text = {source.path: source.lines for source in found.sources}
-        # What may be linked to: lines that are shown, and graphs that have a card.
+        # The targets for links: lines that are shown, and graphs that have a card.
         self._lines = {
             (part.path, line.number): f"line-{at}-{line.number}" for at, part in self._parts() for line in part.lines
         }
@@ -107,7 +107,7 @@ class _Page:
             return
         inside = sum(step.seconds for step in found.steps)
         outside = found.lead + sum(step.gap for step in found.steps)
-        # In parts per thousand: a browser takes no flex below one for a share.
+        # In parts per thousand, because flex-grow values that sum to less than one do not fill the line.
         scale = 1000 / (inside + outside)
         text = (
             f"One call as a line from left to right: {words.count(len(found.steps), 'run')} of graphs take"
@@ -159,7 +159,7 @@ class _Page:
             yield f'<tr class="note"><td class="n"></td><td class="g"></td><td class="t">{mark} {kind}</td></tr>'
 
     def _code(self, line: Line) -> str:
-        """Return the text of a line with what breaks on it underlined."""
+        """Return the text of a line, with the code that breaks underlined."""
         text = line.text or " "
         shown = cells(text)
         if not line.breaks:
@@ -339,7 +339,7 @@ class _Page:
 
 
 def _measured(counted: Iterable[tuple[str, int, int]]) -> Iterator[str]:
-    """Yield a table of what was counted before and after."""
+    """Yield a table of counts before and after."""
     yield '<table class="measured"><tr><td></td><th scope="col">before</th><th scope="col">after</th></tr>'
     for name, before, after in counted:
         yield f'<tr><th scope="row">{name}</th><td>{before}</td><td>{after}</td></tr>'
@@ -347,7 +347,7 @@ def _measured(counted: Iterable[tuple[str, int, int]]) -> Iterator[str]:
 
 
 def escape(text: str) -> str:
-    """Return text of one line as HTML that shows it and does nothing."""
+    """Return one line of text, escaped for HTML."""
     return html.escape(visible(text))
 
 
@@ -356,7 +356,7 @@ def _hash(script: str) -> str:
 
 
 def _prose(text: str) -> str:
-    """Return a sentence with what stands between backticks as code."""
+    """Return a sentence as HTML, with text in backticks as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 

@@ -1,4 +1,4 @@
-"""What `dynalint explain` has to say of one target: plain data, with paths, lines and numbers as a reader sees them."""
+"""The explanation of one target as plain data, with paths, lines and numbers as they are displayed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dynalint.confirm.worker.dynamo.graph_records import Guards, Outcome, Remedy
 
 @dataclass(frozen=True)
 class Place:
-    """A line of source; columns count characters from 1, the end is exclusive, both 0 where they are not known."""
+    """A line of source. Columns are 1-based, in characters, with an exclusive end; both are 0 if unknown."""
 
     path: str
     line: int
@@ -23,7 +23,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator that a line asks for, `count` times; `place` is None where no line of the user's own does."""
+    """An operator that a line calls `count` times; `place` is None if no line of the user's code calls it."""
 
     name: str
     count: int
@@ -32,10 +32,11 @@ class Operator:
 
 @dataclass(frozen=True)
 class Graph:
-    """One graph. `number` counts from 1 in the order of compiling; `resumes` tells that it begins amid its function.
+    """One graph. `number` is 1-based, in compile order; `resumes` says that it continues a function after a break.
 
-    `call` is the number of the call that compiled it, from 1. `replaces` is the guard that failed before, None for
-    a first compile. `seconds` is what compiling its frame took, None where it could not be told.
+    `call` is the 1-based number of the call that compiled it. `replaces` is the guard that failed before a
+    recompilation, or None for a first compilation. `seconds` is the compile time of its frame, or None if it could not
+    be determined.
     """
 
     number: int
@@ -54,13 +55,13 @@ class Graph:
 
     @property
     def size(self) -> int:
-        """How many operators it has."""
+        """The number of operators."""
         return sum(operator.count for operator in self.operators)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """The finding of dynalint's own on the line of a break. `fix` is the title of the fix on offer, if any."""
+    """dynalint's own finding on the line of a break. `fix` is the title of its fix, if it has one."""
 
     code: str
     name: str
@@ -71,10 +72,10 @@ class Rule:
 
 @dataclass(frozen=True)
 class Break:
-    """One place at which Dynamo split the graph or gave up the function.
+    """A place where Dynamo breaks the graph or skips the rest of the function.
 
-    `ends` are the numbers of the graphs that it ended. `loses` are functions that went back to eager for it,
-    `cuts_off` those whose rest did. `consequence` tells that Dynamo only ran into it because of another break in the
+    `ends` are the numbers of the graphs that it ended. `loses` are functions that fell back to eager because of it,
+    `cuts_off` those whose remainder did. `consequence` says that Dynamo only reached it because of another break in the
     same function.
     """
 
@@ -95,7 +96,7 @@ class Break:
 
 @dataclass(frozen=True)
 class Recompile:
-    """Code compiled again because `guard` failed, at call `call`; `batch` tells that this call had another batch."""
+    """A recompilation because `guard` failed, in call `call`; `batch` says that this call had another batch size."""
 
     function: str
     place: Place
@@ -106,7 +107,7 @@ class Recompile:
 
 @dataclass(frozen=True)
 class Eager:
-    """A function that runs in Python, in no graph at all, and why."""
+    """A function that runs only in Python, outside all graphs, and why."""
 
     function: str
     place: Place
@@ -115,11 +116,11 @@ class Eager:
 
 @dataclass(frozen=True)
 class Step:
-    """One run of a graph within a call, and the cut after it.
+    """One run of a graph within a call, and the gap after it.
 
-    `ended_by` is the index of the break that ends it, None where its function ended. `crossing` is what it and the
-    steps before it hand on to later ones, `gap` the time until the next graph begins, or until the call ends after the
-    `last` step: the guards, and whatever runs in Python.
+    `ended_by` is the index of the break that ends it, or None if its function returned. `crossing` is the data that it
+    and earlier steps pass to later ones. `gap` is the time until the next graph starts, or until the end of the call
+    for the `last` step: guards and Python code.
     """
 
     graph: int
@@ -132,9 +133,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Advice:
-    """What was tried to have fewer breaks and recompiles: how it compiles as it is, what helped, and all that was run.
+    """Remedies for breaks and recompiles: how the target compiles without any, which helped, and all that were tried.
 
-    `cut_short` tells that time ran out before everything was tried.
+    `cut_short` says that time ran out before all of them were tried.
     """
 
     before: Outcome
@@ -145,7 +146,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Source:
-    """A file of the user's own: its lines, the numbers of those that ran, and the functions in it by their lines."""
+    """A file of the user's code: its lines, the numbers of those that ran, and its functions by their lines."""
 
     path: str
     lines: tuple[str, ...]
@@ -155,7 +156,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything about one target. `fullgraph` and `export` tell whether these pass, None where they were not tried."""
+    """The explanation of a target. `fullgraph` and `export` say whether these succeed, or are None if not tried."""
 
     target: str
     inputs: str
@@ -182,16 +183,16 @@ class Explanation:
 
     @property
     def first_graphs(self) -> tuple[Graph, ...]:
-        """The graphs that the first call compiled: what a call consists of before anything recompiles."""
+        """The graphs that the first call compiled, before any recompilation."""
         return tuple(graph for graph in self.graphs if graph.call == 1)
 
     @property
     def causes(self) -> tuple[Break, ...]:
-        """The breaks that are no consequence of another."""
+        """The breaks that are not the consequence of another."""
         return tuple(one for one in self.breaks if not one.consequence)
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything but the text of the sources, ready for `json.dumps`."""
+        """Return everything except the source text as a JSON-compatible value."""
         record = asdict(self)
         del record["sources"]
         record["calls"] = {"same": self.calls[0], "batch": self.calls[1]}

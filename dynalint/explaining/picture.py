@@ -1,4 +1,4 @@
-"""The picture of an explanation, as data: the steps of one call with repeats folded, and the lines by graph."""
+"""The data for drawing an explanation: the steps of one call with repeats folded, and the lines of each graph."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _CONTEXT = 2
 
 @dataclass(frozen=True)
 class Repeat:
-    """Steps that follow one another the same way `times` times; their times are means over all of them."""
+    """A sequence of steps that occurs `times` times in a row; their times are means."""
 
     steps: tuple[Step, ...]
     times: int
 
 
 def folded(steps: Sequence[Step]) -> list[Step | Repeat]:
-    """Return the steps with every run of the same graphs, two times or more, as one item."""
+    """Return the steps, with each sequence of graphs that repeats folded into one item."""
     items: list[Step | Repeat] = []
     at = 0
     while at < len(steps):
@@ -35,7 +35,7 @@ def folded(steps: Sequence[Step]) -> list[Step | Repeat]:
 
 
 def _longest_repeat(steps: Sequence[Step], at: int) -> tuple[int, int]:
-    """Return the period and the number of times that covers the most steps from `at` on, the shortest period first."""
+    """Return the period and count of the repetition that covers the most steps from `at`; shorter periods win ties."""
     graphs = [(step.graph, step.ended_by) for step in steps]
     best = (1, 1)
     for period in range(1, min(_LONGEST_PERIOD, (len(steps) - at) // 2) + 1):
@@ -62,9 +62,9 @@ def _mean(steps: Sequence[Step], period: int) -> tuple[Step, ...]:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of source: the numbers of the graphs that it was traced for, and the indexes of the breaks on it.
+    """One line of source, with the numbers of the graphs that it was traced into and the indices of the breaks on it.
 
-    `eager` tells that it ran and is part of no graph.
+    `eager` says that it ran but is in no graph.
     """
 
     number: int
@@ -76,15 +76,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Lines of one file that belong together: a function with what is around it."""
+    """Consecutive lines of a file: a function with some context."""
 
     path: str
     lines: tuple[Line, ...]
 
 
 def excerpts(found: Explanation) -> list[Excerpt]:
-    """Return the functions that Dynamo traced or broke in, file by file, each line with its graphs and breaks."""
-    # Graphs that replace others are the same lines again.
+    """Return the functions that Dynamo traced or broke in, by file, each line with its graphs and breaks."""
+    # A graph that replaces another would only repeat its lines.
     first = {graph.number for graph in found.first_graphs}
     return [part for source in found.sources for part in _of_file(found, source, first)]
 
@@ -117,7 +117,7 @@ def _of_file(found: Explanation, source: Source, first: set[int]) -> list[Excerp
 
 
 def _between(number: int, graphs: dict[int, list[int]], lines: Sequence[str]) -> list[int]:
-    """Return the graphs of a blank line or a comment within one graph, none for any other."""
+    """Return the graphs around a blank line or comment within one graph; none for other lines."""
     text = lines[number - 1].strip()
     if text and not text.startswith("#"):
         return []

@@ -1,4 +1,4 @@
-"""Put the worker's answer about one target into the reader's terms: places, functions, dynalint's own rules."""
+"""Convert the worker's answer for one target to displayed terms: places, functions and dynalint's own rules."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LONGEST = 400
 
 
 class Scribe:
-    """Writes the explanation for one answer."""
+    """Builds the explanation from one answer."""
 
     def __init__(self, parts: Mapping[str, Any], options: ConfirmOptions, workspace: Workspace) -> None:
         self._parts = parts
@@ -54,7 +54,7 @@ class Scribe:
         self._same = int(parts["calls"]["same"])
 
     def explanation(self, target: Target, backend: str) -> Explanation:
-        """Return everything that the answer tells; versions are for the caller to fill in."""
+        """Return the explanation for the answer. The caller fills in the versions."""
         parts, flow = self._parts, self._flow
         timed, notes = self._timed(backend)
         breaks, ended = self._breaks()
@@ -87,7 +87,7 @@ class Scribe:
         )
 
     def _timed(self, backend: str) -> tuple[told.Flow, tuple[str, ...]]:
-        """Return the flow with the times; that of the watched run, without, where the two do not agree."""
+        """Return the flow with times, or that of the observed run without times if the two disagree."""
         timed = self._parts.get("timed")
         if timed is None:
             return replace(self._flow, steps=(), calls=0), ()
@@ -139,7 +139,7 @@ class Scribe:
         )
 
     def _breaks(self) -> tuple[tuple[Break, ...], dict[str, int]]:
-        """Return the places that break, each once, and for each compile that one ended its index."""
+        """Return the places that break, without duplicates, and the index of the break that ended each compile."""
         confirmation = self._confirmation()
         numbers = {graph.compile_id: number for number, graph in enumerate(self._flow.graphs, 1)}
         found: dict[tuple[str, int, str], Break] = {}
@@ -185,7 +185,7 @@ class Scribe:
         )
 
     def _with_effect(self, known: Break, effect: str, compile_id: str, numbers: Mapping[str, int]) -> Break:
-        """Return a break with what it did to one more frame."""
+        """Return a break with its effect on one more frame added."""
         compiled = self._compiles.get(compile_id)
         name = (
             self._function(compiled.file, compiled.line, compiled.function) if compiled is not None else known.function
@@ -198,7 +198,7 @@ class Scribe:
         return known if number is None else replace(known, ends=tuple(sorted({*known.ends, number})))
 
     def _confirmation(self) -> Confirmation:
-        """Return dynalint's own findings on the files in which something breaks."""
+        """Return dynalint's findings in the files that have breaks."""
         files = {
             frame.file
             for one in self._run.breaks
@@ -211,7 +211,7 @@ class Scribe:
         placed = []
         for finding in findings:
             path = os.path.realpath(self._workspace.directory / finding.path)
-            # Advice may be a break that depends on a condition, and it has broken here.
+            # Advice may be about a break that depends on a condition; here the condition was met.
             broken = replace(finding, category="graph-break") if finding.category == "advice" else finding
             placed.append(Placed(broken, path, self._sources.spot(path, finding)))
         return Confirmation(placed, (), self._sources, self._is_own)
@@ -238,14 +238,14 @@ class Scribe:
         return list(found.values())
 
     def _shown_files(self, graphs: Sequence[Graph], breaks: Sequence[Break]) -> list[str]:
-        """Return the user's own files in which something was traced or broke, the most traced first."""
+        """Return the user's files in which something was traced or broke, starting with the most traced."""
         count: dict[str, int] = {}
         for graph in graphs:
             for path, lines in graph.lines.items():
                 count[path] = count.get(path, 0) + len(lines)
         for one in breaks:
             count.setdefault(one.place.path, 0)
-        # The worker's word is not enough for a file to be shown whole.
+        # The answer may be forged, so the worker cannot choose which files are shown.
         own = [path for path in count if self._is_own(os.path.realpath(self._workspace.directory / path))]
         return sorted(own, key=lambda path: (-count[path], path))
 
@@ -278,7 +278,7 @@ def _real(stack: Sequence[records.Frame]) -> tuple[records.Frame, ...]:
 
 
 def _frame(confirmation: Confirmation, found: records.Break) -> records.Frame | None:
-    """Return where a break belongs: the user's own innermost line, else the innermost of all."""
+    """Return the frame that a break is attributed to: the innermost one in the user's code, or else the innermost."""
     return confirmation.own_frame(found.stack) or (found.stack[-1] if found.stack else None)
 
 

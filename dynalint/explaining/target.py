@@ -1,4 +1,4 @@
-"""From what the user names to what can be run: "package.module:Class", "path/to/file.py:Class", "file.py::Class"."""
+"""Find what to run from a name: "package.module:Class", "path/to/file.py:Class" or "file.py::Class"."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from dynalint.rules import all_rules
 def find_targets(
     text: str, configuration: Configuration, directory: Path
 ) -> tuple[list[Target], ConfirmOptions, Workspace]:
-    """Return what `text` names, how to run it, and the workspace of its file.
+    """Return the targets that `text` names, the options to run them with, and the workspace of their file.
 
-    A file alone names the models and compiled functions in it, in their order.
+    A file without a name stands for the models and compiled functions in it, in order.
 
     Raises:
-        UsageError: there is no such file or module, or it is not clear what is meant.
-        ConfigError: a configuration that cannot be used.
+        UsageError: the file or module does not exist, or the name is ambiguous.
+        ConfigError: the configuration is invalid.
     """
     where, qualname = _split(text)
     path = _file(where, configuration, directory)
@@ -53,7 +53,7 @@ def find_targets(
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return file or module, and the name in it, empty where none is given; a Windows drive is no file."""
+    """Return the file or module, and the name in it or an empty string. The colon of a Windows drive does not split."""
     for separator in ("::", ":"):
         where, found, qualname = text.rpartition(separator)
         if found and all(part.isidentifier() for part in qualname.split(".")):
@@ -92,6 +92,6 @@ def _listed(known: list[Target]) -> str:
 
 
 def own_folder(path: Path) -> Path:
-    """Return the package that a file is part of, or the file: the user's own code, wherever it stands."""
+    """Return the package that contains a file, or the file itself: the user's own code, wherever it is."""
     root, parts = package_root(path)
     return root / parts[0] if (root / parts[0]).is_dir() else path

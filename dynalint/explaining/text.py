@@ -1,4 +1,4 @@
-"""An explanation for the terminal."""
+"""Explanations as text for the terminal."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _CONDITIONS = 6
 
 
 def render(found: Explanation, style: Style, *, verbose: bool = False) -> str:
-    """Return the explanation as text; with `verbose` all operators and guards."""
+    """Return the explanation as text; with `verbose`, include all operators and guards."""
     return "\n".join(_Writer(found, style, verbose=verbose).lines()) + "\n"
 
 
 def brief(found: Explanation, style: Style) -> str:
-    """Return what an explanation comes to: its first line, and one for each break and for what is in no graph."""
+    """Return the headline, and one line for each break and for each function outside all graphs."""
     lines = [f"{style.paint(visible(found.target), 'bold')}: {words.headline(found)}"]
     for one in found.breaks:
         rule = f"{one.rule.code} {one.rule.name}" if one.rule is not None else words.what(one)

@@ -1,4 +1,4 @@
-"""Numbers and sentences that the text and the page have in common."""
+"""Numbers and sentences shared by the text and HTML formats."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def count(number: int, noun: str) -> str:
 
 
 def seconds(value: float) -> str:
-    """Return a time with two digits that count, in the unit that leaves one to three before the point."""
+    """Return a time with two significant digits, in the unit that leaves one to three digits before the point."""
     unit, factor = next((pair for pair in _UNITS if value * pair[1] >= 0.9995), _UNITS[-1])
     number = value * factor
     return f"{number:.0f} {unit}" if number >= 9.95 else f"{number:.2g} {unit}"
 
 
 def size(value: Size) -> str:
-    """Return tensors and bytes, such as "2 tensors, 96 B"."""
+    """Return the number of tensors and bytes, such as "2 tensors, 96 B"."""
     return f"{count(value.tensors, 'tensor')}, {_bytes(value.bytes)}" if value.tensors else "no tensors"
 
 
@@ -34,7 +34,7 @@ def _bytes(number: int) -> str:
 
 
 def headline(found: Explanation) -> str:
-    """Return the counts in one line."""
+    """Return the numbers of graphs, graph breaks and recompiles in one line."""
     graphs = count(len(found.first_graphs), "graph")
     breaks = count(len(found.causes), "graph break")
     again = count(len(found.recompiles), "recompile")
@@ -42,19 +42,19 @@ def headline(found: Explanation) -> str:
 
 
 def verdict(passes: bool | None) -> str:
-    """Return whether something passes."""
+    """Return "passes", "fails" or "was not tried"."""
     return {True: "passes", False: "fails", None: "was not tried"}[passes]
 
 
 def basis(found: Explanation) -> str:
-    """Return what was run to know all this."""
+    """Return a description of the run: versions, device and calls."""
     same, batch = found.calls
     more = f", {batch} with another batch size" if batch else ""
     return f"torch {found.torch} on {found.device}, Python {found.python}; {same} calls alike{more}"
 
 
 def timing(found: Explanation) -> str:
-    """Return how the times were taken."""
+    """Return how times were measured."""
     if not found.timed_calls:
         return ""
     engine = {
@@ -68,29 +68,29 @@ def timing(found: Explanation) -> str:
 
 
 def what(found: Break) -> str:
-    """Return the id and kind of a break."""
+    """Return the id and type of a break."""
     return " ".join(filter(None, (found.gb, found.type or found.reason)))
 
 
 def cost(step: Step) -> str:
-    """Return what a cut costs: what is handed on across it, and how long no graph runs."""
+    """Return the cost of a gap between graphs: the data passed across it, and the time during which no graph runs."""
     return f"passes on {size(step.crossing)}; {seconds(step.gap)} outside graphs"
 
 
 def effect(found: Break) -> str:
-    """Return what a break costs beyond one more graph, empty if nothing."""
+    """Return the cost of a break beyond one more graph, or an empty string."""
     if found.loses:
         return f"All of {' and '.join(found.loses)} falls back to eager."
     return f"The rest of {' and '.join(found.cuts_off)} falls back to eager." if found.cuts_off else ""
 
 
 def hints(found: Break) -> list[str]:
-    """Return the hints of Dynamo's that say something about this very break."""
+    """Return those of Dynamo's hints that are specific to this break."""
     return helpful_hints(found.hints)
 
 
 def remedy(rule: Rule) -> str:
-    """Return what a rule of dynalint's says is to be done, and whether `dynalint fix` does it."""
+    """Return a rule's help, and whether `dynalint fix` does it."""
     help_text = rule.help or rule.message
     help_text = help_text[:1].upper() + help_text[1:]
     if help_text and not help_text.endswith((".", "!", "?")):
@@ -110,12 +110,12 @@ REMEDIES = {
 
 
 def remedy_title(remedy: Remedy) -> str:
-    """Return what kind of remedy it is."""
+    """Return a title for the kind of remedy."""
     return REMEDIES[remedy.kind]
 
 
 def counted(before: Outcome, after: Outcome) -> list[tuple[str, int, int]]:
-    """Return what was counted without and with a remedy, by name."""
+    """Return the counts before and after a remedy, by name."""
     return [
         ("breaks", before.breaks, after.breaks),
         ("graph runs per call", before.graphs, after.graphs),
@@ -125,7 +125,7 @@ def counted(before: Outcome, after: Outcome) -> list[tuple[str, int, int]]:
 
 
 def equality(remedy: Remedy) -> str:
-    """Return whether results stayed equal."""
+    """Return whether the results stayed equal."""
     if remedy.equal is None:
         return "Results were not compared, because the code gives different results in every run."
     if remedy.equal:
@@ -134,7 +134,7 @@ def equality(remedy: Remedy) -> str:
 
 
 def others(advice: Advice) -> list[str]:
-    """Return sentences about what was tried by itself and is not among the remedies."""
+    """Return sentences about what was tried on its own and did not help."""
     used = {name for remedy in advice.remedies for name in remedy.tried.name.split(" and ")}
     rest = [one for one in advice.tried if " and " not in one.name and one.name not in used]
     before = (advice.before.breaks, advice.before.recompiles)
@@ -152,5 +152,5 @@ def _counts(outcome: Outcome) -> tuple[int, int]:
 
 
 def no_help(advice: Advice) -> str:
-    """Return what is said where nothing helped."""
+    """Return the text for when nothing helped."""
     return f"Nothing that was tried ({len(advice.tried)} options) reduced breaks or recompilations: change the source."

@@ -1,4 +1,4 @@
-"""For tests: that a model compiles, and that rules keep what their examples promise."""
+"""Test helpers: assert that a model compiles, and that rules keep the promises of their examples."""
 
 from __future__ import annotations
 

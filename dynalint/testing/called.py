@@ -1,6 +1,6 @@
-"""For the pytest plugin: what the calls that a test makes show under Dynamo, each kind of call confirmed once.
+"""For the pytest plugin: confirm under Dynamo the calls that tests make, once per kind of call.
 
-As `dynalint trace`, on forks of the test's own process: see `dynalint/confirm/worker/tracing`.
+Like `dynalint trace`, this runs in forks of the test process; see `dynalint/confirm/worker/tracing`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 from dynalint.testing.compiles import Demands, fault_of
 
 _POLL = 0.02
-# The tests' own time limits hold; dynalint sets none on top.
+# The tests' own time limits apply; dynalint adds none.
 _NO_LIMIT = 1e9
 
 
 class Called:
-    """Watches the calls of modules and compiled functions in this process, from now on.
+    """Watches calls of modules and compiled functions in this process, starting on construction.
 
-    `root` is the folder of the user's own code. Call `close` at the end. Raises ImportError without torch, and
-    DynalintError where the configuration cannot be used.
+    `root` is the folder of the user's code. Call `close` at the end. Raises ImportError if torch is not installed, and
+    DynalintError if the configuration is invalid.
     """
 
     def __init__(self, root: Path) -> None:
@@ -56,15 +56,15 @@ class Called:
         self.confirmed: set[str] = set()
 
     def begin(self) -> None:
-        """Begin a test."""
+        """Start a test."""
         self._watch.touched = set()
 
     def calls(self) -> frozenset[str]:
-        """Return the kinds of calls that were made since the test began."""
+        """Return the kinds of calls made since the test started."""
         return frozenset(self._watch.touched)
 
     def faults(self, calls: Collection[str], demands: Demands) -> list[str]:
-        """Wait until all calls are confirmed, and return what those given have against the demands."""
+        """Wait until all calls are confirmed, and return how the given ones fail the demands."""
         while self._session.waiting():
             time.sleep(_POLL)
         faults = []
@@ -85,6 +85,6 @@ class Called:
         return problems_of(self._session.notes())
 
     def close(self) -> None:
-        """Watch no longer, and remove what was kept."""
+        """Stop watching, and remove the recorded files."""
         self._watch.off = True
         self._temporary.remove()

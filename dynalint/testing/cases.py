@@ -1,4 +1,4 @@
-"""A rule's examples as cases to prove: their code without marks, and what the marks say."""
+"""The examples of a rule as test cases: their code without the markers, and the findings that the markers expect."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ class Case:
 
     @property
     def name(self) -> str:
-        """The identity of the case, as it stands in the names of tests."""
+        """The name of the case, as used in test ids."""
         return f"{self.rule.code}-{self.example.name}"
 
     @cached_property
     def code(self) -> str:
-        """The code without marks."""
+        """The code without markers."""
         return unmarked(self.example.code)[0]
 
     @cached_property
     def marks(self) -> Mapping[int, tuple[str, ...]]:
-        """The codes that must be found, by line (from 1)."""
+        """The codes expected on each line, by 1-based line number."""
         return unmarked(self.example.code)[1]
 
     @cached_property
     def fixed(self) -> str | None:
-        """The code after the fix, without marks; None where the example claims none."""
+        """The code after the fix, without markers, or None if the example declares no fix."""
         return None if self.example.fixed is None else unmarked(self.example.fixed)[0]
 
     @property
     def flagged(self) -> bool:
-        """Whether the rule itself must find something."""
+        """Whether the rule itself must report a finding."""
         return any(self.rule.code in codes for codes in self.marks.values())
 
     @property
     def lines(self) -> list[int]:
-        """The lines at which the rule itself must find something."""
+        """The lines on which the rule itself must report a finding."""
         return sorted(line for line, codes in self.marks.items() if self.rule.code in codes)
 
     def line(self, number: int) -> str:
@@ -60,14 +60,14 @@ class Case:
 
 
 def cases_of(rules: Iterable[Rule]) -> list[Case]:
-    """Return all examples of `rules` that hold for the installed torch, or all of them where there is no torch."""
+    """Return all examples of `rules` that apply to the installed torch, or all of them without torch."""
     return [
         Case(rule, example) for rule in rules for example in rule.page().examples if _holds(rule.torch, example.torch)
     ]
 
 
 def unmarked(code: str) -> tuple[str, dict[int, tuple[str, ...]]]:
-    """Return code less its common indentation, first line break and marks, and the marked codes by line."""
+    """Return code dedented and without leading line break and markers, and the expected codes by line."""
     text = textwrap.dedent(code).lstrip("\n")
     lines = text.splitlines(keepends=True)
     marks: dict[int, tuple[str, ...]] = {}
@@ -95,8 +95,8 @@ def _holds(*specifiers: str) -> bool:
     try:
         installed = version("torch")
     except PackageNotFoundError:
-        return True  # a case that is run then fails and says that torch is missing
-    # pytest depends on packaging, and cases are run by pytest.
+        return True  # if the case is run, it fails and says that torch is missing
+    # pytest, which runs the cases, depends on packaging.
     from packaging.specifiers import SpecifierSet
     from packaging.version import Version
 

@@ -1,4 +1,4 @@
-"""Assert that something compiles: in one graph, once, without a break in one's own code."""
+"""Assert that code compiles: to one graph, without recompilation, and without a graph break in the user's code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROUNDS = 3
 
 @dataclass(frozen=True)
 class Demands:
-    """What code has to keep to, as `assert_compiles` words it; `first_party` are resolved folders and files."""
+    """The demands on code, named as in `assert_compiles`; `first_party` are resolved folders and files."""
 
     max_graphs: int = 1
     max_recompiles: int = 0
@@ -24,12 +24,12 @@ class Demands:
 
     @staticmethod
     def of(max_graphs: int = 1, max_recompiles: int = 0, first_party: Iterable[str | Path] | None = None) -> Demands:
-        """Return demands from what users write."""
+        """Return demands for arguments as users write them."""
         folders = None if first_party is None else tuple(Path(folder).resolve() for folder in first_party)
         return Demands(max_graphs, max_recompiles, folders)
 
     def counts(self, found: Break) -> bool:
-        """Whether a break counts."""
+        """Return whether a break counts."""
         if self.first_party is None:
             return True
         path = Path(found.stack[-1].file) if found.stack else Path()
@@ -46,18 +46,18 @@ def assert_compiles(
     first_party: Iterable[str | Path] | None = None,
     **kwargs: Any,
 ) -> None:
-    """Run `model(*args, **kwargs)` three times under Dynamo and check what it made of it.
+    """Run `model(*args, **kwargs)` three times under Dynamo and check the graphs.
 
-    `max_graphs` are the graphs that the first call may be split into, `max_recompiles` those that later calls with the
-    same arguments may add. With `batch_sizes` calls follow whose tensors have as many rows; all of them together may
-    have every graph compiled once more, for sizes in general (but each of the sizes 0 and 1 takes a compile of its
-    own), and add `max_recompiles`. `backend` compiles the graphs. With `first_party`, folders or files, only breaks
-    whose innermost frame lies in them count, and graphs are not counted. The model keeps the state that the calls
-    leave it in. Needs torch.
+    `max_graphs` is the number of graphs that the first call may compile, `max_recompiles` the number that later calls
+    with the same arguments may add. `batch_sizes` adds calls whose tensors have these numbers of rows. Together, they
+    may recompile each graph once, with dynamic shapes (plus once for each of the sizes 0 and 1, which Dynamo
+    specialises on), and add `max_recompiles`. `backend` compiles the graphs. With `first_party`, a list of folders or
+    files, only breaks whose innermost frame is in one of these count, and graphs are not counted. The model keeps the
+    state that the calls leave it in. Requires torch.
 
     Raises:
-        AssertionError: a graph break, too many graphs, or a recompilation, with the place, Dynamo's own words, and what
-            dynalint would write instead.
+        AssertionError: there is a graph break, a recompilation or too many graphs. The message gives the place,
+            Dynamo's explanation, and the rewrite that dynalint suggests.
     """
     import torch
 
@@ -75,7 +75,7 @@ def assert_compiles(
 
 
 def fault_of(result: TargetResult, demands: Demands) -> str | None:
-    """Return what a run has against the demands, with places and reasons, None if nothing."""
+    """Return how a run fails the demands, with places and reasons, or None if it meets them."""
     run = result.default
     assert run is not None
     real = result.same + result.batch
@@ -107,7 +107,7 @@ def _grown(result: TargetResult, calls: str, grown: int, allowed: int) -> str:
 
 
 def _told(result: TargetResult, breaks: Sequence[Break]) -> str:
-    """Return breaks as findings; those that happen in no code of the user's by their own place."""
+    """Return breaks as findings; breaks outside the user's code are shown by their own place."""
     from dynalint.testing.failures import is_users, told
 
     foreign = [found for found in breaks if not any(is_users(frame.file) for frame in found.stack)]
@@ -128,7 +128,7 @@ def _allowed(count: int, noun: str) -> str:
 
 
 def _result(run: Any, batches: int) -> TargetResult:
-    """Return a run in this process as a worker would have told it."""
+    """Convert a run in this process to the result that a worker would return."""
     import torch
 
     from dynalint.confirm.options import Target
@@ -148,7 +148,7 @@ def _result(run: Any, batches: int) -> TargetResult:
 
 
 def _with_rows(call: Any, size: int) -> Any:
-    """Return a call whose tensors have `size` rows, where they have as many as the first one."""
+    """Return a call in which tensors with as many rows as the first one get `size` rows."""
     import torch
     from torch.utils import _pytree as pytree
 

@@ -1,7 +1,7 @@
-"""Prove a rule by its examples: what it says statically, what its fix makes of them, what Dynamo does with them.
+"""Test a rule by its examples: its static findings, the result of its fix, and what Dynamo does with both.
 
-Each check raises AssertionError with a sentence that says which claim of which example does not hold, and what was
-seen instead. The static checks need no torch; those that run code do, and fail without it.
+Each check raises AssertionError with a sentence that names the example, the claim that fails, and what was found
+instead. The static checks do not need torch. The others run code, and fail without torch.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ HEADINGS = (
     "## How Dynamo words it",
     "## References",
 )
-"""What the documentation of every rule is made of, in this order."""
+"""The sections that the documentation of every rule must have, in this order."""
 
 
 class Proof:
-    """The proof of one case against `rules`, which are all the rules that may speak up in its code."""
+    """The proof of one case, with `rules` as the rules that may report findings in its code."""
 
     def __init__(self, case: Case, rules: Sequence[Rule]) -> None:
         self.case = case
         self.study = Study(case, rules)
         self.ran = False
-        """Whether the code of the case has really been run under Dynamo."""
+        """Whether the code was actually run under Dynamo."""
 
     def prove(self) -> None:
-        """Check everything that the example claims."""
+        """Check all claims of the example."""
         self.prove_findings()
         self.prove_fix()
         self.prove_run()
 
     def prove_findings(self) -> None:
-        """Check that the findings stand exactly at the marked lines, with the marked codes and no others."""
+        """Check that there are findings on exactly the marked lines, with exactly the marked codes."""
         case = self.case
         found = {(one.line, one.code): one for one in self.study.found}
         wanted = {(line, code) for line, codes in case.marks.items() for code in codes}
@@ -65,7 +65,7 @@ class Proof:
         self._assert_none(faults)
 
     def prove_fix(self) -> None:
-        """Check that the rule rewrites the example into exactly what it claims, or declines in the words it claims."""
+        """Check that the rule rewrites the example to exactly the declared text, or gives the declared reason."""
         case, study = self.case, self.study
         offered = [one for one in study.own if one.rewrite is not None]
         if case.example.declined is not None:
@@ -90,7 +90,7 @@ class Proof:
             self._fail("the fix rewrites it, but the example has no `fixed`:\n" + _diff(case.code, self._fixed()))
 
     def prove_run(self) -> None:
-        """Check under Dynamo that flagged code does what the rule says, that silent code does not, and the rewrite."""
+        """Check under Dynamo that flagged code does what the rule says, that other code does not, and the rewrite."""
         try:
             from dynalint.testing import running
         except ImportError as fault:
@@ -145,7 +145,7 @@ class Proof:
         self._prove_settings()
 
     def _prove_settings(self) -> None:
-        """Check that Dynamo traces the lines whose findings name a setting once that is on."""
+        """Check that Dynamo traces the lines whose findings name a setting when the setting is on."""
         from dynalint.testing import running
 
         case = self.case
@@ -171,7 +171,7 @@ class Proof:
         self._assert_none([f"the rewritten code differs: {fault}"] if fault else [])
 
     def _category(self) -> str:
-        """The category of what the rule finds here; a violation may have another one than its rule."""
+        """The category of the rule's findings here, which may differ from that of the rule."""
         own = [one.flag.violation.category for one in self.study.own]
         return next((category for category in own if category), self.case.rule.category)
 
@@ -192,7 +192,7 @@ class Proof:
 
 
 def rule_faults(rule: Rule) -> list[str]:
-    """Return what a rule lacks: documentation, examples, known ids of breaks."""
+    """Return what a rule lacks: documentation, examples, or valid graph break ids."""
     text, examples = rule.page().documentation, rule.page().examples
     headings = tuple(line for line in text.splitlines() if line.startswith("## "))
     faults = [] if text else [f"it has no page {type(rule).__module__.rpartition('.')[2]}.md beside it"]
@@ -216,7 +216,7 @@ def rule_faults(rule: Rule) -> list[str]:
 
 
 def _known_ids() -> set[str]:
-    """Return the ids of the installed torch, if there is one, and those of the release of dynalint's own table."""
+    """Return the graph break ids of the installed torch, if any, and of the release that dynalint's table covers."""
     torch = find_spec("torch")
     own = set(table()["breaks"])
     if torch is None or torch.origin is None:

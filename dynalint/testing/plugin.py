@@ -1,10 +1,10 @@
-"""The pytest plugin: demands of tests that what they call compiles, and proves the examples of rules.
+"""The pytest plugin: checks that what tests call compiles, and tests rules by their examples.
 
-With `--dynalint-compiles`, or for tests with the mark `dynalint_compiles(max_graphs=1, max_recompiles=0,
-first_party=None)`, the outermost calls of modules and compiled functions that a passing test has made are confirmed as
-`dynalint trace` does, and the test fails where `assert_compiles` would.
+With `--dynalint-compiles`, or in tests marked `dynalint_compiles(max_graphs=1, max_recompiles=0, first_party=None)`,
+the outermost calls of modules and compiled functions that a passing test made are confirmed as in `dynalint trace`. The
+test fails where `assert_compiles` would.
 
-A rule pack is tested in full by
+To test a rule pack, write
 
     import pytest
 
@@ -21,9 +21,9 @@ A rule pack is tested in full by
     def test_run(dynalint_proof):
         dynalint_proof.prove_run()
 
-The ini setting `dynalint_rules` names the packages whose rules are meant; without it, all that are installed. Tests of
-a `dynalint_proof` with the mark `runs_dynamo` set a floor: if one of them ends without Dynamo having compiled
-anything, because it was skipped or torch is missing, the whole session fails.
+The ini setting `dynalint_rules` names the packages whose rules are tested; by default, all installed ones. Tests that
+use `dynalint_proof` and are marked `runs_dynamo` must run: if one of them ends without Dynamo having compiled anything,
+because it was skipped or torch is missing, the session fails.
 """
 
 # ruff: noqa: D103 - pytest documents its hooks
@@ -50,7 +50,7 @@ _PROPERTY = "dynalint_ran"
 
 
 class _Floor:
-    """How many tests had to run code under Dynamo, and how many did. With xdist this counts in the main process."""
+    """Counts the tests that must run code under Dynamo, and those that did. With xdist, the main process counts."""
 
     def __init__(self) -> None:
         self.wanted: set[str] = set()
@@ -77,7 +77,7 @@ class _Floor:
 
 
 class _Compiles:
-    """Holds each test to what its mark demands, or the option of all tests."""
+    """Holds each test to the demands of its mark, or to those of the command-line option."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._all = bool(config.getoption("--dynalint-compiles"))
@@ -95,7 +95,7 @@ class _Compiles:
         if self._called is not None:
             self._called.begin()
 
-    @pytest.hookimpl(trylast=True)  # after the test itself, and only if it has passed
+    @pytest.hookimpl(trylast=True)  # after the test itself, and only if it passed
     def pytest_runtest_call(self, item: pytest.Item) -> None:
         mark = item.get_closest_marker(_COMPILES)
         if self._called is None or (mark is None and not self._all):
@@ -141,7 +141,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Compiles(config), "dynalint-compiles")
     config.addinivalue_line("markers", f"{_MARK}: must prove its example under Dynamo, or the session fails")
     config.addinivalue_line("markers", f"{_COUNTED}: set by dynalint on such tests")
-    if not hasattr(config, "workerinput"):  # in a worker of xdist the main process counts
+    if not hasattr(config, "workerinput"):  # with xdist, the main process counts
         config.pluginmanager.register(_Floor(), "dynalint-floor")
 
 
@@ -166,12 +166,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def dynalint_proof(request: pytest.FixtureRequest) -> Iterator[Proof]:
-    """The proof of one example of one rule, against all rules there are."""
+    """The proof of one example of one rule, with all installed rules."""
     from dynalint.rules import all_rules
     from dynalint.testing.harness import Proof
 
     if request.node.get_closest_marker(_MARK) is not None:
-        # Torch makes records of its structured trace where anybody listens, and pytest listens to every logger.
+        # torch builds structured trace records if any logger handles them, and pytest handles all loggers.
         internals: Any = importlib.import_module("torch._logging._internal")
         internals.trace_log = logging.getLogger("dynalint.unheard")
     proof = Proof(request.param, all_rules())

@@ -1,4 +1,4 @@
-"""Run an example under Dynamo and say in words what does not hold. Needs torch."""
+"""Run an example under Dynamo and describe what fails. Requires torch."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from dynalint.confirm.worker.dynamo import runs
 from dynalint.confirm.worker.dynamo.records import Break, Run
 
 _FEWEST_CALLS = 10
-"""More than the eight graphs after which Dynamo gives up: what still grows then never settles."""
+"""More than Dynamo's limit of eight recompiles, so that code which still recompiles never settles."""
 
 _COMPILED = Equality(compiled=True)
-# What code asks by to do something else where it trains, or where gradients are wanted.
+# Words in code that may behave differently in training or without gradients.
 _GRADIENT_MODES = re.compile(r"\b(training|eval|train|Dropout\w*|BatchNorm\w*|\w*grad\w*|inference_mode)\b")
 _numbers = count()
 
 
 @dataclass(frozen=True)
 class Heard:
-    """What Dynamo did in default mode with the calls that eager code takes, round after round.
+    """What Dynamo did in default mode with the calls that return in eager mode, over several rounds.
 
-    `breaks` includes those of calls that raise in eager code. `rounds` are the graphs after each round of all calls.
+    `breaks` includes those of calls that raise in eager mode. `rounds` has the number of graphs after each round.
     """
 
     run: Run
@@ -47,28 +47,28 @@ class Heard:
 
     @property
     def grows(self) -> bool:
-        """Whether Dynamo compiled again and again: still in the last round, or until it gave up."""
+        """Whether Dynamo kept recompiling, either until the last round or until it gave up."""
         return bool(self.run.limit_hit) or (len(self.rounds) > 1 and self.rounds[-1] > self.rounds[-2])
 
 
 class Program:
-    """The module of an example, run from text: makes the callable and the calls that the example gives."""
+    """The module of an example, executed from text, with its callable and calls."""
 
     def __init__(self, code: str, target: str, inputs: str) -> None:
         self.file = f"<dynalint example {next(_numbers)}>"
         self.code, self._target, self._inputs = code, target, inputs
         self._module = ""
-        # Dynamo and inspect read source lines by file name; an entry without a time stamp needs no file.
+        # Dynamo and inspect read source lines by file name. An entry without a time stamp needs no file on disk.
         linecache.cache[self.file] = (len(code), None, code.splitlines(keepends=True), self.file)
 
     def make(self) -> Callable[..., Any]:
-        """Execute the module anew, from the same seeds, and return its callable without its `torch.compile`."""
+        """Execute the module anew with the same seeds, and return its callable without its `torch.compile`."""
         return runs.fresh_callable(self._made)
 
     def _made(self) -> Callable[..., Any]:
         sys.modules.pop(self._module, None)
         self._module = f"dynalint_example_{next(_numbers)}"
-        # Dynamo looks up the globals of a function by the name of its module.
+        # Dynamo looks up a function's globals by the name of its module.
         module = sys.modules[self._module] = types.ModuleType(self._module)
         module.__file__ = self.file
         self._execute(module)
@@ -79,7 +79,7 @@ class Program:
 
     @cached_property
     def calls(self) -> list[runs.Call]:
-        """The calls of the example, arguments and no keywords."""
+        """The calls of the example; they have positional arguments only."""
         torch.manual_seed(0)
         module = types.ModuleType("dynalint_example_inputs")
         self._execute(module)
@@ -88,17 +88,17 @@ class Program:
 
     @property
     def fine(self) -> list[runs.Call]:
-        """The calls that return in eager code."""
+        """The calls that return in eager mode."""
         return [call for call, raises in zip(self.calls, self._raises, strict=True) if not raises]
 
     @property
     def raising(self) -> list[runs.Call]:
-        """The calls on which eager code raises."""
+        """The calls that raise in eager mode."""
         return [call for call, raises in zip(self.calls, self._raises, strict=True) if raises]
 
     @cached_property
     def heard(self) -> Heard:
-        """What Dynamo does with the calls in default mode: enough rounds of them to tell growth from settling."""
+        """What Dynamo does with the calls in default mode, over enough rounds to see whether recompilation ends."""
         size = len(self.fine)
         rounds = max(3, math.ceil(_FEWEST_CALLS / size)) if size else 0
         run = runs.default_run(self.make, self.fine * rounds)
@@ -109,11 +109,11 @@ class Program:
 
     @property
     def globals(self) -> dict[str, Any]:
-        """The plain values among the globals of the module made last."""
+        """The plain values among the globals of the last module executed."""
         return globals_of(vars(sys.modules[self._module]))
 
     def twin(self) -> Program:
-        """The same program again, with a state of its own."""
+        """A new instance of the program, with its own state."""
         return Program(self.code, self._target, self._inputs)
 
     @cached_property
@@ -125,9 +125,9 @@ class Program:
 
 
 def unclean(program: Program, *, in_default_mode: bool = False) -> str | None:
-    """Say what keeps a program from being traced whole and for good, in a clause; None if nothing does.
+    """Return a clause on why a program does not stay compiled to one graph, or None if it does.
 
-    With `in_default_mode` nothing is asked about `fullgraph=True`.
+    With `in_default_mode`, `fullgraph=True` is not tried.
     """
     heard = program.heard
     if heard.breaks:
@@ -142,7 +142,7 @@ def unclean(program: Program, *, in_default_mode: bool = False) -> str | None:
 
 
 def refused(program: Program) -> str | None:
-    """Return the id by which `fullgraph=True` refuses what default mode leaves to eager Python without a word."""
+    """Return the id of the error that `fullgraph=True` raises for code that default mode silently runs in eager."""
     heard = program.heard
     if heard.breaks or heard.run.compiles or heard.run.error is not None:
         return None
@@ -151,7 +151,7 @@ def refused(program: Program) -> str | None:
 
 
 def recompiling(program: Program) -> str | None:
-    """Say how a program recompiles on calls that it has seen before, even once; None if it does not."""
+    """Return a clause on how a program recompiles on calls that it has seen before, or None if it does not."""
     heard = program.heard
     if heard.rounds and heard.rounds[-1] > heard.rounds[0]:
         return f"Dynamo compiles again on repeated calls: {_reason(heard.run)}"
@@ -159,7 +159,7 @@ def recompiling(program: Program) -> str | None:
 
 
 def miscompiled(program: Program) -> str | None:
-    """Say what compiled code gets wrong over three calls, in a clause; None if it equals eager code."""
+    """Return a clause on how compiled results differ from eager ones over three calls, or None if they are equal."""
     calls = program.fine * math.ceil(3 / max(1, len(program.fine)))
     found = compare(program.make, calls)
     if not found.same:
@@ -168,12 +168,12 @@ def miscompiled(program: Program) -> str | None:
 
 
 def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_nature: bool) -> str | None:
-    """Say in what a rewrite differs from the original, or compiled from itself, in a clause; None if in nothing.
+    """Return a clause on how a rewrite differs from the original, or from itself when compiled, or None if it does not.
 
-    Both run the same calls, at least three, with gradients and without; compiled without them only where the code may
-    do something else then. It is compiled with `fullgraph=True`, unless a call raises in eager code: then the exception
-    is to be the same, which needs the default mode. `exact` asks for the same numbers.
-    `by_nature` allows what an unsafe rewrite may change: tensors for numbers, other exceptions, other text, and what it
+    Both run the same calls, at least three, with and without gradients. Compiled code is only run without gradients if
+    it may behave differently then. It is compiled with `fullgraph=True`, unless a call raises in eager mode; then the
+    default mode is used, so that the exceptions can be compared. `exact` requires identical numbers. `by_nature`
+    permits what an unsafe rewrite may change: tensors instead of numbers, other exceptions, other text, and what it
     leaves to eager code.
     """
     calls = original.calls * math.ceil(3 / len(original.calls))
@@ -189,7 +189,7 @@ def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_
                 if found:
                     return f"{mode}, call {number}: {found}"
             if not training and not _GRADIENT_MODES.search(fixed.code):
-                continue  # the graph would be that of training again, without its backward pass
+                continue  # the graph would be the training graph again, without its backward pass
             pairs = _side_by_side(fixed, fixed.twin(), calls, compiler, training=training, told=by_nature)
             for number, (eager, compiled) in enumerate(pairs, start=1):
                 found = difference(eager, compiled, _COMPILED)
@@ -199,18 +199,18 @@ def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_
 
 
 def broken_lines(program: Program, setting: str) -> set[int | None]:
-    """Return the lines of the program at which Dynamo breaks with a switch of `torch._dynamo.config` on."""
+    """Return the lines of the program at which Dynamo breaks with a `torch._dynamo.config` setting on."""
     with torch._dynamo.config.patch({setting: True}):  # noqa: SLF001 - where Dynamo has its settings
         return {line_in(program, found) for found in program.heard.breaks}
 
 
 def line_in(program: Program, found: Break) -> int | None:
-    """Return the line of the program that a break belongs to: that of its innermost frame there."""
+    """Return the line of the program that a break is attributed to: its innermost frame there."""
     return next((frame.line for frame in reversed(found.stack) if frame.file == program.file), None)
 
 
 def told(program: Program, found: Break) -> str:
-    """Return a break in words: id, kind and place."""
+    """Return the id, type and place of a break as text."""
     line = line_in(program, found)
     return f"{found.gb or 'no id'} ({found.gb_type}){'' if line is None else f' at line {line}'}"
 
@@ -224,9 +224,9 @@ def _side_by_side(
     training: bool,
     told: bool = False,
 ) -> Iterator[tuple[Observation, Observation]]:
-    """Yield what two programs do, call by call; the second one compiled where a compiler is given.
+    """Yield the observations of two programs, call by call; the second is compiled if a compiler is given.
 
-    With `told` the first one takes itself for compiled code, and leaves out what compiled code leaves out.
+    With `told`, the first one believes that it is being compiled, and skips what compiled code skips.
     """
     torch.compiler.reset()
     one, other = left.make(), right.make()
@@ -249,13 +249,13 @@ def _told_to_compile() -> AbstractContextManager[Any]:
 
 
 def _allow(before: Observation, after: Observation) -> None:
-    """Take out of two observations what an unsafe rewrite may change."""
+    """Remove from two observations what an unsafe rewrite may change."""
     if before.error is not None and after.error is not None:
         after.error = before.error
     for seen in (before, after):
         seen.output = pytree.tree_map_only(torch.Tensor, _number, seen.output)
         seen.state = pytree.tree_map(_kept, seen.state)
-        # An input that was turned into a view of itself keeps its shape.
+        # An input that became a view of itself keeps its shape.
         seen.inputs = pytree.tree_map_only(torch.Tensor, torch.flatten, seen.inputs)
         seen.gradients = {name: None if one is None else one.flatten() for name, one in seen.gradients.items()}
         seen.effects.clear()
@@ -264,7 +264,7 @@ def _allow(before: Observation, after: Observation) -> None:
 
 
 def _told_alike(before: Any, after: Any) -> Any:
-    """Read the tensors of an output whose place lists had in another one, and take over what is text in both."""
+    """Match the tensors of one output to lists in the other, and replace text in both."""
     if isinstance(before, str) and isinstance(after, str):
         return before
     if isinstance(after, torch.Tensor) and type(before) is list:
@@ -279,7 +279,7 @@ def _number(tensor: torch.Tensor) -> Any:
 
 
 def _kept(leaf: Any) -> Any:
-    """What is kept in a state, of an object of the example's own its attributes, with numbers for 0-dim tensors."""
+    """Return a value for comparison: attributes for the example's own objects, and numbers for 0-dim tensors."""
     if isinstance(leaf, torch.Tensor):
         return _number(leaf.detach())
     if type(leaf).__module__.startswith("dynalint_example_") and hasattr(leaf, "__dict__"):
@@ -288,7 +288,7 @@ def _kept(leaf: Any) -> Any:
 
 
 def _new_state(code: str, fixed: str) -> frozenset[str]:
-    """The names of buffers and of constants of the module that a rewrite has introduced."""
+    """Return the names of module buffers and constants that a rewrite introduced."""
     return _state(fixed) - _state(code)
 
 

@@ -1,4 +1,4 @@
-"""What the rules find in the code of an example, and what a rule's fix makes of it. Needs no torch."""
+"""The findings in an example, and the result of the rule's fix. Does not need torch."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from dynalint.rules import Declined, Rewrite, Rule
 from dynalint.testing.cases import Case
 
 _MOST_ROUNDS = 10
-# Nothing is there: examples are text, and must find neither neighbours nor a package around them.
+# This path must not exist: an example has no neighbouring files and is in no package.
 _PATH = Path(tempfile.gettempdir()) / "dynalint-example" / "example.py"
 
 
 @dataclass(frozen=True)
 class Found:
-    """Something that a rule found, and what its fix answers."""
+    """A finding of a rule, with access to its fix."""
 
     flag: Flag
     project: Project
@@ -36,23 +36,23 @@ class Found:
 
     @property
     def line(self) -> int:
-        """The line at which it stands, from 1."""
+        """The 1-based line of the finding."""
         return self.flag.violation.node.lineno
 
     @cached_property
     def answer(self) -> Rewrite | Declined | None:
-        """What the rule's fix answers."""
+        """The result of the rule's fix."""
         return self.flag.rule.offer(self.flag.event, self.flag.violation, self.project)
 
     @property
     def rewrite(self) -> Rewrite | None:
-        """The rewrite that would be applied: one that is no mere suggestion."""
+        """The rewrite that would be applied, None for a mere suggestion."""
         answer = self.answer
         return answer if isinstance(answer, Rewrite) and answer.safety != "suggestion" else None
 
 
 class Study:
-    """A case seen without running it: what `rules` find in its code, and what the fix of its own rule makes of it."""
+    """The static view of a case: the findings of `rules` in its code, and the result of its own rule's fix."""
 
     def __init__(self, case: Case, rules: Sequence[Rule]) -> None:
         self.case = case
@@ -60,24 +60,24 @@ class Study:
 
     @cached_property
     def found(self) -> list[Found]:
-        """Everything found in the code, by line and code."""
+        """All findings in the code, by line and code."""
         return self.find(self.case.code)
 
     @cached_property
     def own(self) -> list[Found]:
-        """What the rule of the case found."""
+        """The findings of the case's own rule."""
         return [found for found in self.found if found.code == self.case.rule.code]
 
     @property
     def declined(self) -> list[str]:
-        """The reasons for which the rule offers no fix."""
+        """The reasons that the rule gives for offering no fix."""
         return [found.answer.reason for found in self.own if isinstance(found.answer, Declined)]
 
     @cached_property
     def fixed(self) -> str:
-        """The code after all rewrites of the rule, and of what they leave to others, until none is offered any more.
+        """The code after applying the rule's rewrites, and those of follow-up rules, until there are none left.
 
-        Raises AssertionError where that does not come to an end, EditError where a rewrite cannot be carried out.
+        Raises AssertionError if that does not terminate, and EditError if a rewrite cannot be applied.
         """
         code, found, codes = self.case.code, self.own, {self.case.rule.code}
         for _ in range(_MOST_ROUNDS):
@@ -92,9 +92,9 @@ class Study:
         raise AssertionError(f"the rewrites come to no end: after {_MOST_ROUNDS} rounds the code is\n{code}")
 
     def find(self, code: str) -> list[Found]:
-        """Return what the rules find in some code, by line and code.
+        """Return the findings in some code, by line and code.
 
-        Raises whatever a rule raises.
+        Exceptions from a rule are passed on.
         """
         rules = RuleSet(self._rules)
         options = AnalysisOptions(rule_options=self.case.example.options)

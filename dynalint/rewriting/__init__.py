@@ -1,13 +1,13 @@
-"""Rewriting by libcst: rules say which node becomes what, this package how it is written.
+"""Rewriting with libcst: rules say which node becomes what, and this package writes the code.
 
-The inference works on `ast`, which is fast; text, comments and layout are libcst's. Only functions with something to
-rewrite are parsed by it, each alone: `tree.py` finds the libcst node of an `ast` node by its place. A rule builds
-new nodes with `build.py`, out of old ones where it can, and never writes a parenthesis, a line break or a comment:
-`substitution.py` carries out all changes of a function in one pass, with `parentheses.py` for precedence, `comments.py`
-for what the new nodes lack and `wrapping.py` for long lines. What changed leaves as replacements in the original text.
+Inference works on `ast`, which is fast; libcst keeps text, comments and layout. Only functions with something to
+rewrite are parsed with libcst, one at a time: `tree.py` finds the libcst node of an `ast` node by its position. A rule
+builds new nodes with `build.py`, from old ones where possible, and never writes parentheses, line breaks or comments.
+`substitution.py` makes all changes of a function in one pass. `parentheses.py` handles precedence, `comments.py` keeps
+comments that the new nodes lack, and `wrapping.py` breaks long lines. The result is a set of replacements in the
+original text.
 
-What rules need is found here by name, and loaded when it is first asked for: importing libcst takes 0.2 s, which a run
-that rewrites nothing does not spend.
+Names are imported on first use: importing libcst takes 0.2 s, which a run that rewrites nothing should not spend.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Building new code out of nodes: expressions without parentheses, statements without layout."""
+"""Build new code from nodes: expressions without parentheses, and statements without layout."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import libcst as cst
 
 Line = cst.BaseStatement | cst.BaseSmallStatement
-"""A statement of a block that is built; a small one is put on a line of its own."""
+"""A statement to put in a block; a small statement gets a line of its own."""
 
 _BINARY: dict[str, type[cst.BaseBinaryOp]] = {
     "+": cst.Add,
@@ -39,7 +39,7 @@ _COMPARING: dict[str, type[cst.BaseCompOp]] = {
 
 
 def name(dotted: str) -> cst.BaseExpression:
-    """Return a name, or attributes of one: `torch.where`."""
+    """Return a name or a dotted name, such as `torch.where`."""
     first, *rest = dotted.split(".")
     node: cst.BaseExpression = cst.Name(first)
     for one in rest:
@@ -48,12 +48,12 @@ def name(dotted: str) -> cst.BaseExpression:
 
 
 def number(value: float) -> cst.BaseExpression:
-    """Return a number as Python writes it."""
+    """Return a literal for a number."""
     return cst.parse_expression(repr(value))
 
 
 def call(function: cst.BaseExpression | str, *args: cst.BaseExpression, **keywords: cst.BaseExpression) -> cst.Call:
-    """Return a call of a function, or of one by its dotted name."""
+    """Return a call of an expression, or of a function given by its dotted name."""
     tight = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
     given = [cst.Arg(one) for one in args]
     given += [cst.Arg(one, keyword=cst.Name(key), equal=tight) for key, one in keywords.items()]
@@ -63,7 +63,7 @@ def call(function: cst.BaseExpression | str, *args: cst.BaseExpression, **keywor
 def with_argument(
     called: cst.BaseExpression, place: int, value: cst.BaseExpression, keyword: str | None = None
 ) -> cst.Call:
-    """Return a call that has another argument at a place, counted from 0, under a keyword if one is given."""
+    """Return a call with the argument at a 0-based position replaced, as a keyword argument if `keyword` is given."""
     assert isinstance(called, cst.Call)
     tight = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
     named = {"keyword": cst.Name(keyword), "equal": tight} if keyword is not None else {}
@@ -72,7 +72,7 @@ def with_argument(
 
 
 def attribute(owner: cst.BaseExpression, name: str) -> cst.Attribute:
-    """Return an attribute of what an expression gives."""
+    """Return `owner.name`."""
     return cst.Attribute(owner, cst.Name(name))
 
 
@@ -82,21 +82,21 @@ def item(owner: cst.BaseExpression, index: cst.BaseExpression) -> cst.Subscript:
 
 
 def method(owner: cst.BaseExpression, name: str, *args: cst.BaseExpression, **keywords: cst.BaseExpression) -> cst.Call:
-    """Return a call of a method."""
+    """Return `owner.name(*args, **keywords)`."""
     return call(attribute(owner, name), *args, **keywords)
 
 
 def calling(
     name: str, *args: cst.BaseExpression, **keywords: cst.BaseExpression
 ) -> Callable[[cst.BaseExpression], cst.BaseExpression]:
-    """Return what calls a method of the expression that it is given."""
+    """Return a function that builds a call of the given method on an expression."""
     return lambda owner: method(owner, name, *args, **keywords)
 
 
 def operation(left: cst.BaseExpression, sign: str, right: cst.BaseExpression) -> cst.BaseExpression:
-    """Return two operands joined by an arithmetic, bitwise, comparing or logical operator.
+    """Return two operands joined by an arithmetic, bitwise, comparison or logical operator.
 
-    What is joined to the right of `and` or `or` by the same one needs no parentheses: it asks the same in one row.
+    A right operand of `and` or `or` with the same operator needs no parentheses: the meaning is the same without.
     """
     if sign in ("and", "or"):
         if isinstance(right, cst.BooleanOperation) and isinstance(right.operator, cst.And) == (sign == "and"):
@@ -124,22 +124,23 @@ def assignment(target: cst.BaseAssignTargetExpression | str, value: cst.BaseExpr
 
 def block(lines: Sequence[Line]) -> cst.IndentedBlock:
     """Return an indented block of statements, small ones included."""
-    # A small one becomes a line when the block is put in place, where it is still known as part of the old code.
+    # Small statements become lines when the block is inserted; until then they can be recognized as part of the old
+    # code.
     return cst.IndentedBlock(lines)  # type: ignore[arg-type]
 
 
 def branch(
     test: cst.BaseExpression, body: Sequence[Line], orelse: Sequence[Line] = (), *, otherwise: cst.CSTNode | None = None
 ) -> cst.If:
-    """Return `if test:` with the statements below it, and those below its `else:` if there are any.
+    """Return `if test:` with a body, and an `else:` block if `orelse` is not empty.
 
-    `otherwise` is an `if` that becomes its `elif`.
+    `otherwise` is an `if` statement that becomes the `elif`.
     """
     assert otherwise is None or isinstance(otherwise, cst.If)
     return cst.If(test, block(body), cst.Else(block(orelse)) if orelse else otherwise)
 
 
 def asking(statement: cst.CSTNode, test: cst.BaseExpression) -> cst.If:
-    """Return an `if` with another test and all else that it has; the lines above it stay where it is put."""
+    """Return an `if` statement with another test. It does not keep the lines above it, which stay in place."""
     assert isinstance(statement, cst.If)
     return statement.with_changes(test=test, whitespace_before_test=cst.SimpleWhitespace(" "), leading_lines=())

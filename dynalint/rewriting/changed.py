@@ -1,4 +1,4 @@
-"""Where two trees of one function differ: to write down all of it for each change of many would be quadratic."""
+"""Find where two trees of one function differ. Writing all of the code for each of many changes would be quadratic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FIELDS: dict[type[cst.CSTNode], tuple[str, ...]] = {}
 
 
 def parts(node: cst.CSTNode) -> list[cst.CSTNode]:
-    """Return the nodes right below one in no order, many times faster than `children` gives them."""
+    """Return the direct children of a node in no particular order; many times faster than `node.children`."""
     found: list[cst.CSTNode] = []
     for name in _names(node):
         value = getattr(node, name)
@@ -24,7 +24,7 @@ def parts(node: cst.CSTNode) -> list[cst.CSTNode]:
 
 
 def unlike(old: Sequence[cst.CSTNode], new: Sequence[cst.CSTNode]) -> tuple[list[cst.CSTNode], list[cst.CSTNode]]:
-    """Return what there is in some old and in some new nodes, less most of what both of them hold."""
+    """Return the nodes of each sequence, without most of what both contain."""
     before, after = list(old), list(new)
     while True:
         shared = {id(one) for one in before} & {id(one) for one in after}
@@ -38,9 +38,9 @@ def unlike(old: Sequence[cst.CSTNode], new: Sequence[cst.CSTNode]) -> tuple[list
 
 
 class Change:
-    """The lines of one block that differ between two modules, in the innermost block that holds them all.
+    """The lines that differ between two modules, within the innermost block that contains all of them.
 
-    `before` and `after` are the statements, `indent` is what stands in front of them.
+    `before` and `after` are the statements; `indent` is the indentation of the block.
     """
 
     def __init__(self, old: cst.Module, new: cst.Module) -> None:
@@ -55,7 +55,7 @@ class Change:
             block, changed = inner
             self.indent += old.default_indent if block.indent is None else block.indent
         self.is_all = not (self.before and _is_alike(block, changed, "body"))
-        """Whether more differs than statements of one block, or whether it is only new ones."""
+        """Whether the difference is more than statements of one block, or only adds statements."""
 
     def written(self, statements: Sequence[cst.BaseStatement]) -> str:
         """Return statements as text."""
@@ -70,7 +70,7 @@ class Change:
 
 
 def _middle(old: Sequence[Any], new: Sequence[Any]) -> tuple[list[cst.BaseStatement], list[cst.BaseStatement]]:
-    """Leave out the statements that both begin or end with."""
+    """Remove the statements that both begin or end with."""
     most = min(len(old), len(new))
     first = next((index for index in range(most) if old[index] is not new[index]), most)
     last = next((index for index in range(most - first) if old[-1 - index] is not new[-1 - index]), most - first)
@@ -80,7 +80,7 @@ def _middle(old: Sequence[Any], new: Sequence[Any]) -> tuple[list[cst.BaseStatem
 def _bodies(
     old: Sequence[cst.BaseStatement], new: Sequence[cst.BaseStatement]
 ) -> tuple[cst.IndentedBlock, cst.IndentedBlock] | None:
-    """Return the blocks of two compound statements in which nothing else differs."""
+    """Return the blocks of two compound statements that differ in nothing else, or None."""
     if len(old) != 1 or len(new) != 1 or type(old[0]) is not type(new[0]):
         return None
     one, other = getattr(old[0], "body", None), getattr(new[0], "body", None)
@@ -90,7 +90,7 @@ def _bodies(
 
 
 def _is_alike(old: cst.CSTNode, new: cst.CSTNode, *but: str) -> bool:
-    """Whether two nodes of one class hold the very same nodes, some fields left out."""
+    """Return whether two nodes of one class hold identical nodes in all fields except `but`."""
     return all(_is_same(getattr(old, name), getattr(new, name)) for name in _names(old) if name not in but)
 
 

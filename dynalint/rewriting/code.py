@@ -1,4 +1,4 @@
-"""New code that a rule has put together as text: it keeps its layout, much of which is that of the user's own code."""
+"""New code that a rule has written as text. It keeps its layout, most of which comes from the user's code."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Old = ast.expr | ast.stmt | Sequence[ast.stmt]
 Around = Callable[[cst.BaseExpression], cst.BaseExpression]
 New = str | cst.BaseExpression | Around | Sequence[str | ast.stmt]
 Change = tuple[Old, New]
-"""Old code and what takes its place: an expression, or lines for one or several statements.
+"""Old code and its replacement: an expression, or lines for one or more statements.
 
-A function puts something around the old expression, or around what another change has put in its place before. Among
-the lines there may be statements that stay as they are, those that are replaced too.
+A function wraps the old expression, or the replacement from an earlier change. The lines may include statements that
+are kept, even those that are being replaced.
 """
 _NEWLINE = re.compile(r"\r\n?")
 
 
 def written(file: SourceFile, *changes: Change) -> tuple[Replacement, ...]:
-    """Return what some changes come to in the text of a file.
+    """Return the replacements in the text of a file for some changes.
 
     Raises:
-        Refusal: the new code, or that around the old, cannot be taken apart.
+        Refusal: the new code, or the code around the old, cannot be parsed.
     """
     trees: dict[Tree, dict[cst.CSTNode, Substitution]] = {}
     for old, new in changes:
@@ -61,16 +61,16 @@ def _replaced(node: cst.BaseExpression, new: New, indent: str, known: Substituti
 
 
 def kept(file: SourceFile, node: ast.expr) -> cst.BaseExpression:
-    """Return an expression as the file has it, to be part of what takes its place.
+    """Return an expression from the file, for use in its replacement.
 
     Raises:
-        Refusal: it cannot be taken by itself.
+        Refusal: libcst has no node for the expression.
     """
     return Tree.around(file, node).expression(node)
 
 
 def spliced(file: SourceFile, node: ast.expr, parts: Mapping[ast.expr, str]) -> str:
-    """Return the text of an expression with other code for some of its parts, of which the outermost count."""
+    """Return the text of an expression with some parts replaced. If parts are nested, the outermost is used."""
     (start, end), text = file.span(node), ""
     places = sorted(((*file.span(part), new) for part, new in parts.items()), key=lambda one: (one[0], -one[1]))
     for first, last, new in places:
@@ -88,10 +88,10 @@ def _lines(tree: Tree, new: Sequence[str | ast.stmt], indent: str) -> Iterator[c
 
 
 def expression(text: str, indent: str = "") -> cst.BaseExpression:
-    """Return an expression that stands, or goes on, in lines indented so.
+    """Return the expression parsed from text whose later lines have the given indentation.
 
     Raises:
-        Refusal: it cannot be parsed.
+        Refusal: the text cannot be parsed.
     """
     (line,) = statements([f"({text}\n{indent})" if "#" in text else f"({text})"], indent)
     assert isinstance(line, cst.SimpleStatementLine)
@@ -105,10 +105,10 @@ def expression(text: str, indent: str = "") -> cst.BaseExpression:
 
 
 def statements(lines: Iterable[str], indent: str = "") -> Sequence[cst.BaseStatement]:
-    """Return statements of which the first lines stand without, and all others with this indentation.
+    """Return the statements parsed from lines; all lines after the first have the given indentation.
 
     Raises:
-        Refusal: they cannot be parsed.
+        Refusal: the text cannot be parsed.
     """
     text = _NEWLINE.sub("\n", f"\n{indent}".join(lines))
     head = "if 1:\n" if indent else ""
@@ -124,7 +124,7 @@ def statements(lines: Iterable[str], indent: str = "") -> Sequence[cst.BaseState
 
 
 def _indentation(file: SourceFile, node: ast.expr | ast.stmt) -> str:
-    """Return the white space in front of what takes the place of a node: that of a body where it is an `elif`."""
+    """Return the indentation for the replacement of a node. For an `elif`, it is that of its body."""
     own = _white_space(file, node.lineno)
     if not (isinstance(node, ast.If) and file.segment(node).startswith("elif")):
         return own

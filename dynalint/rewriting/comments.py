@@ -1,4 +1,4 @@
-"""Comments: what the new code lacks of the old is put above it, once."""
+"""Comments: those in the old code that are missing from the new are put above it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import libcst as cst
 
 from dynalint.rewriting.changed import parts, unlike
 
-# Comments that speak to a tool about the code on their line, and say nothing once that is gone.
+# Comments for tools about the code on their line, which are pointless once the code is gone.
 _FOR_TOOLS = re.compile(r"#\s*(noqa|type:|dynalint:|pragma:|pylint:|pyright:|mypy:|ruff:|fmt:|nosec)")
-# On a line of its own this one would hold for the lines below.
+# On its own line, such a comment would apply to the next statement.
 _OWN = re.compile(r"#\s*dynalint:")
 
 
 def lost(old: Sequence[cst.CSTNode], new: Sequence[cst.CSTNode], *, nothing: bool = False) -> list[str]:
-    """Return the comments of old nodes, in their order, that the new nodes lack.
+    """Return the comments in the old nodes that are missing from the new ones, in order.
 
-    Where `nothing` is left of the code, those that speak to tools about it are not among them.
+    If `nothing` remains of the code, comments for tools are left out.
     """
     before, after = unlike(old, new)
     if Counter(_found_in(before)) <= Counter(_found_in(after)):
@@ -28,7 +28,7 @@ def lost(old: Sequence[cst.CSTNode], new: Sequence[cst.CSTNode], *, nothing: boo
 
 
 def _found_in(nodes: Sequence[cst.CSTNode]) -> Iterator[str]:
-    """Yield the comments in some nodes in no order."""
+    """Yield the comments in some nodes, in no particular order."""
     pending = list(nodes)
     while pending:
         node = pending.pop()
@@ -38,7 +38,7 @@ def _found_in(nodes: Sequence[cst.CSTNode]) -> Iterator[str]:
 
 
 def _comments_of(nodes: Iterable[cst.CSTNode]) -> list[str]:
-    """Return the comments in some nodes, in their order."""
+    """Return the comments in some nodes, in order."""
     found, stack = [], list(reversed(list(nodes)))
     while stack:
         node = stack.pop()
@@ -59,12 +59,12 @@ def _missing(old: Iterable[str], new: Iterable[str], left_out: re.Pattern[str]) 
 
 
 def above(comments: Sequence[str]) -> list[cst.EmptyLine]:
-    """Return comments as lines of their own."""
+    """Return comments as separate lines."""
     return [cst.EmptyLine(comment=cst.Comment(one)) for one in comments]
 
 
 def led_by(lines: Sequence[cst.EmptyLine], statement: cst.BaseStatement) -> cst.BaseStatement:
-    """Return a statement with more lines above it: blank ones and comments."""
+    """Return a statement with blank lines and comments added above it."""
     if not lines:
         return statement
     return statement.with_changes(leading_lines=[*lines, *getattr(statement, "leading_lines", ())])

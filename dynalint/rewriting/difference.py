@@ -1,4 +1,4 @@
-"""What differs between two texts of a function, as the smallest edits that say it."""
+"""The difference between two texts of a function, as minimal edits."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _WORD = re.compile(r"\w+|\s+|.", re.DOTALL)
 
 
 def edits(old: str, new: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the edits that make `new` of `old`: start and end offset in `old`, and what goes there.
+    """Yield the edits that turn `old` into `new`: start and end offset in `old`, and the new text.
 
-    Lines are compared first, then the words at both ends of those that differ.
+    Lines are compared first. Edits are then shortened by the words that both texts begin and end with.
     """
     before, after = _LINE.findall(old), _LINE.findall(new)
     starts = [0]
@@ -25,7 +25,7 @@ def edits(old: str, new: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _narrowed(start: int, old: str, new: str) -> tuple[int, int, str]:
-    """Leave out the words at both ends that stay. Whole lines that come or go are left whole."""
+    """Leave out the words that both begin and end with. Added or removed lines are kept whole."""
     if not old or not new:
         return start, start + len(old), new
     before, after = _WORD.findall(old), _WORD.findall(new)
@@ -35,7 +35,7 @@ def _narrowed(start: int, old: str, new: str) -> tuple[int, int, str]:
 
 
 def _alike(old: list[str], new: list[str]) -> tuple[int, int]:
-    """Return how many items two lists begin and end with alike."""
+    """Return the number of items that two lists share at the start and at the end."""
     most = min(len(old), len(new))
     first = next((index for index in range(most) if old[index] != new[index]), most)
     last = next((index for index in range(most - first) if old[-1 - index] != new[-1 - index]), most - first)

@@ -1,7 +1,7 @@
-"""Parentheses: the one place that knows how tightly Python's operators hold, and where a line may break.
+"""Parentheses: the precedence of Python's operators, and where a line may break.
 
-libcst writes the nodes that it is given and adds none of its own: `{a} * 2` with `x + y` for `a` would come out as
-`x + y * 2`. The levels are those of the grammar in Python's reference, section 10, "Full grammar specification".
+libcst writes nodes as they are and adds no parentheses: `{a} * 2` with `x + y` for `a` would become `x + y * 2`. The
+levels follow the grammar in section 10, "Full grammar specification", of the Python reference.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _Node = TypeVar("_Node", bound=cst.CSTNode)
 _BARE, _NAMED, _LAMBDA, _IF, _OR, _AND, _NOT, _COMPARISON, _BITS = range(9)
 _UNARY, _POWER, _AWAIT = 14, 15, 16
 PRIMARY = 17
-"""The level of what holds together whatever stands beside it: names, calls and the like."""
+"""The level of expressions that never need parentheses, such as names and calls."""
 _BINARY: dict[type[cst.BaseBinaryOp], int] = {
     cst.BitOr: _BITS,
     cst.BitXor: 9,
@@ -39,12 +39,12 @@ _LEVELS: dict[type[cst.BaseExpression], int] = {
     cst.IfExp: _IF,
     cst.Comparison: _COMPARISON,
     cst.Await: _AWAIT,
-    cst.Integer: _AWAIT,  # no attribute may follow: `1.real` is a number
+    cst.Integer: _AWAIT,  # not a primary: `1.real` is a syntax error
     cst.Tuple: _BARE,
     cst.Yield: _BARE,
     cst.GeneratorExp: _BARE,
 }
-# The parts of a node and the least level that each takes without parentheses.
+# The parts of each node, with the lowest level that needs no parentheses there.
 _SLOTS: dict[type[cst.CSTNode], dict[str, int]] = {
     cst.ComparisonTarget: {"comparator": _BITS},
     cst.Comparison: {"left": _BITS},
@@ -61,7 +61,7 @@ _SLOTS: dict[type[cst.CSTNode], dict[str, int]] = {
     cst.StarredDictElement: {"value": _BITS},
     cst.FormattedStringExpression: {"expression": _IF},
 }
-# The same for parts that stand in brackets, where a line may break.
+# The same for parts inside brackets, where lines may break.
 _BRACKETED: dict[type[cst.CSTNode], dict[str, int]] = {
     cst.Arg: {"value": _LAMBDA},
     cst.Index: {"value": _LAMBDA},
@@ -74,7 +74,7 @@ _BRACKETED: dict[type[cst.CSTNode], dict[str, int]] = {
     cst.DictComp: {"key": _LAMBDA, "value": _LAMBDA},
     cst.Param: {"default": _LAMBDA},
 }
-# The same for the expressions of statements, around which no brackets stand. A tuple may do without.
+# The expressions of statements, which are not in brackets. A tuple there needs no parentheses.
 _STATEMENTS: dict[type[cst.CSTNode], tuple[str, ...]] = {
     cst.Assign: ("value",),
     cst.AnnAssign: ("value",),
@@ -112,10 +112,10 @@ _IN_BRACKETS = (
 
 
 def held(node: _Node, *, made: bool) -> _Node:
-    """Return a node whose parts have the parentheses that they need; in a `made` node, none that they do not."""
+    """Return a node with the parentheses that its parts need, and without unnecessary ones if it is new (`made`)."""
     if isinstance(node, cst.BinaryOperation):
         own = _BINARY[type(node.operator)]
-        # A power binds to its right, and less tightly than a sign there.
+        # `**` is right-associative, and binds less tightly than a unary operator on its right.
         left, right = (_AWAIT, _UNARY) if own == _POWER else (own, own + 1)
         return _fitted(node, {"left": left, "right": right}, made=made, bracketed=False)
     if isinstance(node, cst.BooleanOperation):
@@ -125,7 +125,7 @@ def held(node: _Node, *, made: bool) -> _Node:
         least = _NOT if isinstance(node.operator, cst.Not) else _UNARY
         return _fitted(node, {"expression": least}, made=made, bracketed=False)
     if isinstance(node, cst.Arg) and isinstance(node.value, cst.GeneratorExp):
-        return node  # the call knows whether it is alone
+        return node  # the call knows whether it is the only argument
     if isinstance(node, cst.FormattedString):
         return _in_string(node)  # type: ignore[return-value]
     if type(node) in _STATEMENTS:
@@ -136,7 +136,7 @@ def held(node: _Node, *, made: bool) -> _Node:
 
 
 def level(node: cst.BaseExpression) -> int:
-    """Return how tightly an expression holds together without the parentheses around it."""
+    """Return the precedence level of an expression, ignoring its own parentheses."""
     if isinstance(node, cst.BinaryOperation):
         return _BINARY[type(node.operator)]
     if isinstance(node, cst.BooleanOperation):
@@ -147,18 +147,18 @@ def level(node: cst.BaseExpression) -> int:
 
 
 def enclosed(node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return an expression in parentheses, one pair more than it has."""
+    """Return an expression with one more pair of parentheses."""
     return node.with_changes(lpar=[cst.LeftParen(), *node.lpar], rpar=[*node.rpar, cst.RightParen()])
 
 
 def bare(node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return an expression without parentheses around it, but for a tuple and a generator, which own theirs."""
+    """Return an expression without its parentheses, except for a tuple or generator, which they are part of."""
     is_part = isinstance(node, cst.GeneratorExp | cst.Tuple)
     return node if is_part or not node.lpar else node.with_changes(lpar=(), rpar=())
 
 
 def breaks(node: cst.CSTNode) -> bool:
-    """Whether a line ends in an expression outside of all brackets."""
+    """Return whether there is a line break outside all brackets."""
     if isinstance(node, cst.ParenthesizedWhitespace):
         return True
     if isinstance(node, _IN_BRACKETS) or (isinstance(node, cst.BaseExpression) and node.lpar):
@@ -189,7 +189,7 @@ def _in_statement(node: _Node) -> _Node:
     for slot in _STATEMENTS[type(node)]:
         part = getattr(node, slot)
         while isinstance(node, cst.WithItem) and isinstance(part, cst.Tuple) and len(part.lpar) < 2:
-            part = changes[slot] = enclosed(part)  # one pair would hold the items of the statement
+            part = changes[slot] = enclosed(part)  # with one pair, they would be several items of the statement
         if not isinstance(part, cst.BaseExpression) or part.lpar:
             continue
         loose = (
@@ -203,10 +203,10 @@ def _in_statement(node: _Node) -> _Node:
 
 
 def _in_string(node: cst.FormattedString) -> cst.FormattedString:
-    """Return an f-string that every Python takes: until 3.12, no quotes of its own kind and no backslashes in it.
+    """Return an f-string that is valid before Python 3.12: without its own quotes or backslashes in expressions.
 
     Raises:
-        Refusal: an expression in it has some, or goes over several lines.
+        Refusal: an expression contains one of these, or spans several lines.
     """
     parts: list[cst.BaseFormattedStringContent] = []
     for part in node.parts:
@@ -222,7 +222,7 @@ def _in_string(node: cst.FormattedString) -> cst.FormattedString:
 
 
 def _around_generators(node: _Node) -> _Node:
-    """Return a call in which generators that are not the only argument have their parentheses."""
+    """Return a call with parentheses around each generator that is not its only argument."""
     args: list[cst.Arg] = list(node.args)  # type: ignore[attr-defined]
     if len(args) < 2 or not any(isinstance(one.value, cst.GeneratorExp) and not one.value.lpar for one in args):
         return node

@@ -1,4 +1,4 @@
-"""All changes of one function in one pass, and what they come to as edits of its text."""
+"""Make all changes of one function in one pass, and return them as edits of its text."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _Line = Line | cst.SimpleStatementSuite
 
 @dataclass(frozen=True, eq=False)
 class Substitution:
-    """An expression and what it becomes; or statements that follow each other in a block, and what they become.
+    """An expression or consecutive statements of a block, with their replacement.
 
-    The new nodes may hold old ones, those that are replaced among them: what else changes in these changes there too.
-    Some that are `parsed` keep the parentheses and the lines that they have.
+    The new nodes may contain old ones, including the replaced ones; other changes apply in these as well. Nodes that
+    are `parsed` keep their parentheses and line breaks.
     """
 
     old: tuple[cst.CSTNode, ...]
@@ -33,10 +33,10 @@ class Substitution:
 
 
 def replacements(tree: Tree, changes: Sequence[Substitution]) -> tuple[Replacement, ...]:
-    """Return what some changes come to as replacements in the text of the file.
+    """Return some changes as replacements in the text of the file.
 
     Raises:
-        Refusal: as `substituted` does.
+        Refusal: for the reasons given in `substituted`.
     """
     first, old, new = _texts(tree, _changed(tree, changes))
     first += tree.start
@@ -47,8 +47,7 @@ def substituted(tree: Tree, changes: Sequence[Substitution]) -> str:
     """Return the text of a tree after some changes.
 
     Raises:
-        Refusal: two of them change the same node or one takes away what the other changes, or what comes out
-            cannot be written down.
+        Refusal: two changes concern the same node, one removes what another changes, or the new code cannot be written.
     """
     return _changed(tree, changes).code.removeprefix(tree.head)
 
@@ -57,7 +56,7 @@ def _changed(tree: Tree, changes: Sequence[Substitution]) -> cst.Module:
     whole = _Pass(tree, changes)
     try:
         module = tree.module.visit(whole)
-    except (cst.CSTValidationError, TypeError) as fault:  # TypeError: libcst 1.9 asks a lambda behind a keyword
+    except (cst.CSTValidationError, TypeError) as fault:  # TypeError: libcst 1.9 raises it for a lambda after a keyword
         raise Refusal("the new code cannot be written in the layout of the old") from fault
     if whole.done != set(changes):
         raise Refusal("one rewrite takes away what another one changes")
@@ -66,7 +65,7 @@ def _changed(tree: Tree, changes: Sequence[Substitution]) -> cst.Module:
 
 
 def _texts(tree: Tree, module: cst.Module) -> tuple[int, str, str]:
-    """Return an offset in a tree's text, what stands there, and what another module has there: all that differs."""
+    """Return an offset in a tree's text, the text there that differs, and its counterpart in another module."""
     change = Change(tree.module, module)
     if not change.is_all:
         old, start = change.written(change.before), tree.line_of(change.before[0])
@@ -76,12 +75,12 @@ def _texts(tree: Tree, module: cst.Module) -> tuple[int, str, str]:
 
 
 class _Pass(cst.CSTTransformer):
-    """Goes through the parts of a tree that change, and through new nodes.
+    """Visits the parts of a tree that change, and new nodes.
 
-    `done` are the changes that were carried out. `_within` are those whose new nodes are being visited, where their old
-    nodes are no longer replaced. `_lifted` are statements whose lines above went to what takes their place. `_outer`
-    are calls in new code that was parsed which may be wrapped, `_spread` says that one in a line breaks lines. `_made`
-    are the new nodes as they came out, `_indent` is what stands in front of the block that is being visited.
+    `done` are the changes made so far. `_within` are those whose new nodes are being visited; their old nodes are not
+    replaced again in there. `_lifted` are statements whose leading lines moved to their replacement. `_outer` are calls
+    in parsed new code that may be wrapped; `_spread` says that one on the current line already contains line breaks.
+    `_made` are the new nodes after their visit. `_indent` is the indentation of the block being visited.
     """
 
     def __init__(self, tree: Tree, changes: Sequence[Substitution]) -> None:
@@ -101,13 +100,13 @@ class _Pass(cst.CSTTransformer):
         self._touched = {around for node in self._changes for around in tree.ancestors(node)}
 
     def on_visit(self, node: cst.CSTNode) -> bool:
-        """Go on to the children of new nodes, and of old ones in which something changes."""
+        """Visit the children of new nodes, and of old ones that contain changes."""
         if isinstance(node, cst.Module | cst.IndentedBlock | cst.SimpleStatementSuite) or self._change(node):
-            return False  # done as a whole when it is left
+            return False  # handled as a whole in `on_leave`
         return self._is_new(node) or node in self._touched
 
     def on_leave(self, original: cst.CSTNode, updated: cst.CSTNode) -> cst.CSTNode | cst.RemovalSentinel:  # type: ignore[override]
-        """Put new nodes in the place of old ones, and parentheses where they are needed."""
+        """Replace old nodes with new ones, and add parentheses where needed."""
         if (change := self._change(original)) is not None:
             return self._elif(original) if isinstance(original, cst.If) else self._expression(original, change)
         if original in self._lifted:
@@ -146,7 +145,7 @@ class _Pass(cst.CSTTransformer):
         return self._is_new(node) or node in self._touched or node in self._lifted
 
     def _new_nodes(self, change: Substitution) -> list[cst.CSTNode]:
-        """Return what a change puts in place, with what else changes in it."""
+        """Return the new nodes of a change, with other changes made in them."""
         self.done.add(change)
         self._within.append(change)
         if change.parsed:
@@ -165,11 +164,11 @@ class _Pass(cst.CSTTransformer):
         assert isinstance(new, cst.BaseExpression)
         assert isinstance(old, cst.BaseExpression)
         if not self._is_new(change.new[0]) and not breaks(bare(new)):
-            new = bare(new)  # what stands around it knows whether it needs parentheses there
+            new = bare(new)  # the surrounding code decides whether it needs parentheses there
         if old.lpar and isinstance(old, cst.Tuple) and isinstance(new, cst.Tuple) and not new.lpar:
             result: cst.BaseExpression = new.with_changes(lpar=old.lpar, rpar=old.rpar)
         elif old.lpar and self._tree.is_held(old) and level(new) >= PRIMARY > level(old):
-            result = new  # the parentheses were there for the old one
+            result = new  # only the old expression needed the parentheses
         elif old.lpar and not isinstance(old, cst.Tuple | cst.GeneratorExp):
             result = bare(new)
             result = result.with_changes(lpar=[*old.lpar, *result.lpar], rpar=[*result.rpar, *old.rpar])
@@ -198,7 +197,7 @@ class _Pass(cst.CSTTransformer):
         return old.with_changes(body=lines, footer=[*waiting, *old.footer])
 
     def _suite(self, old: cst.SimpleStatementSuite) -> cst.BaseSuite:
-        """Return statements on the line of their header: there as long as they fit, else in a block of their own."""
+        """Return statements on the line of a block's header, as an indented block if they no longer fit there."""
         if not self._changes_of(old):
             return old.with_changes(body=[self._visited(one) for one in old.body])
         lines, waiting = self._statements([old])
@@ -210,7 +209,7 @@ class _Pass(cst.CSTTransformer):
         return cst.IndentedBlock([led_by(waiting, first), *lines[1:]])
 
     def _statements(self, old: Sequence[_Line]) -> tuple[list[cst.BaseStatement], list[cst.EmptyLine]]:
-        """Return what the statements of a block become, and the lines that stand above none of them any more."""
+        """Return the replacement of a block's statements, and leading lines that no statement follows any more."""
         lines: list[cst.BaseStatement] = []
         waiting: list[cst.EmptyLine] = []
         start = 0
@@ -228,7 +227,7 @@ class _Pass(cst.CSTTransformer):
         return lines, waiting
 
     def _kept(self, old: _Line) -> tuple[list[cst.BaseStatement], list[cst.EmptyLine]]:
-        """Return a statement that stays, with what changes in it."""
+        """Return a statement that is kept, with the changes inside it."""
         if isinstance(old, cst.BaseStatement) and not self._changes_in(old):
             return [old], []
         new = self._visited(old)
@@ -243,7 +242,7 @@ class _Pass(cst.CSTTransformer):
         return [new], []
 
     def _replaced(self, old: Sequence[_Line]) -> tuple[list[cst.BaseStatement], list[cst.EmptyLine]]:
-        """Return what lines in which statements are replaced become; without any, the lines above them."""
+        """Return the replacement of some lines; if it is empty, return their leading lines instead."""
         lead = list(getattr(old[0], "leading_lines", ()))
         self._lifted.add(old[0])
         lines = [new for line in old for new in self._apart(line)]
@@ -258,7 +257,7 @@ class _Pass(cst.CSTTransformer):
         return ([led_by(lead, lines[0]), *lines[1:]], []) if lines else ([], lead)
 
     def _apart(self, line: _Line) -> list[cst.BaseStatement]:
-        """Take a line apart where one of its statements becomes lines of its own."""
+        """Split a line in which a statement is replaced by whole lines."""
         lines: list[cst.BaseStatement] = []
         run: list[cst.CSTNode] = []
         for part in _parts(line):
@@ -281,7 +280,7 @@ class _Pass(cst.CSTTransformer):
 
 
 def _behind(line: cst.CSTNode) -> cst.TrailingWhitespace | None:
-    """Return what stands behind a statement on its last line; None where that is not the end of its last part."""
+    """Return the trailing white space and comment of a statement, or None if its last part ends elsewhere."""
     while not isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite):
         parts = [one for one in line.children if isinstance(one, cst.BaseSuite | cst.BaseStatement | cst.Else)]
         if not parts or (isinstance(line, cst.IndentedBlock) and line.footer):
@@ -291,5 +290,5 @@ def _behind(line: cst.CSTNode) -> cst.TrailingWhitespace | None:
 
 
 def _parts(line: _Line) -> Sequence[cst.CSTNode]:
-    """Return the statements of a line; a compound one is a line by itself."""
+    """Return the statements on a line; a compound statement counts as one line."""
     return line.body if isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite) else [line]

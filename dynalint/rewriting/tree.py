@@ -1,4 +1,4 @@
-"""The libcst tree of one function, or of one statement outside of all functions, and its nodes by those of `ast`."""
+"""The libcst tree of one function or top-level statement, with a mapping from `ast` nodes to its nodes."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ _TREES: WeakKeyDictionary[SourceFile, dict[Span, Tree]] = WeakKeyDictionary()
 
 
 class Tree:
-    """The lines of a function, or of a statement that stands in none, as libcst has them.
+    """The libcst tree of a function, or of a statement outside all functions.
 
-    `first` and `last` are 1-based line numbers, `text` is what stands there. `module` holds it, in an `if 1:` where it
-    is indented, so that columns stay what they are. `parents` are by node; a node without one is `module`, or was made.
+    `first` and `last` are 1-based line numbers, `text` is the text between them. `module` is its tree, inside an `if
+    1:` if it is indented, so that columns are unchanged. `parents` maps each node to its parent; only `module` and new
+    nodes have none.
     """
 
     def __init__(self, file: SourceFile, first: int, last: int) -> None:
-        """Parse some lines.
+        """Parse a range of lines.
 
         Raises:
-            Refusal: libcst cannot parse them.
+            Refusal: libcst cannot parse the lines.
         """
         self.file, self.first, self.last = file, first, last
         self.start = file.line_starts[first - 1]
         text = file.text[self.start : file.line_starts[last] if last < len(file.line_starts) else len(file.text)]
-        # libcst loses the last one of line ends like these.
+        # libcst loses the last of several old Mac line ends.
         self.text = _OLD_MAC.sub("\n", text)
         newline = "\r\n" if file.newline == "\r\n" else "\n"
         self.head = f"if 1:{newline}" if self.text[:1] in (" ", "\t", "\f") else ""
@@ -53,10 +54,10 @@ class Tree:
 
     @classmethod
     def around(cls, file: SourceFile, node: ast.expr | ast.stmt) -> Tree:
-        """Return the tree of the outermost function around a node, or of the statement that it stands in.
+        """Return the tree of the outermost function around a node, or of the top-level statement that contains it.
 
         Raises:
-            Refusal: libcst cannot parse it.
+            Refusal: libcst cannot parse the code.
         """
         lines = _lines_around(file, node)
         trees = _TREES.setdefault(file, {})
@@ -65,23 +66,23 @@ class Tree:
         return trees[lines]
 
     def expression(self, node: ast.expr) -> cst.BaseExpression:
-        """Return the expression at the place of one of `ast`.
+        """Return the libcst expression for an `ast` expression.
 
         Raises:
-            Refusal: libcst has none there.
+            Refusal: libcst has no expression at this position.
         """
         start, end = self.file.span(node)
-        # `ast` counts the parentheses around a generator, even those of a call that has no other argument.
+        # For `ast`, a generator includes the parentheses around it, even those of the call if it is the only argument.
         found = self._expressions.get((start, end)) or self._expressions.get((start + 1, end - 1))
         if found is None:
             raise Refusal(f"`{ast.unparse(node)}` cannot be rewritten by itself")
         return found
 
     def statement(self, node: ast.stmt) -> Statement:
-        """Return the statement at the place of one of `ast`.
+        """Return the libcst statement for an `ast` statement.
 
         Raises:
-            Refusal: libcst has none there.
+            Refusal: libcst has no statement at this position.
         """
         found = self._statements.get(self.file.span(node))
         if found is None:
@@ -89,36 +90,36 @@ class Tree:
         return found
 
     def line(self, node: ast.stmt) -> cst.BaseStatement | cst.BaseSmallStatement:
-        """Return a statement with the comments above it and behind it; without where it shares its line.
+        """Return a statement with its leading lines and trailing comment, or without if it shares its line with others.
 
         Raises:
-            Refusal: libcst has none there.
+            Refusal: libcst has no statement at this position.
         """
         found = self.statement(node)
         home = self.parents[found]
         return home if isinstance(home, cst.SimpleStatementLine) and len(home.body) == 1 else found
 
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-        """Yield the nodes around one, from the inside out."""
+        """Yield the nodes around a node, innermost first."""
         while node in self.parents:
             node = self.parents[node]
             yield node
 
     def line_of(self, node: cst.CSTNode) -> int:
-        """Return where in the text the first line of a statement begins, with the lines of comments above it."""
+        """Return the offset in the text of a statement's first line, including the comments above it."""
         start = self.text.rfind("\n", 0, self._span(node)[0] - self.start) + 1
         for _ in getattr(node, "leading_lines", ()):
             start = self.text.rfind("\n", 0, max(start - 1, 0)) + 1
         return start
 
     def is_glued(self, node: cst.CSTNode) -> bool:
-        """Whether a word stands right before or behind an expression, as in `return[x]`."""
+        """Return whether a word is directly before or after an expression, as in `return[x]`."""
         start, end = self._span(node)
         beside = self.file.text[max(start - 1, 0) : start] + self.file.text[end : end + 1]
         return any(character.isalnum() or character == "_" for character in beside)
 
     def is_held(self, node: cst.BaseExpression) -> bool:
-        """Whether one pair of parentheses stands around an expression, on its line and apart from words."""
+        """Return whether an expression has one pair of parentheses, without line breaks or an adjacent word."""
         inner = [*(one.whitespace_after for one in node.lpar), *(one.whitespace_before for one in node.rpar)]
         if len(inner) != 2 or not all(isinstance(one, cst.SimpleWhitespace) for one in inner):
             return False
@@ -134,7 +135,8 @@ class Tree:
                 self.parents[child] = node
                 stack.append(child)
                 if isinstance(child, cst.BaseExpression):
-                    # The outer one of two at one place, which is what `ast` has there, is met first.
+                    # If two expressions share a position, the outer one is visited first, and is the one that `ast`
+                    # has.
                     self._expressions.setdefault(self._span(child), child)
                     if isinstance(child, cst.Tuple | cst.GeneratorExp) and child.lpar:
                         whole = self._span(child.lpar[-1])[0], self._span(child.rpar[0])[1]
@@ -143,7 +145,7 @@ class Tree:
                     self._statements[self._span(child)] = child
 
     def _span(self, node: cst.CSTNode) -> Span:
-        """Return the offsets of a node in the file, its parentheses left out."""
+        """Return the offsets of a node in the file, without its parentheses."""
         place = self._places[node]
         return self._offset(place.start), self._offset(place.end)
 
@@ -153,11 +155,11 @@ class Tree:
 
 
 def _lines_around(file: SourceFile, node: ast.expr | ast.stmt) -> Span:
-    """Return the first and last line of what is parsed to rewrite a node."""
+    """Return the first and last line to parse in order to rewrite a node."""
     assert file.tree is not None
     assert node.end_lineno is not None
     found, blocks = (1, len(file.line_starts)), [file.tree.body]
-    for block in blocks:  # grows by those of each statement around the node
+    for block in blocks:  # grows while iterating: each statement around the node adds its blocks
         for index, statement in enumerate(block):
             first, last = _lines_of(statement)
             if first <= node.lineno and node.end_lineno <= last:
@@ -184,7 +186,7 @@ def _blocks_of(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def _stands_alone(file: SourceFile, block: list[ast.stmt], index: int) -> bool:
-    """Whether nothing else has a part in the lines of a statement, so that they can be parsed without the rest."""
+    """Return whether no other statement shares the lines of a statement, so that they can be parsed on their own."""
     statement = block[index]
     first, last = _lines_of(statement)
     line, column = file.position(file.span(statement)[0])

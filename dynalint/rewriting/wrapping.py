@@ -1,4 +1,4 @@
-"""Long lines: calls that were made are written with one argument a line where they do not fit."""
+"""Long lines: new calls that do not fit are written with one argument per line."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator
 import libcst as cst
 
 WIDTH = 120
-"""Columns that a line of new code may take before it is wrapped."""
-_SHORT = 20  # characters of arguments that stay on the line of their call
+"""The line width in columns beyond which new code is wrapped."""
+_SHORT = 20  # characters of arguments that are never wrapped
 
 
 def fitting(
@@ -20,9 +20,9 @@ def fitting(
     *,
     spread: bool = False,
 ) -> cst.SimpleStatementLine:
-    """Return a line in which so many of the outermost calls that were `made` are wrapped that it fits behind `indent`.
+    """Return a line with as many of the outermost `made` calls wrapped as are needed to fit it after `indent`.
 
-    Where one is to be `spread`, the first is wrapped in any case.
+    With `spread`, the first call is always wrapped.
     """
     limit = 0
     new, plain = line, cst.TrailingWhitespace()
@@ -40,9 +40,9 @@ def fitting(
 
 
 def outer_calls(node: cst.CSTNode) -> Iterator[cst.Call]:
-    """Yield the call that new code is, or that a statement has for its value, and calls that are arguments of it.
+    """Yield the outermost call in new code, or in the value of a statement, and the calls among its arguments.
 
-    Not those whose arguments stand on lines of their own already.
+    Calls whose arguments are on separate lines already are left out.
     """
     if isinstance(node, cst.If):
         for one in node.body.body:
@@ -63,12 +63,12 @@ def outer_calls(node: cst.CSTNode) -> Iterator[cst.Call]:
 
 
 def fits(code: str, indent: str) -> bool:
-    """Whether all lines of some code keep within the width."""
+    """Return whether all lines of the code fit within the width."""
     return all(len(indent) + len(one) <= WIDTH for one in code.splitlines())
 
 
 class _Wrapping(cst.CSTTransformer):
-    """Wraps the first calls; `block` is the indentation of the block, `own` what a wrapped call around adds to it."""
+    """Wraps the first calls. `block` is the indentation of the block; `own` is added inside wrapped outer calls."""
 
     def __init__(
         self, module: cst.Module, made: Collection[cst.CSTNode], block: str, own: str = "", limit: int = sys.maxsize
@@ -86,7 +86,7 @@ class _Wrapping(cst.CSTTransformer):
         return self._wrapped(original_node) if original_node in self.wrapped else updated_node
 
     def _is_long(self, node: cst.Call) -> bool:
-        """Whether lines of their own are worth it for the arguments: nobody writes `.squeeze(0)` in three lines."""
+        """Return whether the arguments are long enough to wrap: nobody writes `.squeeze(0)` on three lines."""
         return sum(len(self._module.code_for_node(arg)) for arg in node.args) > _SHORT
 
     def _wrapped(self, node: cst.Call) -> cst.Call:
@@ -103,5 +103,5 @@ class _Wrapping(cst.CSTTransformer):
 
 
 def _gap(own: str) -> cst.ParenthesizedWhitespace:
-    # libcst itself writes the indentation of the block in front.
+    # libcst adds the indentation of the block itself.
     return cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace(own))

@@ -13,9 +13,9 @@ if (
     and not sys.flags.isolated
     and not getattr(sys.flags, "safe_path", False)
 ):
-    # `python -m dynalint` looks for modules in the working directory first, which holds the code under check: neither a
-    # `typing.py` nor the entry points of a package may be taken from there. What Python imports before it comes to this
-    # line is out of reach, so the documentation recommends the command `dynalint`, which never looks there.
+    # `python -m dynalint` puts the working directory first on the module search path. It contains the checked code, so
+    # neither a `typing.py` nor entry points of a package may be loaded from there. Imports that Python makes before
+    # this line are out of reach, so the documentation recommends the command `dynalint`, which never searches there.
     del sys.path[0]
 
 from typing import TYPE_CHECKING
@@ -59,7 +59,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    # `dynalint --version` and every worker import this package: what it offers is loaded when it is asked for.
+    # `dynalint --version` and every worker import this package, so its contents are loaded on demand.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

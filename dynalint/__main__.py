@@ -9,19 +9,19 @@ from contextlib import suppress
 
 
 def main() -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and exit with its exit code."""
     from dynalint.cli import run
 
     if sys.argv[1:2] == ["check"] and not {"-w", "--watch"} & set(sys.argv):
-        # One analysis, whose trees are needed to the end: the collector would walk them all and find nothing.
+        # All trees of the analysis are needed until the end, so garbage collection would traverse them for nothing.
         gc.disable()
     code = run(sys.argv[1:])
-    # What could not be written stays in the buffer, and was said when it was tried.
+    # Text that could not be written is still in the buffer; the error was reported when it happened.
     for stream in filter(None, (sys.stdout, sys.stderr)):
         with suppress(OSError, ValueError):  # ValueError: the language server has closed it
             stream.flush()
-    # All is said and cleaned up: taking down the trees of a large project, or waiting for a thread that still computes
-    # after Ctrl-C, would only keep the user waiting.
+    # All output is written and everything is cleaned up. Freeing the trees of a large project, or waiting for a thread
+    # that still runs after Ctrl-C, would only delay the exit.
     os._exit(code)
 
 

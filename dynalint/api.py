@@ -1,4 +1,4 @@
-"""The Python interface: `dynalint.check` and `dynalint.check_source`."""
+"""The Python API: `dynalint.check` and `dynalint.check_source`."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def check(
     settings: dict[str, Any] | None = None,
     isolated: bool = False,
 ) -> list[Finding]:
-    """Check files and directories, as `dynalint check` does, and return the findings in order.
+    """Check files and directories as `dynalint check` does, and return the findings in order.
 
-    Without `paths`, what the configuration includes is checked, else the working directory. `static` True never runs
-    code, False runs it even where no sandbox holds, None does what the configuration says. `settings` are values for
-    keys of the configuration, such as `{"select": ["DYN1"]}`; with `isolated` they are the only ones. Findings that
-    Dynamo refuted are left out.
+    Without `paths`, the paths that the configuration includes are checked, or else the working directory. With
+    `static=True`, code is never run. With False, it is run even without a sandbox. With None, the configuration
+    decides. `settings` are values for configuration keys, such as `{"select": ["DYN1"]}`; with `isolated`, no
+    configuration files are read. Refuted findings are left out.
 
     Raises:
-        UsageError: a path that does not exist.
-        ConfigError: a configuration that cannot be used.
-        DynalintError: dynalint itself failed on some file.
+        UsageError: a path does not exist.
+        ConfigError: the configuration is invalid.
+        DynalintError: dynalint failed on a file.
     """
     from dynalint import engine
 
@@ -50,13 +50,13 @@ def check_source(
     settings: dict[str, Any] | None = None,
     isolated: bool = False,
 ) -> list[Finding]:
-    """Check `text` as the content of the file at `path`, which need not exist, and return the findings in order.
+    """Check `text` as the content of the file `path`, which need not exist, and return the findings in order.
 
-    What the file imports is read from the disk. The other arguments are those of `check`.
+    Imported modules are read from disk. The other arguments are those of `check`.
 
     Raises:
-        ConfigError: a configuration that cannot be used.
-        DynalintError: dynalint itself failed on the text.
+        ConfigError: the configuration is invalid.
+        DynalintError: dynalint failed on the text.
     """
     from dynalint import engine
 

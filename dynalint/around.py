@@ -1,8 +1,8 @@
-"""The project around the files that are named: what else is read so that these are judged as with the whole of it.
+"""Find the files around the named ones that must be read to judge them as in a run on the whole project.
 
-Who calls a function tells what it is given, and whether it is compiled at all; so the files that use the named ones are
-read, and those that these inherit from. That is worked out from the text of the project's files, unparsed; only what
-has a bearing is analysed. Findings are reported in the named files alone.
+The callers of a function determine its arguments and whether it is compiled. So dynalint also reads the files that use
+the named ones, and those that they inherit from. They are found by scanning the text of the project's files without
+parsing; only relevant files are analysed. Findings are reported only in the named files.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from dynalint.config import Configuration
 from dynalint.discover import discover
 from dynalint.reading import is_inside, is_marked, project_root, read_bounded
 
-# A megabyte of model code is analysed in a second or so: what is named costs a few seconds, however large the project.
+# A megabyte of model code takes about a second to analyse. The limit keeps a run on a few named files at a few seconds,
+# however large the project.
 MOST_TEXT = 4 << 20
-# Of a tree that holds more files than any project, only what is named is read, and what that imports.
+# In a tree with more files than any real project, only the named files and their imports are read.
 MOST_FILES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The files that are analysed beside the named ones, sorted; `left_out` counts those that would be too much."""
+    """The files to analyse besides the named ones, sorted. `left_out` counts the files that exceed the limits."""
 
     files: tuple[Path, ...] = ()
     left_out: int = 0
@@ -40,9 +41,9 @@ def around(
     search: Sequence[Path],
     texts: Mapping[Path, str],
 ) -> Around:
-    """Find what has a bearing on the files `named` (absolute); `texts` stands in for the content of files.
+    """Find the files that affect the files `named` (absolute paths). `texts` replaces the content of files.
 
-    `search` are further folders that imports start from.
+    `search` are additional folders from which imports are resolved.
     """
     others = [path for path in _project_files(named, configuration) if path not in set(named)]
     if not others or len(others) > MOST_FILES:
@@ -58,7 +59,7 @@ def around(
 
 
 def _bearing(named: Sequence[Path], importers: Importers, sizes: Mapping[Path, int]) -> Around:
-    """Choose by nearness: who uses the named files, and what these inherit from, then what bears on all of that."""
+    """Choose the nearest files first: users of the named files and their base classes, then what affects those."""
     own = frozenset(named)
     room = max(MOST_TEXT, sum(sizes.get(path, 0) for path in own))
     found, left_out = set(own), set[Path]()
@@ -76,7 +77,7 @@ def _bearing(named: Sequence[Path], importers: Importers, sizes: Mapping[Path, i
         new = sorted(importers.users(new) - found)
         left_out.update(path for path in new if not fits(({path} | importers.above([path])) - found))
     more = own if not left_out else frozenset[Path]()
-    while more:  # what comes now is far off: all that there is in a step, or nothing
+    while more:  # these files are further away, so a step is taken as a whole or not at all
         more = frozenset(importers.users(found) - found)
         more |= importers.above(more) - found
         more = more if fits(more) else frozenset()
@@ -84,7 +85,7 @@ def _bearing(named: Sequence[Path], importers: Importers, sizes: Mapping[Path, i
 
 
 def _project_files(named: Iterable[Path], configuration: Configuration) -> tuple[Path, ...]:
-    """Return the files of the projects that files belong to: what the settings include, else all that is there."""
+    """Return the files of the projects that contain the given files: those that the settings include, or else all."""
     tops = {top for folder in {path.parent for path in named} for top in _tops(folder, configuration)}
     more = [top for top in sorted(tops.difference(named)) if top.exists()]
     return discover(more, configuration.for_directory).files
@@ -97,7 +98,7 @@ def _tops(folder: Path, configuration: Configuration) -> Iterator[Path]:
         yield from (path for path in settings.include if is_inside(path, root))
         if settings.include:
             return
-    elif not is_marked(folder):  # a folder of anything: the package that the file is in, or the scripts beside it
+    elif not is_marked(folder):  # no project: use the package that contains the file, or the scripts next to it
         yield from sorted(root.glob("*.py"))
         if folder != root:
             yield root / folder.relative_to(root).parts[0]

@@ -1,7 +1,7 @@
-"""A baseline: the findings that a code base had when it took up dynalint, which are not reported again.
+"""Baselines: the findings that a project had when it adopted dynalint, which are not reported again.
 
-Findings are matched by content and not by line, so a baseline survives edits around them. Whoever changes the marked
-code itself hears of it.
+Findings are matched by content, not by line, so a baseline survives edits around them. A finding is reported again when
+its own code changes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dynalint.reading import read_json
 _VERSION = 1
 _FIELDS = ("path", "code", "function", "text")
 
-# By what an identity and an entry are taken for the same: everything, then all but the function, which may have been
-# renamed, then all but the path, as the file may have been moved.
+# How an identity matches an entry: by everything, then without the function, which may have been renamed, then without
+# the path, since the file may have been moved.
 _LIKENESSES: tuple[Callable[[Identity], tuple[str, ...]], ...] = (
     lambda one: (one.path, one.code, one.function, one.text),
     lambda one: (one.path, one.code, one.text),
@@ -31,7 +31,7 @@ _LIKENESSES: tuple[Callable[[Identity], tuple[str, ...]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Findings held against a baseline: those that it does not hold, and the entries that are no longer found."""
+    """The result of comparing findings with a baseline: new findings, and entries that are no longer found."""
 
     new: tuple[Finding, ...]
     gone: tuple[Identity, ...]
@@ -45,15 +45,15 @@ class Baseline:
 
     @classmethod
     def of(cls, findings: Sequence[Finding], lines: Mapping[str, Sequence[str]], folder: str) -> Baseline:
-        """Return the baseline of the findings of a run; the arguments are those of `identify`."""
+        """Return a baseline with the findings of a run; the arguments are those of `identify`."""
         return cls(identify(findings, lines, folder))
 
     @classmethod
     def read(cls, path: Path, shown: str) -> Baseline:
-        """Read a baseline file, which messages call `shown`.
+        """Read a baseline file; messages call it `shown`.
 
         Raises:
-            UsageError: there is no such file, or it is no baseline.
+            UsageError: the file does not exist or is not a baseline.
         """
         try:
             record = read_json(path)
@@ -72,10 +72,10 @@ class Baseline:
             raise UsageError(text) from fault
 
     def write(self, path: Path, shown: str) -> None:
-        """Write the file, one finding a line and in order, so that a change of it can be reviewed and merged.
+        """Write the file with one finding per line, in order, so that changes can be reviewed and merged.
 
         Raises:
-            DynalintError: it cannot be written.
+            DynalintError: the file cannot be written.
         """
         records = sorted({name: getattr(entry, name) for name in _FIELDS}.items() for entry in self._entries)
         listed = ",\n".join(f"    {json.dumps(dict(record))}" for record in records)
@@ -88,7 +88,7 @@ class Baseline:
             raise DynalintError(f"cannot write {shown}: {fault.strerror or fault}.") from fault
 
     def compare(self, findings: Sequence[Finding], lines: Mapping[str, Sequence[str]], folder: str) -> Compared:
-        """Hold the findings of a run against the baseline; each entry stands for one finding."""
+        """Compare the findings of a run with the baseline. Each entry matches one finding."""
         new = dict(enumerate(identify(findings, lines, folder)))
         left = dict(enumerate(self._entries))
         for likeness in _LIKENESSES:

@@ -1,4 +1,4 @@
-"""All codes there are: those of the rules, and the five by which dynalint speaks for itself."""
+"""All codes: those of the rules, and the five codes for dynalint's own messages."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dynalint.rules import DOCS_URL, Example, Rule, all_rules
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is known of a code. `page` gives its page, which is read only where somebody asks what stands there.
+    """The description of a code. `page` loads its page, which is only read on demand.
 
-    `rewrites` tells that there is an answer when a fix is asked for, be it the reason why none is offered.
+    `rewrites` says that a fix, or a reason for not offering one, can be requested.
     """
 
     code: str
@@ -32,26 +32,26 @@ class Entry:
 
     @property
     def documentation(self) -> str:
-        """What is to be said of it."""
+        """The documentation of the code."""
         return self.page().documentation
 
     @property
     def examples(self) -> tuple[Example, ...]:
-        """The examples that prove it."""
+        """The examples that test the rule."""
         return self.page().examples
 
     @property
     def fix(self) -> bool:
-        """Whether its findings may have a fix; false if the fix of every example is declined."""
+        """Whether findings may have a fix; False if the fix of every example is declined."""
         return self.rewrites and (not self.examples or any(one.fixed is not None for one in self.examples))
 
     @property
     def url(self) -> str:
-        """The page with the documentation."""
+        """The URL of the documentation."""
         return f"{DOCS_URL}{self.code}.md"
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything, ready for `json.dumps`."""
+        """Return the description as a JSON-compatible value."""
         return {
             "code": self.code,
             "name": self.name,
@@ -153,7 +153,7 @@ _OWN = (
 
 @cache
 def catalogue() -> dict[str, Entry]:
-    """Return all codes with what is known of them, in order.
+    """Return the descriptions of all codes, in order.
 
     Raises:
         DynalintError: a rule pack cannot be imported.

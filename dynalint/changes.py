@@ -1,4 +1,4 @@
-"""Which lines have changed since a revision: git says what was there, the comparison is made here (see `git.py`)."""
+"""The lines that changed since a revision. Git only provides the old content; the comparison is made here."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from dynalint.findings import Finding
 from dynalint.git import GitError, GitExitError, Repository
 from dynalint.reading import MOST_NOTEBOOK_BYTES, read_bounded
 
-_AT_ONCE = 200  # names that are asked for together: a command line holds only so much
-_MOST_RENAMES = 1000  # files on each side between which git looks for renames, as it does unless told otherwise
+_AT_ONCE = 200  # names per git command, since the length of a command line is limited
+_MOST_RENAMES = 1000  # the number of files on each side between which git looks for renames; git's default
 
 Ranges = tuple[range, ...]
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What is different from the tree of the commit `base`, worked out for the files that are asked about.
+    """The differences from the tree of the commit `base`, computed for the files that are asked about.
 
-    A file that the tree lacks is compared with the one that it is renamed from, as the index has it; without one it is
-    new as a whole. So is what cannot be compared, because it is too large or git lacks what was there. A file that
-    belongs to another repository, a submodule's for one, has not changed: its history is told there.
+    A file that is not in the tree is compared with the file that it was renamed from, according to the index; if there
+    is none, all of it is new. This also applies to files that cannot be compared, because they are too large or because
+    git lacks the old content. A file in another repository, such as a submodule, counts as unchanged.
     """
 
     directory: Path
@@ -36,13 +36,13 @@ class Changes:
     _ranges: dict[Path, Ranges | None] = field(default_factory=dict)
 
     def among(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-        """Return the findings that stand on a changed line, or anywhere in a notebook that has changed."""
+        """Return the findings on changed lines, or anywhere in a changed notebook."""
         paths = {finding.path: Path(os.path.realpath(self.directory / finding.path)) for finding in findings}
         self._compare({path for path in paths.values() if path not in self._ranges})
         return tuple(finding for finding in findings if _touches(finding, self._ranges[paths[finding.path]]))
 
     def touch(self, finding: Finding) -> bool:
-        """Tell whether a finding is among them; many are better asked about together."""
+        """Return whether a finding is on a changed line. For many findings, `among` is faster."""
         return bool(self.among([finding]))
 
     def _compare(self, paths: Collection[Path]) -> None:
@@ -58,7 +58,7 @@ class Changes:
         return path.is_relative_to(self.repository.top) and (nearest is None or nearest == self.repository.top)
 
     def _held(self, names: Iterable[str]) -> dict[str, str]:
-        """Return which object each of the names is in the tree, if it is a file there."""
+        """Return the object ids of those names that are files in the tree."""
         found = {}
         asked = sorted(names)
         for start in range(0, len(asked), _AT_ONCE):
@@ -78,18 +78,18 @@ class Changes:
 
     @cached_property
     def _renamed(self) -> dict[str, str]:
-        """The object that a file was before it was renamed, by its new name."""
+        """Object ids before renaming, by new name."""
         options = ("--cached", "-z", "--find-renames", f"-l{_MOST_RENAMES}", "--diff-filter=R")
         try:
             said = self.repository.ask("diff-index", *options, self.base, "--")
-        except GitError:  # it needs what is in files, which a partial clone may lack
+        except GitError:  # renames need the content of files, which a partial clone may lack
             return {}
         fields = said.split(b"\0")[:-1]
         heads, names = fields[::3], fields[2::3]
         return {os.fsdecode(name): head.split()[2].decode() for head, name in zip(heads, names, strict=True)}
 
     def _changed(self, path: Path, oid: str) -> Ranges | None:
-        """Return the lines of a file that are not in the object; None where that cannot be told."""
+        """Return the lines of a file that are not in the object, or None if that cannot be determined."""
         try:
             after = read_bounded(path, MOST_NOTEBOOK_BYTES)
             if _is_object(after, oid):
@@ -102,12 +102,12 @@ class Changes:
 
 
 def changes_since(revision: str, directory: Path) -> Changes:
-    """Return what has changed since the commit that `revision` and the current one have in common.
+    """Return the changes since the merge base of `revision` and the current commit.
 
-    What is not committed yet and files that git does not know count as changed.
+    Uncommitted changes and untracked files count as changed.
 
     Raises:
-        UsageError: git is missing, `directory` is in no repository, or there is no such revision.
+        UsageError: git is missing, `directory` is not in a repository, or the revision does not exist.
     """
     try:
         repository = Repository.around(directory)
@@ -142,5 +142,5 @@ def _is_object(data: bytes, oid: str) -> bool:
 
 
 def _lines(data: bytes) -> list[bytes]:
-    """Return lines as Python counts them; how they end makes no difference, since git may write other endings."""
+    """Split into lines as Python counts them. Line ends are ignored, because git may convert them."""
     return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")

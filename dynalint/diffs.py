@@ -1,9 +1,9 @@
-"""What differs between two texts, line by line: the one comparison behind diffs, suggestions, edits and `--since`.
+"""Line-based comparison of two texts, used for diffs, suggestions, edits and `--since`.
 
-`difflib` calls lines that occur often junk in texts of 200 lines and more, and then shows a repetitive file as
-rewritten whole; without that heuristic its time grows with the cube of the length. So lines that both texts hold once
-are matched first (the patience diff of Bram Cohen), and what lies between them by the shortest edit script (Eugene
-Myers, "An O(ND) Difference Algorithm and Its Variations", 1986).
+In texts of 200 lines and more, `difflib` treats frequent lines as junk, and then shows a repetitive file as completely
+rewritten. Without that heuristic it takes cubic time. So lines that occur once in both texts are matched first (the
+patience diff of Bram Cohen). The parts between them are compared by the shortest edit script (Eugene Myers, "An O(ND)
+Difference Algorithm and Its Variations", 1986).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import NamedTuple, TypeVar
 
 _Line = TypeVar("_Line", bound=Hashable)
 
-_MOST_STEPS = 2_000_000  # of looking for the shortest edit script, about two seconds
+_MOST_STEPS = 2_000_000  # in the search for a shortest edit script; about two seconds
 
 
 class Difference(NamedTuple):
-    """Lines `old_start` to `old_stop` of one text have lines `start` to `stop` of the other in their place."""
+    """Lines `old_start` to `old_stop` of one text are replaced by lines `start` to `stop` of the other."""
 
     old_start: int
     old_stop: int
@@ -29,10 +29,10 @@ class Difference(NamedTuple):
 
 
 def differences(before: Sequence[_Line], after: Sequence[_Line]) -> Iterator[Difference]:
-    """Yield what differs between two texts, in order, with equal lines between any two differences.
+    """Yield the differences between two texts, in order and separated by equal lines.
 
-    Lines that both hold once, in the same order, stay in place, as do equal ones next to them; what is between them is
-    compared as long as that takes less than some two seconds in all, and else counts as changed.
+    Lines that occur once in both texts, in the same order, are matched first, together with equal lines next to them.
+    The parts between them are compared within a total budget of about two seconds; the rest counts as changed.
     """
     budget = _MOST_STEPS
     ends = [(-1, -1), *_anchors(before, after), (len(before), len(after))]
@@ -51,9 +51,9 @@ def differences(before: Sequence[_Line], after: Sequence[_Line]) -> Iterator[Dif
 
 
 def _script(old: Sequence[_Line], new: Sequence[_Line], budget: int) -> tuple[list[Difference], int]:
-    """Return the shortest edit script and the steps it took; everything at once where `budget` steps do not suffice."""
+    """Return the shortest edit script and the steps it took, or a complete replacement if it exceeds `budget` steps."""
     steps = 0
-    reached = {1: 0}  # how far in `old` each diagonal (the place in `old` less that in `new`) is followed
+    reached = {1: 0}  # furthest position in `old` on each diagonal (the position in `old` minus that in `new`)
     rounds: list[dict[int, int]] = []
     while steps <= budget:
         rounds.append(dict(reached))
@@ -71,12 +71,12 @@ def _script(old: Sequence[_Line], new: Sequence[_Line], budget: int) -> tuple[li
 
 
 def _inserts(reached: Mapping[int, int], diagonal: int, edits: int) -> bool:
-    """Whether a diagonal is entered by an insertion, from the one above it; else it is by a deletion, from below."""
+    """Return whether a diagonal is reached by an insertion, from the diagonal above, or else by a deletion."""
     return diagonal == -edits or (diagonal != edits and reached[diagonal - 1] < reached[diagonal + 1])
 
 
 def _traced(rounds: Sequence[Mapping[int, int]], x: int, y: int) -> list[Difference]:
-    """Return the edits on the way to the end, those next to each other as one."""
+    """Return the edits on the path to the end, with adjacent ones merged."""
     found: list[Difference] = []
     for edits in range(len(rounds) - 1, 0, -1):
         reached, diagonal = rounds[edits], x - y
@@ -94,12 +94,12 @@ def _traced(rounds: Sequence[Mapping[int, int]], x: int, y: int) -> list[Differe
 
 
 def _anchors(before: Sequence[_Line], after: Sequence[_Line]) -> list[tuple[int, int]]:
-    """Return the places of the most lines that each side holds once and that stand in the same order on both."""
+    """Return the longest sequence of positions of lines that occur once on each side, in the same order on both."""
     once = {line for line, count in Counter(before).items() if count == 1}
     places = {line: index for index, line in enumerate(before) if line in once}
     counts = Counter(after)
     pairs = [(places[line], index) for index, line in enumerate(after) if line in places and counts[line] == 1]
-    # The longest rising sequence: `tops` are the least ends of those of each length, `links` what each comes after.
+    # Longest increasing subsequence: `tops` are the smallest ends by length, `links` the predecessors.
     tops: list[int] = []
     at: list[int] = []
     links: list[int] = []
@@ -117,7 +117,7 @@ def _anchors(before: Sequence[_Line], after: Sequence[_Line]) -> list[tuple[int,
 
 
 def hunks(before: Sequence[str], after: Sequence[str], context: int = 3) -> Iterator[tuple[str, list[str]]]:
-    """Yield the hunks of a unified diff: the line `@@ ... @@` and the lines below it, each with its mark in front."""
+    """Yield the hunks of a unified diff: the `@@ ... @@` line, and the lines below it with their markers."""
     group: list[Difference] = []
     for one in differences(before, after):
         if group and one.old_start - group[-1].old_stop > 2 * context:
@@ -147,7 +147,7 @@ def _hunk(
 
 
 def _range(start: int, stop: int) -> str:
-    """Return a range of lines as the head of a hunk has it: an empty one is named by the line in front of it."""
+    """Return a range as written in a hunk header. An empty range is given by the line before it."""
     length = stop - start
     first = start + 1 if length else start
     return str(first) if length == 1 else f"{first},{length}"

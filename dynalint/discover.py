@@ -1,7 +1,7 @@
-"""Which files to check: paths, `.gitignore`, excludes.
+"""Find the files to check: paths, `.gitignore` and excludes.
 
-The files come in a fixed order whatever the order of the paths, and each once. Links to directories are not followed,
-so a link back up is no loop, and links to files as far as they stay in the project.
+Each file is returned once, in an order that does not depend on the order of the paths. Links to directories are not
+followed, so there are no cycles; links to files are followed if they stay in the project.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dynalint.patterns import compile_patterns
 from dynalint.reading import is_inside, link_out, project_root, read_bounded
 
 _SUFFIXES = (".py", ".ipynb")
-# The largest that are in use have some hundred lines; each is held against every file.
+# Real files have at most some hundred lines. Each line is matched against every file.
 _MOST_GITIGNORE_BYTES = 512 << 10
 _MOST_PATTERNS = 5000
 _MOST_NOTES = 10
@@ -32,7 +32,7 @@ SettingsFor = Callable[[Path], Settings]
 class Discovered:
     """The files to check, absolute and sorted.
 
-    `notes` are sentences about named paths that are not among them, `failures` about what could not be read.
+    `notes` are sentences about named paths that are skipped, `failures` about paths that cannot be read.
     """
 
     files: tuple[Path, ...]
@@ -43,12 +43,12 @@ class Discovered:
 def discover(paths: Sequence[Path], settings_for: SettingsFor, *, force_exclude: bool = False) -> Discovered:
     """Find the Python files and notebooks in `paths`, which are absolute files and directories.
 
-    A file that is named is taken whatever its suffix and even if it is excluded, unless `force_exclude` is set. In a
-    directory that is named although a pattern excludes it, that pattern does not count. `settings_for` gives the
-    settings for the files of a directory.
+    A named file is included whatever its suffix, and even if it is excluded, unless `force_exclude` is set. If a named
+    directory is excluded by a pattern, that pattern is ignored in it. `settings_for` returns the settings for the files
+    of a directory.
 
     Raises:
-        UsageError: a path that does not exist.
+        UsageError: a path does not exist.
     """
     walk = _Walk(settings_for)
     for path in sorted({Path(os.path.normpath(path)) for path in paths}):
@@ -58,19 +58,19 @@ def discover(paths: Sequence[Path], settings_for: SettingsFor, *, force_exclude:
 
 
 def is_excluded(path: Path, settings_for: SettingsFor) -> bool:
-    """Tell whether the settings exclude the file at the absolute `path`; whether git ignores it does not count."""
+    """Return whether the settings exclude the file at the absolute path `path`. `.gitignore` is not considered."""
     return _covers(_excludes(settings_for(path.parent), path.parent, asked_for=False), path)
 
 
 @dataclass(frozen=True, slots=True)
 class _Patterns:
-    """Compiled patterns of one source, relative to the directory `base`."""
+    """Compiled patterns from one source, relative to the directory `base`."""
 
     base: Path
     spec: GitIgnoreSpec
 
     def verdict(self, path: Path, *, directory: bool) -> bool | None:
-        """Tell whether `path` is to be passed over; None where the patterns say nothing about it."""
+        """Return whether `path` is excluded, or None if no pattern matches it."""
         try:
             relative = path.relative_to(self.base).as_posix()
         except ValueError:
@@ -84,13 +84,13 @@ class _Walk:
         self.files: dict[Path, None] = {}
         self.linked: set[Path] = set()
         self.links_out: list[Path] = []
-        self.notes: dict[str, None] = {}  # each once
+        self.notes: dict[str, None] = {}  # in order, without duplicates
         self.failures: list[str] = []
 
     def named(self, path: Path, *, force_exclude: bool) -> None:
         try:
             is_directory, exists = path.is_dir(), path.exists()
-        except (OSError, ValueError) as fault:  # a name that is too long or holds a null byte
+        except (OSError, ValueError) as fault:  # the name is too long or contains a null byte
             reason = getattr(fault, "strerror", None) or fault
             raise UsageError(f"{show_path(path, Path.cwd())}: cannot be read: {reason}.") from fault
         if not exists:
@@ -152,7 +152,7 @@ class _Walk:
             return []
 
     def outer_gitignores(self, root: Path) -> tuple[_Patterns, ...]:
-        """Return what the `.gitignore` files above `root`, up to the top of its repository, say about what is in it."""
+        """Return the patterns of the `.gitignore` files above `root`, up to the top of its repository."""
         top = next((parent for parent in (root, *root.parents) if (parent / ".git").exists()), None)
         if top is None:
             return ()
@@ -192,27 +192,27 @@ def _covers(patterns: Iterable[_Patterns], path: Path, *, directory: bool = Fals
 
 
 def _ignored(gitignores: Sequence[_Patterns], path: Path, *, directory: bool) -> bool:
-    # As in git, the deepest file that has something to say decides.
+    # As in git, the deepest file with a matching pattern decides.
     verdicts = (entry.verdict(path, directory=directory) for entry in reversed(gitignores))
     return next((verdict for verdict in verdicts if verdict is not None), False)
 
 
 @cache
 def _compile(lines: tuple[str, ...], asked_for: str | None) -> GitIgnoreSpec:
-    """Compile patterns, less those that cover the directory `asked_for` (relative to their base)."""
+    """Compile patterns, except those that match the directory `asked_for` (relative to their base)."""
     if asked_for is not None:
         lines = tuple(line for line in lines if not compile_patterns([line]).match_file(f"{asked_for}/"))
     return compile_patterns(lines)
 
 
 def _excludes(settings: Settings, root: Path, *, asked_for: bool = True) -> list[_Patterns]:
-    """Return the patterns of the settings for what is below `root`.
+    """Return the excludes of the settings that apply below `root`.
 
-    Those that cover `root` itself are left out if it was asked for.
+    Patterns that match `root` itself are left out if it was named.
     """
     by_base: dict[Path, list[str]] = {}
     for glob in (*settings.exclude, *settings.extend_exclude):
-        # Outside the directory of the patterns they hold from the directory that was named.
+        # Patterns from outside the tree are applied relative to the named directory.
         by_base.setdefault(glob.base if root.is_relative_to(glob.base) else root, []).append(glob.pattern)
     return [
         _Patterns(base, _compile(tuple(lines), root.relative_to(base).as_posix() if asked_for else None))
@@ -221,7 +221,7 @@ def _excludes(settings: Settings, root: Path, *, asked_for: bool = True) -> list
 
 
 def _without_aliases(files: Iterable[Path], linked: set[Path]) -> Iterator[Path]:
-    """Yield the files, less those that are another name, by a link, of one that is yielded."""
+    """Yield the files, without links to other files that are yielded."""
     real = {file for file in files if file not in linked}
     yield from real
     for file in sorted(linked):
@@ -232,18 +232,18 @@ def _without_aliases(files: Iterable[Path], linked: set[Path]) -> Iterator[Path]
 
 
 def _real(path: Path) -> Path:
-    return Path(os.path.realpath(path))  # `resolve` fails on links in a circle
+    return Path(os.path.realpath(path))  # `resolve` raises on circular links
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_file()
-    except OSError:  # links in a circle
+    except OSError:  # circular links
         return False
 
 
 def _is_environment(folder: Path) -> bool:
-    """Whether a folder is a virtual environment, whatever it is called; one that is too deep to tell is none."""
+    """Return whether a folder is a virtual environment, whatever its name; False if its path is too long to check."""
     try:
         return (folder / "pyvenv.cfg").exists()
     except OSError:

@@ -1,20 +1,20 @@
-"""The errors that end a run with one clear sentence and an exit code instead of a traceback."""
+"""Errors that end a run with a one-sentence message and an exit code instead of a traceback."""
 
 from __future__ import annotations
 
 
 class DynalintError(Exception):
-    """Something dynalint cannot go on from; the text is shown to the user as it stands.
+    """An error that dynalint cannot recover from. The text is shown to the user.
 
-    The text says what is wrong, where, and what to do about it, in one sentence.
+    It is one sentence that says what is wrong, where, and what to do.
     """
 
     exit_code = 2
 
 
 class UsageError(DynalintError):
-    """A wrong argument: a missing path, an unknown code, options that cannot be combined."""
+    """Invalid arguments: a missing path, an unknown code, or options that cannot be combined."""
 
 
 class ConfigError(DynalintError):
-    """A configuration that cannot be used; the text names the file, the line and the nearest right spelling."""
+    """An invalid configuration. The text gives the file, the line and, for a misspelt name, the nearest valid one."""

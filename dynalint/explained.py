@@ -1,4 +1,4 @@
-"""`dynalint.explain`: what Dynamo makes of a callable at hand, in this very process. Needs torch."""
+"""`dynalint.explain`: show how Dynamo compiles a callable in this process. Requires torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST = 400
 
 @dataclass(frozen=True)
 class GraphBreak:
-    """A break at the innermost line that Dynamo names. `effect` says what was lost: `split`, `rest` or `frame`."""
+    """A graph break at the innermost line that Dynamo names. `effect` is `split`, `rest` or `frame`: what was lost."""
 
     file: str
     line: int
@@ -31,7 +31,7 @@ class GraphBreak:
 
 @dataclass(frozen=True)
 class Recompile:
-    """A function compiled again in a call like those before it, counted from 0, and the guard that failed."""
+    """A recompilation of a function in a similar call, counted from 0, with the guard that failed."""
 
     file: str
     line: int
@@ -42,10 +42,10 @@ class Recompile:
 
 @dataclass(frozen=True)
 class Report:
-    """What Dynamo made of three calls alike.
+    """What Dynamo did in three similar calls.
 
-    `graphs` and `operations` are those of the first call. `fullgraph` is what `fullgraph=True` raised, None if it
-    passed; `error` what ended the compiled run, None if nothing did.
+    `graphs` and `operations` are the numbers for the first call. `fullgraph` is the error that `fullgraph=True` raised,
+    or None; `error` is the one that ended the compiled run, or None.
     """
 
     graphs: int
@@ -72,9 +72,9 @@ class Report:
 
 
 def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
-    """Call a model or function three times under Dynamo, and once more with `fullgraph=True`, and return what it did.
+    """Call a model or function three times under Dynamo, and once with `fullgraph=True`, and return a report.
 
-    It runs copies of a module, so that its state stays as it is, and copies of the tensors among the arguments.
+    Modules and tensor arguments are copied first, so their state does not change.
     """
     import torch
 

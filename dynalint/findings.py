@@ -1,7 +1,7 @@
-"""What dynalint has to say: findings, the evidence for them and the fixes on offer.
+"""Findings, the evidence for them, and their fixes.
 
-Everything here is plain immutable data without a tree node or a tensor in it, so that it can be cached, sent to an
-editor and printed by any reporter. Reporters know this module and nothing else.
+These are immutable plain data, without tree nodes or tensors, so they can be cached, sent to an editor and printed by
+any reporter. Reporters depend on this module only.
 """
 
 from __future__ import annotations
@@ -19,27 +19,26 @@ CATEGORIES: tuple[Category, ...] = ("graph-break", "recompile", "miscompile", "a
 
 
 def shortened(text: str, most: int) -> str:
-    """Return text of at most `most` characters; of a longer one, its beginning with a mark."""
+    """Return text of at most `most` characters; longer text is cut and marked."""
     return text if len(text) <= most else f"{text[: most - 4]} ..."
 
 
 def as_sentence(text: str) -> str:
-    """Return a message as findings have it, however long the names in it are."""
+    """Return a message in the form used in findings, with long names shortened."""
     return shortened(text, 1000)
 
 
 def as_name(text: str) -> str:
-    """Return the name of a function as findings have it."""
+    """Return the name of a function in the form used in findings."""
     return shortened(text, 500)
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Replace the text from (`line`, `column`) up to (`end_line`, `end_column`) by `content`.
+    """Replace the text from (`line`, `column`) to (`end_line`, `end_column`) by `content`.
 
-    Lines and columns are 1-based, columns count characters, the end is exclusive. `path` is None for the file of the
-    finding itself, else the file to change, relative to the working directory. In a notebook, lines are those of the
-    cell with the number `cell`.
+    Lines and columns are 1-based, in characters, and the end is exclusive. `path` is None for the file of the finding,
+    and otherwise relative to the working directory. In a notebook, lines are those of the cell with the number `cell`.
     """
 
     line: int
@@ -51,16 +50,16 @@ class Edit:
     cell: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the edit as the contract words it; `path` appears only for another file, `cell` in notebooks."""
+        """Return the edit with the keys of the contract; `path` only for another file, `cell` only in notebooks."""
         return {key: value for key, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A rewrite that would remove a finding, or the reason why there is none (`declined`).
+    """A rewrite that removes a finding, or the reason why there is none (`declined`).
 
-    `verified` is True where a run has shown the rewrite equal to the original, False where it showed a difference,
-    None where it was not run. `changes` are clauses about what differed and the equivalence in force let pass.
+    `verified` is True if the rewrite was run and equal to the original, False if it differed, and None if it was not
+    run. `changes` are clauses about differences that the equivalence in force permits.
     """
 
     title: str
@@ -72,7 +71,7 @@ class Fix:
     declined: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fix as the contract words it."""
+        """Return the fix with the keys of the contract."""
         return {
             "title": self.title,
             "safety": self.safety,
@@ -86,9 +85,9 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a run showed of a finding. `fullgraph` and `recompiles` are None where nothing was run.
+    """What running the code showed about a finding. `fullgraph` and `recompiles` are None if nothing was run.
 
-    `gb` is Dynamo's own id for the break that was seen, `torch` the release it was seen on.
+    `gb` is Dynamo's id of the observed break, `torch` the release on which it was observed.
     """
 
     status: Status = "static"
@@ -99,7 +98,7 @@ class Evidence:
     recompiles: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the evidence as the contract words it."""
+        """Return the evidence with the keys of the contract."""
         return asdict(self)
 
 
@@ -108,7 +107,7 @@ STATIC = Evidence()
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A line of a function on the way from a compiled root to a finding: the call further on, else its head."""
+    """A place on the call chain from a compiled root to a finding: a call, or the header of a function."""
 
     function: str
     path: str
@@ -117,14 +116,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line that keeps a model from compiling, in the terms of the contract.
+    """A line that keeps a model from compiling well; the attributes are those of the contract.
 
-    Lines and columns are 1-based, columns count characters, the end is exclusive; `path` is relative to the working
-    directory with "/" on every system. `region` is the chain of calls from a compiled root to `function`, `steps` a
-    place in each of its functions, where that is known. In a notebook, lines are those of the cell with the 1-based
-    number `cell`. `fingerprint` stays the same when lines move. `doubt` is a sentence that says why hardly anybody
-    compiles the code, empty where nothing tells that. `setting` is the switch of `torch._dynamo.config` under which
-    Dynamo traces the code as it is, empty where there is none.
+    Lines and columns are 1-based, in characters, and the end is exclusive; `path` is relative to the working directory,
+    with "/" on every platform. `region` is the call chain from a compiled root to `function`; `steps` are places in its
+    functions, where known. In a notebook, lines are those of the cell with the 1-based number `cell`. `fingerprint`
+    does not change when lines move. `doubt` is a sentence that says why the code is rarely compiled, or empty.
+    `setting` is the `torch._dynamo.config` setting under which Dynamo traces the code unchanged, or empty.
     """
 
     path: str
@@ -152,26 +150,26 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """The path, and the cell of a notebook."""
+        """The path, including the cell of a notebook."""
         return self.path if self.cell is None else f"{self.path}:cell {self.cell}"
 
     @property
     def sort_key(self) -> tuple[str, int, int, str, int, int, str]:
-        """The order of every report: by place, then by code."""
+        """The sort key of findings in every report: by place, then by code."""
         return (self.path, self.line, self.column, self.code, self.end_line, self.end_column, self.message)
 
     @property
     def likelihood(self) -> Likelihood:
-        """How likely it is that its code is compiled."""
+        """How likely the code is to be compiled."""
         return "unlikely" if self.doubt else "likely"
 
     @property
     def fixable(self) -> bool:
-        """Whether a fix with edits is on offer."""
+        """Whether the finding has a fix with edits."""
         return self.fix is not None and self.fix.declined is None and bool(self.fix.edits)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the finding as the contract words it, ready for `json.dumps`."""
+        """Return the finding with the keys of the contract, as a JSON-compatible value."""
         return {
             "path": self.path,
             "line": self.line,

@@ -1,6 +1,6 @@
-"""What a finding is known by from one run to the next: its content and not its line, so that edits elsewhere keep it.
+"""Identify findings across runs by content rather than by line, so that edits elsewhere do not matter.
 
-A baseline matches findings by it, and SARIF and GitLab carry it, so that all three mean the same finding.
+Baselines, SARIF and GitLab use the same fingerprint.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dynalint.findings import Finding
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A code in a function of a file, the text it is about, and the how manyth of those that are alike it is.
+    """The code of a finding, its file and function, its text, and its index among identical ones.
 
-    `path` is relative to the top of the repository. `text` has no white space: how code is laid out does not count.
+    `path` is relative to the top of the repository. `text` has no white space, so layout does not matter.
     """
 
     path: str
@@ -32,27 +32,27 @@ class Identity:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of all of it, 32 hexadecimal digits."""
+        """A hash of the identity, as 32 hexadecimal digits."""
         parts = [self.path, self.code, self.function, self.text, self.occurrence]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
 def repository_top(directory: Path) -> Path:
-    """Return the top of the repository that holds a directory: what a CI system checked out, git's, or itself."""
+    """Return the root of the repository around a directory: the CI checkout, git's root, or the directory itself."""
     named = (os.environ.get(name) for name in ("GITHUB_WORKSPACE", "CI_PROJECT_DIR"))
     git = next((str(one) for one in (directory, *directory.parents) if (one / ".git").exists()), None)
     return next((Path(top) for top in (*named, git) if top and directory.is_relative_to(top)), directory)
 
 
 def repository_path(path: str, folder: str) -> str:
-    """Return the path of a finding relative to the top of the repository, in which the run was started in `folder`."""
+    """Return the path of a finding relative to the root of the repository, for a run started in its `folder`."""
     return posixpath.normpath(posixpath.join(folder, path))
 
 
 def identify(findings: Sequence[Finding], lines: Mapping[str, Sequence[str]], folder: str = "") -> list[Identity]:
-    """Return the identity of each of the findings, which are all those of a run, in order.
+    """Return the identities of all findings of a run, in order.
 
-    `lines` are the lines of files by the place (path, cell) that findings have; `folder` as in `repository_path`.
+    `lines` maps places (path and cell) of findings to the lines of the file; `folder` is as in `repository_path`.
     """
     seen: Counter[tuple[str, str, str, str]] = Counter()
     identities = []
@@ -67,7 +67,7 @@ def identify(findings: Sequence[Finding], lines: Mapping[str, Sequence[str]], fo
 def fingerprinted(
     findings: Sequence[Finding], lines: Mapping[str, Sequence[str]], folder: str = ""
 ) -> tuple[Finding, ...]:
-    """Return the findings of a run, each with its fingerprint; the arguments are those of `identify`."""
+    """Return the findings of a run with their fingerprints; the arguments are those of `identify`."""
     identities = identify(findings, lines, folder)
     return tuple(
         replace(finding, fingerprint=identity.fingerprint)
@@ -76,7 +76,7 @@ def fingerprinted(
 
 
 def _text(finding: Finding, lines: Sequence[str]) -> str:
-    """Return what a finding marks, without white space."""
+    """Return the text that a finding marks, without white space."""
     marked = list(lines[finding.line - 1 : finding.end_line])
     if len(marked) == finding.end_line - finding.line + 1:
         marked[-1] = marked[-1][: finding.end_column - 1]

@@ -1,14 +1,14 @@
-"""Asking git about a repository that nobody vouches for.
+"""Run git in untrusted repositories.
 
-A repository's own configuration, attributes and hooks name programs, and git starts them at many occasions: to compare
-a file with the index (`filter.*.clean`), to find out what has changed (`core.fsmonitor`), to show it (`diff.external`,
-pagers), to fetch what a partial clone lacks (`core.sshCommand`, `ext::` addresses, `remote.*.uploadpack`). Here git
-reads nothing but its database and its index, by plumbing that needs no more, and gets an empty work tree: what is in
-files is for `reading.py` to read. What would still start a program is turned off by name, all fetching among it. What
-git takes is bounded, in time, memory and output, since a repository can also hold a tree of a billion names.
+A repository's own configuration, attributes and hooks name programs, which git starts on many occasions: to compare a
+file with the index (`filter.*.clean`), to find changes (`core.fsmonitor`), to show them (`diff.external`, pagers), and
+to fetch what a partial clone lacks (`core.sshCommand`, `ext::` addresses, `remote.*.uploadpack`). So git is only used
+to read its database and index, with plumbing commands that need nothing else, and gets an empty work tree; `reading.py`
+reads files. Everything else that could start a program, including all fetching, is turned off by name. Time, memory and
+output of git are limited, because a repository can also contain a tree of a billion names.
 
-The variables of the user's shell and the configuration of the user's account are the user's own and hold, but for those
-that say where the repository is, which a hook's git sets: it is the one that the folder lies in.
+Variables of the user's shell and the user's own git configuration apply. The exception is variables that say where the
+repository is, which git sets in hooks: the repository is the one that contains the folder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-# Seconds, bytes of memory and bytes of output: far more than the largest repositories take.
+# Limits in seconds, bytes of memory and bytes of output; the largest repositories stay far below them.
 _LONGEST = 20.0
 _MOST_MEMORY = 4 << 30
 _MOST_OUTPUT = 256 << 20
@@ -41,7 +41,7 @@ _SETTINGS = (
     "safe.bareRepository=explicit",
 )
 _VARIABLES = {
-    "GIT_ALLOW_PROTOCOL": "none",  # before `protocol.*.allow`, which a repository can set
+    "GIT_ALLOW_PROTOCOL": "none",  # overrides `protocol.*.allow`, which a repository can set
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
@@ -53,26 +53,26 @@ _WHERE = frozenset({
 
 
 class GitError(Exception):
-    """Git gives no answer; the text ends a sentence that begins with "git"."""
+    """Git could not answer. The text completes a sentence that starts with "git"."""
 
 
 class GitExitError(GitError):
-    """Git ran, and ended with an error of its own."""
+    """Git ran and reported an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A repository with a work tree, whose top is `top`, links followed; `directory` is where its database lies."""
+    """A repository with a work tree. `top` is its root, with links resolved; `directory` is its git directory."""
 
     top: Path
     directory: Path
 
     @classmethod
     def around(cls, folder: Path) -> Repository:
-        """Return the repository that the existing `folder` lies in.
+        """Return the repository that contains the existing folder `folder`.
 
         Raises:
-            GitError: there is none, it has no work tree, it belongs to somebody else, or git cannot be asked.
+            GitError: there is no repository, it has no work tree, it belongs to another user, or git cannot be run.
         """
         top, directory = (
             os.fsdecode(_run(folder, {}, ["rev-parse", wanted]).removesuffix(b"\n").removesuffix(b"\r"))
@@ -81,24 +81,24 @@ class Repository:
         return cls(Path(os.path.realpath(top)), Path(directory))
 
     def ask(self, *arguments: str, most: int = _MOST_OUTPUT) -> bytes:
-        """Return what a command of git's prints, at most `most` bytes; names are relative to the top.
+        """Return the output of a git command, at most `most` bytes. Names are relative to the root of the repository.
 
         Raises:
-            GitExitError: git ended with an error.
-            GitError: git cannot be started, takes too long, or says too much.
+            GitExitError: git reported an error.
+            GitError: git cannot be started, takes too long, or prints too much.
         """
-        # A file is no folder to look for anything in, whatever it is called.
+        # A file as the work tree: git finds nothing in it, whatever its name.
         empty = {"GIT_DIR": str(self.directory), "GIT_WORK_TREE": os.devnull}
         return _run(Path(self.directory.anchor), empty, arguments, most)
 
 
 def is_tracked(path: Path) -> bool | None:
-    """Whether the repository around `path` has it, or anything below it, in its index; None where git cannot tell.
+    """Return whether the repository tracks `path` or anything below it, or None if git cannot tell.
 
-    A path is asked for under the name that its folder really has: links on the way to it are followed, the last
-    component is not, as `.venv/bin/python` is a link to what is no repository's. If a link on the way is itself
-    tracked, then so is the path, since the repository says where it leads. Upper and lower case are taken for the same,
-    as many file systems do. False is an answer about the index, which whoever made the `.git` folder has written.
+    Links to parent folders are resolved. The last component is not, because for example `.venv/bin/python` links to a
+    file outside every repository. If a link on the way is tracked, so is the path, because the repository determines
+    where it leads. Case is ignored, as on many file systems. False only describes the index, which was written by
+    whoever created the `.git` folder.
     """
     path = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` follows the last link as well
     links = [folder for folder in path.parents if folder.is_symlink()]
@@ -112,12 +112,12 @@ def _has(path: Path) -> bool | None:
         repository = Repository.around(folder)
         name = path.relative_to(repository.top).as_posix()
         return bool(repository.ask("ls-files", "-z", "--cached", "--", f":(literal,icase){name}"))
-    except (GitError, ValueError):  # ValueError: the work tree is said to be elsewhere, or a null byte in the name
+    except (GitError, ValueError):  # ValueError: the work tree is elsewhere, or a null byte in the name
         return None
 
 
 def _run(folder: Path, where: dict[str, str], arguments: Sequence[str], most: int = _MOST_OUTPUT) -> bytes:
-    """Run git in `folder`, with the variables `where` in place of those that say where the repository is."""
+    """Run git in `folder`, with the variables `where` instead of the user's variables that locate the repository."""
     program = _program()
     kept = {name: value for name, value in os.environ.items() if name not in _WHERE}
     settings = [word for setting in _SETTINGS for word in ("-c", setting)]
@@ -148,7 +148,7 @@ def _run(folder: Path, where: dict[str, str], arguments: Sequence[str], most: in
 
 @cache
 def _program() -> str:
-    """Return where git is, by the folders of the search path that are the same wherever it is searched from."""
+    """Return the path of git, searching only the absolute folders of PATH."""
     folders = [folder for folder in os.get_exec_path() if Path(folder).is_absolute()]
     program = shutil.which("git", path=os.pathsep.join(folders))
     if program is None:
@@ -157,7 +157,7 @@ def _program() -> str:
 
 
 def _output(process: subprocess.Popen[bytes], most: int) -> tuple[bytes, bool]:
-    """Return what a process prints, cut a little past `most` bytes, and whether it had to be ended for its time."""
+    """Return the output of a process, cut shortly after `most` bytes, and whether it was ended for taking too long."""
     timer = threading.Timer(_LONGEST, process.kill)
     timer.start()
     try:
@@ -174,10 +174,10 @@ def _output(process: subprocess.Popen[bytes], most: int) -> tuple[bytes, bool]:
 
 
 def _bound(process: int) -> None:
-    """Bound the memory of a process, and what it writes into files: its complaints."""
+    """Limit the memory of a process, and the size of files that it writes, such as its standard error."""
     if sys.platform == "linux":
         import resource
 
-        with contextlib.suppress(OSError):  # it has ended already
+        with contextlib.suppress(OSError):  # the process has ended already
             resource.prlimit(process, resource.RLIMIT_DATA, (_MOST_MEMORY, _MOST_MEMORY))
             resource.prlimit(process, resource.RLIMIT_FSIZE, (_MOST_COMPLAINTS, _MOST_COMPLAINTS))

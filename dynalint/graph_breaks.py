@@ -1,8 +1,8 @@
-"""Dynamo's kinds of graph breaks by their ids, and which rules stand for each.
+"""Dynamo's graph breaks by id, and the rules that report them.
 
-`dynalint/data/graph_breaks.json` says of each id whether reading source can show such a break, and where no rule stands
-for one that it could show, why not. The rules that stand for an id are those that name it, among their ids or in their
-documentation, and those that the table adds: for ids that they cover and that no example shows.
+For each id, `dynalint/data/graph_breaks.json` says whether the break is visible in the source and, if no rule reports a
+visible break, why not. The rules for an id are those that name it in their ids or documentation, and those that the
+file adds, for breaks that a rule covers without an example.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ID = re.compile(r"\bGB\d{4}\b")
 
 @dataclass(frozen=True, slots=True)
 class GraphBreak:
-    """What is known of an id: `type` is Dynamo's name for it, `rules` are the codes that stand for it."""
+    """The description of an id: `type` is Dynamo's name for it, `rules` are the codes of the rules that report it."""
 
     id: str
     type: str
@@ -41,7 +41,7 @@ class GraphBreak:
     reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything, ready for `json.dumps`."""
+        """Return the description as a JSON-compatible value."""
         return {
             "id": self.id,
             "type": self.type,
@@ -52,7 +52,7 @@ class GraphBreak:
 
 
 def graph_breaks() -> dict[str, GraphBreak]:
-    """Return all ids with what is known of them, in order.
+    """Return the descriptions of all ids, in order.
 
     Raises:
         DynalintError: a rule pack cannot be imported.
@@ -66,20 +66,20 @@ def graph_breaks() -> dict[str, GraphBreak]:
 
 def _record(name: str, raw: dict[str, Any], naming: set[str]) -> GraphBreak:
     rules = naming.union(raw.get("rules", ())) & catalogue().keys()
-    # A rule that stands for a break is the proof that source can show it.
+    # If there is a rule for a break, then it is visible in the source.
     seen: Seen = "partly" if rules and raw["seen"] not in ("static", "partly") else raw["seen"]
     return GraphBreak(name, raw["type"], seen, tuple(sorted(rules)), raw.get("reason", ""))
 
 
 def ids_of(entry: Entry) -> frozenset[str]:
-    """Return the ids that a rule names: as its own, by its examples, or in its documentation."""
+    """Return the ids that a rule names: its own, those of its examples, and those in its documentation."""
     examples = (name for example in entry.examples for name in example.gb)
     return frozenset({*entry.gb, *examples, *_ID.findall(entry.documentation)})
 
 
 @cache
 def table() -> dict[str, Any]:
-    """Return what the file holds: the release of torch that it was made for, and the records by id."""
+    """Return the content of the file: the torch release that it covers, and the records by id."""
     text = files("dynalint").joinpath("data").joinpath("graph_breaks.json").read_text(encoding="utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded

@@ -1,4 +1,4 @@
-"""What the last confirmed check said of each finding, kept for the editor, which runs nothing as somebody types."""
+"""The verdicts of the last confirmed check, stored for the editor, which does not run code as you type."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _NAME = "findings.json"
 
 
 class LastVerdicts:
-    """Evidence by fingerprint, in the folder of the cache; None for a folder where nothing is kept.
+    """Evidence by fingerprint, stored in the cache folder. With None for the folder, nothing is stored.
 
-    As with all of the cache, what cannot be read or written counts as missing.
+    As in all of the cache, what cannot be read or written counts as missing.
     """
 
     def __init__(self, cache: Path | None) -> None:
@@ -35,14 +35,14 @@ class LastVerdicts:
         return held if isinstance(held, dict) else {}
 
     def of(self, path: str, fingerprint: str) -> Evidence | None:
-        """Return the evidence for a finding in a file, given with its path from the top of the repository."""
+        """Return the evidence for a finding; `path` is relative to the root of the repository."""
         try:
             return Evidence(**self._by_path[path][fingerprint])
         except (KeyError, TypeError):
             return None
 
     def keep(self, findings: Sequence[Finding], paths: Collection[str], folder: str) -> None:
-        """Keep the evidence for the findings of a run over `paths`, in place of what was known of these files."""
+        """Store the evidence for the findings of a run over `paths`, replacing what was stored for these files."""
         if self._file is None:
             return
         from dynalint.confirm.cache import make_folder, write_atomically

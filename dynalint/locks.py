@@ -1,4 +1,4 @@
-"""Locks on open files, which the system takes back when the process that holds one ends, however it ends."""
+"""Locks on open files. The operating system releases them when a process ends for any reason."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def lock(descriptor: int) -> bool:
-    """Lock an open file for as long as it is open; False where another process holds it."""
+    """Lock an open file until it is closed. Return False if another process holds the lock."""
     try:
         if sys.platform == "win32":
             import msvcrt

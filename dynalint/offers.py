@@ -1,4 +1,4 @@
-"""The fixes on offer: the rewrites of findings, made when somebody asks for them, as `check` as such never does."""
+"""Compute fixes for findings on demand; a plain `check` needs none."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from dynalint.fix import EditError, Linted, to_edits
 from dynalint.rules import Declined, Rewrite
 
 Answer = Callable[[], Rewrite | Declined | None]
-"""Makes the rewrite of one finding, or says why there is none; None where its rule has no fix at all."""
+"""Computes the rewrite for one finding, a reason for declining, or None if its rule has no fix."""
 
 _GENERATED = "the file says that it is generated: change what it is generated from"
 
 
 class Offers:
-    """Makes rewrites, each once, by the answers of the rules for the sort keys of findings.
+    """Computes the rewrite of each finding once, by calling its answer, which is found by the finding's sort key.
 
-    `shown` gives the path of a file as findings have it, `fixable` the codes whose findings in a file may be fixed.
-    `failures` are sentences about rewrites that dynalint itself could not cope with; each names a file. `budgets` tell
-    how many steps the rewrites took.
+    `shown` returns a file's path as used in findings, `fixable` the codes that may be fixed in a file. `failures` are
+    sentences about rewrites on which dynalint failed, with the name of the file. `budgets` count the steps that the
+    rewrites took.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Offers:
         self._made: dict[object, tuple[Fix | None, Rewrite | None]] = {}
 
     def made(self, linted: Iterable[Linted]) -> tuple[Linted, ...]:
-        """Return these findings with their fixes, or with the reasons why there are none."""
+        """Return the findings with their fixes, or with the reasons why there are none."""
         return with_deep_stack(lambda: tuple(self._with_fix(one) for one in linted))
 
     def _with_fix(self, linted: Linted) -> Linted:

@@ -1,4 +1,4 @@
-"""A rule's page, the Markdown file beside its code: what the rule says, and the examples that prove it.
+"""A rule's page, a Markdown file next to its module, contains the documentation and the examples that test it.
 
     # DYN401: print-call
 
@@ -21,12 +21,13 @@
     return h
     ```
 
-Each example has a heading, and code in a block `py`. What the rule makes of it follows in a block `py fixed`, or a part
-of the reason why it leaves it alone in a block `text declined`; what the example needs beside that (the fields of
-`Example`) comes first, in a block `toml`. Prose may stand between them.
+Each example has a heading and code in a `py` block. Its rewrite follows in a `py fixed` block, or part of the reason
+for declining one in a `text declined` block. Other fields of `Example` come first, in a `toml` block. Prose is allowed
+between blocks.
 
-Code that imports torch is a module as it stands. In any other, methods `__init__` and `forward` belong to a class
-`Model(nn.Module)`, with what stands above them in front of it; where there is neither, it is what `forward` does.
+Code that imports torch is a complete module. Otherwise, the methods `__init__` and `forward` belong to a class
+`Model(nn.Module)`, and the code above them goes before the class. Without these methods, the code is the body of
+`forward`.
 """
 
 from __future__ import annotations
@@ -59,12 +60,12 @@ _FIELDS = {"target": str, "inputs": str, "shows": str, "gb": list, "exact": bool
 
 
 class PageError(DynalintError):
-    """A page that is not written as pages are; the text names the file and the line."""
+    """A page with invalid format. The text gives the file and the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What stands in the page of a rule. One that has none of its own says nothing and proves nothing."""
+    """The content of a rule's page. A rule without a page has no documentation and no examples."""
 
     documentation: str = ""
     examples: tuple[Example, ...] = ()
@@ -72,10 +73,10 @@ class Page:
 
 @cache
 def page_of(rule: type[Rule]) -> Page:
-    """Return the page that stands beside the module of a rule, an empty one where there is none.
+    """Return the page next to the module of a rule, or an empty one if there is none.
 
     Raises:
-        PageError: it is not written as pages are.
+        PageError: the page has an invalid format.
     """
     name = f"{rule.__module__.rpartition('.')[2]}.md"
     try:
@@ -87,10 +88,10 @@ def page_of(rule: type[Rule]) -> Page:
 
 
 def parse_page(text: str, shown: str, title: str) -> Page:
-    """Return what a text says as the page called `title`; `shown` is its name in error messages.
+    """Parse a page that must be called `title`; `shown` is its name in error messages.
 
     Raises:
-        PageError: it is not written as pages are.
+        PageError: the page has an invalid format.
     """
     lines = text.splitlines()
     if lines[:1] != [f"# {title}"]:
@@ -116,7 +117,7 @@ def parse_page(text: str, shown: str, title: str) -> Page:
 
 
 class _Part(NamedTuple):
-    """A heading, or a block of code with its `body`; `text` is the heading, or what stands behind the fence."""
+    """A heading, or a code block with its `body`; `text` is the heading or the text after the fence."""
 
     line: int
     text: str
@@ -141,7 +142,7 @@ def _parts(lines: Sequence[str], shown: str) -> Iterator[_Part]:
 
 @dataclass
 class _Draft:
-    """An example while its blocks are read."""
+    """An example whose blocks are being read."""
 
     shown: str
     line: int
@@ -184,7 +185,7 @@ class _Draft:
 
 
 def whole_module(code: str) -> str:
-    """Return the module that some code of an example stands for; the docstring of this module says which."""
+    """Return the module for the code of an example, as described in the docstring of this module."""
     if _TORCH.search(code):
         return code
     start = _METHODS.search(code)
@@ -197,7 +198,7 @@ def whole_module(code: str) -> str:
     methods = _CONSTRUCTOR.sub(lambda line: f"{line[0]}{_STEP}super().__init__()\n", methods)
     opening = "import torch\nfrom torch import nn\n"
     if head:
-        # Imports go with the other imports, anything else stands apart from them.
+        # Imports go next to the other imports, everything else is separated by blank lines.
         imports = head.startswith(("import ", "from ")) and "\n\n" not in head
         opening = f"{head}\n{opening}" if imports else f"{opening}\n{head}\n"
     return f"{opening}\n\nclass Model(nn.Module):\n{indent(methods, _STEP)}"

@@ -1,8 +1,9 @@
-"""Patterns as `.gitignore` has them, which whoever wrote the project chose: no pattern can make matching take long.
+"""`.gitignore` patterns from untrusted projects, compiled so that no pattern can make matching slow.
 
-`pathspec` turns a pattern into a regular expression in which each wildcard is tried at every length, so that a few of
-them in a row take years. Where another wildcard of the same kind follows, only the first match of what is between them
-has to be tried: whatever the rest matches after a later one, it matches after the first. This is written down here.
+`pathspec` turns a pattern into a regular expression that tries each wildcard at every length, so a few in a row can
+take years. If another wildcard of the same kind follows, only the first match of the text between them has to be tried:
+whatever the rest matches after a later match, it also matches after the first. This module rewrites the expressions
+accordingly.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from typing import Any
 from pathspec import GitIgnoreSpec
 
 _WILDCARD = re.compile(r"(\[\^/\][*+]|\(\?:\.\+/\)\?|\(\?:/\.\+\)\?)")
-# Other engines than Python's have no references to groups.
+# Only Python's own engine supports group references.
 _OPTIONS: dict[str, Any] = {"backend": "simple"} if "backend" in inspect.signature(GitIgnoreSpec).parameters else {}
 
 
 def compile_patterns(lines: Iterable[str]) -> GitIgnoreSpec:
-    """Compile patterns; as in git, one that is malformed matches nothing."""
+    """Compile patterns. As in git, an invalid pattern matches nothing."""
     return GitIgnoreSpec((pattern for line in lines for pattern in _compiled(line)), **_OPTIONS)
 
 
 def _compiled(line: str) -> Iterator[Any]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what looks odd in a set of characters is somebody else's
+            warnings.simplefilter("ignore")  # warnings about unusual character sets are for the author of the pattern
             for pattern in GitIgnoreSpec.from_lines([line], **_OPTIONS).patterns:
                 regex = pattern.regex
                 if regex is not None and len(_WILDCARD.findall(regex.pattern)) > 1:
@@ -40,7 +41,7 @@ def _compiled(line: str) -> Iterator[Any]:
 
 
 def _tamed(regex: str) -> str:
-    """Return a regular expression that matches the same paths, and tries one match for all wildcards but the last."""
+    """Return an equivalent regular expression that tries only one match for each wildcard but the last."""
     numbers = count(1)
 
     def first(wildcard: str, rest: str) -> str:
@@ -49,7 +50,7 @@ def _tamed(regex: str) -> str:
         return f"(?=(?P<first{number}>{lazy}{rest}))(?P=first{number})"
 
     parts = _WILDCARD.split(regex)
-    sections = [["", parts[0]]]  # each with the wildcard over folders that it begins with, and what follows it
+    sections = [["", parts[0]]]  # each with the directory wildcard that it starts with, and the rest
     for wildcard, literal in zip(parts[1::2], parts[2::2], strict=True):
         if wildcard.startswith("("):
             sections.append([wildcard, literal])

@@ -1,4 +1,4 @@
-"""From places in a text to places as people have them: the cells of a notebook, and their lines."""
+"""Convert positions in a text to displayed positions: cells of a notebook, and lines in them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Place = TypeVar("Place", Finding, Edit)
 
 
 def placed(finding: Finding, file: SourceFile) -> Finding:
-    """Return a finding in the text of `file` with the places that a user has: in a notebook, those of a cell."""
+    """Return a finding in the text of `file` with displayed positions; in a notebook, those in a cell."""
     cells = file.cells
     if cells is not None and cells.numbers:
         finding = _in_cell(finding, cells)
@@ -28,7 +28,7 @@ def placed(finding: Finding, file: SourceFile) -> Finding:
 
 
 def unplaced(finding: Finding, file: SourceFile) -> Finding:
-    """Return a finding, less its fix, with places in the text of `file`."""
+    """Return a finding without its fix, with positions in the text of `file`."""
     if finding.cell is None or file.cells is None:
         return finding
     line = file.cells.line(finding.cell, finding.line)
@@ -36,7 +36,7 @@ def unplaced(finding: Finding, file: SourceFile) -> Finding:
 
 
 def lines_by_place(files: Iterable[tuple[str, SourceFile]]) -> dict[str, tuple[str, ...]]:
-    """Return the lines of files, given with the paths that findings have, by the places of findings."""
+    """Return the lines of files, by the places of findings. Files are given with their paths in findings."""
     lines: dict[str, tuple[str, ...]] = {}
     for path, file in files:
         lines[path] = file.lines
@@ -47,5 +47,5 @@ def lines_by_place(files: Iterable[tuple[str, SourceFile]]) -> dict[str, tuple[s
 
 def _in_cell(place: Place, cells: Cells) -> Place:
     cell, line = cells.place(place.line)
-    # The end may be that of the cell, which is where the next one begins.
+    # The end may be that of the cell, which is also the start of the next one.
     return replace(place, line=line, end_line=line + place.end_line - place.line, cell=cell)

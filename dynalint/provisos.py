@@ -1,10 +1,10 @@
-"""What must hold for a graph break that was found to happen each time its line runs.
+"""The conditions under which a graph break happens each time its line runs.
 
-Three things leave that open: an operand before it in the same statement that Python may stop at, a value that is a
-tensor on some ways only, and another break before it. Most breaks inside a loop cannot be resumed from, nor one by what
-Dynamo refuses as soon as it sees it: Dynamo gives up the function and runs it as it is, so what comes after in the same
-function is not traced, and breaks nothing until then. A comprehension is a function of its own before Python 3.12:
-it is compiled alone there, if it reads a tensor or module from outside.
+A break is uncertain if Python may skip the rest of its statement after an operand, if a value is a tensor only on some
+paths, or if another break comes first. Dynamo cannot resume after most breaks inside loops, nor after those that it
+rejects immediately. It then gives up the function and runs it in eager, so later code in that function is not traced
+and does not break. Before Python 3.12, a comprehension is a separate function; if it reads a tensor or module from
+outside, Dynamo compiles it on its own.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from dynalint.analysis.source import quote
 
 
 def provisos(events: Sequence[Event], refused: Collection[Event], project: Project) -> dict[Event, str]:
-    """Return what must hold for the graph breaks at these events, for those that are not certain: a sentence's end.
+    """Return the conditions for the graph breaks at these events that are uncertain, each as the end of a sentence.
 
-    Dynamo does not resume after the events in `refused`, wherever they stand.
+    Dynamo never resumes after the events in `refused`.
     """
     found: dict[Event, str] = {}
     certain: dict[FunctionInfo, list[Event]] = defaultdict(list)
@@ -58,7 +58,7 @@ def _ending(
     breaking: Collection[FunctionInfo],
     project: Project,
 ) -> list[Event]:
-    """Return the breaks of a function that Dynamo gives it up for: its own, and calls in loops of what breaks."""
+    """Return the breaks for which Dynamo gives up a function: its own, and calls in loops of functions that break."""
     parents = project.parents(function)
     own = [event for event in events if event in refused or ends_function(event, parents)]
     return sorted([*own, *calls_in_loops(function, breaking, project)], key=_place)
@@ -69,9 +69,9 @@ def _place(event: Event) -> tuple[int, int]:
 
 
 def _hidden(events: Sequence[Event], ending: Sequence[Event], project: Project) -> list[tuple[Event, Event, bool]]:
-    """Return the events of one function that Dynamo does not come to, each with the break because of which.
+    """Return the events of one function that Dynamo does not reach, each with the earlier break that causes this.
 
-    Last is whether every run comes to that break first, or those that are given an optional argument.
+    The third item says whether every run reaches that break first, or only those with an optional argument.
     """
     pairs = []
     parents = project.parents(events[0].function)
@@ -92,12 +92,12 @@ def _hidden(events: Sequence[Event], ending: Sequence[Event], project: Project) 
 
 
 def _without_given(way: Way, other: Way) -> Way:
-    """Return a way less the arms for given arguments, as far as `other` does not take their other side."""
+    """Return a way without the branches on given arguments, except those for which `other` takes the other branch."""
     return frozenset(arm for arm in way if not _is_given(arm) or (arm[0], "orelse") in other)
 
 
 def _is_given(arm: tuple[ast.AST, str]) -> bool:
-    """Whether an arm is that of `if mask is not None:`."""
+    """Return whether a branch is the body of `if mask is not None:`."""
     node, field = arm
     if not (isinstance(node, ast.If) and field == "body" and isinstance(node.test, ast.Compare)):
         return False
@@ -107,7 +107,7 @@ def _is_given(arm: tuple[ast.AST, str]) -> bool:
 
 
 def _in_both_arms(ending: Sequence[tuple[Event, Way]]) -> list[tuple[Event, Way]]:
-    """Return the ways to come to one of two breaks, of which each arm of an `if` has one: whichever it takes."""
+    """Return the ways on which one of two breaks is certain, because both branches of an `if` have one."""
     found = []
     ways = {one for _, one in ending}
     for event, own in ending:
@@ -119,7 +119,7 @@ def _in_both_arms(ending: Sequence[tuple[Event, Way]]) -> list[tuple[Event, Way]
 
 
 def _comprehension(event: Event, parents: Parents) -> Comprehension | None:
-    """Return the comprehension that an event stands in, as a function of its own; its first iterable stands outside."""
+    """Return the comprehension that an event is inside; its first iterable is evaluated outside of it."""
     inner: tuple[ast.AST, str] | None = None
     for outer in ancestors(event.node, parents):
         if isinstance(outer[0], COMPREHENSIONS) and inner != (outer[0].generators[0], "iter"):

@@ -1,7 +1,7 @@
-"""Reading files of a project that nobody vouches for: regular ones, of bounded size, inside the project.
+"""Read files of untrusted projects: only regular files, of limited size, inside the project.
 
-A repository may hold a link to `/dev/zero`, a pipe that nobody writes to, or a link to what is none of its business.
-Every file that the code under check may have put in place is read through here, so that such a file costs only itself.
+A repository may contain a link to `/dev/zero`, a pipe that is never written to, or a link to somebody else's file.
+Every file that the checked code may have created is read through this module, so that such a file only fails by itself.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-# The longest modules that programs write have four MB or so, and a tree takes some fifty times the text.
+# The longest generated modules have about 4 MB, and a tree takes about fifty times as much memory as the text.
 MOST_BYTES = 4 << 20
-# Notebooks carry the pictures of their outputs.
+# Notebooks contain images.
 MOST_NOTEBOOK_BYTES = 64 << 20
 
 _MARKS_OF_A_PROJECT = ("pyproject.toml", "dynalint.toml", "setup.py", "setup.cfg")
@@ -27,16 +27,17 @@ def read_bounded(path: Path, most: int = MOST_BYTES) -> bytes:
     """Return the content of a regular file of at most `most` bytes.
 
     Raises:
-        OSError: it cannot be read, is something else than a regular file (a device, a pipe, a folder), or is larger;
+        OSError: the file cannot be read, is not a regular file (a device, a pipe, a folder), or is too large;
             `strerror` says which.
     """
-    # Before it is opened, since opening alone can act on a device; and again then, since it may be another by now.
+    # Check before opening, since opening a device can have effects, and again afterwards, since it may have been
+    # replaced.
     _check_regular(path.stat(), path)
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
     with os.fdopen(os.open(path, flags), "rb") as file:
         state = os.fstat(file.fileno())
         _check_regular(state, path)
-        # What /proc holds says that it is empty, and is not.
+        # Files in /proc claim to be empty although they are not.
         data = file.read(most + 1) if state.st_size <= most else b""
     if state.st_size > most or len(data) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB", str(path))
@@ -44,10 +45,10 @@ def read_bounded(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def read_json(path: Path) -> Any:
-    """Return what a JSON file holds.
+    """Return the content of a JSON file.
 
     Raises:
-        OSError: it cannot be read, see `read_bounded`.
+        OSError: the file cannot be read; see `read_bounded`.
         ValueError: it is not JSON, or nested too deeply.
     """
     try:
@@ -62,7 +63,7 @@ def _check_regular(state: os.stat_result, path: Path) -> None:
 
 
 def hard_links(path: Path) -> int:
-    """Return how many names the file that a path leads to has; 0 where there is none that can be looked at."""
+    """Return the number of hard links to the file at a path, or 0 if it cannot be examined."""
     try:
         return path.stat().st_nlink
     except (OSError, ValueError):
@@ -70,17 +71,17 @@ def hard_links(path: Path) -> int:
 
 
 def is_inside(path: Path, root: Path) -> bool:
-    """Whether a path, with all links followed, is below the folder `root`, links followed as well."""
+    """Return whether a path is below the folder `root`, with all links resolved."""
     try:
         return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
-    except (OSError, ValueError):  # a null byte in it, say
+    except (OSError, ValueError):  # for example, a null byte
         return False
 
 
 def link_out(path: Path) -> Path | None:
-    """Return the first link on the way to an absolute path that leads out of the project it stands in, None without.
+    """Return the first link in an absolute path that leads out of its project, or None.
 
-    A folder that is linked from outside of any project, as the user's own links to projects are, leads out of none.
+    Links outside of all projects, such as the user's own links to projects, do not count.
     """
     if os.path.realpath(path) == str(path):
         return None
@@ -98,18 +99,18 @@ def link_out(path: Path) -> Path | None:
 
 @cache
 def project_root(folder: Path) -> Path:
-    """Return the folder that holds the project which the absolute `folder` belongs to.
+    """Return the root of the project that contains the absolute path `folder`.
 
-    That is the top of its git repository; where there is none, the nearest folder above with a file that marks a Python
-    project; else the one that holds the outermost package, by `__init__.py`. Whatever stands in a project can make this
-    smaller, never larger: what is above is its user's. The user's home, and what is above it, is no project of what
-    stands below, even if its settings are kept in git.
+    This is the root of its git repository. Without one, it is the nearest folder above with a file that marks a Python
+    project, or else the folder that contains the outermost package. Files in a project can make this smaller, but never
+    larger, because the folders above belong to the user. The user's home and the folders above it are never a project
+    root, even if the home folder is a git repository.
     """
     return _marked_root(folder) or _nearest(folder, lambda one: not (one / "__init__.py").exists()) or folder
 
 
 def is_marked(folder: Path) -> bool:
-    """Whether a git repository, or a file that marks a project, tells where the project of a folder ends."""
+    """Return whether a git repository, or a file that marks a Python project, determines the project of a folder."""
     return _marked_root(folder) is not None
 
 
@@ -132,7 +133,7 @@ def _nearest(folder: Path, has_mark: Callable[[Path], bool]) -> Path | None:
 
 
 def _identity(folder: Path) -> tuple[int, int] | Path:
-    """What tells a folder from others by whatever links it is named: to resolve each on a deep way takes far longer."""
+    """Return a key that identifies a folder across links. Resolving links in a deep path takes far longer."""
     try:
         state = folder.stat()
     except OSError:

@@ -1,10 +1,10 @@
-"""Releases of torch and ranges of them, as far as rules and settings need them."""
+"""Releases of torch, and version ranges as rules and settings need them."""
 
 from __future__ import annotations
 
 import re
 
-# Those that dynalint supports, oldest first. What a range in the settings means is judged by these.
+# The supported releases, oldest first. Ranges in settings are evaluated on these.
 SUPPORTED = ("2.6", "2.7", "2.8", "2.9", "2.10", "2.11", "2.12", "2.13", "2.14")
 
 _CLAUSE = re.compile(r"(==|!=|<=|>=|<|>|~=)?\s*(\d+(?:\.\d+)*)")
@@ -12,10 +12,10 @@ _Version = tuple[int, ...]
 
 
 def holds(rule_range: str, wanted: str | None) -> bool:
-    """Tell whether a rule for the releases `rule_range` speaks about any that `wanted` names.
+    """Return whether a rule for the releases `rule_range` applies to any release in `wanted`.
 
-    Both are version specifiers, such as ">=2.6,<2.14"; a bare version names itself, an empty range all releases.
-    Without `wanted` the newest supported release is judged by.
+    Both are version specifiers, such as ">=2.6,<2.14". A bare version means itself, and an empty range all releases.
+    Without `wanted`, the newest supported release is used.
     """
     if not rule_range:
         return True
@@ -36,7 +36,7 @@ def _contains(versions: str, version: _Version) -> bool:
 
 
 def _satisfies(version: _Version, operator: str, bound: _Version) -> bool:
-    # Compared to as many parts as the bound has, "2.13" stands for 2.13.0, 2.13.1 and so on.
+    # Compare as many components as the bound has: "2.13" means 2.13.0, 2.13.1 and so on.
     cut = (*version, *[0] * len(bound))[: len(bound)]
     match operator:
         case "==":
@@ -51,7 +51,7 @@ def _satisfies(version: _Version, operator: str, bound: _Version) -> bool:
             return cut < bound
         case ">":
             return cut > bound
-        case _:  # "~=2.6" is 2.6 or newer, and below 3
+        case _:  # "~=2.6" means 2.6 or newer, but below 3
             return cut >= bound and cut[:-1] == bound[:-1]
 
 

@@ -1,4 +1,4 @@
-"""The roots that settings name: what is wrong with them, and which ones the code suggests."""
+"""The compiled roots named in settings: report invalid ones, and suggest roots from the code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dynalint.config.values import nearest
 
 
 def complaints(settings: Settings, analysis: Analysis) -> Iterator[str]:
-    """Yield a sentence for each root of the settings that is not in the project."""
+    """Yield a sentence for each root in the settings that is not in the project."""
     names = [name_of(analysis.project, one) for one in _models(analysis.project)] if analysis.unknown_roots else []
     for name in analysis.unknown_roots:
         place = settings.origins.get("roots", "settings")
@@ -27,16 +27,16 @@ def complaints(settings: Settings, analysis: Analysis) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Suggestions:
-    """The roots that the code suggests, each with the reason, and how many models are left out, by reason."""
+    """Suggested roots with the reason for each, and the number of models left out, by reason."""
 
     roots: dict[str, str]
     left_out: Mapping[str, int]
 
 
 def suggestions(analysis: Analysis, shown: Callable[[Path], str]) -> Suggestions:
-    """Return which roots settings could name: what the project compiles or builds, and what no other model is made of.
+    """Suggest roots for the settings: what the project compiles or builds, and models that no other model contains.
 
-    `shown` tells how a path is written.
+    `shown` returns the displayed form of a path.
     """
     project, made = analysis.project, builds(analysis.project)
     ranked: dict[str, tuple[int, str]] = {}
@@ -69,7 +69,7 @@ def suggestions(analysis: Analysis, shown: Callable[[Path], str]) -> Suggestions
 
 
 def _is_named(code: ClassInfo | FunctionInfo) -> bool:
-    """Whether settings can name it, and it is none of a test, which its own compiler call tells of anyway."""
+    """Return whether settings can name the code. Tests are excluded, as the compiler calls in them are found anyway."""
     return code.file.path.suffix == ".py" and not is_test(code.file.path)
 
 
@@ -80,6 +80,6 @@ def _models(project: Project) -> Iterator[ClassInfo]:
 
 
 def _is_called(forward: FunctionInfo, cls: ClassInfo) -> bool:
-    """Whether compiled code calls a model, other than one that inherits from it."""
+    """Return whether compiled code calls a model, other than its own subclasses."""
     heirs = {cls, *cls.subclasses}
     return forward.owner is cls and any(caller.owner not in heirs for caller in forward.called_by)

@@ -1,7 +1,7 @@
-"""What a rule is written with: the only module of dynalint that rules import.
+"""The API for writing rules, and the only module of dynalint that rules import.
 
-The events that a rule is shown (`Call`, `Branch`, `StateChange` and so on), the kinds of values (`k`), the project and
-its files, how a rule answers (`Violation`, `Rewrite`, `Refusal`), and the rewriting of code (`rw`).
+It provides events (`Call`, `Branch`, `StateChange` and so on), kinds of values (`k`), the project and its files, the
+answers of a rule (`Violation`, `Rewrite`, `Refusal`), and rewriting (`rw`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The rule API: what a rule file declares, and how the rules are found.
+"""The base class of rules, and how rules are found.
 
-A rule is one class in one file, with a page beside it (`pages.py`) that holds its documentation and its examples, which
-are its proof: the test suite runs every one of them under Dynamo. A rule sees events (what the analysis knows happens
-in a region) and answers with violations; asked for a fix, it answers with a rewrite or the reason why there is none.
+A rule is one class in one file, with a page next to it (`pages.py`) that contains its documentation and its examples.
+The test suite runs every example under Dynamo. A rule receives events, which describe what happens in a region
+according to the analysis, and returns violations. When asked for a fix, it returns a rewrite or the reason for
+declining.
 """
 
 from __future__ import annotations
@@ -30,24 +31,23 @@ if TYPE_CHECKING:
 DOCS_URL = "https://github.com/dynalint/dynalint/blob/main/docs/rules/"
 
 Shows = Literal["graph-break", "recompile", "recompile-once", "miscompile", "clean"]
-"""What a run of an example may show."""
+"""What running an example must show."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Code that proves a rule, with what is needed to run it.
+    """An example that tests a rule, with everything needed to run it.
 
-    `code` is a whole module, imports included. Lines that must be flagged end in a comment `# DYNxxx` (several codes
-    separated by spaces); a look-alike that must stay silent has none. `target` is an expression in the module's
-    namespace that gives the callable, built anew for each run; `inputs` an expression (with `torch` and the module's
-    names in scope) that gives a list of argument tuples, one call each, which together drive every branch.
+    `code` is a complete module, including imports. Lines that must be flagged end in a comment `# DYNxxx` (several
+    codes are separated by spaces); similar lines that must not be flagged have none. `target` is an expression in the
+    module's namespace for the callable, which is evaluated anew for each run. `inputs` is an expression (with `torch`
+    and the module's names in scope) for a list of argument tuples, one per call, which together execute every branch.
 
-    `fixed` is the module after the fix, exactly; `declined` a part of the sentence that refuses one. `shows` says what
-    a run must show: by default what the rule's category says for flagged code and "clean" for silent code;
-    "recompile-once" is a recompilation on a later call after which the code settles. `gb` are
-    the ids that a break may carry, by default those of the rule. `exact` is False for a rewrite that is equal only up
-    to rounding. `options` are settings that the example needs, such as `{"print-fix": "remove"}`. `torch` is the range
-    of releases that the example holds for.
+    `fixed` is the exact module after the fix; `declined` is part of the reason for declining. `shows` says what a run
+    must show; the default is the rule's category for flagged code and "clean" otherwise. "recompile-once" is a
+    recompilation on a later call, after which the code is stable. `gb` are the ids that a break may have, by default
+    those of the rule. `exact` is False for a rewrite that is only equal up to rounding. `options` are settings that the
+    example needs, such as `{"print-fix": "remove"}`. `torch` is the range of releases to which the example applies.
     """
 
     name: str
@@ -65,14 +65,13 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A rule's answer to an event: the node to flag and a declarative sentence with code in backticks.
+    """The answer of a rule to an event: the node to flag, and a declarative sentence with code in backticks.
 
-    `category`, `severity`, `gb` and `help` stand for those of the rule where they are None or empty. `torch` is the
-    range of releases that this very case holds for, where that is narrower than the rule's. With `within` it is one
-    only if another rule is certain of a graph break in one of these functions, on every way through it; with `stranded`
-    only if Dynamo gives up the function that it stands in for a break in a loop. `setting` names the switch of
-    `torch._dynamo.config` under which Dynamo traces this very code, if there is one: the break is gone, the source as
-    it was.
+    `category`, `severity`, `gb` and `help` default to those of the rule if they are None or empty. `torch` is the range
+    of releases to which this violation applies, if it is narrower than the rule's. With `within`, it is a violation
+    only if another rule is certain of a graph break in one of these functions, on every path through it; with
+    `stranded`, only if Dynamo gives up the function because of a break in a loop. `setting` names the
+    `torch._dynamo.config` setting, if any, under which Dynamo traces the code unchanged.
     """
 
     node: ast.expr | ast.stmt
@@ -89,7 +88,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """Replace the characters from offset `start` up to `end` of the text of `file` by `content`."""
+    """Replace the characters from offset `start` to `end` in the text of `file` by `content`."""
 
     file: SourceFile
     start: int
@@ -99,15 +98,15 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """A fix: `title` is an imperative sentence, `replacements` do not overlap.
+    """A fix. `title` is an imperative sentence, and the `replacements` do not overlap.
 
-    `safety` as in the contract: "safe" is exact for every input, "conditional" is exact if the named `conditions` hold
-    (which verification must show before it is applied), "unsafe" changes something by nature and its conditions say
-    what, "suggestion" is never applied. `imports` are import statements the new code needs at the top of the file,
-    such as "import torch"; ones that are there already are not added again. `leaves` are the codes of other rules'
-    findings that the new code may have, such as the branch that a number decided which is a tensor now: it is applied
-    together with their rewrites or not at all. `shown` tells of an unsafe rewrite that running must show its
-    conditions: it is not applied where nothing is run, nor where more differs than rounding.
+    `safety` is as in the contract. "safe" is exact for every input. "conditional" is exact if the named `conditions`
+    are met, which verification must show before the fix is applied. "unsafe" inherently changes something, which its
+    conditions state. "suggestion" is never applied. `imports` are import statements that the new code needs at the top
+    of the file, such as "import torch"; existing ones are not added again. `leaves` are the codes of other rules'
+    findings that the new code may have, such as a branch on a former number that is now a tensor: the rewrite is
+    applied together with theirs or not at all. `shown` says that an unsafe rewrite is applied only if running it shows
+    its conditions: not if nothing is run, nor if there is any difference but rounding.
     """
 
     title: str
@@ -121,28 +120,28 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """No fix is offered: one sentence with the reason and the nearest thing that a person can do by hand."""
+    """No fix is offered. `reason` is one sentence with the reason and what the user can do instead."""
 
     reason: str
 
 
 class Refusal(Exception):  # noqa: N818 -- no error: the answer that there is no rewrite
-    """A rewrite is not possible; the text is the sentence that says why and what to do by hand."""
+    """A rewrite is not possible. The text is a sentence that says why, and what to do by hand."""
 
 
 class Rule:
-    """Base of all rules.
+    """The base class of all rules.
 
-    `code` and `name` identify it ("DYN101", "branch-on-tensor"); `summary` is one line. `gb` are Dynamo's ids for the
-    breaks it stands for. `events` are the types of events it wants; for `Call`, `Read` and `Write` events, `calls` are
-    the dotted names it watches ("builtins.print", "Tensor.item"; a trailing ".*" watches all names below). `torch` is
-    the range of releases the rule holds for, as a version specifier ("" for all that dynalint supports). `gives_up`
-    says that Dynamo does not resume after such a break, and leaves the rest of the function to Python. `help` is that
-    of violations that bring none of their own.
+    `code` and `name` identify the rule ("DYN101", "branch-on-tensor"); `summary` is one line. `gb` are Dynamo's ids of
+    the breaks that it reports. `events` are the types of events that it receives. For `Call`, `Read` and `Write`
+    events, `calls` are the dotted names it watches ("builtins.print", "Tensor.item"; a trailing ".*" watches all names
+    below). `torch` is the range of releases to which the rule applies, as a version specifier ("" for all supported
+    releases). `gives_up` says that Dynamo does not resume after such a break, and leaves the rest of the function to
+    Python. `help` is used for violations without their own.
 
-    A rule that only watches needs no code of its own: it flags what it sees by `message`, where `{callee}` is the
-    dotted name of what is called, and `flags` may make exceptions. `refusal` says why there is no rewrite, in a rule
-    that has none for anything.
+    A rule that only watches needs no code: it flags each event with `message`, in which `{callee}` is the dotted name
+    of the callee. `flags` can make exceptions. `refusal` is the reason why there is no rewrite, for rules that never
+    have one.
     """
 
     code: ClassVar[str]
@@ -160,30 +159,30 @@ class Rule:
     refusal: ClassVar[str] = ""
 
     def check(self, event: Any, project: Project) -> Iterable[Violation]:
-        """Yield what is wrong with `event`, which is of one of the types in `events`.
+        """Yield the violations for `event`, which has one of the types in `events`.
 
-        As it stands here, what `flags` says is.
+        By default, there is one if `flags` returns True.
         """
         if self.flags(event, project):
             callee = getattr(event, "callee", "").removeprefix("builtins.")
             yield Violation(event.node, self.message.format(callee=callee))
 
     def flags(self, event: Any, project: Project) -> bool:
-        """Whether `event` is to be flagged: here, unless it only comes to pass on the way to an exception."""
+        """Return whether to flag `event`; by default, unless it only happens on a path that raises."""
         from dynalint.analysis.exits import leads_to_raise
 
         return not leads_to_raise(event, project)
 
     def fix(self, event: Any, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Return the rewrite that removes `violation`, why there is none, or None where a rule has no fix at all.
+        """Return the rewrite that removes `violation`, the reason for declining, or None if the rule has no fix at all.
 
         Raises:
-            Refusal: there is none, for the reason that it gives.
+            Refusal: there is no rewrite, for the given reason.
         """
         return Declined(self.refusal) if self.refusal else None
 
     def offer(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Return what `fix` does, a refusal as the reason why there is no rewrite."""
+        """Return the result of `fix`, with a refusal converted to the reason for declining."""
         try:
             return self.fix(event, violation, project)
         except Refusal as refusal:
@@ -191,10 +190,10 @@ class Rule:
 
     @classmethod
     def page(cls) -> Page:
-        """Return the rule's page, which is read when it is first asked for.
+        """Return the rule's page, which is read on first use.
 
         Raises:
-            PageError: it is not written as pages are.
+            PageError: the page has an invalid format.
         """
         from dynalint.pages import page_of
 
@@ -203,10 +202,10 @@ class Rule:
 
 @cache
 def all_rules() -> tuple[Rule, ...]:
-    """Return one instance of every rule, by code.
+    """Return one instance of every rule, sorted by code.
 
-    Rules are the subclasses of `Rule` defined in the packages and modules that the entry-point group `dynalint.rules`
-    names, so that others can bring their own.
+    Rules are the subclasses of `Rule` defined in the packages and modules registered under the entry-point group
+    `dynalint.rules`, so that third parties can add their own.
 
     Raises:
         DynalintError: a rule pack cannot be imported, or two rules carry the same code or name.
@@ -216,7 +215,7 @@ def all_rules() -> tuple[Rule, ...]:
     for name in sorted(names):
         for module in _modules(name):
             for value in vars(module).values():
-                # Until Python 3.11 an alias such as `tuple[int, ...]` passes for a class.
+                # Before Python 3.11, an alias such as `tuple[int, ...]` is accepted as a class.
                 is_class = isinstance(value, type) and get_origin(value) is None
                 if (
                     is_class

@@ -1,4 +1,4 @@
-"""Write comments into files that silence the findings there are, for a code base that takes up dynalint."""
+"""Write ignore comments for existing findings, for projects that adopt dynalint."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dynalint.errors import DynalintError
 from dynalint.findings import Finding
 from dynalint.suppress import UNUSED_CODE, Layout, read_layout, read_suppressions
 
-# What is wrong with a file as a whole, or with a comment, no comment can silence.
+# Findings about a file as a whole, or about a comment, cannot be silenced by a comment.
 NOT_SILENCED = frozenset({"DYN901", UNUSED_CODE})
 
 
 def silence(file: SourceFile, findings: Iterable[Finding], reason: str) -> str:
-    """Return the text of a file with comments that silence `findings`, each at the end of a line.
+    """Return the text of a file with ignore comments for `findings`, each at the end of a line.
 
     Raises:
-        DynalintError: the comment would change what the code means, or cannot be written in the file's encoding.
+        DynalintError: a comment would change the meaning of the code, or cannot be written in the file's encoding.
     """
     layout = read_layout(file)
     wanted: dict[int, set[str]] = {}
@@ -43,7 +43,7 @@ def silence(file: SourceFile, findings: Iterable[Finding], reason: str) -> str:
 
 
 def _line(layout: Layout, finding: Finding) -> int:
-    """Return the line whose end takes a comment for a finding: its own, or the last one of its statement."""
+    """Return the line whose end can take the comment for a finding: its own, or the last one of its statement."""
     if finding.line not in layout.open_lines:
         return finding.line
     statement = layout.around(finding.line)

@@ -1,10 +1,10 @@
-"""Comments that silence findings: `# dynalint: ignore[DYN101] -- reason`, `# dynalint: ignore-file[DYN4]`, `# noqa`.
+"""Ignore comments: `# dynalint: ignore[DYN101] -- reason`, `# dynalint: ignore-file[DYN4]`, `# noqa`.
 
-Between `# dynalint: disable[DYN4]` and `# dynalint: enable[DYN4]`, each on a line of its own, every line is covered.
+A pair of `# dynalint: disable[DYN4]` and `# dynalint: enable[DYN4]`, each on its own line, covers the lines in between.
 
-They are found in the tokens of a file, so what merely looks like one inside a string counts for nothing. A comment at
-the end of a line covers that line, and the whole statement (the header of a compound one) if it stands at its end; a
-comment on a line of its own covers the next statement.
+Comments are found in the tokens of a file, so text in strings does not count. A comment at the end of a line covers
+that line, and the whole statement (or the header of a compound one) if the statement ends there. A comment on its own
+line covers the next statement.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ UNUSED_CODE = "DYN902"
 UNUSED_NAME = "unused-suppression"
 
 _HINTS = ("dynalint:", "noqa")
-# A noqa that is meant for dynalint by name, and one that may be meant for it: a list of others' codes is not.
+# A noqa that names codes of dynalint, and one that may cover them: not a list of other linters' codes.
 _CODED_NOQA = re.compile(r"noqa\s*:")
 _BARE_NOQA = re.compile(r"noqa(?!\s*:|\w)")
-# A further comment in the same comment, as in `# dynalint: ignore[DYN101]  # type: ignore`, ends the reason.
+# A second directive in the same comment, as in `# dynalint: ignore[DYN101]  # type: ignore`, ends the reason.
 _NATIVE = re.compile(
     r"#\s*dynalint:\s*(?P<word>[\w-]*)\s*(?:\[(?P<codes>[^\]]*)\])?(?P<rest>(?:[^#\n]+|(?<!\s)#|#(?!\s|noqa))*)"
 )
@@ -44,12 +44,12 @@ _NO_CODE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """One comment that silences findings.
+    """A comment that silences findings.
 
-    `codes` are codes and prefixes as written, empty for a `noqa` that covers everything; `first_line` to `last_line`
-    are the lines that it covers. The comment spans `column` to `end_column` of `line`, and the list of codes between
-    the brackets `codes_column` to `codes_end` (1-based, in characters, end exclusive). `fault` says what is wrong with
-    one that silences nothing. `end` is the `enable` that ends the range of a `disable`.
+    `codes` are the codes and prefixes as written, or empty for a `noqa` that covers everything. `first_line` to
+    `last_line` are the lines that it covers. The comment spans `column` to `end_column` of `line`, and the list of
+    codes in the brackets `codes_column` to `codes_end` (1-based, in characters, end exclusive). `fault` says why an
+    invalid one silences nothing. `end` is the `enable` that ends the range of a `disable`.
     """
 
     kind: Literal["ignore", "ignore-file", "disable", "enable", "noqa"]
@@ -66,7 +66,7 @@ class Suppression:
     end: Suppression | None = None
 
     def silencing(self, finding: Finding, last_line: int) -> str | None:
-        """Return the code by which it silences a finding that reaches to `last_line`; "" by none in particular."""
+        """Return the code by which it silences a finding that ends on `last_line`, "" for all codes, or None."""
         covered = self.kind == "ignore-file" or (self.first_line <= last_line and finding.line <= self.last_line)
         if self.fault or not covered or (finding.code == UNUSED_CODE and self.kind != "ignore-file"):
             return None
@@ -77,9 +77,9 @@ class Suppression:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The logical lines of a file, in order: first and last line, and the last line less decorators.
+    """The logical lines of a file, in order: the first and last line, and the last line of the header after decorators.
 
-    `open_lines` are those whose end can take no comment: inside a string, or before a backslash.
+    `open_lines` are lines that cannot end in a comment: inside a string, or before a backslash.
     """
 
     starts: list[int] = field(default_factory=list)
@@ -89,21 +89,21 @@ class Layout:
     open_lines: set[int] = field(default_factory=set)
 
     def around(self, line: int) -> tuple[int, int] | None:
-        """Return the first and the last line of the logical line that holds `line`."""
+        """Return the first and the last line of the logical line that contains `line`."""
         index = bisect_left(self.ends, line)
         if index < len(self.ends) and self.starts[index] <= line:
             return self.starts[index], self.ends[index]
         return None
 
     def after(self, line: int) -> tuple[int, int]:
-        """Return the lines of the first statement below `line`, a decorated one with its header."""
+        """Return the lines of the first statement after `line`, including the header after decorators."""
         index = bisect_right(self.starts, line)
         if index < len(self.starts):
             return self.starts[index], self.header_ends[index]
         return line, line
 
     def covered(self, line: int, *, alone: bool) -> tuple[int, int]:
-        """Return the lines that a comment on `line` covers; `alone` tells that no code stands before it there."""
+        """Return the lines that a comment on `line` covers; `alone` says that there is no code before it."""
         statement = self.around(line)
         if alone and statement is None:
             return self.after(line)
@@ -116,13 +116,13 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Suppressions:
-    """All comments of one file that silence findings, in order."""
+    """All ignore comments of a file, in order."""
 
     entries: tuple[Suppression, ...] = ()
     layout: Layout = field(default_factory=Layout, repr=False)
 
     def silencing(self, finding: Finding) -> list[tuple[Suppression, str]]:
-        """Return the suppressions of a finding, each with the code by which it silences it."""
+        """Return the suppressions that silence a finding, each with the code by which it does."""
         if not self.entries:
             return []
         statement = self.layout.around(finding.line)
@@ -131,7 +131,7 @@ class Suppressions:
         return [(entry, code) for entry, code in found if code is not None]
 
     def apply(self, findings: Iterable[Finding], used: set[tuple[Suppression, str]]) -> list[Finding]:
-        """Return the findings that nothing silences; add to `used` what has silenced the others."""
+        """Return the findings that are not silenced, and add the suppressions that silenced others to `used`."""
         kept = []
         for finding in findings:
             silencing = self.silencing(finding)
@@ -142,11 +142,11 @@ class Suppressions:
 
 
 def read_suppressions(file: SourceFile, *, found: bool = True) -> Suppressions:
-    """Return the suppressions of a file; one that cannot be tokenized has none.
+    """Return the suppressions of a file, or none if it cannot be tokenized.
 
-    Where nothing was found in the file, only those matter that name codes of dynalint's, as they may be unused.
+    If nothing was `found` in the file, only suppressions with dynalint's codes are returned, as these may be unused.
     """
-    lowered = file.text.lower()  # a pattern that ignores case takes ten times as long
+    lowered = file.text.lower()  # much faster than a case-insensitive pattern
     if file.tree is None or not ("dynalint:" in lowered or _may_hold_noqa(lowered, bare=found)):
         return Suppressions()
     tokens = _tokens(file)
@@ -157,7 +157,7 @@ def read_suppressions(file: SourceFile, *, found: bool = True) -> Suppressions:
             line, column = token.start
             alone = not file.line(line)[:column].strip()
             entries.extend(_native(token.string, line, column, layout.covered(line, alone=alone), alone=alone))
-            # A noqa on a line of its own covers only that line, as other linters have it, and so nothing.
+            # As in other linters, a noqa on its own line only covers that line, and so nothing.
             entries.extend(
                 _noqa(token.string, line, column, (line, line) if alone else layout.covered(line, alone=False))
             )
@@ -165,7 +165,7 @@ def read_suppressions(file: SourceFile, *, found: bool = True) -> Suppressions:
 
 
 def _may_hold_noqa(lowered: str, *, bare: bool) -> bool:
-    """Whether a text spells a `noqa` with codes like dynalint's, or `bare` ones if these count."""
+    """Return whether a text contains a `noqa` with codes like dynalint's or, with `bare`, one without codes."""
     for line in lowered.split("\n") if "noqa" in lowered else ():
         coded = _CODED_NOQA.search(line)
         if (coded is not None and line.rfind("dyn") >= coded.end()) or (bare and _BARE_NOQA.search(line)):
@@ -174,7 +174,7 @@ def _may_hold_noqa(lowered: str, *, bare: bool) -> bool:
 
 
 def _with_ranges(entries: Iterable[Suppression], last_line: int) -> list[Suppression]:
-    """Give each `disable` the lines up to the `enable` with the same codes, else to the end of the file."""
+    """Extend each `disable` to the `enable` with the same codes, or else to the end of the file."""
     found: list[Suppression] = []
     waiting: dict[frozenset[str], list[int]] = {}
     for entry in entries:
@@ -199,7 +199,7 @@ def read_layout(file: SourceFile) -> Layout:
 
 
 def _tokens(file: SourceFile) -> list[tokenize.TokenInfo]:
-    """Return the tokens of a file; none if it cannot be tokenized."""
+    """Return the tokens of a file, or none if it cannot be tokenized."""
     starts = file.line_starts
     lines = iter([file.text[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)])
     try:
@@ -216,10 +216,11 @@ def unused(
     ran: Collection[str],
     known: Collection[str],
 ) -> Iterator[tuple[Finding, Rewrite | None]]:
-    """Yield a finding for each comment that silences nothing, in part or whole, and what takes that out of it.
+    """Yield a finding for each comment that has no effect or unused codes, with the rewrite that removes them.
 
-    `shown` is the path for the findings, `used` what has silenced something, `ran` the codes of the rules that ran on
-    the file (of others nobody knows), `known` those of all rules. A `noqa` belongs to other linters too and is let be.
+    `shown` is the path for the findings, `used` the suppressions that silenced something, `ran` the codes of the rules
+    that ran on the file (nothing is known about others), `known` the codes of all rules. A `noqa` is left alone, since
+    it may be for other linters.
     """
     for entry in suppressions.entries:
         if entry.kind == "noqa":
@@ -263,7 +264,7 @@ def _listed(codes: Sequence[str]) -> str:
 
 
 def _removal(entry: Suppression, dead: Collection[str], file: SourceFile) -> Rewrite:
-    """Return the rewrite that takes the dead codes out of a comment, and the comment if none is left."""
+    """Return the rewrite that removes the dead codes from a comment, or the comment if none remain."""
     alive = [code for code in entry.codes if code not in dead]
     title = "Remove the codes that silence nothing" if alive else "Remove the comment"
     comments = [entry] if entry.end is None else [entry, entry.end]
@@ -271,12 +272,12 @@ def _removal(entry: Suppression, dead: Collection[str], file: SourceFile) -> Rew
 
 
 def _without(entry: Suppression, alive: Sequence[str], file: SourceFile) -> Replacement:
-    """Return what leaves only the codes `alive` in a comment."""
+    """Return the replacement that leaves only the codes `alive` in a comment."""
     text = file.line(entry.line)
     start, end, content = entry.column - 1, entry.end_column - 1, ""
     if alive:
         start, end, content = entry.codes_column - 1, entry.codes_end - 1, ", ".join(alive)
-    elif text[end:].strip():  # another comment follows and takes its place
+    elif text[end:].strip():  # another comment follows
         end = len(text) - len(text[end:].lstrip())
     else:
         start, end = len(text[:start].rstrip()), len(text)
@@ -293,7 +294,7 @@ def _lay_out(tokens: Sequence[tokenize.TokenInfo], file: SourceFile) -> Layout:
     opened: list[int] = []
     start = 0
     for token in tokens:
-        if tokenize.tok_name[token.type].endswith("STRING_START"):  # of an f-string, since Python 3.12
+        if tokenize.tok_name[token.type].endswith("STRING_START"):  # the start of an f-string, since Python 3.12
             opened.append(token.start[0])
         first = opened.pop() if tokenize.tok_name[token.type].endswith("STRING_END") else token.start[0]
         layout.open_lines.update(range(first, token.end[0]))

@@ -1,8 +1,8 @@
-"""Which projects may have their own configuration start programs, lower walls or name folders to write to.
+"""Projects whose own configuration may start programs, weaken the sandbox or choose folders to write to.
 
-The user says so once for a project (`dynalint trust`), and the answer holds for what the project asked for then: it is
-remembered in the user's own state folder, by the path of the project and a hash of those settings. When they change, or
-the project is cloned to another place, the user is asked again.
+The user grants this once per project (`dynalint trust`), for what the project asks for at that time. The decision is
+stored in the user's state folder, by the path of the project and a hash of those settings. If they change, or the
+project is cloned to another path, the user is asked again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dynalint.errors import DynalintError
 from dynalint.reading import read_json
 from dynalint.user_folders import state_folder
 
-# Ends a sentence about a setting, and says what to do about it.
+# The end of a sentence about a setting, which says what to do.
 UNTRUSTED = (
     "because this project is not trusted; read its configuration and run `dynalint trust`, or pass the "
     "setting on the command line"
@@ -29,7 +29,7 @@ _NAME = "trusted.json"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A reserved setting that a project's own configuration has: its key, its value, and where it was written."""
+    """A reserved setting in a project's own configuration: its key, its value, and where it was written."""
 
     key: str
     value: object
@@ -37,36 +37,36 @@ class Asked:
 
     @property
     def described(self) -> str:
-        """The setting as it might be written."""
+        """The setting as written in a configuration file."""
         value = self.value if isinstance(self.value, int | float) else f'"{self.value}"'
         return f"`{self.key} = {value}`"
 
 
 class Trust:
-    """What the user has trusted; read once, when it is first asked about."""
+    """The user's trust decisions, read on first use."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Take the state `folder`; by default the user's own."""
+        """Use the state folder `folder`, by default the user's own."""
         self._folder = folder or state_folder()
         self._known: dict[str, str] | None = None
 
     def covers(self, root: Path, asked: Sequence[Asked]) -> bool:
-        """Whether the project at `root` was trusted when it asked for just this."""
+        """Return whether the project at `root` is trusted with exactly these settings."""
         return self._trusted().get(_name(root)) == _digest(asked)
 
     def grant(self, root: Path, asked: Sequence[Asked]) -> None:
-        """Remember that the project at `root` may have what it asks for.
+        """Trust the project at `root` with the settings that it asks for.
 
         Raises:
-            DynalintError: the answer cannot be written down.
+            DynalintError: the decision cannot be stored.
         """
         self._keep({**self._trusted(), _name(root): _digest(asked)})
 
     def revoke(self, root: Path) -> bool:
-        """Forget about the project at `root`; say whether it was trusted.
+        """Revoke the trust in the project at `root`. Return whether it was trusted.
 
         Raises:
-            DynalintError: that cannot be written down.
+            DynalintError: the decision cannot be stored.
         """
         known = dict(self._trusted())
         if known.pop(_name(root), None) is None:
@@ -94,7 +94,7 @@ class Trust:
 
 
 def _read(file: Path) -> dict[str, str]:
-    """Return what a file remembers; what is malformed trusts nobody."""
+    """Return the decisions stored in a file. Malformed content trusts nobody."""
     try:
         held = read_json(file)
     except (OSError, ValueError):
@@ -107,6 +107,6 @@ def _name(root: Path) -> str:
 
 
 def _digest(asked: Sequence[Asked]) -> str:
-    """Return a hash of what is asked for; where in a file it stands makes no difference."""
+    """Return a hash of the settings, independent of where they are written."""
     listed = [[one.key, str(one.value)] for one in asked]
     return hashlib.sha256(json.dumps(listed).encode()).hexdigest()

@@ -1,7 +1,7 @@
-"""The user's own folders for settings, for state and for what can be computed again.
+"""The user's own folders for settings, state and caches.
 
-They are where other programs have theirs: by the XDG base directory specification, on Windows by its own variables. A
-repository can neither write there nor put files there by being cloned, so that what is read there is the user's word.
+They follow the XDG base directory specification; on Windows, its own variables are used. A repository cannot place
+files there, even by being cloned, so their content can be trusted.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ _NAME = "dynalint"
 
 
 def config_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the folder of the user's own settings; None where the user has no home."""
+    """Return the folder for the user's settings, or None if the user has no home directory."""
     return _folder("XDG_CONFIG_HOME", ".config", "APPDATA", environment)
 
 
 def state_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the folder of what is to be remembered and cannot be computed again; None where the user has no home."""
+    """Return the folder for data that must be kept, or None if the user has no home directory."""
     return _folder("XDG_STATE_HOME", ".local/state", "LOCALAPPDATA", environment)
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the folder of what may be deleted at any time; None where the user has no home."""
+    """Return the folder for data that may be deleted at any time, or None if the user has no home directory."""
     folder = _folder("XDG_CACHE_HOME", ".cache", "LOCALAPPDATA", environment)
     return folder / "cache" if folder is not None and os.name == "nt" else folder
 
 
 def _folder(variable: str, below_home: str, windows: str, environment: Mapping[str, str]) -> Path | None:
     named = environment.get(windows if os.name == "nt" else variable, "")
-    # By the specification a relative path counts as not set: it would lead into whatever the working directory is.
+    # By the specification, a relative path is ignored: it would depend on the working directory.
     if named and Path(named).is_absolute():
         return Path(named) / _NAME
     try:

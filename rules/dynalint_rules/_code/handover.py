@@ -13,7 +13,7 @@ def asks_for_tensor(scope: Scope, call: ast.Call, argument: ast.expr) -> bool:
     callee = scope.kind(call.func)
     if not isinstance(callee, k.Function) or callee.args or callee.keywords:
         return False
-    name = _parameter(callee, call, argument)
+    name = parameter_of(callee, call, argument)
     return name is not None and any(
         isinstance(node, ast.Call) and _asks(node, name) for node in walk_function(callee.function.node)
     )
@@ -38,7 +38,7 @@ def _calls(node: ast.AST, name: str) -> bool:
     )
 
 
-def _parameter(callee: k.Function, call: ast.Call, argument: ast.expr) -> str | None:
+def parameter_of(callee: k.Function, call: ast.Call, argument: ast.expr) -> str | None:
     """Return the name of the parameter that gets an argument."""
     for keyword in call.keywords:
         if keyword.value is argument:

@@ -5,9 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Iteration, Project, Rule, Violation, k, walk
+from dynalint.rulekit import Declined, Iteration, Project, Refusal, Rewrite, Rule, Violation, k, walk
 from dynalint_rules._code.growth import UP_TO_LIMIT
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.loop.lengths import rewrite_lengths
 
+_BY_HAND = (
+    "only some loops are equivalent to one operation on the whole tensor; write such an operation, use "
+    "`torch.vmap`, or compile only the body"
+)
 _RANK = frozenset({"dim", "ndim", "ndimension"})
 
 
@@ -18,10 +24,6 @@ class UnrolledLoop(Rule):
     category = "advice"
     severity = "info"
     events = (Iteration,)
-    refusal = (
-        "only some loops are equivalent to one operation on the whole tensor; write such an operation, use "
-        "`torch.vmap`, or compile only the body"
-    )
 
     def check(self, event: Iteration, project: Project) -> Iterable[Violation]:
         """Flag loops whose number of rounds is a size."""
@@ -34,6 +36,13 @@ class UnrolledLoop(Rule):
                 f"{UP_TO_LIMIT}",
                 help="Compute on the whole tensor, or compile only the body.",
             )
+
+    def fix(self, event: Iteration, violation: Violation, project: Project) -> Rewrite | Declined:
+        """Write through a mask over all rows where the loop writes each up to a length."""
+        try:
+            return rewrite_lengths(Scope.of(event, project), event.statement)
+        except Refusal:
+            return Declined(_BY_HAND)
 
 
 def _is_held(event: Iteration) -> bool:

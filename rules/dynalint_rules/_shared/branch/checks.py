@@ -10,6 +10,7 @@ from typing import Any
 
 from dynalint.rulekit import Refusal, Rewrite, Safety, k, rw, walk, walk_function
 from dynalint_rules._code.effects import effects_of
+from dynalint_rules._code.handover import parameter_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import self_name
 from dynalint_rules._shared.branch.blocks import is_elif, split_test
@@ -22,6 +23,8 @@ from dynalint_rules._shared.branch.truth import (
     truth_of,
 )
 from dynalint_rules._shared.text import held_together
+
+_CHECKED = "While compiling, check on the device with `torch._assert_async`"
 
 
 def is_constant_message(node: ast.expr | None) -> bool:
@@ -78,8 +81,51 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
         asked = rw.branch(_compiling(scope), rw.statements([check]))
         new = [rw.asking(old, rest.left_out(scope, tree)), asked]
     edits = rw.replacements(tree, [rw.Substitution((old,), tuple(new))])
-    title = "While compiling, check on the device with `torch._assert_async`"
-    return Rewrite(title, "conditional" if truth.conditions else "safe", edits, truth.conditions, scope.imports)
+    return Rewrite(_CHECKED, "conditional" if truth.conditions else "safe", edits, truth.conditions, scope.imports)
+
+
+def rewrite_checking_call(scope: Scope, test: ast.expr) -> Rewrite | None:
+    """Return the rewrite of `check(test, "message")` that checks with `torch._assert_async` while compiling.
+
+    None where the test is handed to something that does more than raise without it.
+    """
+    call = scope.parents[test]
+    call = scope.parents[call] if isinstance(call, ast.keyword) else call
+    statement = scope.parents[call]
+    checker = scope.kind(call.func) if isinstance(call, ast.Call) else k.UNKNOWN
+    if not isinstance(call, ast.Call) or not isinstance(statement, ast.Expr) or not isinstance(checker, k.Function):
+        return None
+    name = parameter_of(checker, call, test)
+    if name is None or not _raises_without(checker, name):
+        return None
+    _refuse_caught(scope, statement)
+    truth = truth_of(scope, test)
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    texts = (scope.text(one) if is_constant_message(one) else _without_values(one) for one in given)
+    message = next((text for text in texts if text is not None), '"the check fails"')
+    tree = rw.Tree.around(scope.file, statement)
+    lines = rw.statements([f"{scope.torch}._assert_async({truth.text}, {message})"])
+    new = rw.branch(_compiling(scope), lines, [tree.line(statement)])
+    edits = rw.replacements(tree, [rw.Substitution((tree.statement(statement),), (new,))])
+    return Rewrite(_CHECKED, "conditional" if truth.conditions else "safe", edits, truth.conditions, scope.imports)
+
+
+def _raises_without(checker: k.Function, name: str) -> bool:
+    """Whether a function does nothing but raise where one of its parameters is not true."""
+    node = checker.function.node
+    asks = [
+        one
+        for one in walk_function(node)
+        if isinstance(one, ast.If)
+        and ast.unparse(one.test) == f"not {name}"
+        and any(isinstance(part, ast.Raise) for part in walk(one))
+    ]
+    plain = (ast.If, ast.Raise, ast.Return, ast.Assign, ast.AnnAssign, ast.Pass)
+    return bool(asks) and all(
+        isinstance(one, plain) or (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+        for one in walk_function(node)
+        if isinstance(one, ast.stmt) and one is not node
+    )
 
 
 @dataclass(frozen=True)

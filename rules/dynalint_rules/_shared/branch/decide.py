@@ -7,7 +7,7 @@ import ast
 from dynalint.rulekit import Declined, Event, Project, Refusal, Rewrite
 from dynalint_rules._code.decision import Decision, decision_of, is_guard
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.branch.checks import rewrite_assert, rewrite_guard
+from dynalint_rules._shared.branch.checks import rewrite_assert, rewrite_checking_call, rewrite_guard
 from dynalint_rules._shared.branch.choice import rewrite_conditional_expression
 from dynalint_rules._shared.branch.where import rewrite_if
 
@@ -36,13 +36,13 @@ def rewrite_decision(event: Event, operand: ast.expr, project: Project, *, value
     """
     scope = Scope.of(event, project)
     decision = decision_of(scope.parents, operand)
-    rewrite = _rewritten(scope, decision)
+    rewrite = _rewritten(scope, decision, operand)
     if rewrite is None:
         return Declined({"comprehension": _FILTER, "match": _MATCH}.get(decision.form, value))
     return rewrite
 
 
-def _rewritten(scope: Scope, decision: Decision) -> Rewrite | None:
+def _rewritten(scope: Scope, decision: Decision, operand: ast.expr) -> Rewrite | None:
     """Return the rewrite of a decision; None where there is nothing that could be one.
 
     Raises:
@@ -57,4 +57,4 @@ def _rewritten(scope: Scope, decision: Decision) -> Rewrite | None:
         return rewrite_conditional_expression(scope, node)
     if decision.form == "assert" and isinstance(node, ast.Assert):
         return rewrite_assert(scope, node)
-    return None
+    return rewrite_checking_call(scope, operand) if decision.form == "value" else None

@@ -266,6 +266,9 @@ def _call(scope: Scope, node: ast.Call) -> Truth | None:
     else:
         return None
     plain = not node.keywords and not any(isinstance(argument, ast.Starred) for argument in arguments)
+    if name in ("builtins.any", "builtins.all") and scope.tensor(arguments[0]) is not None:
+        rows = f"the rows of {scope.quote(arguments[0])} hold one element each"
+        return Truth(f"{atom(arguments[0], scope.text(arguments[0]))}.{name[-3:]}()", True, True, (rows,))
     if name in ("builtins.bool", "torch.is_nonzero") and len(arguments) == 1 and plain:
         return truth_of(scope, arguments[0]) if name == "builtins.bool" else _value(scope, arguments[0])
     if name == "torch.equal" and len(arguments) == 2 and plain:

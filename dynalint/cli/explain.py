@@ -37,7 +37,6 @@ Examples:
     help="The backend that compiles and runs the graphs while times are measured.",
 )
 @click.option("--no-advice", is_flag=True, help="Do not try out which settings would help.")
-@click.option("--export", is_flag=True, help="Also try `torch.export.export(strict=True)`.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="The device to run code on.")
 @click.option("--confirm", is_flag=True, help="Run code even without a working sandbox.")
 @click.option("--python", metavar="PATH", help="The interpreter to run code with; it needs torch.")
@@ -72,7 +71,7 @@ def explain(target: str, form: str, output_file: Path | None, backend: str, **op
         )
     style = Style() if output_file else style_for(sys.stdout, options["color"])
     animated = not options["quiet"] and sys.stderr is not None and sys.stderr.isatty()
-    tried = {"advise": not (options["no_advice"] or several), "export": options["export"]}
+    tried = {"advise": not (options["no_advice"] or several)}
     text = ""
     for found in targets:
         with Activity(f"explaining {found.name}", enabled=animated) as progress:

@@ -40,11 +40,10 @@ def explain(
     on_stage: Callable[[str], None] | None = None,
     *,
     advise: bool = True,
-    export: bool = False,
 ) -> Explanation:
     """Run a target in the worker and return everything about its graphs.
 
-    With `advise`, also try remedies; with `export`, also try to export it.
+    With `advise`, also try remedies.
 
     Raises:
         WorkerError: the interpreter cannot be run, no sandbox is available, or the target cannot be run.
@@ -59,7 +58,7 @@ def explain(
                 f"torch is not installed for {options.python}; install it there, or set `python` to an interpreter that"
                 " has it."
             )
-        request = {**request_for(target, options), "backend": backend, "export": export}
+        request = {**request_for(target, options), "backend": backend}
         answer = worker.ask("operations.explaining:explain", request, on_stage)
         with _making_sense(target):
             broken = "run" in answer.parts and _may_be_helped(decode(records.Run, answer.parts["run"]))

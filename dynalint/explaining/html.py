@@ -89,16 +89,12 @@ class _Page:
             ("Compile time", words.seconds(compile_time) if found.timed_calls else "not measured", ""),
             ("fullgraph=True", words.verdict(found.fullgraph), _LOOKS[found.fullgraph]),
         ]
-        if found.export is not None:
-            tiles.append(("torch.export (strict)", words.verdict(found.export), _LOOKS[found.export]))
         yield '<dl class="tiles">'
         for name, value, look in tiles:
             yield f'<div class="{look}"><dt>{name}</dt><dd>{value}</dd></div>'
         yield "</dl>"
         if found.fullgraph_error:
             yield f'<p class="soft">fullgraph=True: {_prose(found.fullgraph_error)}</p>'
-        if found.export_error:
-            yield f'<p class="soft">torch.export (strict): {_prose(found.export_error)}</p>'
         yield "</header>"
 
     def _timeline(self) -> Iterator[str]:

@@ -156,7 +156,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The explanation of a target. `fullgraph` and `export` say whether these succeed, or are None if not tried."""
+    """The explanation of a target. `fullgraph` says whether it succeeds, or is None if not tried."""
 
     target: str
     inputs: str
@@ -177,8 +177,6 @@ class Explanation:
     error: str | None
     notes: tuple[str, ...] = ()
     advice: Advice | None = None
-    export: bool | None = None
-    export_error: str = ""
     sources: tuple[Source, ...] = field(default=(), repr=False)
 
     @property
@@ -201,6 +199,5 @@ class Explanation:
         for graph, one in zip(record["graphs"], self.graphs, strict=True):
             graph["operator_count"] = one.size
             graph["guards"]["count"] = sum(one.guards.kinds.values())
-        record["export"] = {"passes": self.export, "error": record.pop("export_error") or None}
         record["fullgraph"] = {"passes": self.fullgraph, "error": record.pop("fullgraph_error") or None}
         return record

@@ -61,7 +61,6 @@ class Scribe:
         graphs = tuple(self._graph(number, graph, timed) for number, graph in enumerate(flow.graphs))
         fullgraph = parts.get("fullgraph")
         error = decode(records.Run, fullgraph).error if fullgraph is not None else None
-        exported = decode(records.EagerRun, parts["export"]) if "export" in parts else None
         return Explanation(
             target=target.name,
             inputs=parts["inputs"],
@@ -81,8 +80,6 @@ class Scribe:
             fullgraph_error="" if error is None else _failure(error),
             error=None if self._run.error is None else _failure(self._run.error),
             notes=notes,
-            export=None if exported is None else exported.error is None,
-            export_error="" if exported is None or exported.error is None else _failure(exported.error),
             sources=tuple(self._source(path) for path in self._shown_files(graphs, breaks)),
         )
 

@@ -44,9 +44,6 @@ class _Writer:
         yield from self._wrapped(visible(words.basis(found)), 2)
         reason = f": {visible(found.fullgraph_error)}" if found.fullgraph_error else ""
         yield from self._wrapped(f"fullgraph=True {words.verdict(found.fullgraph)}{reason}", 2)
-        if found.export is not None:
-            reason = f": {visible(found.export_error)}" if found.export_error else ""
-            yield from self._wrapped(f"torch.export (strict) {words.verdict(found.export)}{reason}", 2)
         if found.error is not None:
             yield from self._wrapped(f"The compiled code failed: {visible(found.error)}", 2)
         for note in found.notes:

@@ -104,8 +104,6 @@ CUT_SHORT = "Time ran out before everything was tried; raise `timeout` in the co
 REMEDIES = {
     "settings": "Dynamo settings",
     "fullgraph": "The whole graph or an error",
-    "boundary": "One function left out",
-    "region": "Only the parts that compile into one graph",
 }
 
 

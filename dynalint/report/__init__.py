@@ -18,7 +18,6 @@ FORMATS = {
     "json-lines": ("json", "render_lines"),
     "sarif": ("sarif", "render"),
     "github": ("github", "render"),
-    "github-suggestions": ("suggestions", "render"),
     "gitlab": ("gitlab", "render"),
     "junit": ("junit", "render"),
     "markdown": ("markdown", "render"),
@@ -26,7 +25,7 @@ FORMATS = {
 
 
 FOR_PEOPLE = ("full", "concise", "grouped", "markdown")
-FOLDING = (*FOR_PEOPLE, "github", "github-suggestions")
+FOLDING = (*FOR_PEOPLE, "github")
 """The formats that only count findings in code that is rarely compiled, without listing them."""
 WITH_FIXES = ("json", "json-lines", "sarif")
 """The formats that always include the fix of each finding. Those for people show it only on request."""

@@ -22,7 +22,6 @@ from dynalint.fix.model import unified_diff
 from dynalint.report import FORMATS, Report, Style, render, render_statistics, runners
 from dynalint.report.markdown import prose, step_summary
 from dynalint.report.style import visible
-from dynalint.report.suggestions import review, suggestions
 
 from .conftest import Victim
 
@@ -92,7 +91,7 @@ def test_no_format_for_people_acts(name: str) -> None:
 def test_documents_keep_the_value_and_hold_no_command(name: str) -> None:
     text = ACTING[name]
     report = Report([hostile(text)], failures=(text,))
-    for form in ("json", "json-lines", "sarif", "gitlab", "github-suggestions"):
+    for form in ("json", "json-lines", "sarif", "gitlab"):
         output = render(form, report, Style())
         assert output.isascii()
         assert not list(taken(output)), form
@@ -108,7 +107,7 @@ def test_documents_keep_the_value_and_hold_no_command(name: str) -> None:
 
 
 def test_every_format_is_covered() -> None:
-    assert set(FORMATS) == {*FOR_TERMINALS, "json", "json-lines", "sarif", "gitlab", "github-suggestions", "junit"}
+    assert set(FORMATS) == {*FOR_TERMINALS, "json", "json-lines", "sarif", "gitlab", "junit"}
 
 
 def test_statistics_show_what_a_run_said() -> None:
@@ -144,15 +143,6 @@ def test_markdown_makes_nothing_of_text(text: str) -> None:
         outside = outside.replace("[DYN101](https://example.org)", "")
         assert not re.search(r"!\[|\]\(|<(?!/?code>)|://|www\.|@\w|(?<![&\w])#\w", outside), outside
         assert "`" not in outside
-
-
-def test_a_suggestion_does_not_end_its_fence() -> None:
-    comments = suggestions("x.py", "a = 1\n", "a = '''\n```\n````\n@team'''\n", [hostile("`")])
-    body = json.loads(review(comments))["comments"][0]["body"]
-    fence = re.search(r"^(`+)suggestion$", body, re.MULTILINE)
-    assert fence is not None
-    assert len(fence[1]) == 5
-    assert body.endswith(f"\n{fence[1]}")
 
 
 def test_sarif_has_no_links_and_no_placeholders() -> None:
@@ -351,7 +341,7 @@ def test_the_page_and_the_text_of_an_explanation(text: str) -> None:
     found = Explanation(
         target=text, inputs=text, torch=text, python=text, device="cpu", backend="eager", calls=(1, 0), graphs=(),
         breaks=(_break(text, place),), recompiles=(), eager=(Eager(text, Place(text, 1), text),), steps=(), lead=0.0,
-        timed_calls=0, fullgraph=False, fullgraph_error=text, error=text, notes=(text,), export=None, export_error="",
+        timed_calls=0, fullgraph=False, fullgraph_error=text, error=text, notes=(text,),
         sources=(Source("m.py", (f"f({text}) # `{text}`",), frozenset({1}), ()),),
     )  # fmt: skip
     output = page.render(found)

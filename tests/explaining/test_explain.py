@@ -7,14 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
-from torch import nn
 
-from dynalint.confirm.worker.operations.explaining import exported_run
-from dynalint.explaining import Explanation, NotExplainedError, html
+from dynalint.explaining import Explanation, NotExplainedError
 from dynalint.explaining.model import Place
-from dynalint.explaining.text import render
-from dynalint.report import Style
 
 # In one test process: torch is imported once for all of them.
 pytestmark = [pytest.mark.dynamo, pytest.mark.xdist_group("explain")]
@@ -194,22 +189,3 @@ def test_the_backend_that_is_asked_for_is_the_one_that_is_timed(explained: Expla
 def test_what_cannot_be_run_is_said_in_one_sentence(explained: Explain) -> None:
     with pytest.raises(NotExplainedError, match="ValueError: on purpose"):
         explained("raise ValueError('on purpose')\nclass Model: pass\n")
-
-
-def test_export_is_tried_where_it_is_asked_for(explained: Explain) -> None:
-    text = HEAD + "class Model(nn.Module):\n    def forward(self, x):\n        return x * len(x.tolist())\n"
-    found = explained(text, export=True)
-    assert (found.fullgraph, found.export) == (False, False)
-    assert "tolist" in found.export_error
-    assert "torch.export (strict) fails: " in render(found, Style())
-    assert found.to_json()["export"] == {"passes": False, "error": found.export_error}
-    assert "torch.export (strict)" in html.render(found)
-
-
-def test_modules_methods_and_functions_are_exported() -> None:
-    linear = nn.Linear(4, 2)
-    call = ((torch.ones(3, 4),), {})
-    assert exported_run(lambda: linear, call).error is None
-    assert exported_run(lambda: linear.forward, call).error is None
-    assert exported_run(lambda: torch.relu, call).error is None
-    assert exported_run(lambda: lambda x: x if x.sum() > 0 else -x, call).error is not None

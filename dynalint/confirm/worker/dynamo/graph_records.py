@@ -112,8 +112,7 @@ class Tried:
 class Remedy:
     """A way to compile that helps. `equal` is None where the code differs from run to run by itself.
 
-    `kind` is `settings`, `fullgraph`, `region` or `boundary`; `difference` says what was not equal, `note` what the
-    way changes by nature.
+    `kind` is `settings` or `fullgraph`; `difference` says what was not equal, `note` what the way changes by nature.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""The operation that tries what would help: settings, whole graphs, clean submodules, a function left out.
+"""The operation that tries what would help without a change to the model: settings of Dynamo, and `fullgraph=True`.
 
 Nothing is said that was not run. Parts of the answer, each as soon as it is known:
 
@@ -12,7 +12,7 @@ Nothing is said that was not run. Parts of the answer, each as soon as it is kno
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,24 +24,22 @@ from ..dynamo import runs
 from ..dynamo.graph_records import Outcome, Remedy, Tried
 from ..dynamo.records import Run, encode
 from ..dynamo.runs import Call, Listener, compiled_run
+from ..dynamo.settings import Setting, compiled, in_force, relevant
 from ..inputs.targets import ProblemError, Subject, subject_of
 from ..process.wire import Reply
-from ..remedies.optional_arguments import arguments_worked_out, keywords_handed, numbers_as_lists
-from ..remedies.regions import Boundary, boundaries, clean_regions, compile_regions, disabled
-from ..remedies.settings import Setting, compiled, in_force, relevant
 from ..source import loading
 from .explaining import calls_of
 
 _MOST_TRIES = 30
 # Of the time for a request: after this much of it nothing new is tried of each kind.
-_SETTINGS, _FULLGRAPH, _BOUNDARIES, _REGIONS = 0.45, 0.55, 0.7, 0.85
+_SETTINGS, _FULLGRAPH = 0.6, 0.85
 
 
 def advise(request: Mapping[str, Any], reply: Reply) -> None:
     """Answer one request: the same as for `explaining`.
 
-    `ways` in it limits what is tried, to some of `settings`, `fullgraph`, `boundaries` and `regions`; with `once`
-    all is called once only, so that nothing is learnt of recompilation.
+    `ways` in it limits what is tried, to `settings` or `fullgraph`; with `once` all is called once only, so that
+    nothing is learnt of recompilation.
     """
     runs.trace_own_compiles()
     loading.prepare(request["search"], request["overrides"])
@@ -110,11 +108,7 @@ class Advisor:
             ("settings", _SETTINGS, lambda: self._try_settings(run, before))
         ]
         if before.breaks:
-            phases += [
-                ("fullgraph", _FULLGRAPH, self._try_fullgraph),
-                ("boundaries", _BOUNDARIES, lambda: self._try_boundaries(run, before)),
-                ("regions", _REGIONS, self._try_regions),
-            ]
+            phases.append(("fullgraph", _FULLGRAPH, self._try_fullgraph))
         ways = self._request.get("ways")
         cut_short = False
         for way, share, phase in phases if before.breaks or before.recompiles else ():
@@ -165,13 +159,6 @@ class Advisor:
         with in_force(settings):
             return self._try(name, lines, lambda function, backend: compiled(function, settings, backend))
 
-    def _settings(self, run: Run) -> Iterator[Setting]:
-        yield from relevant(runs.fresh_callable(self._make), self._calls, run)
-        if run.breaks:
-            yield from arguments_worked_out(self._make, self._calls, run)
-            yield from keywords_handed(self._make, self._calls, run)
-            yield from numbers_as_lists(self._make, self._calls, run)
-
     def _try_settings(self, run: Run, before: Outcome) -> None:
         """Find the smallest set of settings that does most: each by itself, all that can go together, fewer again."""
         alone: dict[str, Tried] = {}
@@ -179,7 +166,7 @@ class Advisor:
         best: tuple[Setting, ...] = ()
         reached, last = before, None
         try:
-            for setting in self._settings(run):
+            for setting in relevant(runs.fresh_callable(self._make), self._calls, run):
                 tried = alone[setting.name] = self._with([setting])
                 if not tried.outcome.error:
                     able.append(setting)
@@ -209,34 +196,6 @@ class Advisor:
         if not tried.outcome.error:
             note = "It raises where it would break; it captures scalars and dynamic shapes."
             self._keep("fullgraph", tried, lambda f, backend: compiled(f, [whole], backend), nullcontext(), note)
-
-    def _try_boundaries(self, run: Run, before: Outcome) -> None:
-        """Leave out one function at a time that the breaks lie in, and keep the one that saves most."""
-        best: tuple[Tried, Boundary] | None = None
-        try:
-            for boundary in boundaries(run, self._request["roots"], self._make):
-                with disabled(boundary):
-                    tried = self._try(f"disable {boundary.name}", boundary.lines, plainly)
-                if not tried.outcome.error and tried.outcome.breaks < (best[0].outcome if best else before).breaks:
-                    best = tried, boundary
-        finally:
-            if best is not None:
-                self._keep("boundary", best[0], plainly, disabled(best[1]), f"{best[1].name} runs in eager.")
-
-    def _try_regions(self) -> None:
-        """Compile only the submodules that compile whole, the largest ones."""
-        names = clean_regions(self._make, self._same[0], lambda: time.process_time() > self._deadline)
-        if not names:
-            return
-        lines, compiler = compile_regions(self._make, names)
-        tried = self._try("only what compiles whole", lines, compiler)
-        if not tried.outcome.error and not tried.outcome.breaks and tried.outcome.operators:
-            self._keep("region", tried, compiler, nullcontext(), "The rest of the model runs in eager.")
-
-
-def plainly(function: Callable[..., Any], backend: Any) -> Any:
-    """Compile without any setting."""
-    return compiled(function, (), backend)
 
 
 def encode_all(records: Sequence[Any]) -> list[Any]:

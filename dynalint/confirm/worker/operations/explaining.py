@@ -6,23 +6,18 @@ Parts of the answer, in the order in which they are known; `files`, `inputs` and
     calls      how many calls were made: `{"same", "batch"}`
     run, flow  records of `dynamo` and of `graphs`, from a run that watches every line
     fullgraph  a record of `dynamo`
-    export     where the request has `export`: how `torch.export.export(strict=True)` ended, as a run without lines
     timed      a record of `dynamo` and the flow of a run that only keeps the time, with the backend asked for
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-from torch import nn
-
 from ..dynamo import runs
 from ..dynamo.graphs import trace_flow
-from ..dynamo.records import EagerRun, encode
-from ..dynamo.reports import failure
+from ..dynamo.records import encode
 from ..dynamo.runs import Call, Maker
 from ..inputs.targets import ProblemError, Subject, subject_of
 from ..inputs.variants import other_batch
@@ -48,7 +43,7 @@ class Calls:
 
 
 def explain(request: Mapping[str, Any], reply: Reply) -> None:
-    """Answer one request: those of `confirming` without `spots` and `compare`, and `backend`, `export`."""
+    """Answer one request: those of `confirming` without `spots` and `compare`, and `backend`."""
     runs.trace_own_compiles()
     loading.prepare(request["search"], request["overrides"])
     try:
@@ -87,40 +82,11 @@ def _explain(subject: Subject, request: Mapping[str, Any], reply: Reply) -> None
     reply.part("flow", encode(flow))
     reply.stage(f"running {name} with fullgraph=True")
     reply.part("fullgraph", encode(runs.fullgraph_run(make, calls.calls)))
-    if request["export"]:
-        reply.stage(f"running torch.export on {name}")
-        reply.part("export", encode(exported_run(make, subject.call)))
     reply.stage(f"timing {name} under torch.compile")
     if request["backend"] == "inductor":
         _keep_headers_out()
     run, flow = trace_flow(make, calls.calls, {}, calls.warm, request["backend"], device)
     reply.part("timed", {"run": encode(run), "flow": encode(flow)})
-
-
-def exported_run(make: Maker, call: Call) -> EagerRun:
-    """Export one call in strict mode, by which Dynamo traces it, and return what that raised, if anything."""
-    try:
-        function = runs.fresh_callable(make)
-        module = function if isinstance(function, nn.Module) else _Holder(function)
-        args, kwargs = runs.clone_inputs(call)
-        torch.export.export(module, args, kwargs, strict=True)
-    except BaseException as error:  # noqa: BLE001 - user code
-        return EagerRun({}, failure(error, 0))
-    finally:
-        torch.compiler.reset()
-    return EagerRun({}, None)
-
-
-class _Holder(nn.Module):  # type: ignore[misc]  # torch is not installed for type checks
-    """A module of one function, for only modules are exported."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.owner = getattr(function, "__self__", None)
-        self._function = function
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function(*args, **kwargs)
 
 
 def _keep_headers_out() -> None:

@@ -7,7 +7,7 @@ import linecache
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,16 +15,13 @@ from typing import Any
 import torch
 from torch import _dynamo as dynamo
 from torch import nn
-from torch.utils import _pytree as pytree
 
-from ..dynamo.records import Run
-from ..dynamo.runs import Call, clone_inputs, user_compile
 from ..inputs.search import parameters_of
+from .records import Run
+from .runs import Call, user_compile
 
 _CONFIG = "torch._dynamo.config"
 _LOGGERS = "debug info warning error exception critical log".split()
-
-Shapes = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -32,8 +29,8 @@ class Setting:
     """One setting, by the line of code that makes it.
 
     `config` are values of Dynamo's configuration, sets among them to be added to what is there; `options` go to
-    `torch.compile`, `dynamic` are (position or name, dimension) of tensors to be marked, `given` are arguments to be
-    handed over besides, by the shapes of the call. `note` says what it changes by nature.
+    `torch.compile`, `dynamic` are (position or name, dimension) of tensors to be marked. `note` says what it changes by
+    nature.
     """
 
     name: str
@@ -41,7 +38,6 @@ class Setting:
     config: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     dynamic: tuple[tuple[int | str, int], ...] = ()
-    given: Mapping[Shapes, dict[str, Any]] = field(default_factory=dict)
     note: str = ""
 
 
@@ -60,14 +56,10 @@ def in_force(settings: Iterable[Setting]) -> Iterator[None]:
 
 
 def compiled(function: Callable[..., Any], settings: Sequence[Setting], backend: Any, **options: Any) -> Any:
-    """Compile with the options of all settings; what is marked or handed over is so in each call."""
-    given: dict[Shapes, dict[str, Any]] = {}
+    """Compile with the options of all settings; dimensions are marked in each call."""
     for setting in settings:
         options.update(setting.options)
-        for shapes, more in setting.given.items():
-            given[shapes] = given.get(shapes, {}) | more
     run = user_compile(function, backend=backend, **options)
-    run = handing(run, given) if given else run
     marks = [mark for setting in settings for mark in setting.dynamic]
     if not marks:
         return run
@@ -78,20 +70,6 @@ def compiled(function: Callable[..., Any], settings: Sequence[Setting], backend:
         return run(*args, **kwargs)
 
     return marking
-
-
-def handing(function: Callable[..., Any], given: Mapping[Shapes, dict[str, Any]]) -> Callable[..., Any]:
-    """Return a callable that hands over more arguments: those for the shapes of the call."""
-
-    def with_more(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **{**kwargs, **clone_inputs(given[shapes_of((args, kwargs))])})
-
-    return with_more
-
-
-def shapes_of(call: Call) -> Shapes:
-    """Return the shapes of all tensors of a call, in their order."""
-    return tuple(tuple(leaf.shape) for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor))
 
 
 def relevant(function: Callable[..., Any], calls: Sequence[Call], run: Run) -> list[Setting]:

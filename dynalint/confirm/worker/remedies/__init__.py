@@ -1,1 +1,0 @@
-"""What can be done where a break stays in the source: settings, parts compiled by themselves, arguments given."""

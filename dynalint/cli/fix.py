@@ -25,7 +25,6 @@ Examples:
   dynalint fix --interactive                     ask about each fix, and write those that you accept
   dynalint fix --apply --static                  only fixes that are exact for every input; runs nothing
   dynalint fix --select DYN1 --unsafe-fixes src
-  dynalint fix --output-format github-suggestions -o review.json
   dynalint fix --print-fix remove                remove prints and log calls instead of guarding them
 """
 
@@ -59,7 +58,6 @@ def fix(**options: Any) -> int:
     if asking and STDIN in options["paths"]:
         raise UsageError('"-" reads the file from standard input, where --interactive reads the answers.')
     run = Run(options)
-    _finish_interrupted(run, write=writing)
     writer = Writer(lambda source: run.workspace.shown(source.path))
     keep = writer.keep if writing and run.stdin is None else None
     fixing = partial(engine.fix, verify=verify, unlikely=options["all"], keep=keep)
@@ -92,52 +90,15 @@ def _telling_what_is_done(run: Run, writer: Writer) -> Iterator[None]:
         raise
 
 
-def _finish_interrupted(run: Run, *, write: bool) -> None:
-    """Complete or undo the writes of an earlier run that was killed."""
-    from dynalint.fix.journal import finish_interrupted, interrupted
-    from dynalint.reading import project_root
-
-    roots = {project_root(path.parent) for path in run.workspace.files}
-    if write:
-        notes, failures = finish_interrupted(roots)
-        for text in notes:
-            run.note(f"{text}.")
-        run.add_failures(failures)
-    elif interrupted(roots):
-        run.add_failures(["an earlier fix of several files was interrupted; run `dynalint fix --apply` to finish it"])
-
-
 def _show(run: Run, result: FixResult) -> int:
-    """Write the diff or review suggestions, and return the exit code: 1 if there are any."""
-    if run.settings.output_format == "github-suggestions":
-        run.write(_suggestions(run, result))
-    else:
-        diffs = [file.diff(run.workspace.shown(file.source.path)) for file in result.files]
-        run.write_diff("".join(diffs))
+    """Write the diff, and return the exit code: 1 if there is one."""
+    run.write_diff("".join(file.diff(run.workspace.shown(file.source.path)) for file in result.files))
     if result.fixed:
         run.note(f"would fix {_counted(result)}; `--apply` writes {_them(len(result.fixed))}.")
     elif run.workspace.files:
         run.note(_nothing(len(_reported(result.remaining))))
     _explain(run, result)
     return run.exit_code([fixed.finding for fixed in result.fixed])
-
-
-def _suggestions(run: Run, result: FixResult) -> str:
-    """Return the changes as a pull request review. Notebooks are left out, since they have no lines to comment on."""
-    from dynalint.fingerprints import repository_path
-    from dynalint.report.suggestions import review, suggestions
-
-    return review(
-        comment
-        for file in result.files
-        if file.source.cells is None
-        for comment in suggestions(
-            repository_path(run.workspace.shown(file.source.path), run.folder),
-            file.source.text,
-            file.text,
-            file.findings,
-        )
-    )
 
 
 def _apply(run: Run, result: FixResult, writer: Writer, options: Mapping[str, Any], *, ran: bool) -> int:

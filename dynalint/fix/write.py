@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dynalint.errors import DynalintError
-from dynalint.fix import journal
 from dynalint.reading import MOST_NOTEBOOK_BYTES, is_inside, project_root, read_bounded
 
 
@@ -36,14 +36,13 @@ def write_together(writes: Sequence[Write]) -> None:
     """Replace several files, all or none.
 
     Each new content stands complete on the disk before the first file is replaced. A failure between two replacements
-    puts the old contents back; a process that is killed between them leaves a record (see `journal`).
+    puts the old contents back.
 
     Raises:
         WriteError: nothing was written; the text says which file was in the way and why.
     """
     targets = [_target(write) for write in writes]
-    record = _begin(writes, targets)
-    staged = [journal.beside(target) if record is None else record.staged(target) for target in targets]
+    staged = [_beside(target) for target in targets]
     done: list[Write] = []
     try:
         for write, target, temporary in zip(writes, targets, staged, strict=True):
@@ -60,25 +59,6 @@ def write_together(writes: Sequence[Write]) -> None:
         for temporary in staged:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
-        if record is not None:
-            record.end()
-
-
-def _begin(writes: Sequence[Write], targets: Sequence[Path]) -> journal.Record | None:
-    """Leave a record of what is about to be replaced; None where none can be, and one file does without."""
-    entries = [
-        journal.Entry(str(target), write.name, journal.digest(write.before), journal.digest(write.after))
-        for write, target in zip(writes, targets, strict=True)
-    ]
-    try:
-        return journal.begin(entries)
-    except OSError as fault:
-        if len(writes) == 1:
-            return None
-        raise WriteError(
-            f"{writes[0].name}: not fixed: a change of several files is recorded first, and the record cannot "
-            f"be written: {_reason(fault)}; set XDG_STATE_HOME to a folder that can"
-        ) from None
 
 
 def write_groups(groups: Sequence[Sequence[Path]], writes: Mapping[Path, Write]) -> tuple[set[Path], list[str]]:
@@ -116,6 +96,11 @@ def _target(write: Write) -> Path:
         raise WriteError(f"{write.name}: not fixed: the file is read-only")
     _check_unchanged(write, target)
     return target
+
+
+def _beside(target: Path) -> Path:
+    """Return a new name beside a file, that nobody can guess, for content that takes its place."""
+    return target.with_name(f".dynalint-{secrets.token_hex(8)}.tmp")
 
 
 def _check_unchanged(write: Write, target: Path) -> None:
@@ -169,7 +154,7 @@ def _replace(write: Write, temporary: Path, target: Path) -> None:
 def _put_back(write: Write) -> None:
     """Undo one replacement; where even that fails, say so, since half of a fix is on the disk."""
     target = write.path.resolve()
-    temporary = journal.beside(target)
+    temporary = _beside(target)
     try:
         if read_bounded(target, MOST_NOTEBOOK_BYTES) == write.after:
             _stage(write, target, write.before, temporary)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -36,66 +35,6 @@ def fix(victim: Victim, *paths: str) -> str:
     assert "is a bug in dynalint" not in ran.stderr
     assert "Traceback" not in ran.stderr
     return ran.stderr
-
-
-def entry(path: object, staged: object) -> dict[str, object]:
-    """An entry of the kind that was once believed: it replaces any file by any other."""
-    import hashlib
-
-    after = hashlib.sha256(b"malice\n").hexdigest()
-    before = hashlib.sha256(b"alias ll='ls -l'\n").hexdigest()
-    return {"path": path, "name": "a.py", "staged": staged, "before": before, "after": after}
-
-
-@pytest.mark.parametrize("way", ["absolute", "by dots"])
-def test_a_committed_journal_overwrites_nothing(fixable: Victim, way: str) -> None:
-    staged = fixable.write("repository/payload", "malice\n")
-    done = fixable.write("repository/done.py", "malice\n")
-    base = str(fixable.home) if way == "absolute" else str(fixable.repository / ".." / "home")
-    files = [entry(str(done), str(done) + ".x"), entry(f"{base}/.bashrc", str(staged))]
-    fixable.write("repository/.dynalint-unfinished-1.json", json.dumps({"process": 999999, "files": files}))
-    fix(fixable)
-    fixable.assert_unharmed()
-    assert (fixable.repository / "model.py").read_text() == GUARDED
-
-
-@pytest.mark.parametrize("way", ["absolute", "by dots"])
-def test_a_committed_journal_deletes_nothing(fixable: Victim, way: str) -> None:
-    base = str(fixable.home) if way == "absolute" else str(fixable.repository / ".." / "home")
-    files = [entry("a.py", f"{base}/.ssh/id_ed25519")]
-    fixable.write("repository/.dynalint-unfinished-1.json", json.dumps({"process": 999999, "files": files}))
-    fix(fixable)
-    fixable.assert_unharmed()
-
-
-@pytest.mark.parametrize(
-    "held",
-    [
-        '{"process": 12345678901234567890123, "files": []}',
-        '{"process": 1e400, "files": []}',
-        "[]",
-        '{"process": 1, "files": [{"path": 1, "name": "a", "staged": 2, "before": "", "after": ""}]}',
-        '{"process": 999999, "files": [{"path": "a\\u0000", "name": "", "staged": "\\u0000", "before": "", "after": ""}]}',
-        "[" * 50_000,
-    ],
-    ids=["long number", "infinite number", "list", "number for a path", "null byte", "deep"],
-)
-def test_a_malformed_journal_stops_nothing(fixable: Victim, held: str) -> None:
-    fixable.write("repository/.dynalint-unfinished-1.json", held)
-    fix(fixable)
-    assert (fixable.repository / "model.py").read_text() == GUARDED
-    assert (fixable.repository / ".dynalint-unfinished-1.json").read_text() == held
-
-
-def test_a_record_put_where_records_are_touches_only_what_is_fixed_here(fixable: Victim) -> None:
-    # Even with a record in the user's own folder, which no repository can put there, nothing outside is written.
-    after = entry("", "")
-    record = {"path": str(fixable.home / ".bashrc"), "name": "a", "before": after["before"], "after": after["after"]}
-    own = {**record, "path": str(fixable.repository / "new.py")}
-    fixable.write("repository/new.py", "malice\n")
-    fixable.write("home/.local/state/dynalint/unfinished/0123456789abcdef.json", json.dumps([own, record]))
-    fix(fixable)
-    fixable.assert_unharmed()
 
 
 @pytest.mark.parametrize("named", ["link.py", "."])

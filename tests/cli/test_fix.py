@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,17 +40,6 @@ def test_the_diff_is_shown_and_nothing_written(fix: Run, model: Path) -> None:
     assert model.read_bytes() == before
     assert fix("-q").err == ""
     assert fix("--exit-zero").code == 0
-
-
-def test_suggestions_for_a_review(fix: Run, model: Path) -> None:
-    before = model.read_bytes()
-    ran = fix("--output-format", "github-suggestions")
-    (comment,) = json.loads(ran.out)["comments"]
-    assert ran.code == 1
-    assert (comment["path"], comment["line"]) == ("model.py", 9)
-    assert "```suggestion\n        if not flag: pass\n```" in comment["body"]
-    assert comment["body"].startswith("DYN4")
-    assert model.read_bytes() == before
 
 
 def test_nothing_to_fix(fix: Run, model: Path) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, leads_to_raise
-from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.random import drawn_by_torch
+from dynalint.rulekit import Call, Declined, Project, Rule, Violation, leads_to_raise
 
 # How many positional arguments come before the size; without one the function gives a number.
 _SIZED = {
@@ -60,8 +58,6 @@ class NumpyRandom(Rule):
                 help="draw with torch in the graph, or draw outside and pass the number as an argument",
             )
 
-    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Draw with torch."""
-        if event.callee.rpartition(".")[0] in _GENERATORS:
-            return Declined("the numbers come from a separate generator; draw outside and pass them as an argument")
-        return drawn_by_torch(Scope.of(event, project), event)
+    def fix(self, event: Call, violation: Violation, project: Project) -> Declined:
+        """Decline: what torch draws are other numbers."""
+        return Declined("torch draws other numbers; draw outside the compiled code and pass them as an argument")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 
 from dynalint.rulekit import (
     Call,
@@ -24,7 +23,6 @@ from dynalint_rules._code.order import always_before
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.size_arguments import sizes
 from dynalint_rules._shared.number.numbers import flow_of
-from dynalint_rules._shared.random import drawn_by_torch
 
 _UNTRACED = (
     "random gauss choice choices sample shuffle seed getrandbits getstate setstate normalvariate betavariate "
@@ -69,13 +67,13 @@ class PythonRandom(Rule):
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Draw with `random.uniform`, where that is traced, else with torch."""
+        """Draw with `random.uniform`, where that is traced."""
         if event.callee.startswith(_OBJECT):
             return Declined("the numbers come from a separate generator; draw outside and pass them as an argument")
-        scope = Scope.of(event, project)
-        with suppress(Refusal):
-            return _uniform(scope, event)
-        return drawn_by_torch(scope, event)
+        try:
+            return _uniform(Scope.of(event, project), event)
+        except Refusal:
+            return Declined("Python needs the number; draw it outside the compiled code and pass it as an argument")
 
 
 def _uniform(scope: Scope, event: Call) -> Rewrite:

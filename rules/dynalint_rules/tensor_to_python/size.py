@@ -25,7 +25,6 @@ from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import reads_by_mask
 from dynalint_rules._code.settings import SCALARS
 from dynalint_rules._code.size_arguments import SIZES, sizes
-from dynalint_rules._shared.loop.one_piece import kept_in_one
 from dynalint_rules._shared.number.detached import is_stored_number
 from dynalint_rules._shared.number.known_numbers import multiplied
 
@@ -73,8 +72,6 @@ class TensorAsSize(Rule):
         given = [node for node, kind in _sizes(event) if _holds_tensor(kind)] if isinstance(event, Call) else []
         if len(given) == 1 and isinstance(given[0], ast.Call):
             return multiplied(scope, given[0], given[0]) or Declined(_DECLINED)
-        if len(given) == 1:
-            return kept_in_one(scope, given[0]) or Declined(_DECLINED)
         return Declined(_DECLINED)
 
 

@@ -10,7 +10,6 @@ from dynalint_rules._code.calls import callee
 from dynalint_rules._code.handover import is_passed_up
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import SCALARS
-from dynalint_rules._shared.loop.one_piece import kept_in_one
 from dynalint_rules._shared.number.detached import is_stored_number, rows_of
 from dynalint_rules._shared.number.known_numbers import is_whole, read_back
 from dynalint_rules._shared.number.numbers import flow_into, flow_of
@@ -48,8 +47,7 @@ class TolistOfTensor(Rule):
             return None
         scope, source = Scope.of(event, project), event.node.func.value
         rewrite = read_back(scope, event.node, source, listed=True) or _unbound(scope, event.node, source)
-        if rewrite is None and scope.tensor(source) is not None:
-            rewrite = kept_in_one(scope, event.node) or _returned(scope, event.node, source)
+        rewrite = rewrite or _returned(scope, event.node, source)
         return rewrite or Declined(_nearest(scope.parents.get(event.node)) + _setting(event.receiver))
 
 

@@ -63,27 +63,11 @@ def rewrite_early_return(scope: Scope, statement: ast.If) -> Rewrite | None:
     return _EarlyReturn(scope, statement, returning, going_on, after).rewrite()
 
 
-def choose_at_returns(
-    scope: Scope, statement: ast.If, after: list[ast.stmt], first: ast.expr, mask: str, early: list[str]
-) -> tuple[list[rw.Change], list[str]]:
-    """Have each `return` in what may run after a statement choose between its own value and the early one, if any.
-
-    That is `first`, under the names `early` where `mask` tells so. Returns the changes and the conditions of being
-    right.
-
-    Raises:
-        Refusal: what follows must not always run, or returns nothing.
-    """
-    rest = _EarlyReturn(scope, statement, [], [], after, condition=mask, surely=False)
-    layers = rest.check_following()
-    return rest.follow([], first, early, layers), rest.conditions
-
-
 @dataclass
 class _EarlyReturn:
     """The `if`: its side that is `returning`, the other one, and what comes `after` it to the end of the function.
 
-    `condition` is the name of what tells that the early result is taken, which some calls have none of unless `surely`.
+    `condition` is the name of what tells that the early result is taken.
     """
 
     scope: Scope
@@ -93,7 +77,6 @@ class _EarlyReturn:
     after: list[ast.stmt]
     conditions: list[str] = field(default_factory=list)
     condition: str = ""
-    surely: bool = True
 
     @property
     def following(self) -> list[ast.stmt]:
@@ -122,8 +105,7 @@ class _EarlyReturn:
             if one.value is None or result is None:
                 raise Refusal("one side returns None; return a tensor on both sides, or decide outside it")
             choice = self._choice(one, one.value, result, early)
-            kept = [f"if {early[0]} is None:", f"    {self.scope.text(one)}", f"return {choice}"]
-            changes.append((one.value, choice) if self.surely else (one, kept))
+            changes.append((one.value, choice))
         changes += self._guarded(later)
         branches = [self._reads(expressions) for expressions in (values, list(_expressions(self.following)))]
         self.conditions += gradient_conditions(branches, layers)

@@ -32,6 +32,7 @@ from dynalint_rules._shared.branch.chosen_writes import rewrite_writes
 from dynalint_rules._shared.branch.divided import rewrite_divided
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.early_return import rewrite_early_return
+from dynalint_rules._shared.branch.loop_return import rewrite_loop_return
 from dynalint_rules._shared.branch.rows import Plan, plan_of
 from dynalint_rules._shared.branch.sides import (
     FINITE,
@@ -47,7 +48,6 @@ from dynalint_rules._shared.branch.sides import (
 from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.truth import Truth, truth_of
 from dynalint_rules._shared.guard.statements import asked_in_eager, leaves_loop_in_eager
-from dynalint_rules._shared.loop.loop_return import rewrite_loop_return
 from dynalint_rules._shared.mask.masked import rewrite_masked, rewrite_spared
 from dynalint_rules._shared.mask.shortcuts import rewrite_shortcut
 from dynalint_rules._shared.text import held_together, indentation, inner_indentation

@@ -50,7 +50,6 @@ class Follower(ABC):
     names: set[str] = field(default_factory=set)
     double: bool = False
     wide: bool = False
-    drawn: bool = False
 
     @abstractmethod
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
@@ -59,8 +58,7 @@ class Follower(ABC):
     def rounded(self, operation: ast.BinOp, node: ast.expr, other: k.Kind) -> None:
         """Note what arithmetic in the precision of the tensor leaves of Python's, which is done in doubles."""
         shown = self.scope.quote(operation)
-        if not self.drawn:
-            self.flow.conditions[f"{shown} is the same up to rounding"] = None
+        self.flow.conditions[f"{shown} is the same up to rounding"] = None
         divides = isinstance(operation.op, _DIVIDING) and as_tensor(other) is None
         if divides and (node is operation.right or not is_nonzero(other)):
             self.flow.conditions[f"{self.scope.quote(operation.right)} is not zero in {shown}"] = None

@@ -39,17 +39,15 @@ def flow_of(
     dtype: k.DType | None,
     *,
     wide: bool = False,
-    drawn: bool = False,
 ) -> Flow:
     """Follow the number that `node` gives to all its uses, as if it were a 0-dim tensor of that class of dtypes.
 
-    `wide` tells that it will be one of 64 bits. `drawn` tells that it is drawn at random, so that no digit of it
-    matters.
+    `wide` tells that it will be one of 64 bits.
 
     Raises:
         Refusal: at least one of the uses takes no tensor, or nothing is known of it.
     """
-    follower = _Follower(scope, double=is_double(node), wide=wide or is_wide(node), drawn=drawn)
+    follower = _Follower(scope, double=is_double(node), wide=wide or is_wide(node))
     follower.climb(node, dtype)
     return follower.flow
 
@@ -178,9 +176,7 @@ class _Follower(Arguments):
             self._compared(node, other, dtype, shown)
             return
         if len(comparison.ops) == 1 and isinstance(comparison.ops[0], _ORDER) and self._decides(comparison):
-            if self.drawn and isinstance(self.scope.kind(other), k.Unknown):
-                self.flow.changes[f"{self.scope.quote(other)} is a number"] = None
-            elif tensor is None and not k.is_number(self.scope.kind(other)):
+            if tensor is None and not k.is_number(self.scope.kind(other)):
                 raise Refusal(
                     f"{self.scope.quote(other)} in {shown} may not be a number; compare with a tensor by hand"
                 )
@@ -197,8 +193,6 @@ class _Follower(Arguments):
     def _compared(self, node: ast.expr, other: ast.expr, dtype: k.DType | None, shown: str) -> None:
         """Convert what is compared where a tensor of few bits does not hold what Python's whole numbers do."""
         kind = self.scope.kind(other)
-        if self.drawn:
-            return
         if as_tensor(kind) is not None or (dtype in ("float", None) and is_short(kind)):
             return
         if dtype in ("int", "bool") and is_whole(kind):

@@ -3,34 +3,31 @@
     for layer in self.layers:            returned = early = None
         x = layer(x)                     for layer in self.layers:
         if x.max() > 9:                      x = layer(x)
-            return x / 2                     result = x / 2
-    return x                                 early = result if early is None else torch.where(returned, early, result)
-                                             condition = x.max() > 9
+            return x                         early = x if early is None else torch.where(returned, early, x)
+    return x                                 condition = x.max() > 9
                                              returned = condition if returned is None else returned | condition
-                                         if early is None:
-                                             return x
-                                         return torch.where(returned, early, x)
+                                         return early
 
-Whether there is a result at all is no question of data: how many rounds a loop has is known. Where the same is returned
-after the last round, it is `early` whatever the mask says.
+The same is returned after the last round, so `early` is it whatever the mask says.
 """
 
 from __future__ import annotations
 
 import ast
 
-from dynalint.rulekit import Refusal, Rewrite, rw, walk
-from dynalint_rules._code.effects import effects_of_always
+from dynalint.rulekit import Refusal, Rewrite, k, rw, walk
+from dynalint_rules._code.effects import effects_of, effects_of_always
 from dynalint_rules._code.names import is_bound_before
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.branch.blocks import statements_after
+from dynalint_rules._shared.branch.blocks import is_elif, statements_after
 from dynalint_rules._shared.branch.choice import TITLE, escaped, finished, rendered, require_tensors
 from dynalint_rules._shared.branch.domain import guarded_operands
-from dynalint_rules._shared.branch.early_return import choose_at_returns
-from dynalint_rules._shared.branch.returned import Place, lasting, place_of, returning
+from dynalint_rules._shared.branch.returned import lasting, stands_in_branches
 from dynalint_rules._shared.branch.sides import Side, gradient_conditions, reads_of, tensor_conditions
-from dynalint_rules._shared.branch.truth import truth_of
+from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
 from dynalint_rules._shared.text import held_together
+
+_UNROLLED = frozenset({"builtins.range", "builtins.enumerate", "builtins.zip", "builtins.reversed"})
 
 
 def rewrite_loop_return(scope: Scope, statement: ast.If) -> Rewrite | None:
@@ -39,10 +36,13 @@ def rewrite_loop_return(scope: Scope, statement: ast.If) -> Rewrite | None:
     Raises:
         Refusal: it would not do the same.
     """
-    value = returning(scope, statement)
-    if value is None:
+    value, loop = _returning(statement), scope.parents[statement]
+    if value is None or not isinstance(loop, ast.For) or is_elif(scope, statement):
         return None
-    place, parts = place_of(scope, statement), parts_of(value)
+    last, parts = _same_at_last(scope, statement, value, loop), parts_of(value)
+    if last is None:
+        raise Refusal("the loop may end without this result; keep it in a name, and return that after the loop")
+    _check_rounds(scope, loop)
     for node in walk(value):
         if isinstance(node, ast.Lambda):
             raise Refusal(f"{scope.quote(node)} may run later, when its names have other values")
@@ -69,30 +69,40 @@ def rewrite_loop_return(scope: Scope, statement: ast.If) -> Rewrite | None:
         lines.append(f"{name} = {text} if {name} is None else {scope.torch}.where({mask}, {name}, {text})")
     lines.append(f"{mask} = {condition} if {mask} is None else {mask} | {condition}")
     conditions += gradient_conditions([set(), reads_of(scope, Side(value, scope.kind(value)), statement)], layers)
-    later: list[rw.Change] = []
-    last = _same_at_last(scope, statement, value, place)
-    if last is not None and last.value is not None:
-        later.append((last.value, ", ".join(early)))
-    else:
-        later, more = choose_at_returns(scope, statement, place.after, value, mask, early)
-        conditions += more
     made = f"{' = '.join([mask, *early])} = None"
-    edits = rw.written(scope.file, (place.anchor, [made, place.anchor]), (statement, lines), *later)
+    edits = rw.written(scope.file, (loop, [made, loop]), (statement, lines), (last, ", ".join(early)))
     return finished(scope, TITLE, edits, conditions)
 
 
-def _same_at_last(scope: Scope, statement: ast.If, value: ast.expr, place: Place) -> ast.Return | None:
-    """Return the `return` after a loop of what its last round would have returned, None if it is anything else.
+def _returning(statement: ast.If) -> ast.expr | None:
+    """Return the value of `if test: return value`, None if it is something else."""
+    only = statement.body[0] if len(statement.body) == 1 and not statement.orelse else None
+    return only.value if isinstance(only, ast.Return) else None
+
+
+def _same_at_last(scope: Scope, statement: ast.If, value: ast.expr, loop: ast.For) -> ast.expr | None:
+    """Return what is returned after a loop, if its last round would have returned the same; else None.
 
     Without a round that has no value.
     """
-    loop, after = place.anchor, place.after[-1:]
-    ends = isinstance(loop, ast.For) and loop.body[-1] is statement and statements_after(scope, loop) == after
-    if not ends or not isinstance(after[0], ast.Return) or after[0].value is None:
+    after = statements_after(scope, loop)
+    if loop.body[-1] is not statement or len(after) != 1 or not isinstance(after[0], ast.Return):
         return None
+    result = after[0].value
     names = {node.id for node in walk(value) if isinstance(node, ast.Name)} & scope.function.locals
     made = any(not is_bound_before(scope, name, loop) for name in names)
-    return after[0] if made and ast.dump(after[0].value) == ast.dump(value) else None
+    return result if made and result is not None and ast.dump(result) == ast.dump(value) else None
+
+
+def _check_rounds(scope: Scope, loop: ast.For) -> None:
+    """Make sure that all rounds of a loop may run, and that it has as many in every call that is traced once."""
+    rounds = scope.kind(loop.iter.func) if isinstance(loop.iter, ast.Call) else scope.kind(loop.iter)
+    known = isinstance(rounds, k.Sequence | k.Object | k.Instance)
+    known = known or (isinstance(rounds, k.External) and rounds.name in _UNROLLED)
+    if loop.orelse or not known or not stands_in_branches(scope, loop):
+        raise Refusal(f"{scope.quote(loop.iter)} may have a different length in other calls; return after the loop")
+    tests = [node.test for node in walk(loop) if isinstance(node, ast.If) and not is_tensor_test(scope, node.test)]
+    effects_of(scope, [loop.iter, *tests])
 
 
 def parts_of(value: ast.expr) -> list[ast.expr]:

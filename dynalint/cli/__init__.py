@@ -13,7 +13,6 @@ import click
 from dynalint import __version__
 from dynalint.cli.check import check
 from dynalint.cli.clean import clean
-from dynalint.cli.completion import VARIABLE, completion
 from dynalint.cli.config import config
 from dynalint.cli.ending import INTERRUPTED, interruptible
 from dynalint.cli.explain import explain
@@ -53,7 +52,7 @@ def cli() -> None:
     """
 
 
-for _command in (check, fix, trace, explain, rule, config, trust, server, clean, completion):
+for _command in (check, fix, trace, explain, rule, config, trust, server, clean):
     cli.add_command(_command)
 
 
@@ -70,7 +69,7 @@ def _run(arguments: Sequence[str]) -> int:
     from dynalint.report.style import visible_lines
 
     try:
-        result = cli.main(list(arguments), prog_name="dynalint", complete_var=VARIABLE, standalone_mode=False)
+        result = cli.main(list(arguments), prog_name="dynalint", standalone_mode=False)
     except click.ClickException as fault:
         _show(fault)
         return fault.exit_code

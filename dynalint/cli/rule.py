@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -20,7 +19,6 @@ Examples:
   dynalint rule GB0170                           which rules find this graph break of Dynamo's
   dynalint rule --all                            one line for each rule
   dynalint rule --all --output-format json
-  dynalint rule XYZ101 --new my_rules/two_words.py   a rule of your own, ready to prove
 """
 
 
@@ -28,13 +26,7 @@ Examples:
 @click.argument("code", required=False)
 @click.option("--all", "every", is_flag=True, help="All rules.")
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option(
-    "--new",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Create the file of a new rule with this code, for a rule pack of your own.",
-)
-def rule(code: str | None, every: bool, output_format: str, new: Path | None) -> None:
+def rule(code: str | None, every: bool, output_format: str) -> None:
     """Explain a rule: what it flags, why, and how to fix it.
 
     CODE is a code such as DYN101, a name such as branch-on-tensor, or a graph break id from Dynamo's log such as
@@ -47,9 +39,6 @@ def rule(code: str | None, every: bool, output_format: str, new: Path | None) ->
 
     if every == (code is not None):
         raise UsageError("pass the code of a rule, or --all.")
-    if new is not None:
-        _write_new(code, new)
-        return
     if code is None:
         entries = list(catalogue().values())
         write(_json(entries) if output_format == "json" else _table(entries))
@@ -60,19 +49,6 @@ def rule(code: str | None, every: bool, output_format: str, new: Path | None) ->
         return
     entry = _find(code)
     write(json.dumps(entry.to_json(), indent=2) + "\n" if output_format == "json" else _text(entry))
-
-
-GUIDE = "https://github.com/dynalint/dynalint/blob/main/docs/writing-a-rule.md"
-
-
-def _write_new(code: str | None, path: Path) -> None:
-    from dynalint.cli.console import note
-    from dynalint.cli.new_rule import write_rule
-
-    if code is None:
-        raise UsageError("--new needs the code of the new rule, such as XYZ101.")
-    write_rule(code, path)
-    note(f"wrote {path} and its page {path.with_suffix('.md').name}; {GUIDE} explains how to prove it.")
 
 
 def _find(code: str) -> Entry:

@@ -112,16 +112,6 @@ def negation(operand: cst.BaseExpression) -> cst.BaseExpression:
     return cst.UnaryOperation(cst.Not(), operand)
 
 
-def inversion(operand: cst.BaseExpression) -> cst.BaseExpression:
-    """Return `~operand`."""
-    return cst.UnaryOperation(cst.BitInvert(), operand)
-
-
-def assignment(target: cst.BaseAssignTargetExpression | str, value: cst.BaseExpression) -> cst.Assign:
-    """Return `target = value`."""
-    return cst.Assign([cst.AssignTarget(cst.Name(target) if isinstance(target, str) else target)], value)
-
-
 def block(lines: Sequence[Line]) -> cst.IndentedBlock:
     """Return an indented block of statements, small ones included."""
     # Small statements become lines when the block is inserted; until then they can be recognized as part of the old

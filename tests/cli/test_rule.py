@@ -183,46 +183,9 @@ def test_json_metadata_is_json(dynalint: Run) -> None:
     assert json.loads(dynalint("rule", "--all", "--output-format", "json").out)
 
 
-def test_a_new_rule_is_written(dynalint: Run, place: Path) -> None:
-    ran = dynalint("rule", "XYZ101", "--new", "mine/square_call.py")
-    assert (ran.code, ran.out) == (0, "")
-    text = (place / "mine/square_call.py").read_text()
-    assert 'code = "XYZ101"' in text
-    assert 'name = "square-call"' in text
-    assert "class SquareCall(Rule):" in text
-    compile(text, "square_call.py", "exec")
-    again = dynalint("rule", "XYZ101", "--new", "mine/square_call.py")
-    assert (again.code, "there already" in again.err) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--new", "a_b.py"], "pass the code"),
-        (["--all", "--new", "a_b.py"], "needs the code"),
-        (["DYN101", "--new", "a_b.py"], "DYN101 is taken by branch-on-tensor"),
-        (["xyz1", "--new", "a_b.py"], "capital letters and three digits"),
-        (["XYZ101", "--new", "one.py"], "two or more words"),
-        (["XYZ101", "--new", "branch_on_tensor.py"], "the name branch-on-tensor is taken"),
-    ],
-)
-def test_what_will_not_do_for_a_new_rule(dynalint: Run, place: Path, arguments: list[str], words: str) -> None:
-    ran = dynalint("rule", *arguments)
-    assert ran.code == 2
-    assert words in ran.err
-    assert not list(place.iterdir())
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion(dynalint: Run, shell: str) -> None:
-    ran = dynalint("completion", shell)
-    assert ran.code == 0
-    assert "_DYNALINT_COMPLETE" in ran.out
-
-
 def test_a_shell_asks_for_completions(place: Path) -> None:
     asked = {"_DYNALINT_COMPLETE": "bash_complete", "COMP_WORDS": "dynalint check --output-format g", "COMP_CWORD": "3"}
     ran = subprocess.run(
         [sys.executable, "-m", "dynalint"], env={**os.environ, **asked}, capture_output=True, text=True, check=False
     )
-    assert ran.stdout.split() == ["plain,grouped", "plain,github", "plain,github-suggestions", "plain,gitlab"]
+    assert ran.stdout.split() == ["plain,grouped", "plain,github", "plain,gitlab"]

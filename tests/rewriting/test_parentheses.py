@@ -132,7 +132,7 @@ def _built(inner: st.SearchStrategy[Pair]) -> st.SearchStrategy[Pair]:
         st.builds(_called, inner, inner, inner),
         st.builds(_method, inner, inner),
         inner.map(_signed(build.negation, ast.Not())),
-        inner.map(_signed(build.inversion, ast.Invert())),
+        inner.map(_signed(lambda one: cst.UnaryOperation(cst.BitInvert(), one), ast.Invert())),
     )
 
 

@@ -205,18 +205,6 @@ class Project(Hierarchy):
             ]
         return known
 
-    def name_uses(self, module: ModuleInfo, name: str) -> list[tuple[FunctionInfo | None, ast.Name]]:
-        """Return every use of a global of a module in its file, with the innermost function it stands in."""
-        found = []
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.Name) and node.id == name:
-                function = inner = _function_at(module, node)
-                while inner is not None and name not in inner.locals:
-                    inner = inner.parent
-                if inner is None or inner.name == "<module>":
-                    found.append((function, node))
-        return found
-
     def mentions(self, name: str) -> bool:
         """Whether a string constant equal to `name` stands in the project, as `getattr` and `setattr` use one."""
         return any(isinstance(node, ast.Constant) and node.value == name for _, node in self.nodes_with(name))

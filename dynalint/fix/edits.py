@@ -174,20 +174,6 @@ def edits_of(changes: Iterable[Change], source: SourceFile, path: str | None = N
         yield Edit(*source.position(change.start), *source.position(change.end), change.content, path)
 
 
-def from_edits(file: SourceFile, edits: Iterable[Edit]) -> str:
-    """Return the text of `file` with the given edits made; edits of other files are passed over."""
-    changes = [
-        Change(
-            file.line_starts[edit.line - 1] + edit.column - 1,
-            file.line_starts[edit.end_line - 1] + edit.end_column - 1,
-            edit.content,
-        )
-        for edit in edits
-        if edit.path is None
-    ]
-    return replaced(file.text, _in_order(changes))
-
-
 def _in_order(changes: Iterable[Change]) -> list[Change]:
     """Sort by place alone and stably: lines that go to the same place stay in the order they were given."""
     return sorted(changes, key=lambda change: (change.start, change.end))

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         negation,
         number,
         operation,
-        with_argument,
     )
     from dynalint.rewriting.code import Change, expression, kept, spliced, statements, written
     from dynalint.rewriting.substitution import Substitution, replacements
@@ -59,7 +58,6 @@ __all__ = [
     "replacements",
     "spliced",
     "statements",
-    "with_argument",
     "written",
 ]
 

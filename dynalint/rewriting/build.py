@@ -60,17 +60,6 @@ def call(function: cst.BaseExpression | str, *args: cst.BaseExpression, **keywor
     return cst.Call(name(function) if isinstance(function, str) else function, given)
 
 
-def with_argument(
-    called: cst.BaseExpression, place: int, value: cst.BaseExpression, keyword: str | None = None
-) -> cst.Call:
-    """Return a call with the argument at a 0-based position replaced, as a keyword argument if `keyword` is given."""
-    assert isinstance(called, cst.Call)
-    tight = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-    named = {"keyword": cst.Name(keyword), "equal": tight} if keyword is not None else {}
-    new = called.args[place].with_changes(value=value, **named)
-    return called.with_changes(args=[*called.args[:place], new, *called.args[place + 1 :]])
-
-
 def attribute(owner: cst.BaseExpression, name: str) -> cst.Attribute:
     """Return `owner.name`."""
     return cst.Attribute(owner, cst.Name(name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynalint.analysis.source import SourceFile, parse_source
-from dynalint.fix.edits import Accepted, Change, Moves, collide, from_edits, merged, plan_of, replaced, to_edits
+from dynalint.findings import Edit
+from dynalint.fix.edits import Accepted, Change, Moves, collide, merged, plan_of, replaced, to_edits
 from dynalint.fix.imports import EditError
 from dynalint.rules import Replacement, Rewrite
 
@@ -55,6 +57,14 @@ def test_everything_outside_the_edits_stays(text: str, data: st.DataObject) -> N
             assert moves.written_by(moves.moved(offset)) is None
     kept = [text[a:b] for a, b in zip([0, *cuts[1::2]], [*cuts[::2], len(text)], strict=True)]
     assert result == "".join(piece + new for piece, new in zip(kept, [*contents, ""], strict=True))
+
+
+def from_edits(file: SourceFile, edits: Iterable[Edit]) -> str:
+    """Return the text of `file` with the given edits made."""
+    starts = file.line_starts
+    places = ((starts[one.line - 1] + one.column - 1, starts[one.end_line - 1] + one.end_column - 1) for one in edits)
+    changes = [Change(*place, one.content) for place, one in zip(places, edits, strict=True)]
+    return replaced(file.text, changes)
 
 
 @given(st.lists(st.sampled_from(PIECES)).map("".join), st.sampled_from(["utf-8", "utf-8-sig"]), st.data())

@@ -5,14 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Branch, Call, Declined, Project, Refusal, Rewrite, Rule, Violation, k, quote, rw
+from dynalint.rulekit import Branch, Call, Declined, Project, Rewrite, Rule, Violation, k, quote
 from dynalint_rules._code.decision import Decision, asks_tensor, decision_of, operand_of
-from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.branch.checks import is_constant_message
-from dynalint_rules._shared.branch.choice import finished
 from dynalint_rules._shared.branch.decide import rewrite_decision
 from dynalint_rules._shared.branch.truth import STAYS
-from dynalint_rules._shared.number.known_numbers import is_whole
 
 _VALUE = (
     "its result is a Python bool, which other code may need; if a tensor is acceptable, compare with `==` and "
@@ -42,7 +39,7 @@ class MembershipOnTensor(Rule):
         if operand is None:
             return None
         if isinstance(event, Call) and event.callee in ("builtins.sorted", "list.sort"):
-            return _in_order(Scope.of(event, project), event)
+            return Declined("the tensors are sorted in Python; `torch.stack` them and use `torch.sort` and its indices")
         return rewrite_decision(event, operand, project, value=_VALUE)
 
 
@@ -93,32 +90,3 @@ def _check_membership(event: Branch, project: Project) -> Iterable[Violation]:
         yield Violation(
             node, message, help="Compare with `==` and join with `|`, for a tensor in both.", category="miscompile"
         )
-
-
-def _in_order(scope: Scope, event: Call) -> Rewrite:
-    """Stack the tensors and sort the stack, where one of them or the stack of all is asked for.
-
-    Raises:
-        Refusal: the list itself may be asked for.
-    """
-    node, outer = event.node, scope.parents.get(event.node)
-    stacked = isinstance(outer, ast.Call) and outer.args == [node] and not outer.keywords
-    stacked = stacked and isinstance(outer, ast.Call) and scope.kind(outer.func) == k.External("torch.stack")
-    one = isinstance(outer, ast.Subscript) and outer.value is node and isinstance(outer.ctx, ast.Load)
-    one = one and isinstance(outer, ast.Subscript) and is_whole(scope.kind(outer.slice))
-    plain = event.callee == "builtins.sorted" and len(node.args) == 1
-    if not plain or any(keyword.arg != "reverse" for keyword in node.keywords) or not (stacked or one):
-        raise Refusal("the tensors are sorted in Python; `torch.stack` them and use `torch.sort` and its indices")
-    values = node.args[0]
-    kind = scope.kind(values)
-    listed = (
-        isinstance(kind, k.Sequence) and kind.type in ("list", "tuple") and not isinstance(values, ast.GeneratorExp)
-    )
-    text = scope.text(values) if listed or as_tensor(kind) is not None else f"list({scope.text(values)})"
-    if as_tensor(kind) is None:
-        text = f"{scope.torch}.stack({text})"
-    descending = "".join(f", descending={scope.text(keyword.value)}" for keyword in node.keywords)
-    replaced = outer if stacked and isinstance(outer, ast.Call) else node
-    edits = rw.written(scope.file, (replaced, f"{text}.sort(stable=True{descending}).values"))
-    conditions = [f"{scope.quote(values)} holds 0-dim tensors of the same dtype, none of them NaN"]
-    return finished(scope, "Stack the tensors and sort the stack", edits, conditions)

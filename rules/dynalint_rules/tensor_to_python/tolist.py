@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, leads_to_raise, rw
 from dynalint_rules._code.calls import callee
-from dynalint_rules._code.handover import is_passed_up
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import SCALARS
 from dynalint_rules._shared.number.detached import is_stored_number, rows_of
@@ -47,7 +46,6 @@ class TolistOfTensor(Rule):
             return None
         scope, source = Scope.of(event, project), event.node.func.value
         rewrite = read_back(scope, event.node, source, listed=True) or _unbound(scope, event.node, source)
-        rewrite = rewrite or _returned(scope, event.node, source)
         return rewrite or Declined(_nearest(scope.parents.get(event.node)) + _setting(event.receiver))
 
 
@@ -100,17 +98,3 @@ def _unbound(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
     title = "Keep tensors: `.detach()` instead of `.tolist()`"
     edits = rw.written(scope.file, (node, f"{atom(source, scope.text(source))}{text}"), *flow.edits)
     return Rewrite(title, flow.safety, edits, flow.clauses, imports=flow.imports, leaves=flow.leaves)
-
-
-def _returned(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
-    """Return the tensor where a list is returned to code that is not compiled."""
-    outer: ast.AST = node
-    while isinstance(scope.parents[outer], ast.Tuple | ast.List | ast.Dict):
-        outer = scope.parents[outer]
-    root = scope.function.caller is None or is_passed_up(scope)
-    tensor = scope.tensor(source)
-    if not isinstance(scope.parents[outer], ast.Return) or not root or tensor is None or tensor.array:
-        return None
-    edits = rw.written(scope.file, (node, f"{atom(source, scope.text(source))}{rows_of(scope, source).text}"))
-    title = "Return the tensor: `.detach()` instead of `.tolist()`"
-    return Rewrite(title, "unsafe", edits, ("the caller receives a tensor instead of a list",))

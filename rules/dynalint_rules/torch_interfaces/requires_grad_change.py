@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import replace
 
-from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, Write, k, leads_to_raise, walk
-from dynalint_rules._code.effects import is_pure
-from dynalint_rules._code.memory import changed_in_place
-from dynalint_rules._code.names import loads
-from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.guard.statements import taken_out
+from dynalint.rulekit import Call, Project, Rule, Violation, Write, k, leads_to_raise, walk
 
 # Those that were seen to break when they are asked for a tensor with gradients; `t.new_zeros` and its kin are traced.
 _FACTORIES = (
@@ -21,22 +15,16 @@ _FACTORIES = (
 ).split()
 _NEW = frozenset(f"torch.{name}" for name in _FACTORIES)
 _METHODS = ("Tensor.requires_grad_", "torch.nn.Module.requires_grad_")
-# Their results have no gradient, whatever they are given.
-_MAKING = frozenset(
-    f"torch.{name}" for name in "arange empty eye from_numpy ones rand randint randn randperm tensor zeros".split()
-)
-_GRADIENTS = frozenset({"grad", "backward", "retain_grad", "autograd", "grad_fn", "is_leaf"})
-_JOINING = frozenset({"torch.cat", "torch.stack", "torch.meshgrid"})
-_RESHAPING = frozenset(
-    "unsqueeze squeeze view reshape repeat expand transpose permute t float half double long int to cuda cpu type "
-    "clone contiguous type_as".split()
-)
 
 
 class RequiresGradChange(Rule):
     code = "DYN608"
     name = "requires-grad-change"
     summary = "Changing `requires_grad` breaks the graph"
+    refusal = (
+        "the code does not show who reads the gradient; set it before the call, or remove it if the tensor "
+        "is new and False is set"
+    )
     gb = ("GB0206", "GB0125", "GB8985", "GB0225")
     events = (Call, Write)
     calls = frozenset({"Tensor.requires_grad", *_METHODS, "Tensor.new_tensor", *(f"torch.{one}" for one in _FACTORIES)})
@@ -57,18 +45,6 @@ class RequiresGradChange(Rule):
             )
         if not leads_to_raise(event, project):
             yield Violation(event.node, message, help="set `requires_grad` outside the compiled code")
-
-    def fix(self, event: Call | Write, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Take out what changes nothing; decline where the gradient may be read elsewhere."""
-        if isinstance(event, Write):
-            scope = Scope.of(event, project)
-            rewrite = _changing_nothing(scope, event) or _asking_for_none(scope, event)
-            if rewrite is not None:
-                return rewrite
-        return Declined(
-            "the code does not show who reads the gradient; set it before the call, or remove it if the tensor "
-            "is new and False is set"
-        )
 
 
 def _changes(event: Call, project: Project) -> bool:
@@ -109,100 +85,3 @@ def _is_true(node: ast.Call, name: str) -> bool:
         keyword.arg == name and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
         for keyword in node.keywords
     )
-
-
-def _changing_nothing(scope: Scope, event: Write) -> Rewrite | None:
-    """Take out `t.requires_grad = False` where `t` is new and made of numbers alone; None where it may be more."""
-    statement, owner = event.statement, event.node.value
-    plain = isinstance(statement, ast.Assign) and len(statement.targets) == 1
-    if not plain or event.value != k.constant(False) or not isinstance(owner, ast.Name):
-        return None
-    if event.position.loop or not _is_made_of_numbers(scope, owner):
-        return None
-    changed = changed_in_place(scope, owner.id)
-    if changed is not None and getattr(changed, "lineno", 0) < statement.lineno:
-        return None
-    return taken_out(scope, statement, "Remove the statement: the tensor requires no gradient anyway", "safe")
-
-
-def _asking_for_none(scope: Scope, event: Write) -> Rewrite | None:
-    """Take out `t.requires_grad = True` where the function that makes `t` does nothing with its gradient."""
-    statement, owner = event.statement, event.node.value
-    plain = isinstance(statement, ast.Assign) and len(statement.targets) == 1
-    if not plain or event.value != k.constant(True) or not isinstance(owner, ast.Name):
-        return None
-    arguments = scope.function.node.args
-    if any(isinstance(one, ast.arg) and one.arg == owner.id for one in walk(arguments)):
-        return None
-    if not _is_lost(scope, owner.id, statement) or any(map(_reads_gradients, walk(scope.function.node))):
-        return None
-    parent = scope.parents[statement]
-    alone = isinstance(parent, ast.If) and parent.body == [statement] and not parent.orelse
-    if isinstance(parent, ast.If) and alone and is_pure(scope, parent.test):
-        statement = parent
-    shown = f"`{owner.id}`"
-    conditions = (
-        f"no code reads the gradient of {shown}",
-        f"what is computed from {shown} has gradients anyway",
-    )
-    gone = taken_out(scope, statement, "Remove `requires_grad` for a gradient that nobody reads", "unsafe", conditions)
-    return replace(gone, shown=True)
-
-
-def _is_lost(scope: Scope, name: str, since: ast.stmt) -> bool:
-    """Whether what a local name holds is only given to calls, or computed with, until it holds something else."""
-    stores = [
-        node.lineno
-        for node in walk(scope.function.node)
-        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
-    ]
-    return all(
-        isinstance(scope.parents[use], ast.Call | ast.BinOp | ast.Attribute | ast.Subscript)
-        or any(since.lineno < line < use.lineno for line in stores)
-        for use in loads(scope, name)
-    )
-
-
-def _reads_gradients(node: ast.AST) -> bool:
-    return isinstance(node, ast.Attribute) and (node.attr in _GRADIENTS or node.attr.endswith("_hook"))
-
-
-def _is_made_of_numbers(scope: Scope, node: ast.expr) -> bool:
-    """Whether a tensor is computed from numbers alone, so that it has no gradient."""
-    if isinstance(node, ast.Name):
-        return _is_named_for_numbers(scope, node.id)
-    if isinstance(node, ast.BinOp):
-        return _is_made_of_numbers(scope, node.left) and _is_made_of_numbers(scope, node.right)
-    if isinstance(node, ast.List | ast.Tuple):
-        return all(_is_made_of_numbers(scope, one) for one in node.elts)
-    if not isinstance(node, ast.Call):
-        return k.is_number(scope.kind(node))
-    if any(keyword.arg in ("requires_grad", "out", None) for keyword in node.keywords):
-        return False
-    function = scope.kind(node.func)
-    if isinstance(function, k.External):
-        name = scope.project.api.canonical(function.name)
-        if name in _MAKING:
-            return True
-        return name in _JOINING and all(_is_made_of_numbers(scope, one) for one in node.args)
-    if isinstance(function, k.Method) and isinstance(node.func, ast.Attribute) and function.name in _RESHAPING:
-        return _is_made_of_numbers(scope, node.func.value)
-    return False
-
-
-def _is_named_for_numbers(scope: Scope, name: str) -> bool:
-    """Whether a name is bound once, to a number or to a tensor that is computed from numbers alone."""
-    stores = [
-        node
-        for node in walk(scope.function.node)
-        if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load)
-    ]
-    if len(stores) != 1 or any(isinstance(one, ast.arg) and one.arg == name for one in walk(scope.function.node)):
-        return False
-    target: ast.AST = stores[0]
-    made = scope.parents[target]
-    if isinstance(made, ast.Tuple):
-        target, made = made, scope.parents[made]
-    if not isinstance(made, ast.Assign) or made.targets != [target]:
-        return False
-    return _is_made_of_numbers(scope, made.value)

@@ -7,20 +7,15 @@ from collections.abc import Iterable
 
 from dynalint.rulekit import (
     Call,
-    Declined,
     Event,
     Project,
-    Rewrite,
     Rule,
     Violation,
     Write,
     k,
     leads_to_raise,
-    rw,
     walk,
 )
-from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.text import atom
 
 _RESIZING = ("resize_", "resize_as_")
 # They make their tensor a view of what it was; traced of what the graph computes, refused for what comes into it.
@@ -32,6 +27,7 @@ class StorageChange(Rule):
     name = "storage-change"
     summary = "Changing the size, layout or data of a tensor in place breaks the graph"
     gb = ("GB0126", "GB0127", "GB0147", "GB0148", "GB0056", "GB0007")
+    refusal = "other code that holds the tensor sees it change; create a new one if there is none"
     events = (Call, Write)
     calls = frozenset({*(f"Tensor.{name}" for name in (*_RESIZING, *_VIEWING)), "Tensor.data", "torch.resize_as_"})
 
@@ -53,44 +49,6 @@ class StorageChange(Rule):
         else:
             message = f"`{event.callee.rpartition('.')[2]}()` changes the size of a tensor in place"
         yield Violation(event.node, f"{message}, so the graph breaks there", help=help_)
-
-    def fix(self, event: Call | Write, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Make a new tensor where none is kept; decline where somebody else may see the change."""
-        node = event.node
-        resizes = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "resize_"
-        rewrite = _made(Scope.of(event, project), node) if isinstance(node, ast.Call) and resizes else None
-        return rewrite or Declined("other code that holds the tensor sees it change; create a new one if there is none")
-
-
-def _made(scope: Scope, node: ast.Call) -> Rewrite | None:
-    """The rewrite of `x.new().resize_(sizes).fill_(number)`, None if that is not what stands there."""
-    made = node.func.value if isinstance(node.func, ast.Attribute) else None
-    filled = scope.parents.get(scope.parents[node])
-    if not (_calls(made, "new") and isinstance(made, ast.Call) and not made.args and not made.keywords):
-        return None
-    if not isinstance(filled, ast.Call) or not isinstance(filled.func, ast.Attribute) or filled.func.value is not node:
-        return None
-    number = filled.args[0] if filled.func.attr == "fill_" and len(filled.args) == 1 else None
-    whole = isinstance(number, ast.Constant) and type(number.value) is int
-    if not (whole or (filled.func.attr == "zero_" and not filled.args)) or filled.keywords or node.keywords:
-        return None
-    if not node.args or any(isinstance(one, ast.Starred) for one in node.args):
-        return None
-    # `resize_` takes a number or a tuple, `new_full` a tuple only.
-    sizes, first = ", ".join(scope.text(one) for one in node.args), scope.kind(node.args[0])
-    if len(node.args) == 1 and number is not None and not (isinstance(first, k.Sequence) or k.is_number(first)):
-        return None
-    if len(node.args) > 1 or k.is_number(first):
-        sizes = f"({sizes},)" if len(node.args) == 1 else f"({sizes})"
-    content = f"new_full({sizes}, {scope.text(number)})" if number is not None else f"new_zeros({sizes})"
-    assert isinstance(made.func, ast.Attribute)
-    like = made.func.value
-    edits = rw.written(scope.file, (filled, f"{atom(like, scope.text(like))}.{content}"))
-    return Rewrite(f"Create the tensor directly with `{content.partition('(')[0]}`", "safe", edits)
-
-
-def _calls(node: ast.expr | None, method: str) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
 
 
 def _is_local(event: Event, node: ast.expr) -> bool:

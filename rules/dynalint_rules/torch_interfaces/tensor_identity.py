@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 
 from dynalint.rulekit import (
     Call,
     Declined,
-    Event,
     Project,
     Read,
-    Refusal,
-    Rewrite,
     Rule,
     Violation,
     leads_to_raise,
-    rw,
-    walk,
 )
-from dynalint_rules._code.memory import makes_tensor
-from dynalint_rules._code.scope import Scope
 
 
 class TensorIdentity(Rule):
@@ -60,20 +52,14 @@ class TensorIdentity(Rule):
                     torch="" if len(_addresses(parent)) > 1 else ">=2.13",
                 )
 
-    def fix(self, event: Call | Read, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Compare the tensors themselves; decline where there is no such form, or what comes near differs silently."""
+    def fix(self, event: Call | Read, violation: Violation, project: Project) -> Declined:
+        """Decline: what comes near differs silently."""
         if isinstance(event, Read) and event.name == "Tensor._version":
             return Declined("no tensor operation returns the version; test `_version` outside the compiled code")
         if isinstance(event, Read):
-            with suppress(Refusal):
-                return _asks_for_gradients(Scope.of(event, project), event)
             return Declined(
                 "a leaf that requires a gradient has no `grad_fn`; use `requires_grad` if there is none here"
             )
-        if isinstance(violation.node, ast.Compare):
-            rewrite = _same_object(event, violation.node)
-            if rewrite is not None:
-                return rewrite
         return Declined("two views of the same memory are different objects; use `is` if you do not mean views")
 
 
@@ -108,55 +94,3 @@ def _compares_two(node: ast.Compare) -> bool:
     if not all(isinstance(one, ast.Eq | ast.NotEq) for one in node.ops):
         return False
     return len({ast.dump(side) for side in [node.left, *node.comparators]}) > 1
-
-
-def _asks_for_gradients(scope: Scope, event: Read) -> Rewrite:
-    """Ask for `requires_grad` in place of `grad_fn` where an operation made the tensor, which has both or neither.
-
-    Raises:
-        Refusal: it may be a leaf, or the node itself is needed.
-    """
-    owner, test = event.node.value, scope.parents[event.node]
-    if not isinstance(owner, ast.Name) or not _is_result(scope, owner.id):
-        raise Refusal("it may be a leaf")
-    named = f"{owner.id}.requires_grad"
-    if isinstance(test, ast.Compare) and [ast.unparse(one) for one in test.comparators] == ["None"]:
-        node: ast.expr = test
-        text = named if isinstance(test.ops[0], ast.IsNot | ast.NotEq) else f"not {named}"
-    elif isinstance(test, ast.If | ast.BoolOp) or (isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)):
-        node, text = event.node, named
-    else:
-        raise Refusal("the node itself is needed")
-    condition = f"nothing sets `requires_grad` of `{owner.id}` after it is computed"
-    edits = rw.written(scope.file, (node, text))
-    return Rewrite("Test whether the tensor requires a gradient", "conditional", edits, (condition,))
-
-
-def _is_result(scope: Scope, name: str) -> bool:
-    """Whether all that is assigned to a name is computed by operations, none of which is told to ask for gradients."""
-    nodes = list(walk(scope.function.node))
-    stores = [one for one in nodes if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)]
-    told = any("requires_grad" in (getattr(one, "attr", ""), getattr(one, "arg", "")) for one in nodes)
-    in_place = any(isinstance(one, ast.Attribute) and one.attr == "requires_grad_" for one in nodes)
-    made = [scope.parents[one] for one in stores]
-    return (
-        bool(made)
-        and not (told or in_place)
-        and all(
-            isinstance(one, ast.Assign) and len(one.targets) == 1 and makes_tensor(scope, one.value) for one in made
-        )
-    )
-
-
-def _same_object(event: Event, node: ast.Compare) -> Rewrite | None:
-    """The rewrite into `is` of a comparison of nothing but addresses of tensors that have names."""
-    sides = [node.left, *node.comparators]
-    names = [one.func.value for one in _addresses(node) if isinstance(one.func, ast.Attribute)]
-    if len(names) < len(sides) or not all(isinstance(one, ast.Name) for one in names):
-        return None
-    file = event.function.file
-    words = ["is" if isinstance(one, ast.Eq) else "is not" for one in node.ops]
-    first, *others = (file.segment(one) for one in names)
-    text = first + "".join(f" {word} {name}" for word, name in zip(words, others, strict=True))
-    changes = "views of the same memory, and empty tensors, no longer count as the same tensor"
-    return Rewrite("Compare with `is`", "unsafe", rw.written(file, (node, text)), (changes,))

@@ -42,29 +42,6 @@ def lines(text: str) -> str:
     [
         (
             """
-            z = x * 1
-            for i in range(3):
-                z = z * 2
-                if z.sum() > 0:
-                    return z - i
-            return z
-            """,
-            """
-            z = x * 1
-            returned = early = None
-            for i in range(3):
-                z = z * 2
-                condition = z.sum() > 0
-                result = z - i
-                early = result if early is None else torch.where(returned, early, result)
-                returned = condition if returned is None else returned | condition
-            if early is None:
-                return z
-            return torch.where(returned, early, z)
-            """,
-        ),
-        (
-            """
             for i in range(3):
                 z = x * i
                 if z.sum() > 0:
@@ -96,12 +73,12 @@ def test_an_early_result_is_what_it_was_before_a_later_change_in_place() -> None
 
 
 _LOOP = """
-z = x * 2
+y = x * 2
 for i in ROUNDS:
-    z = z * 2
+    BODY
+    z = y * i
     if z.sum() > 0:
         return z
-    BODY
 AFTER
 return z
 """
@@ -113,24 +90,18 @@ return z
         ({"ROUNDS": "y"}, "different length in other calls"),
         ({"ROUNDS": "iter(x)"}, "different length"),
         ({"BODY": "print(i)"}, "side effect"),
-        ({"BODY": "y[0] = 1"}, "stores to"),
-        ({"BODY": "x += 1"}, "in place"),
-        ({"BODY": "z = z + torch.rand_like(z)"}, "random"),
+        ({"BODY": "x[0] = 1"}, "stores to"),
+        ({"BODY": "y = y + torch.rand_like(y)"}, "random"),
         ({"BODY": "assert i < 2"}, "might raise"),
         ({"BODY": "while k: k -= 1"}, "would always run"),
-        ({"AFTER": "print(z)"}, "side effect"),
-        ({"AFTER": "z = torch.rand_like(z)"}, "random"),
-        ({"AFTER": "if flag: raise ValueError"}, "might raise"),
-        ({"AFTER": "with torch.no_grad(): z = z * 2"}, "would always run"),
-        ({"        return z\n": "        return z, y\n"}, "a different structure"),
-        ({"\nreturn z\n": "\n"}, "several nesting levels"),
-        ({"\nreturn z\n": "\nif flag:\n    return z\n"}, "several nesting levels"),
-        ({"        return z\n": "        return\n"}, "None"),
+        ({"AFTER\n": "z = z * 2\n"}, "without this result"),
+        ({"        return z\n": "        return z, y\n"}, "without this result"),
+        ({"\nreturn z\n": "\n"}, "without this result"),
     ],
 )
 def test_a_loop_that_may_not_run_on(change: dict[str, str], words: str) -> None:
     body = _LOOP
-    for old, new in {**change, "ROUNDS": "range(3)", "BODY": "pass", "AFTER": "pass"}.items():
+    for old, new in {**change, "ROUNDS": "range(3)", "BODY": "pass", "AFTER\n": ""}.items():
         body = body.replace(old, change.get(old, new))
     assert any(words in reason for reason in reasons(body)), reasons(body)
 
@@ -148,7 +119,7 @@ def test_a_return_in_what_may_do_more(around: str) -> None:
 
 
 def test_the_else_of_a_loop_runs_where_nothing_returned() -> None:
-    body = "z = x\nfor i in range(2):\n    if z.sum() > 0:\n        return z\n    z = z - 1\nelse:\n    z = z * 2\nreturn z"
+    body = "for i in range(2):\n    z = x * i\n    if z.sum() > 0:\n        return z\nelse:\n    x = x * 2\nreturn z"
     assert "return after the loop" in reasons(body)[0]
 
 

@@ -63,6 +63,15 @@ def rewrite_early_return(scope: Scope, statement: ast.If) -> Rewrite | None:
     return _EarlyReturn(scope, statement, returning, going_on, after).rewrite()
 
 
+def check_rest(scope: Scope, statement: ast.If, rest: list[ast.stmt]) -> None:
+    """Make sure that statements may always run, whatever a test before them or around them says.
+
+    Raises:
+        Refusal: they have effects, may raise, or hold a test of a tensor.
+    """
+    _EarlyReturn(scope, statement, [], [], rest).check_following()
+
+
 @dataclass
 class _EarlyReturn:
     """The `if`: its side that is `returning`, the other one, and what comes `after` it to the end of the function.

@@ -22,9 +22,10 @@ from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif, statements_after
 from dynalint_rules._shared.branch.choice import TITLE, escaped, finished, rendered, require_tensors
 from dynalint_rules._shared.branch.domain import guarded_operands
+from dynalint_rules._shared.branch.early_return import check_rest
 from dynalint_rules._shared.branch.returned import lasting, stands_in_branches
 from dynalint_rules._shared.branch.sides import Side, gradient_conditions, reads_of, tensor_conditions
-from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
+from dynalint_rules._shared.branch.truth import truth_of
 from dynalint_rules._shared.text import held_together
 
 _UNROLLED = frozenset({"builtins.range", "builtins.enumerate", "builtins.zip", "builtins.reversed"})
@@ -43,6 +44,7 @@ def rewrite_loop_return(scope: Scope, statement: ast.If) -> Rewrite | None:
     if last is None:
         raise Refusal("the loop may end without this result; keep it in a name, and return that after the loop")
     _check_rounds(scope, loop)
+    check_rest(scope, statement, [one for one in loop.body if one is not statement])
     for node in walk(value):
         if isinstance(node, ast.Lambda):
             raise Refusal(f"{scope.quote(node)} may run later, when its names have other values")
@@ -101,8 +103,7 @@ def _check_rounds(scope: Scope, loop: ast.For) -> None:
     known = known or (isinstance(rounds, k.External) and rounds.name in _UNROLLED)
     if loop.orelse or not known or not stands_in_branches(scope, loop):
         raise Refusal(f"{scope.quote(loop.iter)} may have a different length in other calls; return after the loop")
-    tests = [node.test for node in walk(loop) if isinstance(node, ast.If) and not is_tensor_test(scope, node.test)]
-    effects_of(scope, [loop.iter, *tests])
+    effects_of(scope, [loop.iter])
 
 
 def parts_of(value: ast.expr) -> list[ast.expr]:

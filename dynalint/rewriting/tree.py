@@ -142,7 +142,10 @@ class Tree:
                         whole = self._span(child.lpar[-1])[0], self._span(child.rpar[0])[1]
                         self._expressions.setdefault(whole, child)
                 elif isinstance(child, cst.BaseSmallStatement | cst.BaseCompoundStatement):
-                    self._statements[self._span(child)] = child
+                    start, end = self._span(child)
+                    while self.file.text[end - 1] in "; \t":  # not part of a suite on one line for `ast`
+                        end -= 1
+                    self._statements[start, end] = child
 
     def _span(self, node: cst.CSTNode) -> Span:
         """Return the offsets of a node in the file, without its parentheses."""

@@ -118,6 +118,23 @@ LAYOUTS = {
             return x
         """,
     ),
+    "a-semicolon-behind-the-suite": (
+        """
+        def f(x):
+            if x: p(x);  # why
+            if x: gone() ;
+            return x;
+        """,
+        """
+        def f(x):
+            if x:
+                # why
+                if eager:
+                    p(x)
+            if x: pass
+            return x;
+        """,
+    ),
     "on-the-line-of-the-header": (
         """
         def f(x):

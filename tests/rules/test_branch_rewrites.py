@@ -770,27 +770,6 @@ def test_a_product_by_indices_may_be_a_view() -> None:
     assert "in place" in reason(body)
 
 
-def test_sides_of_an_inner_branch_in_different_orders() -> None:
-    body = """
-        if x.sum() > 0:
-            if flag:
-                x = y * 2
-                y = y * 3
-            else:
-                y = x * 2
-                x = x * 3
-        return x - y
-    """
-    assert fixed(body) == lines("""
-        condition = x.sum() > 0
-        x_2 = y * 2 if flag else x * 3
-        y_2 = y * 3 if flag else x * 2
-        x = torch.where(condition, x_2, x)
-        y = torch.where(condition, y_2, y)
-        return x - y
-    """)
-
-
 @pytest.mark.parametrize("later", ["x = part * 2", "part = part * 2"])
 def test_a_name_that_may_have_no_value_may_raise(later: str) -> None:
     body = f"if flag:\n    part = x * 3\nif x.sum() > 0:\n    {later}\nreturn x"

@@ -53,7 +53,28 @@ def lines(text: str) -> str:
             for i in range(3):
                 z = x * i
                 condition = z.sum() > 0
-                early = z if early is None else torch.where(returned, early, z)
+                early = z if returned is None else torch.where(returned, early, z)
+                returned = condition if returned is None else returned | condition
+            return early
+            """,
+        ),
+        (
+            """
+            z = x * 1
+            for i in range(3):
+                z = z * 2
+                if z.sum() > 0:
+                    return z
+            return z
+            """,
+            """
+            z = x * 1
+            returned = None
+            early = z
+            for i in range(3):
+                z = z * 2
+                condition = z.sum() > 0
+                early = z if returned is None else torch.where(returned, early, z)
                 returned = condition if returned is None else returned | condition
             return early
             """,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Declined, Project, Raising, Read, Rewrite, Rule, Violation, rw
+from dynalint.rulekit import Project, Raising, Read, Rule, Violation
 
 _FUNCTION = "torch.autograd.Function"
 _SAVED = f"{_FUNCTION}.saved_variables"
@@ -18,6 +18,9 @@ class UntracedBackward(Rule):
     gb = ("GB0088", "GB0077")
     events = (Raising, Read)
     calls = frozenset({_SAVED})
+    refusal = (
+        "torch warns of `saved_variables` and raises in such a `backward`, which a rewrite would not; change it by hand"
+    )
 
     def check(self, event: Raising | Read, project: Project) -> Iterable[Violation]:
         """Flag the read, or the `raise` that is all of a `backward`."""
@@ -33,16 +36,6 @@ class UntracedBackward(Rule):
                 "Dynamo traces `backward` where the function is applied, reaches this `raise`, and breaks the graph",
                 help="compute what has no gradient under `torch.no_grad()`, without an autograd function",
             )
-
-    def fix(self, event: Raising | Read, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Read what is saved by its new name; what is computed without the function does not raise."""
-        if isinstance(event, Read):
-            file = event.function.file
-            owner = rw.kept(file, event.node.value)
-            edits = rw.written(file, (event.node, rw.attribute(owner, "saved_tensors")))
-            changes = "torch no longer warns that `saved_variables` is deprecated"
-            return Rewrite("Read `saved_tensors`", "unsafe", edits, (changes,))
-        return Declined("without the autograd function, nothing would raise when a gradient is requested")
 
 
 def _is_all_of_backward(event: Raising, project: Project) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dynalint.rulekit import Refusal, k, walk
 from dynalint_rules._code.memory import is_own
-from dynalint_rules._code.names import around, is_bound_before, is_shared, kind_of_name, loads
+from dynalint_rules._code.names import around, is_shared, kind_of_name, loads
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.reasons import why_not
 from dynalint_rules._shared.branch.truth import is_tensor_test
@@ -221,9 +221,7 @@ def _ends_round(scope: Scope, statement: ast.stmt) -> bool:
 def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
     if isinstance(statement, ast.Assign) and all(isinstance(one, ast.Name) for one in statement.targets[1:]):
         target: ast.expr = statement.targets[0]
-        if len(statement.targets) > 1 and isinstance(target, ast.Name):
-            return _one_after_the_other(scope, statement, target)
-        if isinstance(target, ast.Name):
+        if len(statement.targets) == 1 and isinstance(target, ast.Name):
             return [Assignment(target.id, statement.value, statement)]
         if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
             return _one_by_one(scope, statement, target.elts, statement.value.elts)
@@ -237,8 +235,6 @@ def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
         isinstance(statement, ast.AnnAssign) and statement.value is not None and isinstance(statement.target, ast.Name)
     ):
         return [Assignment(statement.target.id, statement.value, statement)]
-    elif isinstance(statement, ast.If) and not is_tensor_test(scope, statement.test):
-        return _under_a_python_test(scope, statement)
     raise Refusal(why_not(scope, statement))
 
 
@@ -254,73 +250,6 @@ def _stored(scope: Scope, statement: ast.stmt) -> Assignment | None:
     scope.kinds[read] = scope.kind(owner)
     scope.composed.add(read)
     return Assignment(owner.id, read, statement, place=target.slice)
-
-
-def _under_a_python_test(scope: Scope, statement: ast.If) -> list[Assignment]:
-    """Turn `if flag: a = one` into `a = one if flag else a`."""
-    if any(_is_uncompiled(scope, statement, body) for body in (statement.body, statement.orelse)):
-        raise Refusal(why_not(scope, statement))
-    sides = [_plain_values(scope, statement, body) for body in (statement.body, statement.orelse)]
-    names = list(dict.fromkeys(name for side in sides for name in side))
-    reads = {node.id for node in walk(statement.test) if isinstance(node, ast.Name)}
-    if len(names) > 1 and not reads.isdisjoint(names):
-        raise Refusal(why_not(scope, statement))
-    return [Assignment(name, _choice(scope, statement, name, *sides), statement) for name in names]
-
-
-def _is_uncompiled(scope: Scope, statement: ast.If, block: Sequence[ast.stmt]) -> bool:
-    """Whether the test of a statement decides, for each compiled run, that this block of it does not run.
-
-    Of such code no kinds are known.
-    """
-    known = [any(child in scope.kinds for child in walk(one)) for one in (statement.test, *block)]
-    asks = any(isinstance(node, ast.expr) for one in block for node in walk(one))
-    return known[0] and not any(known[1:]) and asks
-
-
-def _plain_values(scope: Scope, statement: ast.If, body: Sequence[ast.stmt]) -> dict[str, ast.expr]:
-    """What the assignments of a block give, by name; none may read what another has given."""
-    values: dict[str, ast.expr] = {}
-    for one in body:
-        target = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
-        if not isinstance(one, ast.Assign) or not isinstance(target, ast.Name) or target.id in values:
-            raise Refusal(why_not(scope, statement))
-        if any(isinstance(node, ast.Name) and node.id in values for node in walk(one.value)):
-            raise Refusal(why_not(scope, statement))
-        values[target.id] = one.value
-    return values
-
-
-def _choice(
-    scope: Scope, statement: ast.If, name: str, one: dict[str, ast.expr], other: dict[str, ast.expr]
-) -> ast.IfExp:
-    def value(side: dict[str, ast.expr]) -> ast.expr:
-        if name in side:
-            return side[name]
-        if not is_bound_before(scope, name, statement):
-            raise Refusal(f"`{name}` is assigned on one side only; assign it before the test as well")
-        old = ast.copy_location(ast.Name(name, ast.Load()), statement)
-        scope.kinds[old] = kind_of_name(scope, name, statement)
-        scope.composed.add(old)
-        return old
-
-    chosen = ast.copy_location(ast.IfExp(statement.test, value(one), value(other)), statement)
-    scope.kinds[chosen] = k.join(scope.kind(chosen.body), scope.kind(chosen.orelse))
-    scope.composed.add(chosen)
-    return chosen
-
-
-def _one_after_the_other(scope: Scope, statement: ast.Assign, first: ast.Name) -> list[Assignment]:
-    """Take `a = b = value` apart: the further names get what the first one has."""
-    found = [Assignment(first.id, statement.value, statement)]
-    for target in statement.targets[1:]:
-        assert isinstance(target, ast.Name)
-        value = ast.copy_location(ast.Name(first.id, ast.Load()), statement)
-        scope.kinds[value] = scope.kind(statement.value)
-        scope.composed.add(value)
-        again = ast.copy_location(ast.Assign([target], value), statement)
-        found.append(Assignment(target.id, value, again))
-    return found
 
 
 def _one_by_one(

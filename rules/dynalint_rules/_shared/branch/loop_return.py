@@ -1,9 +1,10 @@
 """A `return` under a tensor in a loop: all rounds run, and the first result is kept.
 
-    for layer in self.layers:            returned = early = None
+                                         returned = None
+    for layer in self.layers:            early = x
         x = layer(x)                     for layer in self.layers:
         if x.max() > 9:                      x = layer(x)
-            return x                         early = x if early is None else torch.where(returned, early, x)
+            return x                         early = x if returned is None else torch.where(returned, early, x)
     return x                                 condition = x.max() > 9
                                              returned = condition if returned is None else returned | condition
                                          return early
@@ -68,11 +69,11 @@ def rewrite_loop_return(scope: Scope, statement: ast.If) -> Rewrite | None:
             text = result
         sides = [Side(part, scope.kind(part))]
         conditions += [*require_tensors(scope, sides), *tensor_conditions(scope, sides)]
-        lines.append(f"{name} = {text} if {name} is None else {scope.torch}.where({mask}, {name}, {text})")
+        lines.append(f"{name} = {text} if {mask} is None else {scope.torch}.where({mask}, {name}, {text})")
     lines.append(f"{mask} = {condition} if {mask} is None else {mask} | {condition}")
     conditions += gradient_conditions([set(), reads_of(scope, Side(value, scope.kind(value)), statement)], layers)
-    made = f"{' = '.join([mask, *early])} = None"
-    edits = rw.written(scope.file, (loop, [made, loop]), (statement, lines), (last, ", ".join(early)))
+    before = _before(scope, parts, early, mask, loop)
+    edits = rw.written(scope.file, (loop, [*before, loop]), (statement, lines), (last, ", ".join(early)))
     return finished(scope, TITLE, edits, conditions)
 
 
@@ -83,17 +84,27 @@ def _returning(statement: ast.If) -> ast.expr | None:
 
 
 def _same_at_last(scope: Scope, statement: ast.If, value: ast.expr, loop: ast.For) -> ast.expr | None:
-    """Return what is returned after a loop, if its last round would have returned the same; else None.
-
-    Without a round that has no value.
-    """
+    """Return what is returned after a loop, if its last round would have returned the same; else None."""
     after = statements_after(scope, loop)
     if loop.body[-1] is not statement or len(after) != 1 or not isinstance(after[0], ast.Return):
         return None
     result = after[0].value
-    names = {node.id for node in walk(value) if isinstance(node, ast.Name)} & scope.function.locals
-    made = any(not is_bound_before(scope, name, loop) for name in names)
-    return result if made and result is not None and ast.dump(result) == ast.dump(value) else None
+    return result if result is not None and ast.dump(result) == ast.dump(value) else None
+
+
+def _before(scope: Scope, parts: list[ast.expr], early: list[str], mask: str, loop: ast.For) -> list[str]:
+    """Return the lines before a loop: what it returns without a round, or None where that has no value.
+
+    Raises:
+        Refusal: it is more than the values of names.
+    """
+    names = [part.id for part in parts if isinstance(part, ast.Name)]
+    read = {node.id for part in parts for node in walk(part) if isinstance(node, ast.Name)} & scope.function.locals
+    if any(not is_bound_before(scope, name, loop) for name in read):
+        return [f"{' = '.join([mask, *early])} = None"]
+    if len(names) != len(parts):
+        raise Refusal("the result is computed from values before the loop; give it a name in the loop")
+    return [f"{mask} = None", *(f"{new} = {name}" for new, name in zip(early, names, strict=True))]
 
 
 def _check_rounds(scope: Scope, loop: ast.For) -> None:

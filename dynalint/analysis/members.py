@@ -16,6 +16,8 @@ from dynalint.analysis.named_attributes import HOLE, fits
 from dynalint.analysis.signatures import declared_kind, has_decorator
 from dynalint.analysis.torch_calls import convert
 
+# Layers whose weight is a matrix.
+_WEIGHTS_OF_ROWS = frozenset({"torch.nn.Embedding", "torch.nn.EmbeddingBag", "torch.nn.Linear"})
 _CONTEXT = k.Object("torch.autograd.Function")
 _PLAIN = {"none": type(None), **{one.__name__: one for one in (bool, int, float, complex, str, tuple, list, set, dict)}}
 
@@ -333,7 +335,8 @@ def _of_torch_class(frame: Frame, owner: Kind, type_: str, name: str) -> Kind:
     if attribute is not None:
         kind = convert(attribute, None)
         if isinstance(kind, k.Tensor) and cls.is_module:
-            return replace(kind, origin=kind.origin or "parameter", name=name)
+            rank = 2 if name == "weight" and type_ in _WEIGHTS_OF_ROWS else kind.rank
+            return replace(kind, origin=kind.origin or "parameter", name=name, rank=rank)
         return kind
     if cls.method(name) is not None or frame.interpreter.watched(f"{type_}.{name}") is not None:
         return k.Method(owner, name)

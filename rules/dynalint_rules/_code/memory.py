@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import TypeGuard
 
-from dynalint.rulekit import is_mask, k, walk, walk_function
+from dynalint.rulekit import FunctionInfo, is_mask, k, remembered, walk, walk_function
 from dynalint_rules._code.names import end_of, is_named, kind_of_name, last_value, parameters, within
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.size_arguments import callee_name, sizes
@@ -211,13 +212,18 @@ def _is_always_own(scope: Scope, name: str) -> bool:
             if isinstance(node.ctx, ast.Load):
                 if not is_read_only(scope, node, parent):
                     return False
-            elif (
-                isinstance(parent, ast.Assign) and parent.targets == [node] and makes_tensor(scope, parent.value, name)
-            ):
+            elif _sets_alone(parent, node) and makes_tensor(scope, parent.value, name):
                 stores += 1
             elif not isinstance(parent, ast.AugAssign):
                 return False
     return stores > 0
+
+
+def _sets_alone(node: ast.AST | None, name: ast.Name) -> TypeGuard[ast.Assign]:
+    """Whether a statement gives a value to one name alone, annotated or not."""
+    if isinstance(node, ast.AnnAssign):
+        return node.target is name and node.value is not None
+    return isinstance(node, ast.Assign) and node.targets == [name]
 
 
 def makes_tensor(scope: Scope, value: ast.expr, own: str = "") -> bool:
@@ -228,8 +234,14 @@ def makes_tensor(scope: Scope, value: ast.expr, own: str = "") -> bool:
         return scope.tensor(value) is not None
     if isinstance(value, ast.UnaryOp):
         return not isinstance(value.op, ast.UAdd) and scope.tensor(value) is not None
+    if isinstance(value, ast.Subscript):
+        return scope.tensor(value) is not None and _copies(scope, value)
     if isinstance(value, ast.Call) and scope.tensor(value) is not None:
         callee = scope.kind(value.func)
+        if isinstance(callee, k.Function):
+            return _returns_new(scope, callee.function)
+        if isinstance(callee, k.Method) and callee.name.endswith("_") and isinstance(value.func, ast.Attribute):
+            return callee.name not in ("requires_grad_", "detach_") and makes_tensor(scope, value.func.value, own)
         if isinstance(callee, k.Object):
             return callee.type.startswith("torch.nn.") and callee.type.rpartition(".")[2] not in _MAY_PASS_ON
         name = callee.name if isinstance(callee, k.Method | k.External) else ""
@@ -245,6 +257,33 @@ def makes_tensor(scope: Scope, value: ast.expr, own: str = "") -> bool:
             and not (isinstance(callee, k.External) and _may_work_in_place(scope, name, value))
         )
     return False
+
+
+def _returns_new(scope: Scope, function: FunctionInfo) -> bool:
+    """Whether all that a function of the project returns is a tensor of its own making that nothing else refers to."""
+    above = (*scope.above, scope.function)
+    if function in above or not isinstance(function.node, ast.FunctionDef) or function.node.decorator_list:
+        return False
+
+    def found() -> bool:
+        returns = [one for one in walk_function(function.node) if isinstance(one, ast.Return)]
+        inner = Scope(scope.project, function, scope.project.parents(function), scope.torch, (), above=above)
+        return bool(returns) and all(_is_new(inner, one) for one in returns)
+
+    return remembered((_returns_new, function), found)
+
+
+def _is_new(scope: Scope, statement: ast.Return) -> bool:
+    value = statement.value
+    if isinstance(value, ast.Name):
+        return is_own(scope, value.id, statement)
+    return value is not None and makes_tensor(scope, value)
+
+
+def _copies(scope: Scope, read: ast.Subscript) -> bool:
+    """Whether an index copies what it selects: a mask, or rows; all else may make a view."""
+    parts = read.slice.elts if isinstance(read.slice, ast.Tuple) else [read.slice]
+    return any(is_mask(scope.kind(part)) or _is_rows(scope, part) for part in parts)
 
 
 def _asks_gradient(call: ast.Call) -> bool:
@@ -278,10 +317,8 @@ def is_read_only(scope: Scope, node: ast.expr, parent: ast.AST | None) -> bool:
             return parent.attr not in _VIEWS or _is_used_up(scope, use)
         return isinstance(parent.ctx, ast.Load) and parent.attr in ("shape", "dtype", "device", "ndim", "requires_grad")
     if isinstance(parent, ast.Subscript):
-        # A store keeps nothing, and a read by a mask or by rows copies.
-        parts = parent.slice.elts if isinstance(parent.slice, ast.Tuple) else [parent.slice]
-        copied = any(is_mask(scope.kind(part)) or _is_rows(scope, part) for part in parts)
-        return parent.slice is node or isinstance(parent.ctx, ast.Store) or copied
+        # A store keeps nothing.
+        return parent.slice is node or isinstance(parent.ctx, ast.Store) or _copies(scope, parent)
     if isinstance(parent, ast.Call) and node in parent.args:
         return makes_tensor(scope, parent) or _gives_number(scope, parent)
     return False

@@ -30,7 +30,8 @@ class Scope:
 
     `parents` are by node. `torch` is the name under which the function can reach the module torch, `imports` what must
     be imported for it. `renamed` are reads of names for which a rewrite has put other names, `composed` expressions
-    that stand nowhere in the file, and that a rewrite has put together from some that do.
+    that stand nowhere in the file, and that a rewrite has put together from some that do. `above` are functions whose
+    calls have led to this one.
     """
 
     project: Project
@@ -40,6 +41,7 @@ class Scope:
     imports: tuple[str, ...]
     renamed: dict[ast.AST, str] = field(default_factory=dict)
     composed: set[ast.AST] = field(default_factory=set)
+    above: tuple[FunctionInfo, ...] = ()
 
     @classmethod
     def of(cls, event: Event, project: Project) -> Scope:

@@ -103,7 +103,7 @@ class _Store:
     ) -> None:
         self.scope, self.statement, self.target, self.last = scope, statement, target, last
         self.mask, self.value = target.slice, value or statement.value
-        self.put, self.rows = value is not None, False
+        self.put, self.rows, self.row = value is not None, False, 0
         self.first = read or statement
         self.named = read
         self.reads = dict(self._reads(self.value))
@@ -124,6 +124,12 @@ class _Store:
         harmless = not isinstance(self.statement, ast.AugAssign) or isinstance(self.statement.op, _HARMLESS)
         self._require_elementwise(self.value, harmless=harmless)
         mask = self._full_mask()
+        if self.row and isinstance(self.statement, ast.AugAssign) and isinstance(self.statement.op, ast.Add | ast.Sub):
+            row = f"{scope.torch}.where({mask}, {scope.text(self.value)}, 0)"
+            added = f"{name} {_OPERATORS[type(self.statement.op)]}= {row}"
+            edits = rw.written(file, (self.statement, [added]))
+            conditions = tuple(self._conditions(name))
+            return Rewrite("Add zeros where the mask is false", "conditional", edits, conditions, scope.imports)
         own = self.put or is_own(scope, name, self.last)
         if not own and self._keeps_old_value(name):
             raise Refusal(
@@ -175,7 +181,8 @@ class _Store:
 
     def _conditions(self, name: str) -> Iterator[str]:
         scope = self.scope
-        yield f"the mask has as many dimensions as `{name}`, and dtypes are equal"
+        less = f"{self.row} dimension{'s' if self.row > 1 else ''} less than" if self.row else "as many dimensions as"
+        yield f"the mask has {less} `{name}`, and dtypes are equal"
         if self.rows:
             yield f"{scope.quote(self.value)} computes each row independently"
         for one in self.given:
@@ -195,6 +202,7 @@ class _Store:
             mask = mask.elts[0]
         if not is_pure(scope, mask) or isinstance(mask, ast.Tuple):
             raise Refusal(f"{scope.quote(mask)} is more than a mask; select with `torch.where` by hand")
+        full = full or self.row
         if not full and self.rows:
             full = max(trailing(scope, one, mask) for one in (self.target.value, *self.reads.values()))
             full = full or max(self._sizes())
@@ -266,7 +274,10 @@ class _Store:
             return
         self.computed = True
         if tensor is not None and harmless and next(self._reads(node), None) is None:
-            self.given.append(node)
+            if tensor.rank is not None and tensor.rank > 1 and is_pure(scope, node):
+                self.row = max(self.row, tensor.rank - 1)  # it goes to every row that the mask selects
+            else:
+                self.given.append(node)
             return
         if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
             parts: list[ast.expr] = [node.left, node.right]

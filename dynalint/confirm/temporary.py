@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import sys
 import tempfile
 from pathlib import Path
 
 from dynalint.confirm.worker.process.leftovers import remove
-from dynalint.locks import lock
 
 _PREFIX = "dynalint-"
 _LOCK = "lock"
@@ -69,7 +69,23 @@ def _locked(file: Path, flags: int = 0) -> int | None:
         descriptor = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | flags, 0o600)
     except (OSError, AttributeError):  # on Windows nobody else may enter a user's folder for temporary files
         return None
-    if lock(descriptor):
+    if _lock(descriptor):
         return descriptor
     os.close(descriptor)
     return None
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock an open file until it is closed. Return False if another process holds the lock."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -4,5 +4,5 @@
 apart (`reasons.py` says why it cannot), `rows.py` says what is chosen under which name, `sides.py`, `sizes.py` and
 `domain.py` what must hold for `torch.where` to choose, `truth.py` writes the test, `choice.py` what is shared with
 conditional expressions. The other
-forms: `early_return.py` (with `returned.py`), `divided.py`, `chosen_writes.py`, `checks.py`.
+forms: `early_return.py`, `loop_return.py`, `divided.py`, `chosen_writes.py`, `checks.py`.
 """

@@ -23,8 +23,7 @@ from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif, statements_after
 from dynalint_rules._shared.branch.choice import TITLE, escaped, finished, rendered, require_tensors
 from dynalint_rules._shared.branch.domain import guarded_operands
-from dynalint_rules._shared.branch.early_return import check_rest
-from dynalint_rules._shared.branch.returned import lasting, stands_in_branches
+from dynalint_rules._shared.branch.early_return import check_rest, lasting, stands_in_branches
 from dynalint_rules._shared.branch.sides import Side, gradient_conditions, reads_of, tensor_conditions
 from dynalint_rules._shared.branch.truth import truth_of
 from dynalint_rules._shared.text import held_together

@@ -18,6 +18,8 @@ from dynalint.confirm.interpreter import chosen_interpreter
 from dynalint.confirm.verdicts import CONFIRMABLE
 from dynalint.findings import Evidence, Finding
 from dynalint.fix import Linted
+from dynalint.fix.suite import Suite
+from dynalint.fix.suite_runs import SuiteCommand
 from dynalint.fix.verify import WorkerVerifier
 from dynalint.lint import LintResult, Workspace
 
@@ -101,6 +103,18 @@ def verifier(
     return WorkerVerifier(
         options, targets(workspace, result), progress, _heirs(result.analysis), near, practical=practical
     )
+
+
+def suite(
+    workspace: Workspace, result: LintResult, linted: Iterable[Linted], command: str, progress: Progress | None
+) -> Suite:
+    """Return what judges the fixes of `linted` by the project's own tests, which a command runs.
+
+    Raises:
+        NotTestedError: it is no command.
+    """
+    options = confirm_options(workspace, result.analysis.project.roots)
+    return Suite(SuiteCommand(command, options), linted, progress)
 
 
 def targets(workspace: Workspace, result: LintResult) -> tuple[Target, ...]:

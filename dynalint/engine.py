@@ -14,7 +14,7 @@ from dynalint.around import around
 from dynalint.config import Configuration, Settings, show_path
 from dynalint.discover import Discovered, discover, is_excluded
 from dynalint.findings import Finding
-from dynalint.fix import Decider, FixOptions, FixResult, Keeper, Linted, View, Views, fix_findings
+from dynalint.fix import Decider, FixOptions, FixResult, Keeper, Linted, View, Views, fix_findings, remembering
 from dynalint.lint import Linter, LintResult, Workspace, search_folders, unreadable
 from dynalint.placing import lines_by_place, placed
 from dynalint.reading import is_inside, project_root
@@ -172,23 +172,35 @@ def fix(
 ) -> tuple[FixResult, tuple[str, ...]]:
     """Fix in memory what can be fixed of what was found and `offered`, and say what could not be done at all.
 
-    Fixes are run against the original if `verify` is set and the settings let code be run. Code that is rarely compiled
-    is fixed if `unlikely` is set. `decide` is asked about each fix that is about to be taken, `keep` given the files as
-    fixes are taken.
+    Fixes are run against the original if `verify` is set and the settings let code be run, and the project's tests with
+    them and without if the settings name a command. Code that is rarely compiled is fixed if `unlikely` is set.
+    `decide` is asked about each fix that is about to be taken, `keep` given the files as fixes are taken.
+
+    Raises:
+        DynalintError: the tests cannot be run.
     """
     workspace = checked.linter.workspace  # with what is around it
+    runs = workspace.settings.confirm != "never" and any(one.rewrite for one in checked.linted)
+    command = workspace.settings.test_command if runs else None
+    if command is not None:
+        decide, keep = decide and remembering(decide), None  # what the tests may take back is not written before
     options = FixOptions(unsafe=workspace.settings.unsafe_fixes, unlikely=unlikely, decide=decide, keep=keep)
     fixed = partial(fix_findings, checked.linted, checked.linter, options, views=views_of(checked))
-    if not verify or workspace.settings.confirm == "never" or not any(one.rewrite for one in checked.linted):
+    if not runs or (not verify and command is None):
         return fixed(), ()
     from dynalint.confirm import WorkerError
-    from dynalint.confirming import verifier
+    from dynalint.confirming import suite, verifier
 
+    practical = workspace.settings.equivalence == "practical"
+    tests = None if command is None else suite(workspace, checked.lint, checked.linted, command, progress)
     try:
-        practical = workspace.settings.equivalence == "practical"
         with verifier(workspace, checked.lint, progress, practical=practical) as run:
-            return fixed(verify=run), ()
+            compare = (run if tests is None else tests.remembering(run)) if verify else None
+            result = fixed(verify=compare)
+            return result if tests is None else tests.kept(result, lambda judge: fixed(verify=judge), compare), ()
     except WorkerError as fault:
+        if tests is not None:
+            raise
         return fixed(), (str(fault),)
 
 

@@ -59,7 +59,8 @@ class Fix:
     """A rewrite that removes a finding, or the reason why there is none (`declined`).
 
     `verified` is True if the rewrite was run and equal to the original, False if it differed, and None if it was not
-    run. `changes` are clauses about differences that the equivalence in force permits.
+    run. `changes` are clauses about differences that the equivalence in force permits. `tests` are the project's own
+    tests that reach the code and pass with the rewrite as before. `applied` is set once the rewrite is made.
     """
 
     title: str
@@ -68,7 +69,9 @@ class Fix:
     edits: tuple[Edit, ...] = ()
     verified: bool | None = None
     changes: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
     declined: str | None = None
+    applied: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the fix with the keys of the contract."""
@@ -78,8 +81,10 @@ class Fix:
             "conditions": list(self.conditions),
             "verified": self.verified,
             "changes": list(self.changes),
+            "tests": list(self.tests),
             "edits": [edit.to_json() for edit in self.edits],
             "declined": self.declined,
+            **({"applied": True} if self.applied else {}),
         }
 
 

@@ -12,7 +12,7 @@ from dynalint.cli.options import STDIN, linting_options
 from dynalint.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from dynalint.cli.session import Run
     from dynalint.findings import Finding
@@ -23,10 +23,15 @@ Examples:
   dynalint fix                                   show the diff; exit with 1 if there is one
   dynalint fix --apply                           write it
   dynalint fix --interactive                     ask about each fix, and write those that you accept
+  dynalint fix --apply --test "pytest -q tests"  keep no fix that makes a test fail
   dynalint fix --apply --static                  only fixes that are exact for every input; runs nothing
   dynalint fix --select DYN1 --unsafe-fixes src
   dynalint fix --print-fix remove                remove prints and log calls instead of guarding them
 """
+
+_MOST_TESTS = 3
+# Where it is told what was fixed and by which tests, as `applied` and `tests` of a finding's fix.
+_WITH_FIXED = ("json", "json-lines")
 
 
 @click.command(epilog=_EPILOG)
@@ -39,6 +44,12 @@ Examples:
     "--print-fix",
     type=click.Choice(["guard", "remove"]),
     help="Whether to skip prints, log calls and warnings while compiling, or remove them.",
+)
+@click.option(
+    "--test",
+    "test_command",
+    metavar="COMMAND",
+    help="Run the project's tests with this command, in a copy, and keep no fix that makes one fail.",
 )
 @click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if --apply fixed anything.")
 def fix(**options: Any) -> int:
@@ -55,6 +66,8 @@ def fix(**options: Any) -> int:
 
     asking, verify = bool(options["interactive"]), not options["no_verify"]
     writing = options["apply"] or asking
+    if options["static"] and options["test_command"]:
+        raise UsageError("--static and --test cannot be combined.")
     if asking and STDIN in options["paths"]:
         raise UsageError('"-" reads the file from standard input, where --interactive reads the answers.')
     run = Run(options)
@@ -120,7 +133,13 @@ def _apply(run: Run, result: FixResult, writer: Writer, options: Mapping[str, An
     remaining = [run.placed(finding) for finding in _reported(result.remaining)]
     lines = run.lines_now(remaining)
     left = run.new(remaining, lines)
-    run.report(left, lines, refuted=len(result.remaining) - len(remaining), ran=ran, with_fixes=tuple)
+    listed: Sequence[Finding] = left
+    if run.settings.output_format in _WITH_FIXED and any(
+        one.finding.fix and one.finding.fix.tests for one in result.fixed
+    ):
+        done = [run.placed(one.finding) for one in result.fixed]
+        listed = sorted([*left, *done], key=lambda finding: finding.sort_key)
+    run.report(listed, lines, refuted=len(result.remaining) - len(remaining), ran=ran, with_fixes=tuple)
     return run.exit_code([*run.shown(left), *_counting(result, options)])
 
 
@@ -131,6 +150,12 @@ def _counting(result: FixResult, options: Mapping[str, Any]) -> list[Finding]:
 
 def _reported(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.evidence.status != "refuted"]
+
+
+def _some(tests: Sequence[str]) -> str:
+    """Return the names of a few tests, and how many there are."""
+    shown = ", ".join(tests[:_MOST_TESTS])
+    return shown if len(tests) <= _MOST_TESTS else f"{len(tests)} tests: {shown}, ..."
 
 
 def _nothing(left: int) -> str:
@@ -154,9 +179,12 @@ def _counted(result: FixResult) -> str:
 def _explain(run: Run, result: FixResult) -> None:
     """Print what the applied fixes change, and why other fixes were not applied."""
     for fixed in result.fixed:
+        finding = run.placed(fixed.finding)
+        place = f"{finding.place}:{finding.line}:{finding.column}: {finding.code}"
         if fixed.proof is not None and fixed.proof.passed:
-            finding = run.placed(fixed.finding)
-            run.note(f"{finding.place}:{finding.line}:{finding.column}: {finding.code}: {fixed.proof.detail}.")
+            run.note(f"{place}: {fixed.proof.detail}.")
+        if finding.fix is not None and finding.fix.tests:
+            run.note(f"{place}: tested by {_some(finding.fix.tests)}.")
     for refused in result.refused:
         finding = run.placed(refused.finding)
         place = f"{finding.place}:{finding.line}:{finding.column}: {finding.code}"

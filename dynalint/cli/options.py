@@ -255,6 +255,8 @@ def options_layer(options: Mapping[str, Any], directory: Path) -> Layer:
     ):
         if options.get(name):
             put(key, value, f"--{name.replace('_', '-')}")
+    if options.get("test_command"):
+        put("test-command", options["test_command"], "--test")
     if options.get("select_roots"):
         put("roots", options["select_roots"], "--select-roots")
     for name in _TABLES:

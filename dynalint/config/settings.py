@@ -209,6 +209,14 @@ class Settings:
             "How exactly a fix must preserve results: as a reviewer would ask, or in every bit, gradient and object.",
         ),
     )
+    test_command: str | None = field(
+        default=None,
+        metadata=_about(
+            v.string,
+            "The command that runs the project's tests, such as `pytest -q`: `fix` keeps no fix that makes one fail.",
+            reserved=_always,
+        ),
+    )
     unsafe_fixes: bool = field(
         default=False, metadata=_about(v.boolean, "Whether `fix` applies fixes that change behaviour by design.")
     )

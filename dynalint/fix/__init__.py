@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from dynalint.fix.edits import to_edits
-from dynalint.fix.engine import fix_findings
+from dynalint.fix.engine import fix_findings, remembering
 from dynalint.fix.imports import EditError
 from dynalint.fix.model import (
     ChangedFile,
@@ -51,5 +51,6 @@ __all__ = [
     "Views",
     "Writer",
     "fix_findings",
+    "remembering",
     "to_edits",
 ]

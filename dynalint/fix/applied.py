@@ -30,7 +30,7 @@ def as_applied(finding: Finding, unit: Unit, proof: Proof | None, first: SourceF
         edits = tuple(edits_of(unit.plan[first.path], first))
         if edits != fix.edits:
             fix = replace(fix, edits=edits, safety=unit.safety, conditions=unit.conditions)
-    return replace(finding, fix=replace(fix, changes=() if proof is None else proof.passed))
+    return replace(finding, fix=replace(fix, changes=() if proof is None else proof.passed, applied=True))
 
 
 def as_repaired(finding: Finding, units: Sequence[Unit], proofs: Mapping[Unit, Proof]) -> Finding:
@@ -45,5 +45,6 @@ def as_repaired(finding: Finding, units: Sequence[Unit], proofs: Mapping[Unit, P
             max((unit.safety for unit in near), key=CAUTION.index),
             tuple(dict.fromkeys(condition for unit in near for condition in unit.conditions)),
             verified=True if outcomes == {"proven"} else None,
+            applied=True,
         ),
     )

@@ -24,14 +24,14 @@ def fix_findings(
     """
     if views is not None:
         if options.decide is not None:
-            options = replace(options, decide=_remembering(options.decide))
+            options = replace(options, decide=remembering(options.decide))
         rounds = Rounds(linted, Sight(lint, views), options, verify)
         if rounds.hold():
             return rounds.result()
     return Rounds(linted, Sight(lint), options, verify).result()
 
 
-def _remembering(decide: Decider) -> Decider:
+def remembering(decide: Decider) -> Decider:
     """Ask about each fix once, however often it is proposed."""
     answers: dict[tuple[object, ...], Literal["accept", "skip", "quit"]] = {}
 

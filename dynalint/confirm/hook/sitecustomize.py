@@ -1,7 +1,7 @@
-"""Have a Python process take part in `dynalint trace`, then run the sitecustomize that this one hides.
+"""Have a Python process take part in `dynalint trace`, or in a run of the project's tests by `dynalint fix --test`.
 
-Python imports it at its start, for `dynalint trace` puts this folder in front of PYTHONPATH. Whatever Python that is:
-nothing here may fail, print, or need more than the standard library.
+Python imports it at its start, for this folder comes first in PYTHONPATH; then the sitecustomize that this one hides is
+run. Whatever Python that is: nothing here may fail, print, or need more than the standard library.
 """
 
 import os
@@ -27,7 +27,29 @@ def _take_part() -> None:
     import_module(name + ".tracing.agent").take_part(session)
 
 
+def _import_the_copy() -> None:
+    """Have the project's modules come from the copy under test, however the project is installed."""
+    name = os.environ.get("DYNALINT_SUITE")
+    if not name:
+        return
+    import json
+
+    with open(name, encoding="utf-8") as file:
+        settings = json.load(file)
+    root, copy = settings["root"] + os.sep, settings["copy"] + os.sep
+    for place, entry in enumerate(sys.path):
+        moved = copy + (os.path.realpath(entry) + os.sep)[len(root) :]
+        if (os.path.realpath(entry) + os.sep).startswith(root) and os.path.isdir(moved):
+            sys.path[place] = moved.rstrip(os.sep)
+    # Behind the standard library, which a module of the project may have the name of.
+    installed = [place for place, entry in enumerate(sys.path) if "site-packages" in entry or "dist-packages" in entry]
+    first = installed[0] if installed else len(sys.path)
+    sys.path[first:first] = [entry for entry in settings["search"] if entry not in sys.path[:first]]
+    sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "plugin"))
+
+
 try:
+    _import_the_copy()
     _take_part()
 except Exception:  # noqa: BLE001, S110 - the program must run as though this was not here
     pass

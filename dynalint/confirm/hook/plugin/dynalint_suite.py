@@ -1,0 +1,168 @@
+"""A pytest plugin: tells which tests ran, how each ended, and which of the watched functions it called.
+
+`dynalint fix --test` loads it into the pytest of the project, whatever Python that is. It appends lines of JSON to a
+file, each by one write, so that several processes may do so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+_SETTINGS: dict[str, Any] = json.loads(Path(os.environ["DYNALINT_SUITE"]).read_bytes())
+# By the file that code says it comes from: its name in the project, whether it is the copy's, and lines.
+_WATCHED: dict[str, tuple[str, bool, set[int]]] = {
+    str(Path(_SETTINGS[base]) / file): (file, base == "copy", set(lines))
+    for file, lines in _SETTINGS["watched"].items()
+    for base in ("root", "copy")
+}
+_LONGEST = 300
+_TOOL = 4
+
+
+class _Probe:
+    """Notes which watched functions are called: those that begin in one of the watched lines."""
+
+    def __init__(self) -> None:
+        self.called: set[tuple[str, int, bool]] = set()
+        if sys.version_info >= (3, 12):
+            events = sys.monitoring.events
+            sys.monitoring.use_tool_id(_TOOL, "dynalint")
+            sys.monitoring.register_callback(_TOOL, events.PY_START, self._starts)
+            sys.monitoring.set_events(_TOOL, events.PY_START)
+
+    def begin(self) -> None:
+        """Note calls from now on."""
+        self.called = set()
+        if sys.version_info >= (3, 12):
+            sys.monitoring.restart_events()
+        else:
+            threading.setprofile(self._profiles)
+            sys.setprofile(self._profiles)
+
+    def end(self) -> None:
+        """Note no more calls."""
+        if sys.version_info < (3, 12):
+            sys.setprofile(None)
+            threading.setprofile(None)
+
+    def _starts(self, code: CodeType, offset: int) -> Any:
+        self._note(code)
+        if sys.version_info >= (3, 12):
+            return sys.monitoring.DISABLE
+        return None
+
+    def _profiles(self, frame: FrameType, event: str, argument: object) -> None:
+        if event == "call":
+            self._note(frame.f_code)
+
+    def _note(self, code: CodeType) -> None:
+        file, copied, lines = _WATCHED.get(code.co_filename, ("", False, ()))
+        if code.co_firstlineno in lines:
+            self.called.add((file, code.co_firstlineno, copied))
+
+
+_probe = _Probe()
+# What each fixture has called: those of a wider scope are set up for one test and serve others.
+_by_fixture: dict[int, set[tuple[str, int, bool]]] = {}
+_outcome: dict[str, str] = {}
+
+
+def _tell(*event: object) -> None:
+    file = os.open(_SETTINGS["events"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(file, json.dumps(event).encode() + b"\n")
+    finally:
+        os.close(file)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Have all tests run that can be collected, however many fail."""
+    config.option.maxfail = 0
+    config.option.continue_on_collection_errors = True
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out all but the tests that are asked for, if any are."""
+    if _SETTINGS["only"] is not None:
+        only = set(_SETTINGS["only"])
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in only])
+        items[:] = [item for item in items if item.nodeid in only]
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """Tell what cannot be collected."""
+    if report.failed:
+        _tell("uncollected", report.nodeid, _last_line(report.longreprtext))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_fixture_setup(fixturedef: Any) -> Iterator[None]:
+    """Note what a fixture calls."""
+    before, _probe.called = _probe.called, set()
+    yield
+    _by_fixture[id(fixturedef)] = _probe.called
+    _probe.called = before | _probe.called
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Tell of a test when it begins, and when it has ended."""
+    _tell("begins", item.nodeid)
+    _outcome.clear()
+    _seed()
+    _probe.begin()
+    yield
+    _probe.end()
+    called = set(_probe.called)
+    info = getattr(item, "_fixtureinfo", None)
+    for definitions in getattr(info, "name2fixturedefs", {}).values():
+        for definition in definitions:
+            called |= _by_fixture.get(id(definition), set())
+    failed = _outcome.get("failed")
+    how = "failed" if failed is not None else "passed" if "passed" in _outcome else "skipped"
+    _tell("ended", item.nodeid, how, failed or "", sorted(called))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Take note of how a part of a test has ended."""
+    report: pytest.TestReport = (yield).get_result()  # type: ignore[attr-defined]
+    if report.failed:
+        _outcome.setdefault("failed", _last_line(report.longreprtext) if call.excinfo is None else _said(call.excinfo))
+    elif report.when == "call" and report.passed:
+        _outcome["passed"] = ""
+
+
+def _said(raised: pytest.ExceptionInfo[BaseException]) -> str:
+    return raised.exconly(tryshort=True).partition("\n")[0][:_LONGEST]
+
+
+def _last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2][:_LONGEST]
+
+
+def _seed() -> None:
+    """Have each test draw the same numbers, whichever were run before."""
+    random.seed(0)
+    for name, seed in (("numpy", "random.seed"), ("torch", "manual_seed")):
+        found: Any = sys.modules.get(name)
+        for part in seed.split("."):
+            found = getattr(found, part, None)
+        if callable(found):
+            found(0)
+
+
+# Said at once: of a command line that pytest does not understand, it calls no plugin.
+_tell("pytest", pytest.__version__)

@@ -1,0 +1,137 @@
+"""Run the project's own tests in a copy of it, in the sandbox. Standard library only.
+
+The request: `root`, the folder to copy, without folders of the names in `left_out`; `folder`, where in it the command
+runs; `command`; `files`, contents in base64 for files of the copy, by path; `search`, folders of the copy to import
+from; `watched`, first lines of functions by file; `only`, the tests to run, or None for all; `programs`, a folder to
+look for programs in; `hook`, what is put in front of PYTHONPATH.
+
+Parts of the answer: `events` with a number behind, what the plugin told since the one before (see `dynalint_suite`);
+at the end `tests`: `problem`, a clause on why nothing was run, else empty, the `status` of the command and the last
+line of its `output`.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ..process.wire import Reply
+
+_TICK = 0.1
+_MOST_OUTPUT = 1 << 16
+_LONGEST_LINE = 300
+
+
+def run_tests(request: Mapping[str, Any], reply: Reply) -> None:
+    """Answer one request."""
+    folder = Path(os.path.realpath(tempfile.mkdtemp()))
+    reply.stage("copying the project")
+    problem = _copy(request, folder / "project")
+    if not problem:
+        reply.stage("running the tests")
+        problem = _run(request, folder, reply)
+    if problem:
+        reply.part("tests", {"problem": problem, "status": 0, "output": ""})
+
+
+def _copy(request: Mapping[str, Any], copy: Path) -> str:
+    """Copy the project; return a clause on why that cannot be done, empty if it can."""
+    try:
+        shutil.copytree(request["root"], copy, symlinks=True, ignore=shutil.ignore_patterns(*request["left_out"]))
+    except shutil.Error as error:
+        # A pipe, say, or a file that nobody may read, is no test's.
+        full = os.strerror(errno.ENOSPC)
+        if any(full in str(reason) for *_, reason in error.args[0]):
+            return "a copy of the project needs more memory than the limit"
+    except OSError as error:
+        return f"the project cannot be copied ({error.strerror})"
+    for path, data in request["files"].items():
+        (copy / path).parent.mkdir(parents=True, exist_ok=True)
+        (copy / path).unlink(missing_ok=True)
+        (copy / path).write_bytes(base64.b64decode(data))
+    return ""
+
+
+def _run(request: Mapping[str, Any], folder: Path, reply: Reply) -> str:
+    """Run the command and tell what came of it; return a clause on why it cannot be run, empty if it can."""
+    copy, events = folder / "project", folder / "events"
+    events.touch()
+    settings = {
+        "root": request["root"],
+        "copy": str(copy),
+        "search": [str(copy / one) for one in request["search"]],
+        "watched": request["watched"],
+        "only": request["only"],
+        "events": str(events),
+    }
+    (folder / "settings").write_text(json.dumps(settings), encoding="utf-8")
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONHASHSEED", "PYTHONUNBUFFERED")}
+    environment = {
+        **kept,
+        "PATH": os.pathsep.join(filter(None, (request["programs"], os.environ.get("PATH")))),
+        "PYTHONPATH": os.pathsep.join([request["hook"], *request["python_path"]]),
+        "PYTEST_ADDOPTS": f"-p dynalint_suite {os.environ.get('PYTEST_ADDOPTS', '')}",
+        "DYNALINT_SUITE": str(folder / "settings"),
+        "PYTHONHASHSEED": "0",
+    }
+    program = _program(request, copy, environment["PATH"])
+    if program is None:
+        return "there is no such command"
+    with (folder / "output").open("w+b") as output:
+        try:
+            process = subprocess.Popen(
+                [program, *request["command"][1:]],
+                cwd=copy / request["folder"],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        except OSError as error:
+            return f"it cannot be run in the sandbox ({error.strerror})"
+        # Told as they come: of tests that never end, or end all of it, the last one that began is known.
+        with events.open("rb") as told:
+            ended = False
+            while not ended:
+                ended = process.poll() is not None
+                found = _events(told)
+                if found:
+                    reply.part(f"events{told.tell()}", found)
+                time.sleep(0 if ended else _TICK)
+        output.seek(max(0, output.seek(0, os.SEEK_END) - _MOST_OUTPUT))
+        said = output.read().decode(errors="replace").strip()
+    reply.part("tests", {"problem": "", "status": process.returncode, "output": _last_line(said)})
+    return ""
+
+
+def _program(request: Mapping[str, Any], copy: Path, path: str) -> str | None:
+    """Return the program to start: a name is looked for, a path may lead to what was left out of the copy."""
+    name: str = request["command"][0]
+    if os.sep not in name:
+        return shutil.which(name, path=path)
+    places = (base / request["folder"] / name for base in (copy, Path(request["root"])))
+    return next((str(place) for place in places if place.is_file()), None)
+
+
+def _last_line(said: str) -> str:
+    return said.rpartition("\n")[2].strip()[:_LONGEST_LINE]
+
+
+def _events(file: BinaryIO) -> list[Any]:
+    """Return what has been told since the last time; what is no event, something else has written."""
+    found = []
+    for line in file.read().splitlines():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            continue
+    return found

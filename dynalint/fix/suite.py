@@ -1,0 +1,225 @@
+"""The project's own tests as the proof of fixes.
+
+All tests are run once without the fixes, to see which pass and which of the changed functions each of them calls. Those
+that call any are run with all fixes together. If one newly fails, the rounds of fixing are run again with these tests
+as one more judge, so that what is at fault is found, and taken back alone.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dynalint.analysis.source import SourceFile
+from dynalint.findings import Finding
+from dynalint.fix.model import Fixed, FixResult, Linted, Proof, Unit, Verifier
+from dynalint.fix.suite_runs import Function, NotTestedError, SuiteCommand, SuiteRun
+
+# Seconds for all tests; with fixes they may take some times as long as without.
+_MOST_SECONDS, _FACTOR, _SPARE = 3600.0, 4, 60
+_MOST_TURNS = 8
+_SHOWN = 3
+_NO_TESTS = 5
+
+Again = Callable[[Verifier], FixResult]
+Progress = Callable[[int, int, str], None]
+
+
+class Suite:
+    """Judges fixes of `linted` by the tests that a command runs."""
+
+    def __init__(self, command: SuiteCommand, linted: Iterable[Linted], progress: Progress | None = None) -> None:
+        self._command = command
+        self._progress = progress
+        self._sources: dict[Path, SourceFile] = {}
+        self._at: dict[tuple[str, int], set[Function]] = {}
+        self._named: dict[tuple[str, str], set[Function]] = {}
+        for one in linted:
+            if one.rewrite is not None:
+                self._note(one)
+        self._suspects: set[str] = set()
+        self._memory: dict[int, list[Proof]] = {}
+
+    def _note(self, one: Linted) -> None:
+        """Note down the functions that a fix changes, by where its finding is and by the function that it is in."""
+        assert one.rewrite is not None
+        finding, places = one.finding, {(one.file.path, one.finding.line)}
+        self._sources[one.file.path] = one.file
+        for replacement in one.rewrite.replacements:
+            self._sources[replacement.file.path] = replacement.file
+            places.add((replacement.file.path, replacement.file.position(replacement.start)[0]))
+        functions = {
+            (self._command.below(path), first)
+            for path, line in places
+            if (first := _first_line(self._sources[path], line)) is not None
+        }
+        self._at.setdefault((finding.path, finding.line), set()).update(functions)
+        self._named.setdefault((finding.path, finding.function), set()).update(functions)
+
+    def kept(self, result: FixResult, again: Again, verify: Verifier | None) -> FixResult:
+        """Return what stands of a result; `again` runs the rounds of fixing with another judge.
+
+        Raises:
+            NotTestedError: the tests cannot be run, or say nothing.
+            WorkerError: the interpreter cannot be run.
+        """
+        if not result.fixed:
+            return result
+        before = self._run({}, None, _MOST_SECONDS)
+        self._check(before)
+        for _ in range(_MOST_TURNS):
+            texts = {file.source.path: file.data for file in result.files}
+            failing = self._newly_failing(before, texts, self._speaking(before, result))
+            if not failing:
+                return self._told(before, result)
+            self._suspects |= failing.keys()
+            result = again(lambda old, new, units: self._judged(before, old, new, units, verify))
+        raise NotTestedError(f"tests fail with fixes in ever new ways: {_listed(sorted(self._suspects))}")
+
+    def remembering(self, verify: Verifier) -> Verifier:
+        """Return a verifier that does not run the same comparison twice."""
+
+        def verified(old: Mapping[Path, str], new: Mapping[Path, str], units: Sequence[Unit]) -> Mapping[Unit, Proof]:
+            key = hash(
+                (frozenset(old.items()), frozenset(new.items()), repr([sorted(unit.plan.items()) for unit in units]))
+            )
+            if key not in self._memory:
+                proofs = verify(old, new, units)
+                self._memory[key] = [proofs[unit] for unit in units]
+            return dict(zip(units, self._memory[key], strict=True))
+
+        return verified
+
+    def _check(self, before: SuiteRun) -> None:
+        """Raise where a run without fixes can be the measure of nothing."""
+        said = f" ({before.said})" if before.said else ""
+        if before.under_pytest and not before.passed and not before.failed:
+            why = "no test was collected" if before.status in (0, _NO_TESTS) else f"it ends with status {before.status}"
+            raise NotTestedError(f"`{self._command.command}` ran no test: {why}{said}")
+        if not before.under_pytest and before.status:
+            raise NotTestedError(
+                f"`{self._command.command}` ends with status {before.status} without any fix{said}; only pytest tells "
+                "which tests pass all the same"
+            )
+
+    def _speaking(self, before: SuiteRun, result: FixResult) -> list[str]:
+        """Return the tests that pass without fixes and call what the fixes of a result change."""
+        if not before.under_pytest:
+            return sorted(before.passed)
+        places = set().union(*(self._places(one.finding) for one in result.fixed))
+        return [test for test in sorted(before.passed) if before.called[test] & places]
+
+    def _places(self, finding: Finding) -> set[Function]:
+        return self._at.get((finding.path, finding.line)) or self._named.get((finding.path, finding.function), set())
+
+    def _newly_failing(self, before: SuiteRun, texts: Mapping[Path, bytes], tests: Sequence[str]) -> dict[str, str]:
+        """Return which of some tests fail with these texts and pass without, and why: each seen twice."""
+        ran = before
+        for changed in (True, False, True):
+            if not tests:
+                break
+            only = tests if before.under_pytest else None
+            ran = self._run(texts if changed else {}, only, min(_MOST_SECONDS, _FACTOR * before.spent + _SPARE))
+            tests = [test for test in tests if (test in ran.passed) != changed]
+        return {test: ran.failed.get(test, "it did not run") for test in tests}
+
+    def _judged(
+        self,
+        before: SuiteRun,
+        old: Mapping[Path, str],
+        new: Mapping[Path, str],
+        units: Sequence[Unit],
+        verify: Verifier | None,
+    ) -> Mapping[Unit, Proof]:
+        """Judge units by the tests that were seen to fail, and by `verify` where these pass."""
+        sources = {**self._sources, **{path: one for unit in units for path, one in unit.sources.items()}}
+        data = {path: sources[path].encode(text) for path, text in new.items()}
+        failing = self._newly_failing(before, data, sorted(self._suspects))
+        if not failing:
+            return verify(old, new, units) if verify is not None else {unit: _not_run(unit) for unit in units}
+        called = frozenset[Function]().union(*(before.called.get(test, frozenset()) for test in failing))
+        near = [unit for unit in units if called & self._changed_by(unit)] or units
+        test, reason = min(failing.items())
+        more = f" and {len(failing) - 1} more" if len(failing) > 1 else ""
+        proof = Proof("refuted", f"{test}{more} passes before and fails with it: {reason.rstrip('.')}", raises=True)
+        return {unit: proof if unit in near else Proof("proven", "no test that fails calls it") for unit in units}
+
+    def _changed_by(self, unit: Unit) -> set[Function]:
+        """Return what a unit changes: earlier fixes may have moved its lines, so that its functions go by name."""
+        findings = (one.finding for one in unit.linted)
+        return set().union(*(self._named.get((one.path, one.function), set()) for one in findings))
+
+    def _told(self, before: SuiteRun, result: FixResult) -> FixResult:
+        """Return a result whose fixes name the tests that speak for them."""
+        fixed = tuple(self._with_tests(before, one) for one in result.fixed)
+        notes = [self._summary(before, result)]
+        silent = [one.finding for one in fixed if one.finding.fix is None or not one.finding.fix.tests]
+        if silent:
+            listed = _listed([f"{one.path}:{one.line} {one.code}" for one in silent], most=10)
+            notes.append(f"no test that passes reaches {len(silent)} of the fixes: {listed}")
+        if before.failed:
+            fail = "1 test fails" if len(before.failed) == 1 else f"{len(before.failed)} tests fail"
+            notes.append(f"{fail} without any fix, and so says nothing: {_listed(sorted(before.failed))}")
+        return replace(result, fixed=fixed, notes=(*result.notes, *notes))
+
+    def _with_tests(self, before: SuiteRun, fixed: Fixed) -> Fixed:
+        finding, places = fixed.finding, self._places(fixed.finding)
+        if finding.fix is None:
+            return fixed
+        tests = sorted(before.passed)
+        if before.under_pytest:
+            tests = [test for test in tests if before.called[test] & places]
+        return replace(fixed, finding=replace(finding, fix=replace(finding.fix, tests=tuple(tests))))
+
+    def _summary(self, before: SuiteRun, result: FixResult) -> str:
+        where = f"in a copy of the project, {'in the sandbox' if before.sandboxed else 'without a sandbox'}"
+        if not before.under_pytest:
+            return f"`{self._command.command}` passes without and with the fixes, {where}"
+        number, speaking = len(before.passed) + len(before.failed), len(self._speaking(before, result))
+        calling = (
+            "1 of them calls changed code, and passes"
+            if speaking == 1
+            else f"{speaking} of them call changed code, and pass"
+        )
+        return f"{number} tests ran {where}; {calling} with the fixes as without"
+
+    def _run(self, texts: Mapping[Path, bytes], only: Sequence[str] | None, seconds: float) -> SuiteRun:
+        if self._progress is not None:
+            self._progress(0, 1, f"{self._command.command} with{'' if texts else 'out'} the fixes")
+        watched = frozenset[Function]().union(*self._at.values())
+        return self._command.run(texts, only, watched, seconds)
+
+
+def _not_run(unit: Unit) -> Proof:
+    """Return what stands for a comparison where none is wanted: it may go without, unless that is to show something."""
+    return Proof("unverifiable" if unit.safety == "conditional" or unit.shown else "proven", "only the tests were run")
+
+
+def _first_line(file: SourceFile, line: int) -> int | None:
+    """Return the first line of the innermost function around a line, None outside of any."""
+    inner: ast.FunctionDef | ast.AsyncFunctionDef | None = None
+    for node in _definitions(file):
+        if _start(node) <= line <= (node.end_lineno or node.lineno) and (inner is None or _start(node) > _start(inner)):
+            inner = node
+    return None if inner is None else _start(inner)
+
+
+def _definitions(file: SourceFile) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    try:
+        tree = ast.parse(file.text)
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def _start(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return min([node.lineno, *(one.lineno for one in node.decorator_list)])
+
+
+def _listed(names: Sequence[str], most: int = _SHOWN) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"

@@ -1,0 +1,175 @@
+"""Running the project's tests in a copy of it, in the worker's sandbox, and what they told."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dynalint.config.settings import DEFAULT_EXCLUDE
+from dynalint.confirm.client import Answer, Worker, python_path
+from dynalint.confirm.options import ConfirmOptions
+from dynalint.confirm.requests import worker_options
+from dynalint.errors import DynalintError
+from dynalint.reading import project_root
+
+_HOOK = Path(__file__).parent.parent / "confirm" / "hook"
+
+Function = tuple[str, int]
+"""A function by its file below the top of the project and its first line, that of a decorator if it has any."""
+
+
+class NotTestedError(DynalintError):
+    """The tests cannot be run; the text is one sentence that says why."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"nothing is fixed, because {why}.")
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteRun:
+    """What a run of the tests showed: which passed, why others failed, and the watched functions that each called.
+
+    `status` is that of the command, `said` the last line that it printed. `under_pytest` tells that pytest told of the
+    tests; else the command is the only one. `spent` are seconds, `sandboxed` whether walls stood around it.
+    """
+
+    passed: frozenset[str]
+    failed: Mapping[str, str]
+    called: Mapping[str, frozenset[Function]]
+    status: int
+    said: str
+    under_pytest: bool
+    spent: float
+    sandboxed: bool
+
+
+class SuiteCommand:
+    """A command that runs the tests of the project that `options` are about. Raises NotTestedError if it is none."""
+
+    def __init__(self, command: str, options: ConfirmOptions) -> None:
+        self.command = command
+        self._directory = Path(os.path.realpath(options.directory))
+        self._root = Path(os.path.realpath(project_root(self._directory)))
+        # All tests together may take longer than a model, and are no part of what a budget is for.
+        self._options = replace(options, project=self._root, budget=None)
+        try:
+            self._words = shlex.split(command)
+        except ValueError as fault:
+            raise NotTestedError(f"the test command cannot be read ({fault})") from None
+        if not self._words:
+            raise NotTestedError("the test command is empty")
+
+    def below(self, path: Path) -> str:
+        """Return a path from the top of the project on, empty for one that lies elsewhere."""
+        real = Path(os.path.realpath(path))
+        return real.relative_to(self._root).as_posix() if real.is_relative_to(self._root) else ""
+
+    def run(
+        self, texts: Mapping[Path, bytes], only: Sequence[str] | None, watched: Iterable[Function], seconds: float
+    ) -> SuiteRun:
+        """Run the tests with some files changed; of pytest's, those of `only`, if it is not None.
+
+        Raises:
+            NotTestedError: nothing was run.
+            WorkerError: the interpreter cannot be run.
+        """
+        options = self._options
+        given = {**{path: text.encode() for path, text in options.overrides.items()}, **texts}
+        lines: dict[str, list[int]] = {}
+        for file, line in sorted(watched):
+            lines.setdefault(file, []).append(line)
+        request = {
+            "root": str(self._root),
+            "folder": self.below(self._directory),
+            "left_out": list(DEFAULT_EXCLUDE),
+            "command": self._words,
+            "files": {self.below(path): base64.b64encode(data).decode() for path, data in given.items()},
+            "search": [self.below(folder) for folder in options.search if self._is_within(folder)],
+            "watched": lines,
+            "only": None if only is None else list(only),
+            "programs": str(options.python.parent) if options.python.is_absolute() else "",
+            "hook": str(_HOOK),
+            "python_path": python_path(),
+        }
+        asked = replace(worker_options(replace(options, timeout=seconds)), folders=(str(_HOOK),))
+        with Worker(asked) as worker:
+            return self._heard(worker.ask("operations.testing:run_tests", request))
+
+    def _is_within(self, folder: Path) -> bool:
+        return Path(os.path.realpath(folder)).is_relative_to(self._root)
+
+    def _heard(self, answer: Answer) -> SuiteRun:
+        told = answer.parts.get("tests", {})
+        if answer.outcome == "refused":
+            walls = f"there is no working sandbox for the tests ({answer.ending['reason']})"
+            raise NotTestedError(f"{walls}; --confirm runs them without one")
+        if told.get("problem"):
+            raise NotTestedError(f"`{self.command}` cannot be run: {told['problem']}")
+        events = [event for name, part in answer.parts.items() if name.startswith("events") for event in part]
+        if not told and not events:
+            how = {"timeout": "it took too long", "memory": "it took too much memory"}
+            why = how.get(answer.outcome, str(answer.ending.get("reason", answer.outcome)))
+            raise NotTestedError(f"`{self.command}` did not run to its end: {why}")
+        run = SuiteRun(
+            passed=frozenset(),
+            failed={},
+            called={},
+            status=int(told.get("status", -1)),
+            said=str(told.get("output", "")),
+            under_pytest=False,
+            spent=answer.spent,
+            sandboxed=bool(answer.walls),
+        )
+        run = _told(run, events)
+        if run.under_pytest:
+            return run
+        return replace(run, passed=frozenset([self.command])) if not run.status else _failed(run, self.command)
+
+
+def _failed(run: SuiteRun, test: str) -> SuiteRun:
+    return replace(run, failed={test: run.said or f"it ends with status {run.status}"})
+
+
+def _told(run: SuiteRun, events: Iterable[Any]) -> SuiteRun:
+    """Return a run with what the plugin told of it; whatever else the tests have written in its place is left out.
+
+    Raises:
+        NotTestedError: the tests have called code of the project itself.
+    """
+    passed, failed, called = set(), {}, {}
+    begun: dict[str, None] = {}
+    for event in events:
+        match event:
+            case ["pytest", str()]:
+                run = replace(run, under_pytest=True)
+            case ["uncollected", str(name), str(reason)]:
+                failed[name] = reason
+            case ["begins", str(name)]:
+                begun[name] = None
+            case ["ended", str(name), str(how), str(reason), list(calls)]:
+                begun.pop(name, None)
+                called[name] = frozenset(_functions(calls))
+                if how == "failed":
+                    failed[name] = reason
+                elif how == "passed":
+                    passed.add(name)
+    for name in begun:
+        failed[name] = "it did not come to its end"
+    return replace(run, passed=frozenset(passed - failed.keys()), failed=failed, called=called)
+
+
+def _functions(calls: Iterable[Any]) -> Iterable[Function]:
+    for call in calls:
+        match call:
+            case [str(file), int(line), True]:
+                yield file, line
+            case [str(file), int(), False]:
+                raise NotTestedError(
+                    f"the tests import {file} from the project itself, not from the copy that they run in: install the"
+                    " project in a way that follows `sys.path`, or not at all"
+                )

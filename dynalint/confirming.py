@@ -60,6 +60,10 @@ def confirmed(workspace: Workspace, result: LintResult, progress: Progress | Non
         return Confirmed(result.linted, (str(fault),))
     except Interrupted as fault:
         findings, interrupted = fault.findings, True
+    reasons = {one.evidence.detail for one in findings if one.evidence.status == "unconfirmed"}
+    failures = [f"nothing was confirmed: {one}" for one in sorted(reasons) if one.startswith("not run: ")]
+    if interrupted or options.mode != "always":
+        failures.clear()
     files = {workspace.shown(file.path): file for file in result.analysis.files}
     doubts = {(workspace.shown(one.file.path), one.qualname): one.doubt for one in result.analysis.functions}
     linted = [_not_run(one) for one in notebooks]
@@ -71,7 +75,7 @@ def confirmed(workspace: Workspace, result: LintResult, progress: Progress | Non
             doubted = replace(finding, doubt=doubts.get((finding.path, finding.function), ""))
             linted.extend(_discovered(doubted, files, workspace))
     in_order = tuple(sorted(linted, key=lambda one: one.finding.sort_key))
-    return Confirmed(in_order, interrupted=interrupted, ran=bool(roots))
+    return Confirmed(in_order, tuple(failures), interrupted=interrupted, ran=bool(roots))
 
 
 def _not_run(linted: Linted) -> Linted:

@@ -27,6 +27,7 @@ from dynalint.last_verdicts import LastVerdicts
 from dynalint.lint import Workspace
 from dynalint.placing import lines_by_place, placed
 from dynalint.report import FOLDING, Report, Style, render, render_statistics
+from dynalint.report.reasons import reasons
 
 
 class Run:
@@ -204,6 +205,8 @@ class Run:
         listed = self.shown(findings) if form in FOLDING and not statistics else findings
         if with_fixes is not None:
             listed = with_fixes(listed)
+        for text in reasons(listed):
+            self.note(text)
         report = Report(
             listed,
             lines,

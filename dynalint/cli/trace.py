@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +11,7 @@ from dynalint.cli.options import configuration_options, seconds
 from dynalint.errors import UsageError
 
 if TYPE_CHECKING:
+    from dynalint.confirm.results import TargetResult
     from dynalint.confirm.trace import Traced
 
 _EPILOG = """\b
@@ -77,6 +79,10 @@ def summary(traced: Traced, *, verbose: bool = False) -> list[str]:
         f"{_kinds(len(heard))} confirmed in {traced.seconds:.1f} s: {broken} with graph breaks, {again} compiled again"
     )
     lines = [f"{did} on every call; {traced.known} known before. `dynalint check` uses them."]
+    seen = [f"{one.target.qualname}: {_shown(one)}." for one in heard]
+    lines += seen if verbose else seen[:_MOST_NAMES]
+    if len(seen) > _MOST_NAMES and not verbose:
+        lines.append(f"{len(seen) - _MOST_NAMES} more were confirmed; -v lists them.")
     problems = [f"{name} not confirmed: {reason.rstrip('.')}." for name, reason in traced.problems]
     shown = problems if verbose else problems[:_MOST_NAMES]
     lines += shown
@@ -95,6 +101,15 @@ def summary(traced: Traced, *, verbose: bool = False) -> list[str]:
         lines.append(f"{called}and of none is the code in this project.")
     lines += [f"part of the trace failed: {reason}" for reason in traced.failures[: None if verbose else 1]]
     return lines
+
+
+def _shown(result: TargetResult) -> str:
+    """Return what a call of a target has shown."""
+    breaks = result.default.breaks if result.default is not None else ()
+    places = dict.fromkeys(f"{Path(one.stack[-1].file).name}:{one.stack[-1].line}" for one in breaks if one.stack)
+    many = "1 graph break" if len(breaks) == 1 else f"{len(breaks)} graph breaks"
+    shown = f"{many} ({', '.join([*places][:_MOST_NAMES])})" if breaks else "no graph break"
+    return f"{shown}, recompiled {len(result.recompiles)} times" if result.recompiles else shown
 
 
 def _kinds(number: int) -> str:

@@ -70,6 +70,10 @@ def problem_text(problem: Problem, target: Target, torch: str) -> str:
         return _process_text(problem)
     if torch == "" and problem.failure.type == "ModuleNotFoundError":
         return f"torch is not installed for the interpreter that runs the code: {problem.failure.message}."
+    missing = re.fullmatch(r"No module named '([\w.]+)'", problem.failure.message)
+    if problem.phase == "import" and problem.failure.type == "ModuleNotFoundError" and missing:
+        # The same words wherever it is imported, so that they are said once.
+        return f"`{missing[1]}` is not installed for the interpreter that runs the code."
     walls = _walls_text(problem.failure)
     what = {
         "import": f"{target.path.name} cannot be imported",

@@ -58,6 +58,7 @@ def test_findings_are_reported_in_the_terms_of_the_contract(check: Run, model: P
             "conditions": [],
             "verified": None,
             "changes": [],
+            "tests": [],
             "edits": [],
             "declined": "the branches do different things",
         },

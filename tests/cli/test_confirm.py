@@ -241,3 +241,24 @@ def test_verdicts_are_kept_for_the_editor(check: Run, dynalint: Run, model: Path
     kept.write_text("[")
     assert check().code == 1
     assert json.loads(kept.read_text()) == held
+
+
+@pytest.mark.parametrize("form", ["full", "concise", "json", "json-lines", "sarif", "github", "junit", "markdown"])
+def test_a_reason_that_findings_share_is_said_once_with_their_number(
+    confirm: Confirm, dynalint: Run, model: Path, form: str
+) -> None:
+    reason = "`some_package` is not installed for the interpreter that runs the code."
+    confirm.evidence = dict.fromkeys(("DYN101", "DYN401"), Evidence("unconfirmed", reason))
+    ran = dynalint("check", "--output-format", form)
+    assert ran.err.count(f"note: 2 findings are unconfirmed: {reason}\n") == 1
+
+
+def test_confirming_that_was_asked_for_and_cannot_be_done_is_a_failure(
+    confirm: Confirm, dynalint: Run, model: Path
+) -> None:
+    reason = "not run: torch is not installed for python."
+    confirm.evidence = dict.fromkeys(("DYN101", "DYN401"), Evidence("unconfirmed", reason))
+    assert dynalint("check", "--output-format", "json").code == 1
+    ran = dynalint("check", "--confirm", "--output-format", "json")
+    assert ran.code == 2
+    assert f"error: nothing was confirmed: {reason}\n" in ran.err

@@ -276,7 +276,7 @@ def test_what_could_not_be_imported_is_tried_again(project: Project) -> None:
     finding = project.finding("model.py", "print(x)", "f", gb=["GB0059"])
     options = project.options(cache=project.folder / "cache", search=(project.folder, project.folder / "site"))
     (before,) = confirm([finding], [project.target("model.py", "f")], options)
-    assert "No module named 'missing_package'" in before.evidence.detail
+    assert before.evidence.detail == "`missing_package` is not installed for the interpreter that runs the code."
     project.write("site/missing_package.py", "")
     (after,) = confirm([finding], [project.target("model.py", "f")], options)
     assert after.evidence.status == "confirmed"

@@ -1,0 +1,15 @@
+"""Why findings are unconfirmed, each reason once, with the number of findings that it holds for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from dynalint.findings import Finding
+
+
+def reasons(findings: Iterable[Finding]) -> list[str]:
+    """Return a sentence for each reason that several findings share, the most frequent first."""
+    counts = Counter(one.evidence.detail for one in findings if one.evidence.status == "unconfirmed")
+    shared = sorted((-count, reason) for reason, count in counts.items() if count > 1)
+    return [f"{-count} findings are unconfirmed: {reason}" for count, reason in shared]

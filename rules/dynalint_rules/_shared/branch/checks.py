@@ -60,12 +60,12 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
     tree = rw.Tree.around(scope.file, statement)
     old = tree.statement(statement)
     for node in walk(statement.test):
-        if (
-            isinstance(node, ast.expr)
-            and isinstance(kind := scope.kind(node), k.Value)
-            and kind.source == "data"
-            and kind.type != "bool"
-        ):
+        kind = scope.kind(node) if isinstance(node, ast.expr) else k.UNKNOWN
+        if isinstance(node, ast.expr) and isinstance(kind, k.Tensor) and kind.array:
+            raise Refusal(
+                f"{scope.quote(node)} is a NumPy array; compute the test with Python numbers, or with tensors"
+            )
+        if isinstance(node, ast.expr) and isinstance(kind, k.Value) and kind.source == "data" and kind.type != "bool":
             raise Refusal(f"{scope.quote(node)} reads a number from a tensor; rewrite that one first")
     rest = _left_to_tensors(scope, statement.test)
     if rest is None:

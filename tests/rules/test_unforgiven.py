@@ -6,17 +6,14 @@ import textwrap
 
 import pytest
 
-from dynalint.fix.edits import plan_of, replaced
 from dynalint.rules import Declined, Example, Rewrite, Rule
 from dynalint.testing.cases import Case
 from dynalint.testing.static import Study
 from dynalint_rules.control_flow.bool_operator_on_tensor import BoolOperatorOnTensor
 from dynalint_rules.control_flow.branch_on_tensor import BranchOnTensor
 from dynalint_rules.python_constructs.dynamic_code import DynamicCode
-from dynalint_rules.python_constructs.operator_on_object import OperatorOnObject
 from dynalint_rules.side_effects.print_call import PrintCall
 from dynalint_rules.side_effects.warn_call import WarnCall
-from dynalint_rules.torch_interfaces.storage_change import StorageChange
 
 HEAD = """\
 import torch
@@ -33,14 +30,6 @@ class Box:
 
     def __mul__(self, other):
         self.asked += 1
-        return other
-
-
-class Own:
-    def __init__(self):
-        self.__mul__ = lambda other: other
-
-    def __mul__(self, other):
         return other
 
 
@@ -226,27 +215,6 @@ def test_a_warning_that_the_function_goes_by_is_not_left_out(body: str) -> None:
 )
 def test_a_text_does_not_see_what_code_sees(body: str) -> None:
     assert isinstance(answer(body, DynamicCode()), Declined)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "made"),
-    [
-        ("4", "new_full((4,), 1)"),
-        ("x.shape[0]", "new_full((x.shape[0],), 1)"),
-        ("2, 3", "new_full((2, 3), 1)"),
-        ("x.shape", "new_full(x.shape, 1)"),
-    ],
-)
-def test_new_full_takes_no_number_for_its_size(sizes: str, made: str) -> None:
-    found = answer(f"return x.new().resize_({sizes}).fill_(1)", StorageChange())
-    assert isinstance(found, Rewrite)
-    file = found.replacements[0].file
-    assert f"return x.{made}\n" in replaced(file.text, plan_of(found)[file.path])
-    assert isinstance(answer("return x.new().resize_(self.size).fill_(1)", StorageChange()), Declined)
-
-
-def test_an_operator_does_not_come_to_what_an_instance_stores() -> None:
-    assert "of its own" in reason("return Own() * x", OperatorOnObject())
 
 
 @pytest.mark.parametrize(

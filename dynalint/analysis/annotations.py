@@ -155,7 +155,8 @@ def _named(interpreter: Interpreter, target: Kind, depth: int) -> Kind:
         record = named_tuple(interpreter, target.cls, depth) if depth < _DEEPEST_ALIAS else None
         if record is not None:
             return record
-        if any(name.startswith(("typing.", "enum.")) for name in interpreter.project.lineage(target.cls)[1]):
+        others = set(interpreter.project.lineage(target.cls)[1]) - {"typing.Generic"}
+        if any(name.startswith(("typing.", "enum.")) for name in others):
             return UNKNOWN
         return _instance_of(interpreter, target.cls)
     if not isinstance(target, k.External):
@@ -181,8 +182,12 @@ def _named(interpreter: Interpreter, target: Kind, depth: int) -> Kind:
 def _instance_of(interpreter: Interpreter, cls: ClassInfo) -> Kind:
     """What an annotation says that names a class of the project: that, or any below it.
 
+    A class of tensors that adds nothing to them is written for its name alone: what is passed is a tensor.
     Of modules it is taken for that alone: what is below a base class is often most of the project.
     """
+    classes, others = interpreter.project.lineage(cls)
+    if "torch.Tensor" in others and not any(one.methods for one in classes):
+        return k.TENSOR
     _ = interpreter.project.all_classes  # fills `subclasses`
     return k.Instance(cls, below=bool(cls.subclasses) and not interpreter.project.is_module_class(cls))
 
@@ -207,7 +212,7 @@ def _subscript(interpreter: Interpreter, node: ast.Subscript, module: ModuleInfo
         return k.Dictionary("dict", annotation_kind(interpreter, arguments[-1], module, depth))
     if name in _LISTS:
         return _container(interpreter, _LISTS[name], arguments, module, depth)
-    return UNKNOWN
+    return _named(interpreter, target, depth) if isinstance(target, k.Class) else UNKNOWN
 
 
 def _container(interpreter: Interpreter, type_: str, arguments: list[ast.expr], module: ModuleInfo, depth: int) -> Kind:

@@ -7,6 +7,7 @@ analysis of C++ virtual function calls", OOPSLA 1996): a class counts once somet
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -69,9 +70,10 @@ class Hierarchy:
         return result
 
     def bases(self, cls: ClassInfo) -> list[Kind]:
-        """Return the kinds of the bases of a class."""
+        """Return the kinds of the bases of a class: of `Base[T]`, what `Base` is."""
         assert self.interpreter is not None
-        return [self.interpreter.scopes.in_scope(base, cls.module, cls.parent) for base in cls.node.bases]
+        named = (base.value if isinstance(base, ast.Subscript) else base for base in cls.node.bases)
+        return [self.interpreter.scopes.in_scope(base, cls.module, cls.parent) for base in named]
 
     def mro(self, cls: ClassInfo) -> list[ClassInfo]:
         """Return the project classes that `cls` inherits from, itself first."""

@@ -128,6 +128,10 @@ def element_at(frame: Frame, base: Kind, node: ast.expr, index: Kind) -> Kind:
         return UNKNOWN if isinstance(base.value, k.Nothing) else k.held_in(base, base.value)
     if isinstance(base, k.Instance):
         return call_special(frame, base, "__getitem__", [index]) or UNKNOWN
+    if isinstance(base, k.Class) and not any(
+        name.startswith("enum.") for name in frame.interpreter.project.lineage(base.cls)[1]
+    ):
+        return base  # `Base[T]`: a generic class with its parameters filled in
     return k.STR if isinstance(base, k.Value) and base.type == "str" else UNKNOWN
 
 

@@ -394,3 +394,71 @@ class Model(nn.Module):
         return moved(x if flag else Boxes(x))
 """
     assert [only_tensor(one.kind) is not None for one in branches(tmp_path, code)] == [True]
+
+
+@pytest.mark.parametrize("base", ["Base[Tensor]", "Base[int]", "Middle[Tensor]"])
+def test_class_below_a_generic_one_is_a_module(tmp_path: Path, base: str) -> None:
+    code = f"""
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+class Base(nn.Module, Generic[T]):
+    pass
+
+class Middle(Base[T]):
+    pass
+
+class Model({base}):
+    def forward(self, x: Tensor):
+        return x if x.sum() > 0 else -x
+"""
+    assert len(branches(tmp_path, code)) == 1
+
+
+@pytest.mark.parametrize("used", ["step: Step[Tensor]", "step=Step[Tensor]()"])
+def test_generic_class_with_its_parameters_filled_in(tmp_path: Path, used: str) -> None:
+    code = f"""
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+class Step(Generic[T]):
+    def length(self, x):
+        return x.sum() if x.sum() > 0 else 0
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.made = Step()
+
+    def forward(self, x: Tensor, {used}):
+        return step.length(x)
+"""
+    assert len(branches(tmp_path, code)) == 1
+
+
+def test_member_of_an_enum_is_not_its_class(tmp_path: Path) -> None:
+    code = """
+import enum
+
+class Kind(enum.Enum):
+    ONE = 1
+
+class Model(nn.Module):
+    def forward(self, x: Tensor, name):
+        return x if Kind[name](x) > 0 else -x
+"""
+    assert branches(tmp_path, code) == []
+
+
+def test_class_of_tensors_that_adds_nothing(tmp_path: Path) -> None:
+    code = """
+class Matrix(Tensor):
+    pass
+
+class Model(nn.Module):
+    def forward(self, x: Matrix):
+        return x if (x @ x).sum() > 0 else -x
+"""
+    assert len(branches(tmp_path, code)) == 1

@@ -110,10 +110,12 @@ def is_made_for_sure(event: Change, found: Asking, project: Project) -> bool:
         made = any(map(_is_hasattr, walk(found.statement.test))) and _is_forced(
             found.statement.test, state, truth=found.truth
         )
-    if isinstance(event, ContainerChange) and any(map(_takes_items_out, other_changes(event, project))):
+    others = list(other_changes(event, project))
+    if isinstance(event, ContainerChange) and any(map(_takes_items_out, others)):
         return False
     return (
         made
+        and not any(_sets_back(statement, found, state) for _, statement in others)
         and all(node is found.statement for node, _ in arms)
         and not _may_return_before(event, besides=found.statement)
     )
@@ -138,6 +140,11 @@ def key_added(event: Change, project: Project) -> str | None:
         and not any(map(_takes_items_out, other_changes(event, project)))
     )
     return key if added else None
+
+
+def _sets_back(statement: ast.stmt, found: Asking, state: _State) -> bool:
+    """Whether compiled code leaves the state missing again, as `self.mask = None` does: each call may make it anew."""
+    return isinstance(statement, ast.Assign) and _outcome(found.statement.test, state, statement.value) is found.truth
 
 
 def _takes_items_out(other: tuple[FunctionInfo, ast.stmt]) -> bool:

@@ -180,6 +180,7 @@ def confirm_options(workspace: Workspace, search: Iterable[Path]) -> ConfirmOpti
         roots=workspace.named,
         overrides=workspace.texts,
         cache=settings.cache_directory,
+        confirm_from=settings.confirm_from,
         jobs=settings.jobs,
         budget=workspace.budget,
     )

@@ -25,6 +25,7 @@ STDIN = "-"
 # The configuration keys that options set, by parameter name.
 _LISTS = (
     "select", "ignore", "extend_select", "extend_ignore", "fixable", "unfixable", "exclude", "extend_exclude",
+    "confirm_from",
 )  # fmt: skip
 _TABLES = ("per_file_ignores", "extend_per_file_ignores")
 _VALUES = (
@@ -89,6 +90,12 @@ _RUNNING = (
         "--equivalence",
         type=click.Choice(["practical", "exact"]),
         help="How exactly a fix must preserve results: as a reviewer would ask, or in every bit, gradient and object.",
+    ),
+    click.option(
+        "--confirm-from",
+        multiple=True,
+        metavar="SOURCES",
+        help="Where calls come from if none are declared: tests, docs, guesses; by default all of them.",
     ),
     click.option(
         "--budget",

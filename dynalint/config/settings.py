@@ -187,6 +187,14 @@ class Settings:
             reserved=lambda value: value > _MOST_MEMORY,
         ),
     )
+    confirm_from: tuple[str, ...] = field(
+        default=("tests", "docs", "guesses"),
+        metadata=_about(
+            v.array(v.choice("tests", "docs", "guesses")),
+            "Where calls come from if none are declared: the tests of the project, the code in its docstrings, "
+            "READMEs, examples and `__main__` blocks, and arguments that are worked out.",
+        ),
+    )
     examples: Mapping[str, str] = field(
         default_factory=dict,
         metadata=_about(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -13,20 +12,20 @@ from functools import lru_cache
 from pathlib import Path
 from queue import SimpleQueue
 from types import MappingProxyType
-from typing import Any
 
 from dynalint.confirm.cache import VerdictCache
-from dynalint.confirm.client import Answer, Worker, WorkerError, python_path
+from dynalint.confirm.client import Answer, Worker, WorkerError
 from dynalint.confirm.discoveries import discoveries
 from dynalint.confirm.evidence import Stock
+from dynalint.confirm.harvest import OPERATION, Harvested, Lines, Search, harvested, record_of_search, searches
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.confirm.order import batches, ranks
+from dynalint.confirm.questions import Questions
 from dynalint.confirm.requests import request_for, worker_options
-from dynalint.confirm.results import TargetResult, record_of, result_of
+from dynalint.confirm.results import TargetResult, as_part, record_of, result_of
 from dynalint.confirm.sources import Sources
 from dynalint.confirm.untrusted import sober, worded
-from dynalint.confirm.verdicts import CONFIRMABLE, Confirmation, Placed, not_run, with_verdicts
-from dynalint.confirm.worker.source.nearby_files import mentions, near_texts
+from dynalint.confirm.verdicts import CONFIRMABLE, Confirmation, Placed, not_run, undecided, with_verdicts
 from dynalint.findings import Evidence, Finding
 
 # To import torch takes a worker as long as to run this many.
@@ -38,6 +37,7 @@ _PARTS = 3
 Progress = Callable[[int, int, str], None]
 Parts = Callable[[Finding], Sequence[Target]]
 Spots = dict[str, list[list[int]]]
+Wanted = Callable[[Sequence[TargetResult]], Mapping[Target, Lines]]
 
 
 def confirm(
@@ -96,7 +96,7 @@ def examine(
         nearest = (next((t for t in _resolved(parts(one.finding)) if t not in known), None) for one in stuck if parts)
         return {target for target in nearest if target is not None}
 
-    results, obstacle = target_runs.run(more)
+    results, obstacle = target_runs.run(more, lambda shown: undecided(confirmation_of(shown), targets))
     confirmation = confirmation_of(results)
     judged = with_verdicts(confirmation)[: len(findings)]
     if obstacle is not None:
@@ -119,7 +119,7 @@ def run_targets(
     """
     spots: Spots = {os.path.realpath(file): [] for file in files}
     target_runs = _TargetRuns(options, sorted(_resolved(targets)), spots, [], progress)
-    results, obstacle = target_runs.run(lambda _: ())
+    results, obstacle = target_runs.run(lambda _: (), lambda _: {})
     if target_runs.interrupted:
         raise KeyboardInterrupt
     if obstacle is not None:
@@ -130,11 +130,6 @@ def run_targets(
 def _resolved(targets: Iterable[Target]) -> dict[Target, None]:
     """Return targets by their resolved paths, each once."""
     return dict.fromkeys(replace(target, path=Path(os.path.realpath(target.path))) for target in targets)
-
-
-def _as_part(result: TargetResult) -> TargetResult:
-    evaluation = None if result.evaluation is None else replace(result.evaluation, part=True)
-    return replace(result, evaluation=evaluation, part=True)
 
 
 def _placed(finding: Finding, options: ConfirmOptions, sources: Sources, leads: Iterable[Target]) -> Placed:
@@ -179,17 +174,21 @@ class _TargetRuns:
         self._compare = compare
         self._traced_in = traced_in
         self._progress = progress
-        self._near = lru_cache(maxsize=None)(near_texts)
+        self._questions = Questions(options, compare)
         self._lock = threading.Lock()
         self._done = 0
         self._obstacle: str | None = None
         self._results: dict[Target, TargetResult] = {}
+        self._harvested: list[TargetResult] = []
         self.interrupted = False
 
-    def run(self, more: Callable[[Sequence[TargetResult]], Iterable[Target]]) -> tuple[list[TargetResult], str | None]:
+    def run(
+        self, more: Callable[[Sequence[TargetResult]], Iterable[Target]], wanted: Wanted
+    ) -> tuple[list[TargetResult], str | None]:
         """Return what was shown, in the order of the targets, and why nothing can be run at all where that is so.
 
         A target that a traced command has called is judged by what that showed, unless the user declares an example.
+        `wanted` is asked for the targets by which findings are to be decided, and the lines of these, after each step.
         `more` is asked, a few times, which parts of what could not be run are to be run.
         """
         workers: SimpleQueue[Worker] = SimpleQueue()
@@ -211,6 +210,7 @@ class _TargetRuns:
                 )
             with ThreadPoolExecutor(count) as pool:
                 try:
+                    self._harvest(pool, workers, traced, wanted)
                     self._run_all(pool, workers, count, self._targets)
                     self._run_parts(pool, workers, count, traced, more)
                 except BaseException as fault:
@@ -228,7 +228,46 @@ class _TargetRuns:
             return traced, self._obstacle
         outdated = self._outdated()
         found = (self._results[one] for one in self._targets if one in self._results)
-        return [*(replace(one, outdated=one.target in outdated) for one in found), *traced], self._obstacle
+        own = [replace(one, outdated=one.target in outdated) for one in found]
+        return [*own, *self._harvested, *traced], self._obstacle
+
+    def _harvest(
+        self, pool: ThreadPoolExecutor, workers: SimpleQueue[Worker], traced: Sequence[TargetResult], wanted: Wanted
+    ) -> None:
+        """Judge targets by the calls that the project makes of them; those that need no others leave the list."""
+        options = self._options
+        if options.device != "cpu":  # a fork cannot use a GPU that the process before it has
+            return
+        asked = {target: lines for target, lines in wanted(traced).items() if options.example_for(target) is None}
+        found = pool.map(lambda search: self._searched(search, workers), searches(asked, options))
+        self._harvested = [result for one in found for result in one.results]
+        left = wanted([*traced, *self._harvested])
+        settled = {one.target for one in self._harvested if one.default is not None} - left.keys()
+        kept = [one for one in self._targets if one not in settled]
+        self._targets = kept if "guesses" in options.confirm_from else []
+
+    def _searched(self, search: Search, workers: SimpleQueue[Worker]) -> Harvested:
+        """Return what a search showed, from the cache or the worker."""
+        worker = workers.get()
+        try:
+            torch, question = (
+                worker.hello.torch or "",
+                {**self._questions.circumstances(worker.hello), **search.question},
+            )
+            known = self._cache.get(question, self._spots)
+            if known is not None:
+                return harvested(search, torch, known["answer"], known["spots"])
+            self._tell(search.targets[0].name)
+            request = {**search.request, "spots": self._spots, "compare": self._compare}
+            answer = worker.ask(OPERATION, request)
+            shown = harvested(search, torch, record_of_search(answer), self._spots)
+            if answer.done:
+                files = {path for result in shown.results for path in filter(self._is_own_file, result.files)}
+                own = {str(target.path) for target in search.targets}
+                self._cache.put(question, self._spots, files | own, record_of_search(answer))
+            return shown
+        finally:
+            workers.put(worker)
 
     def _run_parts(
         self,
@@ -248,7 +287,7 @@ class _TargetRuns:
             self._run_all(pool, workers, count, wanted)
             for target in wanted:
                 if target in self._results:
-                    result = _as_part(self._results.pop(target))
+                    result = as_part(self._results.pop(target))
                     if result.problem is None:
                         self._results[target] = result
                     else:
@@ -319,7 +358,7 @@ class _TargetRuns:
 
     def _remembered(self, target: Target, worker: Worker) -> TargetResult | None:
         """Return what the cache knows of a target, if it still holds."""
-        known = self._cache.get(self._question(target, worker), self._spots)
+        known = self._cache.get(self._questions.about(target, worker.hello), self._spots)
         if known is None:
             return None
         try:
@@ -343,35 +382,12 @@ class _TargetRuns:
             # What ended otherwise, by time or memory, may end well on a quieter machine. What could not be imported may
             # miss a package, which the next run has.
             files = {str(target.path), *filter(self._is_own_file, result.files)}
-            self._cache.put(self._question(target, worker), self._spots, files, record)
+            self._cache.put(self._questions.about(target, worker.hello), self._spots, files, record)
         return result
 
     def _is_own_file(self, path: str) -> bool:
         """Whether a path that a worker has told of is one of the user's own files, with nothing of links in it."""
         return self._options.is_own(path) and "\0" not in path and os.path.realpath(path) == path
-
-    def _question(self, target: Target, worker: Worker) -> dict[str, Any]:
-        options = self._options
-        return {
-            "target": [str(target.path), target.module, target.qualname],
-            "example": options.example_for(target),
-            "search": [*map(str, options.search), *python_path()],
-            "python": [str(options.python), worker.hello.python],
-            "torch": worker.hello.torch,
-            "device": options.device,
-            "limits": [options.timeout, options.memory],
-            "compare": self._compare,
-            "written": self._written(target),
-            "dynalint": _own_hash(),
-        }
-
-    def _written(self, target: Target) -> str:
-        """Return a hash of the READMEs and tests that name a target: a call that stands there comes before guesses."""
-        texts = self._near(str(target.path.parent), str(self._options.project))
-        digest = hashlib.sha256()
-        for path, text in mentions(texts, target.qualname.rpartition(".")[2]).items():
-            digest.update(f"{path}\0{text}\0".encode("utf-8", "surrogatepass"))
-        return digest.hexdigest()
 
 
 def _spots(placed: Iterable[Placed]) -> Spots:
@@ -381,13 +397,3 @@ def _spots(placed: Iterable[Placed]) -> Spots:
         if one.finding.category in CONFIRMABLE:
             ranges.setdefault(one.path, set()).add(one.spot)
     return {path: [list(spot) for spot in sorted(found)] for path, found in sorted(ranges.items())}
-
-
-@lru_cache(maxsize=1)
-def _own_hash() -> str:
-    """Return a hash of the worker's code: another version of it may see other things."""
-    folder = Path(__file__).with_name("worker")
-    digest = hashlib.sha256()
-    for file in sorted(folder.rglob("*.py")):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()

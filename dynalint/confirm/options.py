@@ -41,7 +41,8 @@ class ConfirmOptions:
     the folder that examples and code start from, `directory` the one that the paths of findings start from. `search`
     are folders to import from, `roots` the folders or files that are the user's own code. `overrides` are texts to run
     in place of what files hold. `cache` is the folder for verdicts, None to keep none. `jobs` workers run at once,
-    for no longer than the `budget` lasts, if there is one.
+    for no longer than the `budget` lasts, if there is one. `confirm_from` tells where calls may come from that nobody
+    declared.
     """
 
     mode: Literal["auto", "always"] = "auto"
@@ -56,6 +57,7 @@ class ConfirmOptions:
     roots: tuple[Path, ...] = ()
     overrides: Mapping[Path, str] = field(default_factory=lambda: MappingProxyType({}))
     cache: Path | None = None
+    confirm_from: tuple[str, ...] = ("tests", "docs", "guesses")
     jobs: int = 1
     budget: Budget | None = None
 

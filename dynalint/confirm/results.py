@@ -167,6 +167,12 @@ def _evaluation(
     return replace(result_of(target, torch, {**answer, "parts": {**own, **shared}}, spots), mode="in evaluation mode")
 
 
+def as_part(result: TargetResult) -> TargetResult:
+    """Return what a target showed as that of a part of the way to a finding."""
+    evaluation = None if result.evaluation is None else replace(result.evaluation, part=True)
+    return replace(result, evaluation=evaluation, part=True)
+
+
 def record_of(answer: Answer) -> dict[str, Any]:
     """Return what `result_of` needs of a worker's answer, as what JSON can hold."""
     return {

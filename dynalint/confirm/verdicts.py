@@ -25,6 +25,8 @@ CONFIRMABLE = ("graph-break", "recompile", "miscompile")
 # The order in which verdicts of several targets win. One that saw the line run and could not see how it fared keeps
 # the finding in the report even if another traced it whole.
 _CONFIRMED, _LATENT, _UNSEEN, _REFUTED, _FAILED, _UNREACHED = 6, 5, 4, 3, 2, 1
+_WAYS = 4  # roots that a finding is looked for by, the nearest first
+_DECIDED = (_CONFIRMED, _LATENT, _REFUTED)
 _BREAKS = frozenset(("Unsupported", "UserError"))
 # A part of what could not be run may still be: all but what nobody had the time to try.
 _NO_CALL = ("build", "inputs", "run", "process")
@@ -107,6 +109,19 @@ def not_run(confirmation: Confirmation) -> list[Placed]:
     ]
 
 
+def undecided(confirmation: Confirmation, targets: Iterable[Target]) -> dict[Target, dict[str, list[list[int]]]]:
+    """Return the targets that are meant to come to findings that are not decided, with the lines of these by file."""
+    known = frozenset(targets)
+    wanted: dict[Target, dict[str, list[list[int]]]] = {}
+    for placed, best in zip(confirmation.placed, _best(confirmation), strict=True):
+        if placed.finding.category in CONFIRMABLE and (best is None or best[0] not in _DECIDED):
+            ways = [one for one in placed.leads if one in known][:_WAYS] or [t for t in known if is_way_to(t, placed)]
+            for target in ways:
+                spans = wanted.setdefault(target, {}).setdefault(placed.path, [])
+                spans.append([placed.finding.line, placed.finding.end_line])
+    return wanted
+
+
 def _best(confirmation: Confirmation) -> list[Verdict | None]:
     """Return the verdict that wins on each finding."""
     attributions = [_attributions(confirmation, result) for result in confirmation.results]
@@ -180,8 +195,12 @@ def _failed(result: TargetResult) -> Verdict | None:
 
 
 def _concerns(result: TargetResult, placed: Placed) -> bool:
+    return is_way_to(result.target, placed)
+
+
+def is_way_to(target: Target, placed: Placed) -> bool:
     """Whether the finding lies in what this target's code reaches, by the chain that the analysis found."""
-    target, finding = result.target, placed.finding
+    finding = placed.finding
     roots = {target.qualname, f"{target.qualname}.forward", f"{target.qualname}.__call__"}
     if placed.root and placed.root != str(target.path):
         return False

@@ -126,13 +126,14 @@ def fresh_callable(make: Maker) -> Callable[..., Any]:
     function: Any = make()
     function = getattr(function, "_orig_mod", function)
     if isinstance(function, types.MethodType):
-        return types.MethodType(_innermost(function.__func__), function.__self__)
-    return _innermost(function)
+        return types.MethodType(innermost(function.__func__), function.__self__)
+    return innermost(function)
 
 
-def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
-    innermost: Any = getattr(eval_frame, "innermost_fn", None)
-    return innermost(function) if innermost is not None else function
+def innermost(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function without a `torch.compile` that the user put on it."""
+    found: Any = getattr(eval_frame, "innermost_fn", None)
+    return found(function) if found is not None else function
 
 
 def to_device(value: Any, device: str) -> Any:

@@ -28,7 +28,7 @@ def run_apart(jobs: Sequence[Callable[[Reply], None]], reply: Reply) -> None:
     with contextlib.suppress(OSError):
         syscalls.adopt_orphans()
     for job in jobs[:-1]:
-        if not _can_fork():
+        if not can_fork():
             job(reply)
             return
         status = _forked(job, reply)
@@ -39,7 +39,7 @@ def run_apart(jobs: Sequence[Callable[[Reply], None]], reply: Reply) -> None:
     jobs[-1](reply)
 
 
-def _can_fork() -> bool:
+def can_fork() -> bool:
     """Whether this process has one thread, as a fork that is to go on must: what the others hold stays locked in it."""
     try:
         return len(list(Path("/proc/self/task").iterdir())) == 1

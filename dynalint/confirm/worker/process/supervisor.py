@@ -131,7 +131,8 @@ def _child(job: Job, cell: Cell, reply: Reply) -> NoReturn:
         )
         set_environment(cell.scratch)
         reply.send("sandbox", {"layers": list(enclosure.layers), "escape": enclosure.escape})
-        if enclosure.escape is None or not rules.required:
+        reply.enclosed = enclosure.escape is None
+        if reply.enclosed or not rules.required:
             job(reply)
 
     run_to_end(behind_walls, reply)

@@ -94,6 +94,9 @@ def unpack(line: bytes, token: str) -> tuple[str, Any] | None:
 class Reply:
     """The way out for what an operation has found, a piece at a time, so that a crash costs only what comes after."""
 
+    # Whether the walls around this process hold, as far as is known.
+    enclosed = False
+
     def __init__(self, descriptor: int, token: str) -> None:
         self.descriptor = descriptor
         self.broken = False

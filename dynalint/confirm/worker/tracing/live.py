@@ -53,7 +53,7 @@ def run_call(
 
     try:
         reply.part("inputs", text)
-        confirming.run_modes(targets.Subject(_maker(subject), call, text), request, seen, tell)
+        confirming.run_modes(targets.Subject(maker(subject), call, text), request, seen, tell)
     except targets.ProblemError as problem:
         reply.part("problem", {"phase": problem.phase, "failure": encode(problem.failure)})
 
@@ -89,7 +89,7 @@ def _tables(own: Sequence[str], runs: Sequence[Run], ran: set[str]) -> dict[str,
     return tables
 
 
-def _maker(subject: Any) -> Callable[[], Any]:
+def maker(subject: Any) -> Callable[[], Any]:
     """Return a maker of copies; what cannot be copied is used again and again."""
     if isinstance(subject, nn.Module):
         with contextlib.suppress(Exception):

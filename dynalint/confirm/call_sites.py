@@ -1,0 +1,259 @@
+"""Where a project calls its own classes: tests, code in docstrings and READMEs, examples, `__main__` blocks.
+
+All of this is read off the text, by words. A test that never names a class may reach it through a fixture, a helper of
+its file or `conftest.py`, or through what the project builds with it; each step is one that names the next.
+"""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import os
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from dynalint.reading import read_bounded
+
+_WORD = re.compile(r"\w+")
+_TEST_FILE = re.compile(r"test_\w+\.py|\w+_tests?\.py")
+_EXAMPLE_FOLDERS = frozenset(("example", "examples", "demo", "demos"))
+_TEST_FOLDERS = frozenset(("test", "tests", "testing"))
+_PASSED_OVER = frozenset(("site-packages", "node_modules", "build", "dist", "__pycache__"))
+_FENCED = re.compile(
+    r"^ {0,3}```+ *(?:python|py|pycon)\b[^\n]*\n(.*?)^ {0,3}```", re.MULTILINE | re.DOTALL | re.IGNORECASE
+)
+_CALLED = re.compile(r"_*(test|main|demo|example|run|check)(_\w*)?|\w+_(test|demo|example)")
+_MOST_FILES = 4000
+_LARGEST = 1 << 19
+# Steps from a class to what a test names: through what builds it, and what builds that.
+_STEPS = 3
+_MOST_TESTS = 24
+_MOST_SNIPPETS = 8
+_SLOW = ("slow", "cuda", "gpu", "skip", "network")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A definition at the top of a file, or a test in a class, with the words in it."""
+
+    name: str
+    words: frozenset[str]
+    is_test: bool = False
+    cost: int = 0
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        with suppress(SyntaxError, ValueError, RecursionError):
+            return ast.parse(self.text)
+        return ast.Module([], [])
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        return frozenset(_WORD.findall(self.text))
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """What stands at its top level, and the tests in its classes; a class without tests is one block."""
+        return tuple(self._blocks())
+
+    def _blocks(self) -> Iterator[Block]:
+        lines = self.text.splitlines()
+        for node in self.tree.body:
+            if isinstance(node, ast.ClassDef):
+                tests = [one for one in node.body if _is_test(one)]
+                shared = [one for one in node.body if one not in tests]
+                around = _words(lines, shared, node.decorator_list) if tests else frozenset[str]()
+                for test in tests:
+                    assert isinstance(test, ast.FunctionDef)
+                    words = _words(lines, [test], [])
+                    yield Block(f"{node.name}::{test.name}", words | around, is_test=True, cost=_cost(test, words))
+                yield Block(node.name, _words(lines, shared if tests else [node], node.bases))
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                words = _words(lines, [node], [])
+                yield Block(node.name, words, is_test=_is_test(node), cost=_cost(node, words))
+            elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                words = _words(lines, [node], [])
+                yield from (Block(one.id, words) for one in targets if isinstance(one, ast.Name))
+
+
+def _is_test(node: ast.stmt) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name.startswith("test")
+
+
+def _cost(node: ast.stmt, words: frozenset[str]) -> int:
+    size = (node.end_lineno or 0) - node.lineno
+    return size + 1000 * any(mark in word.lower() for word in words for mark in _SLOW)
+
+
+def _words(lines: Sequence[str], nodes: Iterable[ast.stmt], more: Iterable[ast.expr]) -> frozenset[str]:
+    found: set[str] = set()
+    every: list[ast.stmt | ast.expr] = [*nodes, *more]
+    for node in every:
+        first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
+        found.update(_WORD.findall("\n".join(lines[first - 1 : node.end_lineno])))
+    return frozenset(found)
+
+
+class CallSites:
+    """The files of the project below a folder, read once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @cached_property
+    def _files(self) -> list[_File]:
+        found = []
+        for path in self._paths():
+            with suppress(OSError, ValueError):
+                found.append(_File(path, read_bounded(path, _LARGEST).decode(errors="replace")))
+        return found
+
+    def _paths(self) -> Iterator[Path]:
+        count = 0
+        for where, folders, names in os.walk(self._folder):
+            folders[:] = sorted(one for one in folders if not one.startswith(".") and one not in _PASSED_OVER)
+            for name in sorted(names):
+                if name.endswith((".py", ".md")) and count < _MOST_FILES:
+                    count += 1
+                    yield Path(where, name)
+
+    @cached_property
+    def _tests(self) -> list[_File]:
+        return [one for one in self._files if self._is_test(one.path)]
+
+    @cached_property
+    def _library(self) -> list[_File]:
+        barred = _TEST_FOLDERS | _EXAMPLE_FOLDERS
+        return [one for one in self._files if one.path.suffix == ".py" and barred.isdisjoint(self._parts(one.path))]
+
+    def _parts(self, path: Path) -> tuple[str, ...]:
+        return path.relative_to(self._folder).parts
+
+    def _is_test(self, path: Path) -> bool:
+        named = _TEST_FILE.fullmatch(path.name) is not None
+        return path.suffix == ".py" and (named or not _TEST_FOLDERS.isdisjoint(self._parts(path)[:-1]))
+
+    def tests(self, file: Path, name: str) -> list[dict[str, str]]:
+        """Return tests that come to a class or function of a file by its name, the nearest and shortest first."""
+        found: dict[tuple[str, str], tuple[int, bool, int]] = {}
+        for step, names in enumerate(self._ways(name)):
+            for test in self._tests:
+                reaching = self._reaching(test, names)
+                for block in test.blocks:
+                    if block.is_test and not reaching.isdisjoint(block.words):
+                        rank = (step, file.stem.strip("_") not in test.path.name, block.cost)
+                        found.setdefault((str(test.path), block.name), rank)
+            if len(found) >= _MOST_TESTS:
+                break
+        best = sorted(found, key=lambda key: (found[key], key))[:_MOST_TESTS]
+        return [{"path": path, "name": test} for path, test in best]
+
+    def _ways(self, name: str) -> Iterator[frozenset[str]]:
+        """Yield the name, then those of what mentions it in the project, and so on."""
+        names, known = frozenset((name,)), {name}
+        for _ in range(_STEPS):
+            yield names
+            blocks = (block for one in self._library if not names.isdisjoint(one.words) for block in one.blocks)
+            names = frozenset(one.name for one in blocks if not names.isdisjoint(one.words)) - known
+            known |= names
+            if not names:
+                return
+
+    def _reaching(self, test: _File, names: frozenset[str]) -> set[str]:
+        """Return these names and those of fixtures and helpers, in the file and above it, that come to them."""
+        above = [
+            one for one in self._tests if one.path.name == "conftest.py" and test.path.is_relative_to(one.path.parent)
+        ]
+        own = [one for one in (*above, test) if not names.isdisjoint(one.words)]
+        found = set(names)
+        grown = bool(own)
+        while grown:
+            blocks = (block for one in (*above, test) for block in one.blocks if not block.is_test)
+            new = {one.name for one in blocks if one.name not in found and not found.isdisjoint(one.words)}
+            found |= new
+            grown = bool(new)
+        return found if own else set()
+
+    def snippets(self, file: Path, name: str) -> list[dict[str, str]]:
+        """Return code that is written to be run and names a class or function: near it, in READMEs, in examples."""
+        found = [*self._beside(file, name), *self._in_documents(name), *self._examples(name)]
+        return [{"where": where, "code": code} for where, code in found][:_MOST_SNIPPETS]
+
+    def _beside(self, file: Path, name: str) -> Iterator[tuple[str, str]]:
+        for one in self._library:
+            if name not in one.words:
+                continue
+            for node in ast.walk(one.tree):
+                if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.Module)):
+                    code = _examples_in(ast.get_docstring(node) or "", name)
+                    if code:
+                        yield f"the docstring of `{getattr(node, 'name', one.path.name)}`", code
+            if one.path != file:
+                continue
+            for node in one.tree.body:
+                text = ast.get_source_segment(one.text, node) or ""
+                if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
+                    yield 'the block `if __name__ == "__main__"`', ast.unparse(ast.Module(node.body, []))
+                elif isinstance(node, ast.FunctionDef) and _CALLED.fullmatch(node.name) and name in text:
+                    yield f"`{node.name}`", ast.unparse(ast.Module([*node.body[:-1], *_run(node.body[-1])], []))
+
+    def _in_documents(self, name: str) -> Iterator[tuple[str, str]]:
+        for one in self._files:
+            if one.path.suffix == ".md" and name in one.words:
+                blocks = [_plain(block) for block in _FENCED.findall(one.text)]
+                for at, code in enumerate(blocks):
+                    if name in _WORD.findall(code):
+                        imports = "\n".join(
+                            line for text in blocks[:at] for line in text.splitlines() if _imports(line)
+                        )
+                        yield f"`{one.path.name}`", f"{imports}\n{code}"
+
+    def _examples(self, name: str) -> Iterator[tuple[str, str]]:
+        for one in self._files:
+            if (
+                one.path.suffix == ".py"
+                and name in one.words
+                and not _EXAMPLE_FOLDERS.isdisjoint(self._parts(one.path))
+            ):
+                yield f"`{one.path.name}`", one.text
+
+
+def _run(node: ast.stmt) -> list[ast.stmt]:
+    """Return the last statement of a function as it can stand outside of one."""
+    if isinstance(node, ast.Return):
+        return [ast.Expr(node.value)] if node.value is not None else []
+    return [node]
+
+
+def _imports(line: str) -> bool:
+    return line.startswith(("import ", "from "))
+
+
+def _plain(code: str) -> str:
+    code = textwrap.dedent(code)
+    if ">>>" not in code:
+        return code
+    with suppress(ValueError):
+        return "".join(one.source for one in doctest.DocTestParser().get_examples(code))
+    return ""
+
+
+def _examples_in(docstring: str, name: str) -> str:
+    """Return the code of a docstring, if it has some that names what is wanted."""
+    if ">>>" not in docstring and "```" not in docstring:
+        return ""
+    fenced = "\n".join(_FENCED.findall(docstring)) if ">>>" not in docstring else docstring
+    code = _plain(fenced)
+    return code if name in _WORD.findall(code) else ""

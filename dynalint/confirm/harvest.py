@@ -1,0 +1,137 @@
+"""Have targets confirmed on the calls that their own project makes of them, and read what came back."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from dynalint.confirm.call_sites import CallSites
+from dynalint.confirm.client import Answer
+from dynalint.confirm.options import ConfirmOptions, Target
+from dynalint.confirm.requests import request_for
+from dynalint.confirm.results import TargetResult, result_of
+from dynalint.reading import project_root
+
+Lines = Mapping[str, Sequence[Sequence[int]]]
+"""Ranges of lines, by file, first and last."""
+
+OPERATION = "operations.harvesting:harvest"
+# So many targets of a file share one run of its tests, and the time for it.
+_TOGETHER = 4
+
+
+@dataclass(frozen=True)
+class Search:
+    """What to look for at once: targets of one file with the lines that they are to reach, and where to look."""
+
+    targets: tuple[Target, ...]
+    request: dict[str, Any]
+
+    @property
+    def question(self) -> dict[str, Any]:
+        """What an answer depends on beside the files that were imported and the settings of all requests."""
+        asked = {name: self.request[name] for name in ("wanted", "snippets", "tests")}
+        files = sorted({one["path"] for one in self.request["tests"]})
+        return {**asked, "harvest": [_digest(Path(file)) for file in files]}
+
+
+def searches(wanted: Mapping[Target, Lines], options: ConfirmOptions) -> Iterator[Search]:
+    """Yield what to run for targets that somebody wants to reach lines by; nothing for those that nobody calls."""
+    sites = cache(CallSites)
+    for path, group in itertools.groupby(sorted(wanted), key=lambda one: one.path):
+        found = sites(_project(path, options))
+        named = [(target, *_found(target, found, options)) for target in group]
+        named = [one for one in named if one[1] or one[2]]
+        for start in range(0, len(named), _TOGETHER):
+            some = named[start : start + _TOGETHER]
+            snippets = {one["code"]: one for _, found_snippets, _ in some for one in found_snippets}
+            request = {
+                **request_for(some[0][0], options),
+                "example": None,
+                "wanted": [_wanted(target, wanted[target]) for target, _, _ in some],
+                "snippets": list(snippets.values()),
+                "tests": _by_file([tests for _, _, tests in some]),
+                "folder": str(_project(path, options)),
+            }
+            yield Search(tuple(target for target, _, _ in some), request)
+
+
+def _project(path: Path, options: ConfirmOptions) -> Path:
+    inside = path.is_relative_to(options.project)
+    return project_root(path.parent) if not inside or options.project in path.parent.parents else options.project
+
+
+def _found(
+    target: Target, sites: CallSites, options: ConfirmOptions
+) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    name = target.qualname.rpartition(".")[2]
+    snippets = sites.snippets(target.path, name) if "docs" in options.confirm_from else []
+    tests = sites.tests(target.path, name) if "tests" in options.confirm_from else []
+    return snippets, tests
+
+
+def _wanted(target: Target, lines: Lines) -> dict[str, Any]:
+    return {
+        "target": {"path": str(target.path), "module": target.module, "qualname": target.qualname},
+        "lines": {path: [list(span) for span in spans] for path, spans in lines.items()},
+    }
+
+
+def _by_file(lists: Sequence[Sequence[Mapping[str, str]]]) -> list[dict[str, Any]]:
+    """Put tests of several targets together, in turns, by the file that they stand in."""
+    in_turns = (one for some in itertools.zip_longest(*lists) for one in some if one is not None)
+    found: dict[str, list[str]] = {}
+    for one in in_turns:
+        names = found.setdefault(one["path"], [])
+        if one["name"] not in names:
+            names.append(one["name"])
+    return [{"path": path, "names": names} for path, names in found.items()]
+
+
+@dataclass(frozen=True)
+class Harvested:
+    """What a search showed, and sentences about what could not be run on the way."""
+
+    results: tuple[TargetResult, ...]
+    problems: tuple[str, ...]
+
+
+def record_of_search(answer: Answer) -> dict[str, Any]:
+    """Return what `harvested` needs of a worker's answer, as what JSON can hold."""
+    return {"parts": dict(answer.parts)}
+
+
+def harvested(search: Search, torch: str, record: Mapping[str, Any], spots: Mapping[str, list[list[int]]]) -> Harvested:
+    """Read an answer. Code under check may have written every word of it: what does not fit is passed over."""
+    parts = record["parts"]
+    known = {(str(one.path), one.qualname): one for one in search.targets}
+    calls: dict[str, dict[str, Any]] = {}
+    for name, value in parts.items():
+        number, dot, part = name.partition(".")
+        if dot and number.isdigit():
+            calls.setdefault(number, {})[part] = value
+    results = []
+    for own in calls.values():
+        try:
+            ended, stage = own.pop("call"), str(own.pop("stage", "starting"))
+            ending = {"outcome": ended["outcome"], "seconds": ended["seconds"], "status": 1}
+            one = {"outcome": ended["outcome"], "ending": ending, "stage": stage, "parts": own}
+            targets = [known[target["path"], target["qualname"]] for target in ended["targets"]]
+            results += [result_of(target, torch, one, spots) for target in targets]
+        except (KeyError, TypeError, ValueError, AttributeError):
+            continue
+    told = parts.get("problems", ())
+    problems = tuple(str(one) for one in told) if isinstance(told, (list, tuple)) else ()
+    return Harvested(tuple(results), problems)
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""

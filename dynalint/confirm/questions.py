@@ -1,0 +1,62 @@
+"""What an answer of the worker depends on beside the files that ran: the key under which the cache keeps it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from dynalint.confirm.client import Hello, python_path
+from dynalint.confirm.options import ConfirmOptions, Target
+from dynalint.confirm.worker.source.nearby_files import mentions, near_texts
+
+
+class Questions:
+    """Makes the questions of one run; `compare` are the files whose compiled code is compared."""
+
+    def __init__(self, options: ConfirmOptions, compare: Sequence[str]) -> None:
+        self._options = options
+        self._compare = compare
+        self._near = lru_cache(maxsize=None)(near_texts)
+
+    def about(self, target: Target, hello: Hello) -> dict[str, Any]:
+        """Return the question about a target as the worker builds and calls it."""
+        return {
+            **self.circumstances(hello),
+            "target": [str(target.path), target.module, target.qualname],
+            "example": self._options.example_for(target),
+            "written": self._written(target),
+        }
+
+    def circumstances(self, hello: Hello) -> dict[str, Any]:
+        """Return what all questions to a worker have in common."""
+        options = self._options
+        return {
+            "search": [*map(str, options.search), *python_path()],
+            "python": [str(options.python), hello.python],
+            "torch": hello.torch,
+            "device": options.device,
+            "limits": [options.timeout, options.memory],
+            "compare": self._compare,
+            "dynalint": _own_hash(),
+        }
+
+    def _written(self, target: Target) -> str:
+        """Return a hash of the READMEs and tests that name a target: a call that stands there comes before guesses."""
+        texts = self._near(str(target.path.parent), str(self._options.project))
+        digest = hashlib.sha256()
+        for path, text in mentions(texts, target.qualname.rpartition(".")[2]).items():
+            digest.update(f"{path}\0{text}\0".encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _own_hash() -> str:
+    """Return a hash of the worker's code: another version of it may see other things."""
+    folder = Path(__file__).with_name("worker")
+    digest = hashlib.sha256()
+    for file in sorted(folder.rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()

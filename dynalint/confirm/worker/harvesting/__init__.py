@@ -1,0 +1,6 @@
+"""Real calls of targets, found by running what the project has: its tests, and the code in its documentation.
+
+calls       sees the calls of wanted targets and has each confirmed in a fork of the process
+snippets    runs pieces of code, statement by statement
+suites      runs tests by pytest, those that are asked for
+"""

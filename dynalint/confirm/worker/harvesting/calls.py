@@ -1,0 +1,361 @@
+"""See the calls of wanted targets while other code runs, and confirm them in a fork of the process at that moment.
+
+The fork has the real module and arguments, which nothing else could make again: nothing is copied, pickled or guessed,
+and whatever happens in it, the code that made the call goes on as it was. All of this is behind the sandbox's walls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch._C._dynamo.eval_frame import set_eval_frame as _set_eval_frame
+from torch._dynamo import eval_frame
+
+from ..dynamo import runs
+from ..dynamo.records import encode
+from ..dynamo.runs import Call, innermost
+from ..inputs.targets import ProblemError, Subject
+from ..operations import confirming
+from ..process.batch import can_fork
+from ..process.supervisor import run_to_end
+from ..process.wire import Reply
+from ..source import loading
+from ..tracing import signature
+from ..tracing.instrument import instrument
+from ..tracing.live import maker
+
+# Of one target: kinds of calls that are looked at, and calls that are compiled.
+_MOST_KINDS = 8
+_MOST_CALLS = 3
+# Of the time for a request: when no further call is taken on, and what one may take.
+_SHARE, _FOR_A_CALL = 0.6, 0.3
+# What takes longer without the compiler takes too long with it; in seconds of processor time.
+_QUICK = 4
+# A tensor that holds more makes each of many runs slow.
+_MOST_BYTES = 1 << 28
+# Of a call that waits for something, so many times its processor time pass by the clock at most.
+_PATIENCE = 4
+
+Lines = dict[str, list[list[int]]]
+
+
+class EnoughError(BaseException):
+    """All that was wanted has been seen; none of the user's code is to hold this up."""
+
+
+@dataclass
+class Wanted:
+    """A target, and the ranges of lines, by file, that somebody wants it to reach."""
+
+    target: dict[str, str]
+    lines: Lines
+    kinds: set[Any] = field(default_factory=set)
+    calls: int = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether no further call is needed."""
+        return self.calls >= _MOST_CALLS or (self.calls > 0 and not any(self.lines.values()))
+
+
+class Harvest:
+    """What torch's calls of modules report to; see `instrument`.
+
+    `where` tells what is running, in words. `until` tells by the seconds of processor time used up when to stop.
+    """
+
+    busy = False
+    watches = ()
+
+    def __init__(self, request: Mapping[str, Any], reply: Reply) -> None:
+        self.where = ""
+        self.problems: dict[str, None] = {}
+        self.stop: BaseException = EnoughError()
+        self._request, self._reply = request, reply
+        self._until = request["seconds"] * _SHARE
+        self._seconds = max(1, int(request["seconds"] * _FOR_A_CALL))
+        self._wanted = {_key(one["target"]): Wanted(one["target"], _copied(one["lines"])) for one in request["wanted"]}
+        self._originals: dict[types.FunctionType, types.CodeType] = {}
+        self._count = 0
+
+    def install(self) -> None:
+        """Be told of every call of a module from now on."""
+        for method in (Harvest.enter, Harvest.leave):
+            eval_frame.skip_code(method.__code__)
+        instrument(nn.Module._wrapped_call_impl, self, "self")  # noqa: SLF001
+        for one in self._wanted.values():
+            try:
+                found = loading.load_target(one.target)
+            except BaseException as error:  # noqa: BLE001 - user code may raise anything
+                self.problems[f"{type(error).__name__}: {error}"[:200]] = None
+                continue
+            if not isinstance(found, type):
+                self._watch_function(one, found)
+
+    def _watch_function(self, wanted: Wanted, found: Any) -> None:
+        """Have a function, by whatever name it is known, tell of its calls."""
+        function = innermost(found)
+        if not isinstance(function, types.FunctionType) or function.__closure__:
+            return
+        original = function.__code__
+        plain = types.FunctionType(original, function.__globals__, function.__name__, function.__defaults__)
+        plain.__kwdefaults__ = function.__kwdefaults__
+        self._originals[function] = original
+        owner = "." in wanted.target["qualname"]
+
+        def called(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if not (self.busy or wanted.done or torch.compiler.is_compiling()):
+                # Of a method, the instance is part of what is called.
+                subject = types.MethodType(found, args[0]) if owner and args and callable(found) else found
+                self._look([wanted], subject, args[1:] if subject is not found else args, kwargs)
+            return plain(*args, **kwargs)
+
+        eval_frame.skip_code(called.__code__)
+        function.__code__ = _calling(called)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is wanted, or no time is left."""
+        return all(one.done for one in self._wanted.values()) or seconds_used() > self._until
+
+    def enter(self, subject: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+        """Look at a call; always False: what it calls in turn is looked at too."""
+        wanted = [one for one in self._of(type(subject)) if not one.done]
+        if wanted:
+            self._look(wanted, subject, args, kwargs)
+        return False
+
+    def _look(self, wanted: list[Wanted], subject: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.busy = True
+        former = _set_eval_frame(None)
+        try:
+            self._consider(wanted, subject, (args, dict(kwargs)))
+        except Exception as reason:  # noqa: BLE001 - nothing of ours may fail in the user's code
+            self.problems[f"{self.where}: {reason}"[:200]] = None
+        finally:
+            _set_eval_frame(former)
+            self.busy = False
+        if self.over:
+            raise self.stop
+
+    def leave(self) -> None:
+        """Never called, as `enter` takes on nothing."""
+
+    def _of(self, cls: type) -> list[Wanted]:
+        """Return the targets that a call of an instance is a call of: its class, and the one that `forward` is from."""
+        definer = next((base for base in cls.__mro__ if "forward" in vars(base)), cls)
+        keys = dict.fromkeys(_key_of(one) for one in (cls, definer))
+        return [self._wanted[key] for key in keys if key in self._wanted]
+
+    def _consider(self, wanted: list[Wanted], subject: Any, call: Call) -> None:
+        if torch._C._is_tracing() or torch._C._len_torch_dispatch_stack():  # noqa: SLF001
+            return
+        modes = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), getattr(subject, "training", None))
+        made_of = signature.of_module(subject) if isinstance(subject, nn.Module) else ()
+        kind = hash((repr(made_of), repr(signature.of_call(*call)), modes))
+        first = wanted[0]
+        if kind in first.kinds or len(first.kinds) >= _MOST_KINDS:
+            return
+        for one in wanted:
+            one.kinds.add(kind)
+        size = 0
+        for tensor in signature.tensors_of(subject, *call):
+            signature.check(tensor)
+            size += tensor.numel() * tensor.element_size()
+        if size > _MOST_BYTES:
+            raise signature.DeclinedError(f"the tensors of {_name(subject)} hold {size >> 20} MiB")
+        if not can_fork():
+            raise signature.DeclinedError("the process has started threads, and cannot be copied")
+        reached = self._confirmed(wanted, subject, call)
+        if reached is None:
+            return
+        for one in wanted:
+            one.calls += 1
+            one.lines = {
+                path: [span for span in spans if [path, *span] not in reached] for path, spans in one.lines.items()
+            }
+
+    def _confirmed(self, wanted: list[Wanted], subject: Any, call: Call) -> list[list[Any]] | None:
+        """Confirm a call in a fork; return the wanted ranges of lines that it reached, None where it shows nothing."""
+        number, self._count = self._count, self._count + 1
+        source, sink = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(source)
+            self._watched_child(wanted, subject, call, _Part(str(number), self._reply), sink)
+        os.close(sink)
+        said, outcome = _heard(child, source, self._seconds)
+        if "reached" not in said:
+            if said.get("raises"):
+                self.problems[f"{self.where}: {said['raises']}"] = None
+            return None
+        self._reply.part(
+            f"{number}.call", {"targets": [one.target for one in wanted], "outcome": outcome, "seconds": self._seconds}
+        )
+        reached: list[list[Any]] = said["reached"]
+        return reached
+
+    def _watched_child(self, wanted: list[Wanted], subject: Any, call: Call, reply: Reply, sink: int) -> None:
+        def job(_: Reply) -> None:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_CPU, (self._seconds, self._seconds))
+            gc.freeze()
+            self._wanted = {}
+            for function, code in self._originals.items():
+                function.__code__ = code
+            said = _tried(wanted, subject, call, self._request)
+            os.write(sink, json.dumps(said).encode())
+            os.close(sink)
+            if "reached" in said:
+                self._run(subject, call, reply)
+
+        run_to_end(job, _Nowhere())
+
+    def _run(self, subject: Any, call: Call, reply: Reply) -> None:
+        name = _name(subject)
+        text = f"the call {name}({signature.text_of(*call)}) in {self.where}"
+        reply.part("inputs", text)
+        files = loading.imported_files(self._request["roots"])
+        reply.part("files", files)
+        request = {**self._request, "target": {**self._request["target"], "qualname": name}}
+        try:
+            confirming.run_modes(Subject(maker(subject), call, text), request, reply, None)
+        except ProblemError as problem:
+            reply.part("problem", {"phase": problem.phase, "failure": encode(problem.failure)})
+
+
+def _name(subject: Any) -> str:
+    found: str = getattr(subject, "__name__", type(subject).__name__)
+    return found
+
+
+_STAND_IN = "<what is told of calls>"
+
+
+def _calling(act: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> types.CodeType:
+    """Return the code of a function that does nothing but call `act` with what it is given."""
+
+    def trampoline(*args: Any, **kwargs: Any) -> Any:
+        act: Any = "<what is told of calls>"
+        return act(args, kwargs)
+
+    code = trampoline.__code__
+    return code.replace(co_consts=tuple(act if constant == _STAND_IN else constant for constant in code.co_consts))
+
+
+def _tried(wanted: list[Wanted], subject: Any, call: Call, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Make a call without the compiler; return what it raises, or the wanted ranges of lines that it reached.
+
+    Nothing where it reaches none, unless nothing better has been seen so far, or takes too long.
+    """
+    watched = confirming.code_names(request["spots"])
+    started = time.process_time()
+    run = runs.call_once(maker(subject)(), call, watched)
+    if run.error is not None:
+        return {"raises": f"{run.error.type}: {run.error.message}"[:200]}
+    seconds = time.process_time() - started
+    if seconds > _QUICK:
+        return {"raises": f"a call takes {seconds:.0f} s"}
+    seen = {(watched[file], line) for file, lines in run.lines.items() for line in lines}
+    spans = [(path, first, last) for one in wanted for path, found in one.lines.items() for first, last in found]
+    reached = [list(one) for one in spans if any((one[0], line) in seen for line in range(one[1], one[2] + 1))]
+    return {"reached": reached} if reached or not any(one.calls for one in wanted) else {}
+
+
+def _heard(child: int, source: int, seconds: float) -> tuple[dict[str, Any], str]:
+    """Wait for a fork to end; return what it said and how it ended."""
+    end = time.monotonic() + _PATIENCE * seconds
+    text = b""
+    with os.fdopen(source, "rb", buffering=0) as stream:
+        while select.select([stream], [], [], max(0.0, end - time.monotonic()))[0]:
+            chunk = stream.read(1 << 16)
+            if not chunk:
+                break
+            text += chunk
+    status = None
+    while status is None:
+        ended, code = os.waitpid(child, os.WNOHANG)
+        status = code if ended else None
+        if status is None and time.monotonic() > end:
+            with contextlib.suppress(OSError):
+                os.killpg(child, signal.SIGKILL)
+        time.sleep(0.005)
+    with contextlib.suppress(OSError):
+        os.killpg(child, signal.SIGKILL)
+    said: dict[str, Any] = {}
+    with contextlib.suppress(ValueError):
+        said = json.loads(text or b"{}")
+    return said, "done" if status == 0 else "timeout" if os.WIFSIGNALED(status) else "exit"
+
+
+def seconds_used() -> float:
+    """Return the processor time of this process and of those that it has waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+class _Part(Reply):
+    """Hands parts on under the number of a call, and what is being done as one of them."""
+
+    def __init__(self, name: str, reply: Reply) -> None:
+        self._name, self._reply = name, reply
+        self.broken = False
+
+    def send(self, kind: str, value: Any) -> None:
+        """Hand on a part, or what is being done as one."""
+        name, content = value if kind == "part" else (kind, value)
+        self._reply.part(f"{self._name}.{name}", content)
+
+
+class _Nowhere(Reply):
+    """A reply for what nobody is to hear of."""
+
+    def __init__(self) -> None:
+        super().__init__(-1, "")
+
+    def send(self, kind: str, value: Any) -> None:
+        """Take no notice."""
+
+
+def _copied(lines: Mapping[str, Any]) -> Lines:
+    return {path: [list(span) for span in spans] for path, spans in lines.items()}
+
+
+def _key(target: Mapping[str, str]) -> tuple[str, str]:
+    return target["path"], target["qualname"]
+
+
+def _key_of(cls: type) -> tuple[str, str]:
+    file = loading.file_of(sys.modules.get(cls.__module__))
+    return (loading.real_path(file) if file is not None else ""), cls.__qualname__
+
+
+@contextlib.contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Have what is done inside interrupted by an exception after so many seconds of this process's processor time."""
+
+    def interrupt(_number: int, _frame: types.FrameType | None) -> None:
+        raise TimeoutError(f"it took more than {seconds:g} s")
+
+    former = signal.signal(signal.SIGPROF, interrupt)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, former)

@@ -1,0 +1,68 @@
+"""Run pieces of code that stand in documentation: statement by statement, past those that fail."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from .calls import EnoughError, Harvest, limited
+
+# Of processor time, for one piece.
+_SECONDS = 8.0
+_ON_THE_CPU = ("cuda", "half")
+
+
+def run_snippets(snippets: Iterable[Mapping[str, str]], names: Mapping[str, Any], harvest: Harvest) -> None:
+    """Run each piece, `{"where", "code"}`, with `names` at hand, until the harvest has enough."""
+    for snippet in snippets:
+        if harvest.over:
+            return
+        harvest.where = snippet["where"]
+        # Docstrings leave out what everybody imports.
+        scope = {"torch": torch, "nn": nn, "F": nn.functional, **names, "__name__": "__main__"}
+        try:
+            tree = _OnTheCpu().visit(ast.parse(snippet["code"]))
+            torch.manual_seed(0)
+            with limited(_SECONDS):
+                _run(tree.body, scope, harvest)
+        except EnoughError:
+            return
+        except SyntaxError:
+            continue
+        except BaseException as error:  # noqa: BLE001 - user code may raise anything
+            _note(error, harvest)
+
+
+def _run(body: list[ast.stmt], scope: dict[str, Any], harvest: Harvest) -> None:
+    sys.argv = ["example"]
+    for statement in body:
+        module = ast.fix_missing_locations(ast.Module([statement], []))
+        try:
+            exec(compile(module, "<example>", "exec"), scope)  # noqa: S102
+        except Exception as error:  # noqa: BLE001 - user code may raise anything
+            _note(error, harvest)
+            if isinstance(error, TimeoutError):
+                return
+
+
+def _note(error: BaseException, harvest: Harvest) -> None:
+    harvest.problems[f"{harvest.where}: {type(error).__name__}: {error}"[:200]] = None
+
+
+class _OnTheCpu(ast.NodeTransformer):
+    """Leaves out what moves a tensor to another device or dtype."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _ON_THE_CPU and not node.args:
+            return node.func.value
+        return node
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        is_gpu = isinstance(node.value, str) and node.value.partition(":")[0] == "cuda"
+        return ast.copy_location(ast.Constant("cpu"), node) if is_gpu else node

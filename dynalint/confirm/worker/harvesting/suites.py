@@ -1,0 +1,89 @@
+"""Run tests by pytest, those that are asked for, one of each function before the next of any."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .calls import Harvest, limited
+
+# Of processor time, for one test without what is confirmed on the way, and for all that they import.
+_SECONDS = 10.0
+_OPTIONS = "-q -s -p no:cacheprovider -p no:randomly --continue-on-collection-errors --no-header -W ignore"
+
+
+def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest) -> None:
+    """Run tests, `{"path", "names"}` with names like `test_one` and `TestAll::test_two`, in the order given."""
+    try:
+        import pytest
+    except ImportError:
+        harvest.problems[f"pytest is not installed for {sys.executable}"] = None
+        return
+    harvest.stop = pytest.exit.Exception("enough")
+    pytest.hookimpl(hookwrapper=True)(_Plugin.pytest_runtest_protocol)
+    os.chdir(folder)
+    # What the settings add is meant for whole runs: coverage, several processes, a report.
+    options = [*_OPTIONS.split(), "-o", "addopts=", "--rootdir", folder]
+    try:
+        pytest.main([*options, *(one["path"] for one in tests)], plugins=[_Plugin(tests, harvest)])
+    except BaseException as error:  # noqa: BLE001 - conftest.py may raise anything
+        harvest.problems[f"pytest: {type(error).__name__}: {error}"[:200]] = None
+
+
+class _Plugin:
+    """Chooses among the tests that pytest has collected, and takes note of what fails."""
+
+    def __init__(self, tests: Sequence[Mapping[str, Any]], harvest: Harvest) -> None:
+        wanted = [(one["path"], name) for one in tests for name in one["names"]]
+        self._rank = {key: at for at, key in enumerate(wanted)}
+        self._harvest = harvest
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        """Keep what is asked for, each function once before any comes again with other parameters."""
+        rounds: Counter[tuple[str, str]] = Counter()
+        order = []
+        for item in items:
+            key = _name_of(item)
+            if key in self._rank:
+                order.append(((rounds[key], self._rank[key]), item))
+                rounds[key] += 1
+        items[:] = [item for _, item in sorted(order, key=lambda one: one[0])]
+
+    def pytest_collectreport(self, report: Any) -> None:
+        """Take note of a file that cannot be imported."""
+        if report.failed:
+            self._note(report.nodeid, str(report.longrepr))
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Take note of a test that fails, or has no fixture."""
+        if report.failed:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            self._note(report.nodeid, crash.message if crash is not None else str(report.longrepr))
+
+    def _note(self, where: str, text: str) -> None:
+        lines = [line.removeprefix("E").strip() for line in text.splitlines() if line.startswith("E ")]
+        first = (lines or text.splitlines() or [""])[0]
+        self._harvest.problems[f"{where}: {first}"[:200]] = None
+
+    def pytest_runtest_protocol(self, item: Any) -> Generator[None, Any, Any]:
+        """Run a test with all that its fixtures do, within its time."""
+        self._harvest.where = item.nodeid
+        torch.manual_seed(0)
+        with limited(_SECONDS):
+            yield
+
+    def pytest_runtest_setup(self) -> None:
+        """End the session before a test that is no longer needed."""
+        if self._harvest.over:
+            raise self._harvest.stop
+
+
+def _name_of(item: Any) -> tuple[str, str]:
+    owner = f"{item.cls.__name__}::" if getattr(item, "cls", None) is not None else ""
+    return str(Path(item.path).resolve()), f"{owner}{getattr(item, 'originalname', None) or item.name}"

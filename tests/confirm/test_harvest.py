@@ -1,0 +1,210 @@
+"""Verdicts by the calls that a project makes itself: in tests, docstrings, READMEs and `__main__` blocks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dynalint.confirm import confirm
+from dynalint.confirm.call_sites import CallSites
+from dynalint.findings import Finding
+
+from .conftest import Project
+
+pytestmark = [pytest.mark.dynamo, pytest.mark.may_skip, pytest.mark.usefixtures("sandboxed")]
+
+# Nobody could guess that key, nor what a batch holds.
+MODEL = '''
+import torch
+from torch import nn
+
+
+class Encoder(nn.Module):
+    """An encoder.
+
+    {example}
+    """
+
+    def __init__(self, table, key):
+        super().__init__()
+        if key != "sesame":
+            raise PermissionError("wrong key")
+        self.linear = nn.Linear(table["width"], 3)
+
+    def forward(self, batch):
+        x = batch["pos"]
+        if x.sum() > 0:
+            x = x + 1
+        if batch.get("mask") is not None:
+            x = x * float(batch["mask"].sum())
+        return self.linear(x)
+
+
+def rescaled(batch):
+    scale = batch["scale"].item()
+    return batch["pos"] * scale
+
+
+def encoder(width):
+    return Encoder({{"width": width}}, "sesame")
+'''
+CONFTEST = """
+import pytest
+import pkg.model
+
+@pytest.fixture
+def built():
+    return pkg.model.encoder(4)
+"""
+TESTS = """
+import socket
+import pytest
+import torch
+
+def test_network():
+    socket.create_connection(("127.0.0.1", 9), timeout=1)
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_shape(built, masked, missing=None):
+    batch = {"pos": torch.ones(2, 4), "mask": torch.ones(2) if masked else None}
+    assert built(batch).shape == (2, 3)
+"""
+
+
+def _written(project: Project, example: str = "") -> Project:
+    project.write("pyproject.toml", '[tool.pytest.ini_options]\naddopts = "--no-such-option"\n')
+    project.write("pkg/__init__.py", "")
+    project.write("pkg/model.py", MODEL.format(example=example))
+    return project
+
+
+def _branch(project: Project) -> Finding:
+    return project.finding("pkg/model.py", "x.sum() > 0", "Encoder.forward", gb=["GB0170"])
+
+
+def _judged(
+    project: Project, *findings: Finding, names: tuple[str, ...] = ("Encoder",), **changes: object
+) -> list[Finding]:
+    targets = [project.target("pkg/model.py", name) for name in names]
+    return confirm(findings, targets, project.options(**changes))
+
+
+def test_a_test_with_a_fixture_and_a_factory_confirms(project: Project) -> None:
+    _written(project)
+    project.write("tests/conftest.py", CONFTEST)
+    project.write("tests/test_model.py", TESTS)
+    number = project.finding("pkg/model.py", 'float(batch["mask"].sum())', "Encoder.forward")
+    first, second = _judged(project, _branch(project), number)
+    assert (first.evidence.status, first.evidence.gb) == ("confirmed", "GB0170")
+    # Only the second set of parameters comes here.
+    assert (second.evidence.status, second.evidence.gb) == ("confirmed", "GB0124")
+
+
+def test_without_tests_nobody_knows(project: Project) -> None:
+    _written(project)
+    project.write("tests/conftest.py", CONFTEST)
+    project.write("tests/test_model.py", TESTS)
+    (found,) = _judged(project, _branch(project), confirm_from=("docs", "guesses"))
+    assert found.evidence.status == "unconfirmed"
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["docstring", "readme", "example", "main"],
+)
+def test_code_in_documentation_confirms(project: Project, place: str) -> None:
+    lines = [">>> missing_name", '>>> e = Encoder({"width": 5}, "sesame")', '>>> e({"pos": torch.ones(3, 5)}).shape']
+    code = "\n".join(line.removeprefix(">>> ") for line in lines)
+    _written(project, "\n    ".join(lines) if place == "docstring" else "")
+    imports = "import torch\nfrom pkg.model import Encoder\n"
+    if place == "readme":
+        project.write("README.md", f"# Encoder\n\n```python\n{imports}```\n\n```python\n{code}\n```\n")
+    elif place == "example":
+        project.write("examples/run.py", imports + code)
+    elif place == "main":
+        block = "".join(f"    {line}\n" for line in code.splitlines())
+        path = project.folder / "pkg/model.py"
+        path.write_text(f'{path.read_text()}\n\nif __name__ == "__main__":\n{block}')
+    (found,) = _judged(project, _branch(project), confirm_from=("docs",))
+    assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170")
+
+
+def test_a_function_is_confirmed_by_a_test_that_calls_it(project: Project) -> None:
+    _written(project)
+    project.write(
+        "tests/test_model.py",
+        """
+        import torch
+        import unittest
+        from pkg.model import rescaled
+
+        class TestRescaled(unittest.TestCase):
+            def setUp(self):
+                self.batch = {"pos": torch.ones(2), "scale": torch.ones(1)}
+
+            def test_it(self):
+                rescaled(self.batch)
+        """,
+    )
+    finding = project.finding("pkg/model.py", 'batch["scale"].item()', "rescaled")
+    (found,) = _judged(project, finding, names=("rescaled",), confirm_from=("tests",))
+    assert found.evidence.status == "confirmed"
+
+
+def test_what_runs_and_is_traced_is_refuted_and_named(project: Project) -> None:
+    _written(project)
+    project.write(
+        "pkg/model.py",
+        """
+        from torch import nn
+
+        class Encoder(nn.Module):
+            def __init__(self, key):
+                super().__init__()
+                assert key == "sesame"
+
+            def forward(self, batch):
+                return batch["pos"] + 1
+        """,
+    )
+    test = (
+        'import torch\nfrom pkg.model import Encoder\n\ndef test_it():\n    Encoder("sesame")({"pos": torch.ones(2)})\n'
+    )
+    project.write("tests/test_model.py", test)
+    finding = project.finding("pkg/model.py", 'batch["pos"] + 1', "Encoder.forward")
+    (found,) = _judged(project, finding, cache=project.folder / "cache")
+    assert found.evidence.status == "refuted"
+    assert "the call Encoder(dict) in tests/test_model.py::test_it" in found.evidence.detail
+    (again,) = _judged(project, finding, cache=project.folder / "cache")
+    assert again == found
+    # Another test is another question.
+    project.write("tests/test_model.py", test.replace("test_it", "test_again"))
+    (changed,) = _judged(project, finding, cache=project.folder / "cache")
+    assert "test_again" in changed.evidence.detail
+
+
+def test_tests_are_found_through_fixtures_factories_and_what_is_built(project: Project) -> None:
+    _written(project)
+    project.write("tests/conftest.py", CONFTEST)
+    project.write("tests/test_model.py", TESTS)
+    project.write("pkg/whole.py", "from pkg.model import encoder\n\nclass Whole:\n    part = encoder(2)\n")
+    project.write("tests/test_whole.py", "from pkg.whole import Whole\n\ndef test_whole():\n    Whole()\n")
+    project.write("tests/test_other.py", "def test_other():\n    pass\n")
+    found = CallSites(project.folder).tests(project.folder / "pkg/model.py", "Encoder")
+    assert [one["name"] for one in found] == ["test_shape", "test_whole"]
+    assert Path(found[0]["path"]).name == "test_model.py"
+
+
+def test_without_walls_no_test_is_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test does to the machine is its own business: only a sandbox makes running it harmless."""
+    from dynalint.confirm.worker.operations import harvesting
+    from dynalint.confirm.worker.process.wire import Reply
+
+    monkeypatch.setattr(harvesting, "run_tests", lambda *_: pytest.fail("it ran"))
+    told: list[str] = []
+    reply = Reply(-1, "")
+    monkeypatch.setattr(reply, "send", lambda kind, _: told.append(kind))
+    request = {"tests": [{"path": "test_a.py", "names": ["test_a"]}], "snippets": [], "name": "a.py"}
+    harvesting.harvest(request, reply)
+    assert not told

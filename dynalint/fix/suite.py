@@ -178,12 +178,10 @@ class Suite:
         if not before.under_pytest:
             return f"`{self._command.command}` passes without and with the fixes, {where}"
         number, speaking = len(before.passed) + len(before.failed), len(self._speaking(before, result))
-        calling = (
-            "1 of them calls changed code, and passes"
-            if speaking == 1
-            else f"{speaking} of them call changed code, and pass"
-        )
-        return f"{number} tests ran {where}; {calling} with the fixes as without"
+        ran = f"{number} test{'' if number == 1 else 's'} ran {where}"
+        if not speaking:
+            return f"{ran}; none that passes calls changed code"
+        return f"{ran}; {speaking} of them call{'s' if speaking == 1 else ''} changed code, and passed before and after"
 
     def _run(self, texts: Mapping[Path, bytes], only: Sequence[str] | None, seconds: float) -> SuiteRun:
         if self._progress is not None:

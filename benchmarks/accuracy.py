@@ -1,13 +1,13 @@
-"""How well the static check agrees with what Dynamo did: recall and precision on measured code.
+"""How well the static check agrees with Dynamo: recall and precision on measured code.
 
     python benchmarks/accuracy.py CORPUS TRUTH.jsonl [--measured-only] [--leave-out TEXT] [--list misses|false-alarms]
 
-CORPUS is the folder that holds the measured code. TRUTH has one JSON record a line, each one module class that was
-built and called under a counting backend; README.md beside this file gives the keys.
+CORPUS is the folder with the measured code. TRUTH has one JSON record per line, each for one module class that was
+built and called under a counting backend; README.md in this folder describes the keys.
 
-Recall is the share of break sites that some graph-break finding covers. Precision is the share of graph-break findings
-that cover a break site, among those of which a line ran: where nothing ran, nothing is known. A site is a line: several
-modules may break at the same one.
+Recall is the share of break sites that a graph-break finding covers. Precision is the share of graph-break findings
+that cover a break site, among those with a line that ran; where nothing ran, nothing is known. A site is a line, and
+several modules may break on the same one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CALLS = 3
 
 
 class Place(NamedTuple):
-    """A line of a file of the corpus."""
+    """A line of a file in the corpus."""
 
     file: str
     line: int
@@ -35,9 +35,9 @@ class Place(NamedTuple):
 
 @dataclass
 class Truth:
-    """What was measured: the lines that ran, the kind of break at each site, and the classes that recompiled.
+    """The measurements: the lines that ran, the kind of break at each site, and the classes that recompiled.
 
-    `vanishing` are sites that break only because another one did: no linter is asked for them, nor wrong about them.
+    `vanishing` are sites that break only because another one did; findings there are neither required nor wrong.
     `counted` are lines that ran in a class whose graphs were counted, `growing` those of classes that recompiled.
     """
 
@@ -50,16 +50,16 @@ class Truth:
     lines_of: dict[tuple[str, str], set[Place]] = field(default_factory=dict)
 
     def add(self, record: Mapping[str, Any], left_out: Iterable[str], verdict: str | None = None) -> None:
-        """Take in one record, without the breaks whose reason has one of the texts to leave out.
+        """Add one record, without the breaks whose reason contains one of the texts in `left_out`.
 
-        With `verdict` only the sites that are marked with it count.
+        With `verdict`, only the sites marked with it count.
         """
         if record["status"] not in RAN:
             return
         file = record["file"]
         self.ran.update(Place(file, line) for line in record["lines"])
         graphs: list[int] = record.get("graphs") or []
-        # The first repeat may compile again for a reason that ends there (a lazy buffer); the second should not.
+        # The first repeated call may compile again for a reason that ends there (a lazy buffer); the second should not.
         if len(graphs) == CALLS:
             self.counted.update(Place(file, line) for line in record["lines"])
         if len(graphs) == CALLS and graphs[-1] > graphs[-2]:
@@ -79,7 +79,7 @@ class Truth:
 
 @dataclass
 class Score:
-    """The findings held against the truth."""
+    """The result of comparing findings with the truth."""
 
     found: set[Place] = field(default_factory=set)
     right: list[Mapping[str, Any]] = field(default_factory=list)
@@ -91,7 +91,7 @@ class Score:
 
 
 def read_truth(path: Path, left_out: Iterable[str], verdict: str | None = None) -> Truth:
-    """Read a truth file, all of it or the sites with one verdict."""
+    """Read a truth file, either all sites or those with one verdict."""
     truth = Truth()
     with path.open(encoding="utf-8") as lines:
         for line in lines:
@@ -100,7 +100,7 @@ def read_truth(path: Path, left_out: Iterable[str], verdict: str | None = None) 
 
 
 def check(corpus: Path, files: Sequence[str]) -> list[dict[str, Any]]:
-    """The findings of `dynalint check --static` on these files and folders of the corpus, with paths relative to it."""
+    """Return the findings of `dynalint check --static` on some paths of the corpus, with paths relative to it."""
     command = [sys.executable, "-m", "dynalint", "check", "--static", "--isolated", "--no-cache"]
     ran = subprocess.run(
         [*command, "--output-format", "json", *files], cwd=corpus, capture_output=True, text=True, check=False
@@ -113,7 +113,7 @@ def check(corpus: Path, files: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def score(findings: Iterable[Mapping[str, Any]], truth: Truth) -> Score:
-    """Hold findings against the truth."""
+    """Compare findings with the truth."""
     result = Score()
     for finding in findings:
         places = {Place(finding["path"], line) for line in range(finding["line"], last_line(finding) + 1)}
@@ -142,19 +142,19 @@ def score(findings: Iterable[Mapping[str, Any]], truth: Truth) -> Score:
 
 
 def last_line(finding: Mapping[str, Any]) -> int:
-    """The last line that a finding covers: its end is exclusive, so an end in the first column covers no more."""
+    """Return the last line that a finding covers. Its end is exclusive, so an end in column 1 is on the line before."""
     line, end, end_column = int(finding["line"]), int(finding["end_line"]), int(finding["end_column"])
     return max(line, end - 1 if end_column == 1 else end)
 
 
 def reaches(finding: Mapping[str, Any], class_name: str) -> bool:
-    """Whether a finding stands in this class or was reached through it; records of whole files are named `*`."""
+    """Return whether a finding is in this class or was reached through it; records of whole files are named `*`."""
     chain = [finding["function"], *finding["region"]]
     return class_name == "*" or any(class_name in function.split(".")[:-1] for function in chain)
 
 
 def summary(truth: Truth, result: Score) -> Iterator[str]:
-    """The report, line by line."""
+    """Yield the lines of the report."""
     right, wrong = len(result.right), len(result.wrong)
     yield f"recall     {share(len(result.found), len(truth.sites))} of the break sites are covered by a finding"
     yield f"precision  {share(right, right + wrong)} of the findings that ran cover a break site"
@@ -179,12 +179,12 @@ def summary(truth: Truth, result: Score) -> Iterator[str]:
 
 
 def share(part: int, whole: int) -> str:
-    """`0.50 (1/2)`, or a dash where there is nothing to take a share of."""
+    """Return a share such as `0.50 (1/2)`, or a dash if the whole is zero."""
     return f"{part / whole:.2f} ({part}/{whole})" if whole else "-"
 
 
 def listing(which: str, truth: Truth, result: Score) -> Iterator[str]:
-    """The sites that no finding covers, or the findings that cover no site, one a line."""
+    """Yield the sites that no finding covers, or the findings that cover no site, one per line."""
     if which == "misses":
         missed = sorted(truth.sites.keys() - result.found)
         yield from (f"{place.file}:{place.line}: {truth.sites[place]}" for place in missed)
@@ -197,7 +197,7 @@ def listing(which: str, truth: Truth, result: Score) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print the report for the arguments given."""
+    """Print the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("truth", type=Path)

@@ -1,10 +1,10 @@
-"""Models of diffusers and timm, built small, as examples for `prescriptions.py`.
+"""Small models of diffusers and timm, as examples for `prescriptions.py`.
 
     python benchmarks/built_models.py > examples.json
 
-`tested_models.py` takes models out of tests of one form, which those of these libraries do not have. Here are some that
-are called with inputs as their documentation describes them, with the break sites that they run. The libraries must be
-on PYTHONPATH, and timm wants torchvision.
+`tested_models.py` extracts models from tests of one form, which these libraries do not have. These models are called
+with inputs as in their documentation, with the break sites that they run. The libraries must be on PYTHONPATH, and timm
+needs torchvision.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SITES = {
 
 
 def sequencer() -> Example:
-    """A vision model of recurrent layers."""
+    """A vision model with recurrent layers."""
     import torch
     from timm.models.sequencer import Sequencer2d
 
@@ -42,7 +42,7 @@ def sequencer() -> Example:
 
 
 def mochi() -> Example:
-    """A video transformer whose prompts have other lengths."""
+    """A video transformer with prompts of different lengths."""
     import torch
     from diffusers.models.transformers.transformer_mochi import MochiTransformer3DModel
 
@@ -65,7 +65,7 @@ def mochi() -> Example:
 
 
 def lumina2() -> Example:
-    """An image transformer whose prompts have other lengths."""
+    """An image transformer with prompts of different lengths."""
     import torch
     from diffusers.models.transformers.transformer_lumina2 import Lumina2Transformer2DModel
 
@@ -92,7 +92,7 @@ def lumina2() -> Example:
 
 
 def hidream() -> Example:
-    """An image transformer with a mixture of experts, and a picture that is no square."""
+    """An image transformer with a mixture of experts and a non-square image."""
     import torch
     from diffusers.models.transformers.transformer_hidream_image import HiDreamImageTransformer2DModel
 

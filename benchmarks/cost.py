@@ -1,14 +1,14 @@
-"""What a static check costs, against what only parsing the same files costs, in one run.
+"""The cost of a static check, compared with only parsing the same files, in one run.
 
     python benchmarks/cost.py FOLDER [--pattern 'modeling_*.py'] [--largest 100] [--rounds 3] [--bar 8]
 
-Both sides are processor time of a process of its own, user and system together. For `ast.parse` only the parsing
-counts; for `dynalint check --static` everything does: start-up, imports, reading, output, all it starts. Nothing is
-cached but what an installer compiles: dynalint's own modules. The rounds alternate between the two, and the medians are
-compared. A last run, sampled, says which module of dynalint the time goes to (its libraries' time counts for the module
-that calls them).
+Both are measured as processor time of a separate process, user and system. For `ast.parse`, only the parsing counts;
+for `dynalint check --static`, everything does: start-up, imports, reading, output and child processes. Nothing is
+cached except bytecode of dynalint, as after an installation. The rounds alternate between the two, and the medians are
+compared. A last run is sampled, to show which modules of dynalint take the time (time in libraries counts for the
+module that calls them).
 
-The exit code is 1 where a bar is given and the ratio is above it. Linux and macOS only.
+The exit code is 1 if a bar is given and the ratio exceeds it. Linux and macOS only.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ print(time.process_time() - start)
 
 
 def largest_files(folder: Path, pattern: str, count: int) -> list[Path]:
-    """The largest files below the folder, by size, largest first."""
+    """Return the largest files below the folder, largest first."""
     files = [path.resolve() for path in folder.rglob(pattern) if path.is_file()]
     return sorted(files, key=lambda path: (-path.stat().st_size, path))[:count]
 
 
 def parse_seconds(files: Sequence[Path]) -> float:
-    """Processor seconds of `ast.parse` on the files."""
+    """Return the processor seconds of `ast.parse` on the files."""
     names = "\n".join(map(str, files))
     ran = subprocess.run([sys.executable, "-c", PARSE], input=names, capture_output=True, text=True, check=True)
     return float(ran.stdout)
 
 
 def check_seconds(command: Sequence[str], folder: Path) -> float:
-    """Processor seconds of a dynalint process and all that it starts."""
+    """Return the processor seconds of a dynalint process and its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     compiled = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
     compiled.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -67,13 +67,13 @@ def check_seconds(command: Sequence[str], folder: Path) -> float:
 
 
 def arguments(files: Sequence[Path]) -> list[str]:
-    """The arguments of dynalint: nothing cached, no settings but the defaults, one process."""
+    """Return dynalint's arguments: no cache, default settings, one process."""
     options = ["--static", "--isolated", "--no-cache", "--jobs", "1", "--output-format", "json"]
     return ["check", *options, *map(str, files)]
 
 
 def sampled_run(dynalint_arguments: Sequence[str]) -> None:
-    """Run dynalint in this process and print how its time is shared out among its modules."""
+    """Run dynalint in this process, and print the share of time for each module."""
     samples: Counter[str] = Counter()
     done = threading.Event()
 
@@ -97,7 +97,7 @@ def sampled_run(dynalint_arguments: Sequence[str]) -> None:
 
 
 def module_of(frame: FrameType | None) -> str:
-    """The innermost module of dynalint or its rules that is running, or `imports` while one is being loaded."""
+    """Return the innermost module of dynalint or its rules on the stack, or `imports` during an import."""
     found = "start"
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
@@ -110,7 +110,7 @@ def module_of(frame: FrameType | None) -> str:
 
 
 def shares(samples: Counter[str], least: float = 0.01) -> Iterator[str]:
-    """One line for each module that took at least this share, and one for the rest."""
+    """Yield one line for each module with at least this share, and one for the rest."""
     total = sum(samples.values()) or 1
     shown = [(name, count) for name, count in samples.most_common() if count / total >= least]
     rest = total - sum(count for _, count in shown)
@@ -118,7 +118,7 @@ def shares(samples: Counter[str], least: float = 0.01) -> Iterator[str]:
 
 
 def main() -> None:
-    """Measure, print, and exit with 1 above the bar."""
+    """Measure and print. Exit with 1 above the bar."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--pattern", default="*.py")
@@ -149,7 +149,7 @@ def main() -> None:
 
 
 def describe(seconds: Sequence[float]) -> str:
-    """Median and range."""
+    """Return the median and range as text."""
     return f"{statistics.median(seconds):7.2f} s processor time ({min(seconds):.2f} to {max(seconds):.2f})"
 
 

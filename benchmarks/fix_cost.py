@@ -1,10 +1,10 @@
-"""What fixing costs by the views of a project that steps are felt in, against linting the whole for each step.
+"""The cost of fixing with views of the affected files, compared with linting the whole project for each step.
 
     python benchmarks/fix_cost.py FOLDER [--unsafe] [--views-only]
 
-Both sides fix the same files in memory, in this process, with conditions taken for granted and nothing run, and count
-processor time. The first check, which both need, is given beside them. The exit code is 1 where they come to something
-else. With --views-only the other side, which may take hours, is left out.
+Both fix the same files in memory, in this process, without running code; conditions are taken for granted. The
+processor time is printed, also for the first check, which both need. The exit code is 1 if their results differ. With
+--views-only, the slower way, which may take hours, is left out.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dynalint.fix import FixOptions, FixResult, Proof, Unit, fix_findings
 
 
 def granted(_before: Mapping[Path, str], _after: Mapping[Path, str], units: Sequence[Unit]) -> Mapping[Unit, Proof]:
-    """Take every fix for proven."""
+    """Treat every fix as proven."""
     return {unit: Proof("proven", "taken for granted") for unit in units}
 
 
 def timed(name: str, work: Callable[[], FixResult]) -> tuple[FixResult, float]:
-    """Do something, and say how much processor time it took and what it came to."""
+    """Call a function, print its processor time and result, and return both."""
     start = time.process_time()
     result = work()
     seconds = time.process_time() - start
@@ -35,7 +35,7 @@ def timed(name: str, work: Callable[[], FixResult]) -> tuple[FixResult, float]:
 
 
 def main() -> int:
-    """Fix a folder both ways."""
+    """Fix a folder in both ways."""
     parser = argparse.ArgumentParser(description="Time fixing by views of a project against fixing by the whole.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--unsafe", action="store_true")

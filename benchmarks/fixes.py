@@ -1,14 +1,14 @@
-"""How many of the measured graph breaks `dynalint fix` removes, what it declines and why, and whether results stay.
+"""How many of the measured graph breaks `dynalint fix` removes, why it declines others, and whether results change.
 
     python benchmarks/fixes.py CORPUS TRUTH.jsonl [--unsafe-fixes] [--static | --assume] [--rerun] [--list KIND]
 
-CORPUS and TRUTH.jsonl are those of `accuracy.py`. Nothing is written to the corpus. A break site counts as repaired
-where every finding that covers it is fixed. Fixes are verified by running, as `dynalint fix` does; `--static` runs
-nothing, and `--assume` takes the conditions of conditional fixes for granted, to see what is on offer in little time.
-`--examples` verifies on what the files list to be run (see `rerun.py`) in the place of inputs that are guessed.
+CORPUS and TRUTH.jsonl are those of `accuracy.py`. Nothing is written to the corpus. A break site counts as repaired if
+every finding that covers it is fixed. Fixes are verified by running, as in `dynalint fix`; `--static` runs nothing, and
+`--assume` takes the conditions of conditional fixes for granted, which quickly shows what is on offer. `--examples`
+verifies with the cases listed in the files (see `rerun.py`) instead of generated inputs.
 
-`--rerun` runs each changed file against its original (`rerun.py` tells how a file lists what to run): whether anything
-differs in eager, and which of the sites still break.
+`--rerun` runs each changed file against its original (see `rerun.py` for how a file lists its cases), and shows
+differences in eager mode and the sites that still break.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ STATES: Mapping[State, str] = {
 
 @dataclass(frozen=True)
 class Site:
-    """A place where the graph breaks: the kind of break, what became of it, and why."""
+    """A break site: the kind of break, its outcome, and the reason."""
 
     place: Place
     kind: str
@@ -72,7 +72,7 @@ class Site:
 
 @dataclass
 class Rerun:
-    """What running changed files against their originals showed."""
+    """The result of running changed files against their originals."""
 
     cases: int = 0
     ran: int = 0
@@ -86,11 +86,11 @@ class Rerun:
 def fix(
     corpus: Path, files: Sequence[str], options: argparse.Namespace, around: Sequence[str] = ()
 ) -> tuple[list[Finding], FixResult]:
-    """Fix files of a corpus, in memory; return what was found as well.
+    """Fix files of a corpus in memory. Return the findings and the result.
 
-    Files around them are read too, unless each file is fixed alone: what is compiled may start there.
+    Files around them are also read, unless each file is fixed alone, since compiled code may start there.
     """
-    # The breaks are known: where it is known what to run as well, only the fixes have to be.
+    # The breaks are known. If the cases are also known, only the fixes have to be run.
     still = options.static or options.assume or options.examples
     values: dict[str, Any] = {
         "select": ["ALL"],
@@ -106,7 +106,7 @@ def fix(
         workspace, _ = engine.open_workspace(paths, configuration, corpus)
         checked = engine.check(workspace).offered()
         own = {(corpus / file).resolve() for file in files}
-        # What stands around them is left as it is, and known, lest it be taken for new afterwards.
+        # Findings around these files are not fixed, but must be known, so that they are not taken for new ones later.
         linted = tuple(one if one.file.path.resolve() in own else replace(one, rewrite=None) for one in checked.linted)
         checked = replace(checked, linted=linted)
         if options.examples:
@@ -131,7 +131,7 @@ def _configuration(values: Mapping[str, Any], corpus: Path) -> Configuration:
 
 
 def examples_of(corpus: Path, files: Iterable[str], options: argparse.Namespace) -> dict[str, str]:
-    """Write functions that give what files list to be run; return their names by what they are examples of."""
+    """Write functions that return the cases of the files. Return their names by target."""
     found: dict[str, str] = {}
     for file in files:
         module = file.removesuffix(".py").replace("/", ".")
@@ -145,7 +145,7 @@ def examples_of(corpus: Path, files: Iterable[str], options: argparse.Namespace)
 
 
 def _listed(text: str, cases: str) -> Iterator[str]:
-    """Yield the names of what a file lists to be run."""
+    """Yield the names of the cases in a file."""
     for statement in ast.parse(text).body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == cases:
             assert isinstance(statement.value, ast.List)
@@ -153,7 +153,7 @@ def _listed(text: str, cases: str) -> Iterator[str]:
 
 
 def _joined(results: Sequence[FixResult]) -> FixResult:
-    """Put together what came of fixing files by themselves."""
+    """Combine the results of fixing files separately."""
     fields = ("files", "groups", "fixed", "refused", "remaining", "notes", "failures")
     return FixResult(**{name: tuple(one for result in results for one in getattr(result, name)) for name in fields})
 
@@ -163,7 +163,7 @@ def _assumed(_before: object, _after: object, units: Sequence[Unit]) -> dict[Uni
 
 
 def judge(sites: Mapping[Place, str], found: Iterable[Finding], result: FixResult) -> Iterator[Site]:
-    """Yield what became of each break site."""
+    """Yield the outcome for each break site."""
     covering: dict[Place, list[Finding]] = defaultdict(list)
     for finding in found:
         if finding.category in ("graph-break", "miscompile", "recompile") or finding.fix is not None:
@@ -172,7 +172,7 @@ def judge(sites: Mapping[Place, str], found: Iterable[Finding], result: FixResul
     fixed = {one.finding.sort_key for one in result.fixed}
     refused = {one.finding.sort_key: one for one in result.refused}
     for place, kind in sorted(sites.items()):
-        # Advice on the same line, such as a recompile that the break leads to, is no break that is left.
+        # Advice on the same line, such as a recompilation caused by the break, is not a remaining break.
         breaking = [finding for finding in covering[place] if finding.category == "graph-break"] or covering[place]
         here = [finding for finding in breaking if finding.sort_key not in fixed]
         codes = tuple(sorted({finding.code for finding in here or covering[place]}))
@@ -183,7 +183,7 @@ def judge(sites: Mapping[Place, str], found: Iterable[Finding], result: FixResul
         elif not here:
             yield Site(place, kind, "repaired", codes, "")
         elif held_back:
-            # What was declined at first may have had a fix once others had changed the code around it.
+            # A finding declined at first may have been fixed after other fixes changed the code around it.
             unlock = f" ({held_back[0].unlock} takes it)" if held_back[0].unlock else ""
             yield Site(place, kind, "refused", codes, held_back[0].reason + unlock)
         elif declined:
@@ -225,7 +225,7 @@ def rerun(corpus: Path, result: FixResult, sites: Iterable[Place], cases: str) -
 
 
 def new_lines(old: str, new: str) -> dict[int, set[int]]:
-    """Return what lines of the new text stand for each line of the old one: for a changed line, all of the change."""
+    """Return the lines of the new text for each line of the old; for a changed line, all lines of the change."""
     lines: dict[int, set[int]] = defaultdict(set)
     matcher = difflib.SequenceMatcher(None, old.splitlines(), new.splitlines(), autojunk=False)
     for tag, start, end, new_start, new_end in matcher.get_opcodes():
@@ -237,7 +237,7 @@ def new_lines(old: str, new: str) -> dict[int, set[int]]:
 
 
 def summary(sites: Sequence[Site], result: FixResult, seen: Rerun | None) -> Iterator[str]:
-    """The report, line by line."""
+    """Yield the lines of the report."""
     states = Counter(site.state for site in sites)
     for state, words in STATES.items():
         yield f"{states[state]:5} of {len(sites)} break sites {words}"
@@ -259,13 +259,13 @@ def summary(sites: Sequence[Site], result: FixResult, seen: Rerun | None) -> Ite
 
 
 def _shape(why: str) -> str:
-    """A reason without the code that it quotes, so that equal ones are counted together."""
+    """Return a reason without the code quoted in it, so that equal reasons are counted together."""
     parts = why.split("`")
     return "`...`".join(parts[::2]) if len(parts) > 2 else why
 
 
 def main() -> None:
-    """Print the report for the arguments given."""
+    """Print the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("truth", type=Path)

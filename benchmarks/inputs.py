@@ -1,14 +1,14 @@
-"""How often dynalint can run code that nobody gave it an example for, and what its verdicts are then worth.
+"""How often dynalint can run code without a declared example, and how accurate its verdicts are then.
 
     python benchmarks/inputs.py CORPUS [--truth TRUTH.jsonl] [--sample N | --files N] [--seed S] [--classes REGEX]
 
-CORPUS is a folder of code, each file of which is checked with nothing but its text: no configuration, no example. The
-classes counted are those that TRUTH knows to run (README.md beside this file tells its format), else all classes with a
-`forward` whose name matches REGEX whole. `--sample` draws that many of them and runs no others; `--files` draws files
-instead, runs all that is in them, and tells what a file takes. PYTHONPATH and the interpreter are the user's own.
+Each file in the folder CORPUS is checked on its own, without configuration or examples. The classes counted are those
+that ran in TRUTH (README.md in this folder describes the format), or else all classes with a `forward` whose full name
+matches REGEX. `--sample` draws that many classes and runs no others; `--files` draws files, runs everything in them,
+and prints the time per file. PYTHONPATH and the interpreter are the user's own.
 
-Printed are the shares of the classes that could be built and that ran in eager; of the findings on lines that these
-runs reached, how many are confirmed or refuted; and which of those verdicts TRUTH contradicts.
+The output is the share of classes that could be built and that ran in eager mode; of findings on lines that these runs
+reached, how many are confirmed or refuted; and which verdicts contradict TRUTH.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from dynalint.lint import Linter
 from dynalint.rules import all_rules
 
 JUDGED = ("confirmed", "refuted")
-# Where one of these words is in the stage that a process ended in, there was an instance already.
+# If a process ended in a stage with one of these words, there was already an instance.
 BUILT = ("inputs of", "running", "comparing")
 
 Class = tuple[str, str]
@@ -46,13 +46,13 @@ Class = tuple[str, str]
 
 @dataclass
 class Clock:
-    """The seconds that each target took, from what is told of the progress."""
+    """The seconds that each target took, from progress reports."""
 
     started: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
     def __call__(self, done: int, total: int, name: str) -> None:
-        """Note that a target starts, or that it is done."""
+        """Record that a target starts, or that it is done."""
         now = time.monotonic()
         if name in self.started:
             self.seconds[name] = now - self.started[name]
@@ -63,7 +63,7 @@ class Clock:
 
 @dataclass
 class Measured:
-    """What a run over the corpus gave: findings with verdicts, what each class showed, what each file took."""
+    """The measurements on the corpus: findings with verdicts, the result of each class, and the time of each file."""
 
     findings: list[Finding]
     heard: dict[Class, TargetResult]
@@ -117,7 +117,7 @@ def _known(records: Iterable[Mapping[str, Any]]) -> set[Class]:
 
 
 def _defined(corpus: Path, pattern: str, names: re.Pattern[str]) -> Iterator[Class]:
-    """Yield the classes of a folder that define `forward` themselves."""
+    """Yield the classes in a folder that define `forward` themselves."""
     for path in sorted(corpus.glob(pattern)):
         for node in ast.parse(path.read_bytes()).body:
             if isinstance(node, ast.ClassDef) and names.fullmatch(node.name):
@@ -169,7 +169,7 @@ def _file(target: Target, corpus: Path) -> str:
 
 
 def built(result: TargetResult | None) -> bool:
-    """Whether an instance was made."""
+    """Return whether an instance was created."""
     if result is None:
         return False
     problem = result.problem
@@ -179,7 +179,7 @@ def built(result: TargetResult | None) -> bool:
 
 
 def ran(result: TargetResult | None) -> bool:
-    """Whether it ran to the end without a compiler."""
+    """Return whether it completed in eager mode."""
     return result is not None and result.eager is not None and result.eager.error is None
 
 
@@ -234,10 +234,10 @@ def list_failures(measured: Measured, wanted: Sequence[Class]) -> None:
 
 
 def contradicted(findings: Iterable[Finding], records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a sentence for each verdict that the truth does not bear out, on lines that ran there.
+    """Yield a sentence for each verdict that contradicts the truth, on lines that ran there.
 
-    The truth is about breaks: what compiles again or computes something else is no claim of one, nor is what breaks
-    only once another break is gone.
+    The truth is about breaks. Verdicts on recompilations or wrong results, and breaks that only appear once another is
+    fixed, are not compared.
     """
     sites: dict[str, set[int]] = defaultdict(set)
     lines: dict[str, set[int]] = defaultdict(set)

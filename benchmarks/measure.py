@@ -1,11 +1,12 @@
-"""Make the truth that `accuracy.py` compares with: run the models of a corpus under Dynamo, and write what it did.
+"""Create the truth for `accuracy.py`: run the models of a corpus under Dynamo, and record what it did.
 
     python benchmarks/measure.py CORPUS TRUTH.jsonl [--python PATH] [--confirm]
 
 CORPUS is a folder of code. Each module class and compiled function in it is built and called as `dynalint check` would
-to confirm a finding: by the examples that the configuration declares, else with inputs made up from annotations and
-layers, in the same sandbox, three times with the same shapes. README.md beside this file tells the format of TRUTH.
-What could not be run is written with the status `not-run` and the reason, and says nothing of the static check.
+to confirm a finding: with the examples that the configuration declares, or else with inputs generated from annotations
+and layers, in the same sandbox, three times with the same shapes. README.md in this folder describes the format of
+TRUTH. What could not be run gets the status `not-run` and the reason, and does not count for or against the static
+check.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def measure(corpus: Path, *, python: str | None, always: bool) -> list[TargetResult]:
-    """Run all that can be run in a corpus.
+    """Run everything in a corpus that can be run.
 
     Raises:
         WorkerError: nothing can be run at all.
@@ -96,7 +97,7 @@ def _record(path: Path, corpus: Path, result: TargetResult, **values: Any) -> di
 
 
 def _breaks(result: TargetResult, file: str) -> Iterator[dict[str, Any]]:
-    """Yield the breaks whose innermost frame of the corpus lies in a file."""
+    """Yield the breaks whose innermost frame in the corpus is in a file."""
     assert result.default is not None
     seen = set()
     for one in result.default.breaks:

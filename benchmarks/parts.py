@@ -1,10 +1,10 @@
-"""Hold what is found in each folder of a package by itself against what is found in the package as a whole.
+"""Compare the findings in each folder of a package, checked alone, with those in the whole package.
 
     python benchmarks/parts.py PACKAGE [--files N]
 
-To check more files may add findings and must take none away: of code that is there all the same, more is known. Prints
-the findings that the whole package has lost; the exit code tells whether there is one. `--files` checks so many single
-files, drawn at random, as well as the folders. Advice, and findings that only `--all` lists, count as found.
+Checking more files may add findings but must not remove any, since it only adds information. Prints the findings that
+are missing for the whole package; the exit code says whether there are any. `--files` also checks that many single
+files, drawn at random. Advice, and findings that only `--all` lists, count as found.
 """
 
 from __future__ import annotations

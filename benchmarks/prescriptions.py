@@ -1,24 +1,23 @@
-"""How many of the measured graph breaks vanish under settings that dynalint prescribes, and has tried.
+"""How many of the measured graph breaks disappear under the settings that dynalint suggests and has tried.
 
     python benchmarks/prescriptions.py CORPUS TRUTH.jsonl [--classes REGEX] [--seconds N] [--repaired FILE]
     python benchmarks/prescriptions.py CORPUS TRUTH.jsonl --examples EXAMPLES.json [--seconds N] [--repaired FILE]
 
-CORPUS and TRUTH.jsonl are those of `accuracy.py`. Models of the files in which the graph was seen to break are built
-and called as `dynalint explain` does it, with inputs made up where none are declared, until each break site of the file
-was reached. The settings that help a model are tried by running it (`capture_scalar_outputs` and the like, and
-`fullgraph=True`, which implies some); those that change results do not count, and where the time for a model did not
-suffice to compare results, that is told. A site vanishes if it does so in every model that reached it. `--sample` draws
-files, the same ones for the same `--seed`.
+CORPUS and TRUTH.jsonl are those of `accuracy.py`. The models of files with graph breaks are built and called as in
+`dynalint explain`, with generated inputs if none are declared, until each break site of the file is reached. Helpful
+settings are tried by running the model (such as `capture_scalar_outputs`, and `fullgraph=True`, which implies some).
+Settings that change results do not count; if time ran out before results could be compared, that is reported. A site
+vanishes if it does so in every model that reached it. `--sample` draws files, which are the same for the same `--seed`.
 
-`--examples` names a file that maps examples, as the configuration declares them, to the sites `FILE:LINE` that they
-run; `tested_models.py` writes one out of a library's tests. Then nothing is made up: of the examples the one that runs
-most sites not yet reached is asked, until there is none.
+`--examples` names a file that maps examples, as declared in the configuration, to the sites `FILE:LINE` that they run;
+`tested_models.py` creates one from the tests of a library. Then no inputs are generated: the example that runs the most
+unreached sites is next, until there are none.
 
-Where sites are left, the same example is asked in the mode `given` of `tested_models.py`, by which what the library
-lets a caller compute before is handed over: what does not break then, with results compared, vanishes under arguments.
+If sites remain, the same example is run in the mode `given` of `tested_models.py`, which passes values that the library
+allows callers to compute in advance. Sites that no longer break, with the same results, vanish under arguments.
 
-`--repaired` names a file with what `fixes.py --list repaired` printed, to count what fixes and settings come to
-together; `--fixed` the folder that `fixes.py --write` has written, on which settings are tried then.
+`--repaired` names a file with the output of `fixes.py --list repaired`, to count fixes and settings together; `--fixed`
+is the folder written by `fixes.py --write`, on which settings are then tried.
 """
 
 from __future__ import annotations
@@ -49,13 +48,13 @@ from dynalint.confirming import confirm_options, targets
 from dynalint.lint import Linter
 from dynalint.rules import all_rules
 
-# What counts as a setting: the other ways leave code to eager. One call shows where it breaks.
+# Only settings count; other remedies leave code to eager. One call shows where it breaks.
 _ASKED = {"ways": ("settings", "fullgraph"), "once": True}
 
 
 @dataclass
 class Measured:
-    """What the models showed: the sites that each reached, and the settings under which each vanished."""
+    """The measurements: the sites that each model reached, and the settings under which each site vanished."""
 
     asked: int = 0
     ran: int = 0
@@ -99,7 +98,7 @@ def _configuration(corpus: Path, options: argparse.Namespace) -> Configuration:
 
 
 def measure(corpus: Path, sites: set[Place], options: argparse.Namespace) -> Measured:
-    """Ask the models of each file with sites, in turn."""
+    """Run the models of each file with sites, in turn."""
     configuration = _configuration(corpus, options)
     seen = Measured()
     names = re.compile(options.classes)
@@ -123,7 +122,7 @@ def measure(corpus: Path, sites: set[Place], options: argparse.Namespace) -> Mea
 
 
 def measure_examples(corpus: Path, sites: set[Place], examples: Mapping[str, set[Place]], options: Any) -> Measured:
-    """Ask the examples that run the sites, each time the one that runs most of those not reached yet."""
+    """Run the examples, each time the one with the most sites not reached yet."""
     workspace, _ = engine.open_workspace([corpus / min(sites).file], _configuration(corpus, options), corpus)
     confirming = replace(confirm_options(workspace, (corpus,)), roots=(corpus,))
     left = dict(examples)
@@ -157,7 +156,7 @@ def measure_examples(corpus: Path, sites: set[Place], examples: Mapping[str, set
 
 
 def moved(sites: set[Place], original: Path, corpus: Path) -> dict[Place, Place]:
-    """Return which site stands at which place of the fixed files."""
+    """Return the original site for each site in the fixed files."""
     found = {}
     for file in {site.file for site in sites}:
         lines = new_lines((original / file).read_text("utf-8"), (corpus / file).read_text("utf-8"))
@@ -166,7 +165,7 @@ def moved(sites: set[Place], original: Path, corpus: Path) -> dict[Place, Place]
 
 
 def _take(seen: Measured, target: Target, parts: Mapping[str, Any], sites: set[Place], corpus: Path) -> None:
-    """Note what one model showed."""
+    """Record the result of one model."""
     seen.asked += 1
     if "before" not in parts:
         seen.failures.append(f"{target.name}: {parts.get('problem', 'the process ended')}"[:300])
@@ -206,13 +205,13 @@ def _read_examples(path: Path) -> dict[str, set[Place]]:
 
 
 def repaired_in(path: Path) -> set[Place]:
-    """Return the sites that `fixes.py --list repaired` printed."""
+    """Return the sites in the output of `fixes.py --list repaired`."""
     found = re.findall(r"^(\S+):(\d+): repaired:", path.read_text(), re.MULTILINE)
     return {Place(file, int(line)) for file, line in found}
 
 
 def summary(seen: Measured, sites: set[Place], repaired: set[Place] | None) -> Iterator[str]:
-    """The report, line by line."""
+    """Yield the lines of the report."""
     yield f"{seen.ran:5} of {seen.asked} models were built and ran"
     yield f"{seen.whole:5} of {seen.broken} of these that break are whole with settings"
     yield f"{len(seen.reached):5} of {len(sites)} break sites were reached"
@@ -229,7 +228,7 @@ def summary(seen: Measured, sites: set[Place], repaired: set[Place] | None) -> I
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the report for the arguments given."""
+    """Print the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("truth", type=Path)

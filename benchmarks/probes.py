@@ -1,11 +1,11 @@
-"""How well the static check agrees with small programs of one pattern each, whose outcome under Dynamo is known.
+"""How well the static check agrees with Dynamo on small programs, each with one pattern and a known outcome.
 
     python benchmarks/probes.py FOLDER [--list]
 
-FOLDER holds `probes.jsonl`, one record a line, and the programs, `probes/ID.py`; README.md beside this file gives the
-keys. Advice flags a program that breaks or recompiles, but is not held against one that does neither: it claims
-nothing. A program whose breaks are all such that source cannot show, by dynalint's table of graph breaks, is left out,
-and so is one that recompiles only for inputs that vary.
+FOLDER contains `probes.jsonl`, one record per line, and the programs, `probes/ID.py`; README.md in this folder
+describes the keys. Advice counts as a hit on a program that breaks or recompiles, but not as a false alarm on others,
+since it claims nothing. Programs whose breaks are all invisible in the source, by dynalint's table of graph breaks, are
+left out, and so are those that recompile only because of varying inputs.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Record = Mapping[str, Any]
 
 OK = "ok"
 LEFT_OUT = "recompile-varied-inputs"
-# What a program is called with that has no call of its own, by the name of the parameter.
+# The arguments for a program without a call of its own, by parameter name.
 TENSOR = "torch.randn(4, 8)"
 NAMED = {"m": "torch.randn(4, 8) > 0", "mask": "torch.randn(4, 8) > 0", "b": "True"}
 
 
 def with_call(program: str) -> str:
-    """The program with a call of what it compiles, if it has none of `compiled`, `f` or `M`."""
+    """Return the program with a call added if it has none, of the first of `compiled`, `f` or `M` that it defines."""
     tree = ast.parse(program)
     called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -55,7 +55,7 @@ def _inputs(function: ast.FunctionDef, *, skip: int = 0) -> str:
 
 
 def findings_of(folder: Path) -> dict[str, list[Record]]:
-    """What a static check finds in each program, by the program's id."""
+    """Return the static findings in each program, by its id."""
     with tempfile.TemporaryDirectory() as copies:
         for program in sorted((folder / "probes").glob("*.py")):
             Path(copies, program.name).write_text(with_call(program.read_text(encoding="utf-8")), encoding="utf-8")
@@ -72,19 +72,19 @@ def findings_of(folder: Path) -> dict[str, list[Record]]:
 
 
 def claims(findings: Iterable[Record]) -> list[Record]:
-    """The findings that claim something, all but advice."""
+    """Return the findings without advice."""
     return [finding for finding in findings if finding["category"] != "advice"]
 
 
 def is_hidden(record: Record) -> bool:
-    """Whether source shows none of the breaks of a program, or nothing but its inputs makes it recompile."""
+    """Return whether all breaks of a program are invisible in the source, or only its inputs make it recompile."""
     breaks = graph_breaks()
     seen = [breaks[gb].seen for gb in record["gb"] if gb in breaks]
     return record["outcome"] == LEFT_OUT or (bool(seen) and not {*seen} & {"static", "partly"})
 
 
 def main() -> None:
-    """Print the two shares for the folder given."""
+    """Print the two shares for the folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--list", action="store_true", help="print the programs that are missed, or flagged and ok")

@@ -1,10 +1,10 @@
-"""How many of the small programs that break, and that have a rewrite known to work, `dynalint fix` repairs.
+"""How many of the small programs that break and have a known rewrite `dynalint fix` repairs.
 
     python benchmarks/repairs.py FOLDER [--safe-only] [--list]
 
-FOLDER is that of `probes.py`; a record's `rewrites` tells with `usable` whether one was seen to compile whole. The
-conditions of conditional fixes are taken for granted: what is measured is what is on offer. A program is repaired where
-each finding that claims something is fixed, or each advice where there is nothing else.
+FOLDER is that of `probes.py`; in the `rewrites` of a record, `usable` says whether a rewrite compiled to one graph. The
+conditions of conditional fixes are taken for granted, to measure what is on offer. A program is repaired if each of its
+findings except advice is fixed, or all advice if there is nothing else.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from probes import OK, Record, claims, is_hidden, with_call
 
 from dynalint.findings import Finding
 
-# Rewrites of this name leave the program as it is, and are run under a setting of Dynamo.
+# Rewrites with these names do not change the program, but run it with a Dynamo setting.
 SETTINGS = ("cdo_config", "cso", "cso_check", "allow_rnn", "trace_autograd_ops")
 
 
 def main() -> None:
-    """Print the share for the folder given."""
+    """Print the share for the folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--safe-only", action="store_true", help="take no unsafe fix")
@@ -48,13 +48,13 @@ def main() -> None:
 
 
 def _is_wanted(record: Record) -> bool:
-    """Whether it breaks, source shows it, and a rewrite works that changes the program and not only a setting."""
+    """Return whether a program breaks visibly in the source and has a working rewrite of more than a setting."""
     changes = any(one["usable"] and one["name"] not in SETTINGS for one in record["rewrites"])
     return record["outcome"] != OK and not is_hidden(record) and changes
 
 
 def _left(folder: Path, names: list[str], *, unsafe: bool) -> dict[str, list[str]]:
-    """What is left in each program after fixing it: findings with the reasons."""
+    """Return the findings left in each program after fixing it, with the reasons."""
     taken = argparse.Namespace(static=False, assume=True, unsafe_fixes=unsafe, separately=True, examples=None)
     left: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory() as copies:
@@ -65,7 +65,7 @@ def _left(folder: Path, names: list[str], *, unsafe: bool) -> dict[str, list[str
             found, result = fix(corpus, [f"{name}.py"], taken)
             fixed = {one.finding.sort_key for one in result.fixed}
             reasons = {one.finding.sort_key: one.reason for one in result.refused}
-            # Advice is what is left only where nothing else is said of the program.
+            # Advice only counts if there are no other findings.
             claimed = [one for one in found if claims([one.to_json()])] or found
             unfixed = [one for one in claimed if one.sort_key not in fixed]
             left[name] = [f"{one.line}: {one.code} {_reason(one, reasons)}" for one in unfixed]

@@ -1,13 +1,13 @@
-"""Run a file against its rewritten form: the same results in eager, bit for bit, and which graph breaks are left.
+"""Run a file against its rewritten form: compare results in eager mode bit by bit, and list the remaining graph breaks.
 
     python benchmarks/rerun.py ORIGINAL.py REWRITTEN.py [ORIGINAL.py REWRITTEN.py]... [--cases TESTCASES]
 
-A file lists what to run under a global name, as tuples whose first three items are what is run (a module class, or a
-function), a function that returns the arguments of its constructor as a list and a dict (None for a function), and a
-function that returns those of a call in the same way. What stands after these is passed over. Results, gradients,
-state, exceptions, output and random state are compared over three calls in eval mode and three in training mode. What
-differs where the original is run against itself as well, such as memory that nobody has set, is told apart.
-The answer is a line of JSON for each pair, in a process of its own. `fixes.py` runs this for the files that it changes.
+A file lists its cases under a global name, as tuples. The first three items are a module class or function, a function
+that returns its constructor arguments as a list and a dict (None for a function), and a function that returns the
+arguments of a call in the same form. Further items are ignored. Results, gradients, state, exceptions, output and
+random state are compared over three calls in eval mode and three in training mode. Differences that also occur between
+two runs of the original, for example from uninitialized memory, are reported separately. The output is one line of JSON
+per pair, each from its own process. `fixes.py` runs this for the files that it changes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SECONDS = 300
 
 
 class Case:
-    """One thing to run, in one of the two files."""
+    """One case in one of the two files."""
 
     def __init__(self, module: ModuleType, position: int, listed: Iterable[Any]) -> None:
         self._run, self._made_from, self._called_with, *_ = listed
@@ -46,7 +46,7 @@ class Case:
         self.name = f"{position}:{getattr(self._run, '__name__', self._run)}"
 
     def make(self) -> Callable[..., Any]:
-        """Return the callable, a new one each time."""
+        """Return a new instance of the callable."""
         if self._made_from is None:
             return self._run  # type: ignore[no-any-return]
         args, kwargs = self._made_from()
@@ -60,7 +60,7 @@ class Case:
 
 
 def load(path: Path, name: str, cases: str) -> list[Case]:
-    """Import a file under a name, in place of any other module of that name, and return its cases."""
+    """Import a file under a name, replacing any other module of that name, and return its cases."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -71,7 +71,7 @@ def load(path: Path, name: str, cases: str) -> list[Case]:
 
 
 def different(one: Case, other: Case, *, training: bool) -> tuple[str | None, bool]:
-    """Return what differs between two forms of a case, and whether the original returned at all."""
+    """Return the difference between two forms of a case, and whether the original returned at all."""
     functions = [fresh_callable(case.make) for case in (one, other)]
     for function in functions:
         if isinstance(function, torch.nn.Module):
@@ -91,7 +91,7 @@ def different(one: Case, other: Case, *, training: bool) -> tuple[str | None, bo
 
 
 def broken(case: Case, path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line and kind of the graph breaks of a case whose innermost frame in the file is there."""
+    """Yield the line and kind of each graph break of a case, at its innermost frame in the file."""
 
     def make() -> Callable[..., Any]:
         function = case.make()
@@ -106,7 +106,7 @@ def broken(case: Case, path: Path) -> Iterator[tuple[int, str]]:
 
 
 def rerun(original: Path, rewritten: Path, cases: str) -> dict[str, Any]:
-    """Compare the two files case by case."""
+    """Compare two files case by case."""
     name = original.stem
     pairs = list(zip(load(original, name, cases), load(rewritten, name, cases), strict=True))
     differences, unstable, ran = [], set(), 0
@@ -135,7 +135,7 @@ def rerun(original: Path, rewritten: Path, cases: str) -> dict[str, Any]:
 
 
 def answer(original: Path, rewritten: Path, cases: str, sink: Connection) -> None:
-    """Send what comparing a pair showed, or what prevented it."""
+    """Send the result of comparing a pair, or the error that prevented it."""
     warnings.simplefilter("ignore")
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
@@ -146,7 +146,7 @@ def answer(original: Path, rewritten: Path, cases: str, sink: Connection) -> Non
 
 
 def answered(original: Path, rewritten: Path, cases: str) -> dict[str, Any]:
-    """Compare a pair in a process forked off this one, which has torch imported."""
+    """Compare a pair in a fork of this process, which has torch imported."""
     source, sink = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context("fork").Process(target=answer, args=(original, rewritten, cases, sink))
     child.start()
@@ -161,7 +161,7 @@ def answered(original: Path, rewritten: Path, cases: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print the answers for the arguments given."""
+    """Print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--cases", default="TESTCASES", help="the global name of the list (default: TESTCASES)")

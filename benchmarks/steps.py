@@ -1,6 +1,6 @@
-"""How many steps files take of what one may cost: `python benchmarks/steps.py FOLDER...`.
+"""The share of the analysis budget that files use: `python benchmarks/steps.py FOLDER...`.
 
-The budgets in `dynalint/analysis/steps.py` must stay far above what the largest files take that people write.
+The budgets in `dynalint/analysis/steps.py` must stay far above what the largest files written by people need.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHOWN = 12
 
 
 def main(names: list[str]) -> None:
-    """Lint each folder as a project and print the files that take the most."""
+    """Lint each folder as a project and print the files that need the most steps."""
     for name in names:
         folder = Path(name).absolute()
         layer = parse_layer({"confirm": "never", "exclude": []}, folder, lambda _: "benchmark")

@@ -1,18 +1,18 @@
-"""Models and inputs out of the tests of a library, as examples for `prescriptions.py`.
+"""Models and inputs from the tests of a library, as examples for `prescriptions.py`.
 
     python benchmarks/tested_models.py TESTS CORPUS TRUTH.jsonl [FAMILY ...] > examples.json
 
-TESTS is the folder `tests` of transformers' repository, or of a fork of it; CORPUS and TRUTH.jsonl are those of
+TESTS is the folder `tests` of transformers' repository, or of a fork; CORPUS and TRUTH.jsonl are those of
 `accuracy.py`. CORPUS, and what the tests import, must be on PYTHONPATH. Each model of each test class is built and
-called once without a compiler, in evaluation mode and, with labels, in training mode, and written is which of the
-measured break sites it ran. Families are folders of TESTS/models; without any, those with sites are taken.
+called once without a compiler, in evaluation mode and, with labels, in training mode. The output is the measured break
+sites that each one ran. Families are folders of TESTS/models; the default is those with sites.
 
-An example is an attribute of this module, by its family, test module, test class, model and mode. The tests are found
-as the package `tests`, which must be on PYTHONPATH where the examples are used.
+An example is an attribute of this module, named by family, test module, test class, model and mode. The tests are
+imported as the package `tests`, which must be on PYTHONPATH where the examples are used.
 
-There is another mode, `given`: as in evaluation, but what the library lets a caller compute before is handed over
-(`kwargs.pop("cu_seqlens", None)`, with `image_` and the like before the name or without), and so are lists in the place
-of few whole numbers in a tensor, each if the results are the same, bit for bit.
+A further mode, `given`, is evaluation mode with additional arguments: values that the library allows callers to compute
+in advance (`kwargs.pop("cu_seqlens", None)`, with or without a prefix such as `image_`), and lists instead of small
+integer tensors. Each is used only if the results are identical.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from typing import Any
 
 _SEPARATOR = "__OF__"
 _SECONDS = 30
-# A tensor of whole numbers with fewer elements is taken for sizes.
+# An integer tensor with fewer elements is assumed to contain sizes.
 _FEW = 65
 
 Example = Callable[[], tuple[Any, tuple[Any, ...], dict[str, Any]]]
 
 
 def __getattr__(name: str) -> Example:
-    """Return the example of this name."""
+    """Return the example with this name."""
     parts = name.split(_SEPARATOR)
     if len(parts) != 5:
         raise AttributeError(name)
@@ -56,7 +56,7 @@ def __getattr__(name: str) -> Example:
 
 
 def built(test: type[unittest.TestCase], name: str, *, training: bool) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Return a model as a test builds it, and what the test calls it with."""
+    """Return a model as built by a test, and the arguments with which the test calls it."""
     case: Any = test()
     case.setUp()
     (model,) = (one for one in case.all_model_classes if one.__name__ == name)
@@ -66,7 +66,7 @@ def built(test: type[unittest.TestCase], name: str, *, training: bool) -> tuple[
 
 
 def with_given(model: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call with those besides that change nothing but what is computed in the call."""
+    """Return the arguments of a call, with additional ones that only replace values computed in the call."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -96,7 +96,7 @@ def with_given(model: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _popped(run: Callable[[Mapping[str, Any]], list[Any]], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Run a model; return what its functions compute that take it from their keywords otherwise, and the results."""
+    """Run a model. Return the results, and the values that its functions compute unless they are passed as keywords."""
     found: dict[str, Any] = {}
 
     def watch(frame: FrameType, event: str, result: Any) -> None:
@@ -105,7 +105,7 @@ def _popped(run: Callable[[Mapping[str, Any]], list[Any]], kwargs: Mapping[str, 
         names = _taken(frame.f_code)
         for name, value in zip(names, result if len(names) > 1 else (result,), strict=False):
             found.setdefault(_modality(frame) + name, value)
-            found.setdefault(name, value)  # some models hand their keywords on as they are
+            found.setdefault(name, value)  # some models pass on their keywords unchanged
 
     sys.setprofile(watch)
     try:
@@ -117,7 +117,7 @@ def _popped(run: Callable[[Mapping[str, Any]], list[Any]], kwargs: Mapping[str, 
 
 @functools.cache
 def _taken(code: CodeType) -> tuple[str, ...]:
-    """Return the keywords that a function returns as they are where it is given them."""
+    """Return the keywords that a function returns unchanged if they are passed."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
     except (OSError, SyntaxError):
@@ -140,7 +140,7 @@ def _taken(code: CodeType) -> tuple[str, ...]:
 
 
 def _modality(frame: FrameType | None) -> str:
-    """Return what stands before the names of keywords for the encoder that a frame belongs to."""
+    """Return the keyword prefix for the encoder that a frame belongs to."""
     while frame is not None:
         for modality in ("image", "video", "audio"):
             if frame.f_code.co_name == f"get_{modality}_features":
@@ -182,7 +182,7 @@ def _models(test: Any) -> Sequence[type]:
 
 
 def lines_run(example: Example, lines: dict[str, set[int]]) -> set[tuple[str, int]]:
-    """Return which of some lines, by file, an example runs."""
+    """Return which of the given lines, by file, an example runs."""
     ran: set[tuple[str, int]] = set()
 
     def within(frame: FrameType, event: str, _: Any) -> Any:
@@ -207,14 +207,14 @@ def _late(*_: object) -> None:
 
 
 def main() -> None:
-    """Write which sites each example runs."""
+    """Print the sites that each example runs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tests", type=Path)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("truth", type=Path)
     parser.add_argument("families", nargs="*")
     options = parser.parse_args()
-    from accuracy import read_truth  # not where the examples are used, which know nothing of benchmarks
+    from accuracy import read_truth  # not needed where the examples are used
 
     sys.path.insert(0, str(options.tests.resolve().parent))
     corpus = options.corpus.resolve()

@@ -1,10 +1,10 @@
-"""Whether fixing twice is fixing once: whether a second run changes anything, and whether a first leaves new findings.
+"""Whether fixing is idempotent: whether a second run changes anything, and whether the first leaves new findings.
 
     python benchmarks/twice.py CORPUS [--pattern GLOB] [--together] [--unsafe-fixes] [--static] [--jobs N]
 
-Each file of CORPUS is copied, fixed alone, and fixed again (`--together`: all of them as one project, where files call
-each other). Conditions of conditional fixes are taken for granted, so that as much as possible is changed; `--static`
-takes only fixes without conditions. Nothing is written to the corpus. The exit code is 1 if anything is found.
+Each file of CORPUS is copied, fixed alone, and fixed again (with `--together`, all files as one project). Conditions of
+conditional fixes are taken for granted, to change as much as possible; `--static` applies only fixes without
+conditions. Nothing is written to the corpus. The exit code is 1 if anything is found.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fixes import fix
 
 @dataclass(frozen=True)
 class Twice:
-    """What came of fixing files twice: how many were changed, and what should not have been seen."""
+    """The result of fixing files twice: the number of changed files, and unexpected changes and findings."""
 
     changed: int
     again: tuple[str, ...]
@@ -56,7 +56,7 @@ def _one(corpus: Path, options: argparse.Namespace, names: Sequence[str]) -> Twi
 
 
 def main() -> None:
-    """Print how many files were changed, and each that was changed again or has a new finding."""
+    """Print the number of changed files, and each file that was changed again or has a new finding."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--pattern", default="*.py", help="the files to fix (default: %(default)s)")

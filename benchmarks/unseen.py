@@ -1,17 +1,18 @@
-"""How true and how complete the static findings are on a package that nobody has opened, by its own tests.
+"""Recall and precision of the static findings on a package that was not used in development, by running its tests.
 
     python benchmarks/unseen.py ROOT PACKAGE TRUTH.jsonl --python VENV/bin/python [--tests FOLDER ...]
     python benchmarks/unseen.py ROOT PACKAGE TRUTH.jsonl --score [--list]
 
 ROOT is an unpacked source distribution, PACKAGE the folder of the package in it (`src/name`). The first command runs
-the tests and doctests in an environment that has torch, pytest and what the package needs. Outermost calls of modules,
-and of what is passed to `torch.compile`, are made again in a fork of the process, on copies and on the real arguments:
-three times under Dynamo with a backend that only counts, in the mode found and in evaluation. TRUTH has a record for
-each file that a call ran: the keys of `accuracy.py`, and `mode`, `traced` (the lines that Dynamo captured: where a
-frame was given up, lines ran that say nothing), `recompiles` (function, line, guard, places) and `root`.
+the tests and doctests in an environment that has torch, pytest and the package's dependencies. Outermost calls of
+modules, and of what is passed to `torch.compile`, are repeated in a fork of the process, on copies and on the real
+arguments: three times under Dynamo with a counting backend, in the current mode and in evaluation mode. TRUTH has a
+record for each file that a call ran, with the keys of `accuracy.py` and `mode`, `traced` (the lines that Dynamo
+captured; lines of frames that it gave up also ran, but say nothing), `recompiles` (function, line, guard, places) and
+`root`.
 
-`--score` checks the whole package and holds the findings against that. A site is a statement: the innermost one of the
-package when the graph broke. A finding is false if Dynamo captured a line of it and no call broke there.
+`--score` checks the whole package and compares the findings with that. A site is a statement: the innermost one in the
+package when the graph broke. A finding is false if Dynamo captured one of its lines and no call broke there.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ _CHILD_MEMORY = 10 << 30
 _CALLS = 3
 _MODES = {True: "train", False: "eval", None: "function"}
 _OF_A_KIND = 2  # calls of one class in one mode
-_OF_A_TEST = 4  # sets of parameters of one test
-# What Dynamo says of a comprehension or a constructor that it meets alone, after it gave up the frame around it.
+_OF_A_TEST = 4  # parameter sets of one test
+# What Dynamo reports for a comprehension or constructor that it compiles alone, after giving up the outer frame.
 _AFTER = frozenset({"Missing tp_iternext", "Read uninitialized cell", "Uninitialized nn.Module"})
-# How Dynamo names a mock that a test has put in the place of something.
+# Dynamo's name for a mock used in a test.
 _MOCK = "CallableMixin"
 Place = tuple[str, int]
 _PLACE = re.compile(r'(?:# |File ")(\S+\.py)(?::|", line )(\d+)')
@@ -54,16 +55,16 @@ _TESTS = re.compile(r"/tests?/|/test_[^/]*$|_test\.py$|/conftest\.py$")
 
 
 def measure(options: argparse.Namespace) -> None:
-    """Run the tests of a package with the plugin below, in an environment of its own."""
+    """Run the tests of a package with the plugin below, in the package's environment."""
     root = options.root.resolve()
     package = root / options.package
     places = {"root": str(root), "package": str(package), "truth": str(options.truth.resolve())}
     options.truth.write_text("")
     tests = options.tests or [name for name in ("tests", "test") if (root / name).is_dir()]
     command = [options.python, "-m", "pytest", "-q", "-p", "unseen", "-p", "no:cacheprovider", "-o", "addopts="]
-    command += ["-o", "filterwarnings=ignore"]  # a project may make errors of what this torch deprecates
+    command += ["-o", "filterwarnings=ignore"]  # the project may turn deprecation warnings of this torch into errors
     command += ["--doctest-modules", "--doctest-continue-on-failure", "--continue-on-collection-errors", "--tb=no"]
-    # The package last: importing all of it may fail, and its doctests come to less than its tests.
+    # The package comes last: importing all of it may fail, and its doctests matter less than its tests.
     command += [*map(str, tests), str(package)]
     paths = [str(_HERE), str(package.parent), str(root)]
     added = {_VARIABLE: json.dumps({**places, "seconds": options.seconds}), "PYTHONPATH": os.pathsep.join(paths)}
@@ -77,17 +78,17 @@ def measure(options: argparse.Namespace) -> None:
     print(f"records: {dict(found)} -> {options.truth}")
 
 
-# The plugin: all that follows up to the score runs in the package's environment, under pytest.
+# The plugin: everything from here to the score runs in the package's environment, under pytest.
 
 
 def pytest_configure(config: Any) -> None:
-    """Begin to watch."""
+    """Start watching."""
     if _VARIABLE in os.environ:
         Watch(json.loads(os.environ[_VARIABLE])).begin()
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Keep a few sets of parameters of each test: the others mostly make the same calls."""
+    """Keep a few parameter sets of each test, since the others mostly make the same calls."""
     alike: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for item in items:
         alike[str(item.path), item.nodeid.partition("[")[0]].append(item)
@@ -96,16 +97,16 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
 
 
 class Watch:
-    """Sees outermost calls, and makes those of a new kind again in a fork."""
+    """Watches outermost calls, and repeats those of a new kind in a fork."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.root, self.truth = Path(settings["root"]), Path(settings["truth"])
         self.seconds: float = settings["seconds"]
-        # Packages ship tests, too: what those do themselves is nothing to be found.
+        # Some packages include tests; these are not part of the code to check.
         self.files = {str(path) for path in Path(settings["package"]).rglob("*.py") if not _TESTS.search(str(path))}
         self.seen: dict[tuple[str, str], set[str]] = defaultdict(set)
         self.busy = False
-        # Under the name that interpreters without dynalint know the worker by.
+        # The worker's import name in interpreters without dynalint.
         sys.path.insert(0, str(_HERE.parent / "dynalint" / "confirm"))
         self.runs = importlib.import_module("worker.dynamo.runs")
         sys.path.pop(0)
@@ -115,7 +116,7 @@ class Watch:
         self.call, self.compile = torch.nn.Module.__call__, torch.compile
 
     def begin(self) -> None:
-        """Put the watch into torch, and load the compiler once for all forks."""
+        """Install hooks in torch, and load the compiler once for all forks."""
         torch, watch = self.torch, self
         torch.set_num_threads(1)
         self.runs.default_run(lambda: torch.sin, [((torch.ones(2),), {})])
@@ -132,7 +133,7 @@ class Watch:
         torch.compile = compiled
 
     def through(self, subject: Any, run: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make a call, and look at it before if it is an outermost one."""
+        """Make a call; if it is an outermost one, examine it first."""
         if self.busy or self.torch.compiler.is_compiling() or self.torch.jit.is_tracing():
             return run()
         self.busy = True
@@ -144,12 +145,12 @@ class Watch:
             self.busy = False
 
     def consider(self, subject: Any, args: Any, kwargs: Any) -> None:
-        """Make the call in a fork, if it is of a new kind and there is time."""
+        """Repeat the call in a fork if it is of a new kind and there is time."""
         name, own = self.named(subject)
         spent = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         training = getattr(subject, "training", None)
         seen = self.seen[name, str(training)]
-        # A second call of a class must not cost another class its first.
+        # A second call of a class must not take the time for the first call of another.
         if not own or len(seen) >= _OF_A_KIND or spent > self.seconds * (0.6 if seen else 1.0):
             return
         kind = self.kind(subject, args, kwargs)
@@ -158,7 +159,7 @@ class Watch:
             self.in_fork(name, training, lambda: self.testify(name, subject, (args, kwargs), training))
 
     def named(self, subject: Any) -> tuple[str, bool]:
-        """Return the name of what is called, and whether any of it is the package's own."""
+        """Return the name of the callee, and whether any of its code is the package's own."""
         if isinstance(subject, self.torch.nn.Module):
             if isinstance(subject, self.torch.jit.ScriptModule):
                 return "", False
@@ -169,7 +170,7 @@ class Watch:
         return name, isinstance(function, FunctionType)
 
     def kind(self, subject: Any, args: Any, kwargs: Any) -> str:
-        """Tell calls apart by what is likely to choose between branches."""
+        """Return a key for the kind of a call, from what is likely to choose between branches."""
 
         def told(value: Any) -> str:
             if isinstance(value, self.torch.Tensor):
@@ -182,7 +183,7 @@ class Watch:
         return repr((list(map(told, args)), {key: told(value) for key, value in kwargs.items()}, attributes))
 
     def in_fork(self, name: str, training: bool | None, act: Callable[[], None]) -> None:
-        """Do something in a child that may crash or hang."""
+        """Run a function in a child process that may crash or hang."""
         child = os.fork()
         if child == 0:
             with contextlib.suppress(BaseException):
@@ -208,7 +209,7 @@ class Watch:
             self.write("", name, training, status="hang" if status is None else "crash")
 
     def testify(self, name: str, subject: Any, call: Any, training: bool | None) -> None:
-        """Make the call in each mode, and write what was seen."""
+        """Make the call in each mode, and record the results."""
         self.runs.trace_own_compiles()
         for mode in (training, False) if training else (training,):
             make = self.maker(subject, mode)
@@ -221,7 +222,7 @@ class Watch:
             self.tell(name, mode, _file_of(type(subject)), eager.lines, run)
 
     def maker(self, subject: Any, mode: bool | None) -> Callable[[], Any]:
-        """Return what makes copies of a subject; one that cannot be copied is used again."""
+        """Return a function that copies a subject, or reuses one that cannot be copied."""
         return lambda: _copied(subject).eval() if mode is False else _copied(subject)
 
     def tell(self, name: str, mode: bool | None, own: str, lines: Mapping[str, Sequence[int]], run: Any) -> None:
@@ -252,12 +253,12 @@ class Watch:
             self.write(str(Path(file).relative_to(self.root)), name, mode, status=status, **record)
 
     def whole(self, path: str) -> str:
-        """Return the path of a file of the package that Dynamo names by its end, empty for any other file."""
+        """Return the full path for the shortened one of a package file in Dynamo's output, or "" for other files."""
         found = [file for file in self.files if file == path or file.endswith(os.sep + path)]
         return str(Path(found[0]).relative_to(self.root)) if len(found) == 1 else ""
 
     def write(self, file: str, name: str, mode: bool | None, **values: Any) -> None:
-        """Add a record to the truth."""
+        """Append a record to the truth."""
         named = {"cls": name.rpartition(".")[2], "root": name, "mode": _MODES[mode]}
         record = {"file": file, **named, "lines": [], "breaks": [], **values}
         with self.truth.open("a", encoding="utf-8") as out:
@@ -278,14 +279,14 @@ def _file_of(cls: type) -> str:
 
 
 class Statements:
-    """The lines of the files of a corpus, each with the first line of its statement: of a block, its header."""
+    """The lines of the corpus, each mapped to the first line of its statement, or of the header for a block."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._first: dict[str, dict[int, int]] = {}
 
     def at(self, file: str, line: int) -> Place:
-        """Return the statement that a line belongs to."""
+        """Return the statement that contains a line."""
         if file not in self._first:
             self._first[file], nodes = {}, []
             with contextlib.suppress(SyntaxError):
@@ -294,7 +295,7 @@ class Statements:
                 if isinstance(node, ast.stmt):
                     body = getattr(node, "body", None)
                     end = max(node.lineno, body[0].lineno - 1) if body else node.end_lineno or node.lineno
-                    # Outer ones come first in a walk by breadth, so that the innermost has the last word.
+                    # The walk is breadth-first, so inner statements overwrite outer ones.
                     self._first[file].update(dict.fromkeys(range(node.lineno, end + 1), node.lineno))
         return file, self._first[file].get(line, line)
 
@@ -309,7 +310,7 @@ class Statements:
 
 
 def score(options: argparse.Namespace) -> None:
-    """Hold the findings on the whole package against the truth, and print the report."""
+    """Compare the findings on the whole package with the truth, and print the report."""
     from accuracy import RAN, check, share
 
     statements = Statements(options.root)
@@ -327,7 +328,7 @@ def score(options: argparse.Namespace) -> None:
             else:
                 sites.setdefault(place, f"{one['gb']} in {record['root']}")
         for one in record["recompiles"]:
-            # In the first call a frame is met again only because the one around it broke.
+            # In the first call, a frame is compiled again only because of a break in an outer one.
             if one["call"] and not one["function"].startswith("torch_dynamo_resume_in_"):
                 again.setdefault((record["file"], one["line"]), one)
     findings = check(options.root, [options.package])
@@ -364,14 +365,14 @@ def score(options: argparse.Namespace) -> None:
 
 
 def _is_about(finding: Mapping[str, Any], key: Place, again: Mapping[str, Any], places: set[Place]) -> bool:
-    """Whether a finding tells of a recompile: at a place of its guard, or reached from what was compiled again."""
+    """Return whether a finding explains a recompilation: it is at the place of its guard, or in the recompiled code."""
     reached = [finding["function"], *finding["region"]]
     same = finding["path"] == key[0] and any(one.rpartition(".")[2] == again["function"] for one in reached)
     return same or any((file, line) in places for file, line in again["places"])
 
 
 def _found_by_directory(root: Path, statements: Statements, missed: Sequence[Place]) -> Iterator[Place]:
-    """Yield which of the missed sites are found where only the files of their own directory are given."""
+    """Yield the missed sites that are found if only the files of their own folder are checked."""
     from accuracy import check
 
     for folder in sorted({(root / file).parent for file, _ in missed}):

@@ -1,4 +1,4 @@
-"""From what the static side found to findings with evidence: which code to run, and what to make of the answers."""
+"""Select the code to run for static findings, and turn the answers into evidence."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ Progress = Callable[[int, int, str], None]
 
 _MEBIBYTE = 1 << 20
 
-# Of the roots in other files that come to a finding, so many are run, the nearest first.
+# The number of roots in other files that are run for a finding, nearest first.
 _MOST_ROOTS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """Findings with evidence, refuted ones and what only running showed among them.
+    """Findings with evidence, including refuted ones and those discovered by running.
 
-    `failures` are sentences about what could not be done at all, `interrupted` tells that the user has cut it short,
+    `failures` are sentences about what could not be done at all. `interrupted` says that the user stopped the run,
     `ran` that there was code to run.
     """
 
@@ -46,7 +46,7 @@ class Confirmed:
 
 
 def confirmed(workspace: Workspace, result: LintResult, progress: Progress | None) -> Confirmed:
-    """Run what the findings are about, and return them with evidence."""
+    """Run the code of the findings, and return them with evidence."""
     notebooks = [one for one in result.linted if one.file.path.suffix == SUFFIX]
     before = {one.finding.sort_key: one for one in result.linted if one not in notebooks}
     asked, silenced = ([_asserted(one) for one in some] for some in (before.values(), result.silenced))
@@ -85,12 +85,12 @@ def _not_run(linted: Linted) -> Linted:
 
 
 def _asserted(linted: Linted) -> Finding:
-    """Return what is to be confirmed: of something conditional, that it breaks the graph."""
+    """Return the claim to confirm: for a conditional finding, that it is a graph break."""
     return replace(linted.finding, category="graph-break") if linted.conditional else linted.finding
 
 
 def _judged(linted: Linted, finding: Finding) -> Linted:
-    """Return a finding with what running showed; something conditional stays advice until it was seen to break."""
+    """Return a finding with its evidence. A conditional finding remains advice unless it was confirmed."""
     if linted.conditional and finding.evidence.status != "confirmed":
         finding = replace(finding, category=linted.finding.category)
     elif linted.conditional and finding.category != "advice":
@@ -101,7 +101,7 @@ def _judged(linted: Linted, finding: Finding) -> Linted:
 def verifier(
     workspace: Workspace, result: LintResult, progress: Progress | None, *, practical: bool = False
 ) -> WorkerVerifier:
-    """Return what runs fixes against the original, on the code that confirming would run."""
+    """Return a verifier that runs fixes against the original, on the same targets as confirmation."""
     options = confirm_options(workspace, result.analysis.project.roots)
     near = _roots_near(workspace, result)
     return WorkerVerifier(
@@ -122,9 +122,9 @@ def suite(
 
 
 def targets(workspace: Workspace, result: LintResult) -> tuple[Target, ...]:
-    """Return what to run: the compiled roots, and what the user has declared an example for in the files checked.
+    """Return the targets to run: compiled roots, and declared examples in the checked files.
 
-    Of the roots in files around those, only what comes to a finding is run.
+    Roots in files around the checked ones are only run if they reach a finding.
     """
     checked = set(workspace.files)
     known = [*_importable(result.analysis.roots), *itertools.chain.from_iterable(_heirs(result.analysis).values())]
@@ -142,7 +142,7 @@ def targets(workspace: Workspace, result: LintResult) -> tuple[Target, ...]:
 
 
 def parts(workspace: Workspace, result: LintResult) -> Callable[[Finding], Sequence[Target]]:
-    """Return what tells the functions on the way from a compiled root to a finding, the nearest first."""
+    """Return a function that returns the functions on the call chain to a finding, nearest first."""
     functions = {(workspace.shown(one.file.path), one.qualname): one for one in result.analysis.functions}
 
     def leading_to(finding: Finding) -> Sequence[Target]:
@@ -153,7 +153,7 @@ def parts(workspace: Workspace, result: LintResult) -> Callable[[Finding], Seque
 
 
 def _roots_near(workspace: Workspace, result: LintResult) -> Callable[[Finding], Sequence[Target]]:
-    """Return what tells the compiled roots that reach the code of a finding, the nearest first."""
+    """Return a function that returns the compiled roots that reach the code of a finding, nearest first."""
     functions = {(workspace.shown(one.file.path), one.qualname): one for one in result.analysis.functions}
     roots = set(result.analysis.roots)
 
@@ -165,7 +165,7 @@ def _roots_near(workspace: Workspace, result: LintResult) -> Callable[[Finding],
 
 
 def confirm_options(workspace: Workspace, search: Iterable[Path]) -> ConfirmOptions:
-    """Return how code is to be run, by the settings; `search` are the folders that its imports start from."""
+    """Return the options for running code, from the settings; `search` are the folders from which imports start."""
     settings = workspace.settings
     return ConfirmOptions(
         mode="always" if settings.confirm == "always" else "auto",
@@ -187,12 +187,12 @@ def confirm_options(workspace: Workspace, search: Iterable[Path]) -> ConfirmOpti
 
 
 def _search(folders: Iterable[Path], settings: Settings) -> tuple[Path, ...]:
-    # The configuration's own folder comes last: declared examples are imported from there.
+    # The configuration's own folder comes last; declared examples are imported from there.
     return tuple(dict.fromkeys([*folders, settings.root]))
 
 
 def _importable(roots: Iterable[FunctionInfo]) -> Iterator[Target]:
-    """Yield the roots that have a name by which they can be imported: a model by its class."""
+    """Yield the roots that can be imported by name; for a model, its class."""
     for function in roots:
         if function.owner is not None and function.name == "forward":
             yield from _named(function.owner)
@@ -201,7 +201,7 @@ def _importable(roots: Iterable[FunctionInfo]) -> Iterator[Target]:
 
 
 def _heirs(analysis: Analysis) -> dict[Target, list[Target]]:
-    """Return, by model, the models that inherit what is compiled of it and have code of their own that it comes to."""
+    """Return, for each model, the subclasses that inherit its compiled method but have code of their own in it."""
     roots = set(analysis.roots)
     found: dict[Target, list[Target]] = {}
     for owner in dict.fromkeys(one.owner for one in analysis.functions if one.owner is not None):
@@ -213,15 +213,15 @@ def _heirs(analysis: Analysis) -> dict[Target, list[Target]]:
 
 
 def _named(code: FunctionInfo | ClassInfo) -> Iterator[Target]:
-    """Yield the target that code is, if there is a name by which it can be imported."""
-    if code.file.path.suffix == SUFFIX:  # running a notebook is its user's to decide
+    """Yield the target for a function or class if it can be imported by name."""
+    if code.file.path.suffix == SUFFIX:  # running a notebook is up to its user
         return
     if code.parent is None and all(part.isidentifier() for part in code.qualname.split(".")):
         yield Target(code.file.path, code.module.name, code.qualname)
 
 
 def _discovered(finding: Finding, files: dict[str, SourceFile], workspace: Workspace) -> Iterator[Linted]:
-    """Yield what only running showed, if its code is on for the file and no comment silences it."""
+    """Yield a finding that was discovered by running, if its code is enabled for the file and not silenced."""
     path = workspace.directory / finding.path
     if finding.code not in workspace.enabled(path) or (workspace.around and path not in workspace.files):
         return

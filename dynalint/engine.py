@@ -1,4 +1,4 @@
-"""The way of a run: discover, lint, confirm. The command line and the Python interface both come in here."""
+"""The steps of a run: discover, lint, confirm. The command line and the Python API both start here."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a run came to: findings in order, refuted ones among them, each with its file.
+    """The result of a run: findings in order, including refuted ones, each with its file.
 
-    `failures` are sentences about what dynalint itself could not cope with; each names a file. `notes` are others.
-    `interrupted` tells that the user pressed Ctrl-C while findings were confirmed, so that some are not, `ran` that
-    code was run.
+    `failures` are sentences about errors in dynalint, each with the name of a file; `notes` are other sentences.
+    `interrupted` says that the user pressed Ctrl-C during confirmation, so that some findings are not confirmed; `ran`
+    says that code was run.
     """
 
     linted: tuple[Linted, ...]
@@ -41,17 +41,17 @@ class Checked:
     ran: bool = False
 
     def reported(self, *, refuted: bool = False) -> tuple[Finding, ...]:
-        """Return the findings to report; those that Dynamo refuted only if asked for."""
+        """Return the findings to report; those that Dynamo refuted are included only with `refuted`."""
         findings = (placed(one.finding, one.file) for one in self.linted)
         return tuple(finding for finding in findings if refuted or finding.evidence.status != "refuted")
 
     def offered(self) -> Checked:
-        """Return the same with the rewrite that each finding has on offer."""
+        """Return the same result with the fixes of all findings."""
         linted = self.lint.offers.made(self.linted)
         return replace(self, linted=linted, failures=(*self.failures, *self.lint.offers.failures))
 
     def with_fixes(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
-        """Return some of what `reported` gave, with their fixes or the reasons why there are none."""
+        """Return some of the reported findings with their fixes, or with the reasons why there are none."""
         known = {_key(placed(one.finding, one.file)): one for one in self.linted}
         findings = tuple(findings)
         made = self.lint.offers.made(known[_key(finding)] for finding in findings)
@@ -59,7 +59,7 @@ class Checked:
         return tuple(replace(finding, fix=placed(one.finding, one.file).fix) for finding, one in pairs)
 
     def lines(self) -> dict[str, tuple[str, ...]]:
-        """Return the lines of every file with findings, by the places that findings have."""
+        """Return the lines of all files with findings, by the places of the findings."""
         return lines_by_place({one.finding.path: one.file for one in self.linted}.items())
 
 
@@ -68,7 +68,7 @@ def _key(finding: Finding) -> tuple[object, ...]:
 
 
 def absolute(path: Path, directory: Path) -> Path:
-    """Return a path as the engine has it: absolute, and below `directory` if it is, by whatever links it is named."""
+    """Return a path as an absolute path, below `directory` if it is in there through any links."""
     path = Path(os.path.normpath(directory / path.expanduser()))
     if not path.is_relative_to(directory):
         real = Path(os.path.realpath(path))
@@ -79,11 +79,11 @@ def absolute(path: Path, directory: Path) -> Path:
 def open_workspace(
     paths: Sequence[Path], configuration: Configuration, directory: Path
 ) -> tuple[Workspace, Discovered]:
-    """Find the files to check in `paths`, or in what the configuration includes, else in the working directory.
+    """Find the files to check in `paths`, or else those that the configuration includes, or the working directory.
 
     Raises:
-        UsageError: a path that does not exist.
-        ConfigError: a configuration file that cannot be used.
+        UsageError: a path does not exist.
+        ConfigError: a configuration file is invalid.
     """
     named = [absolute(path, directory) for path in paths]
     settings = configuration.for_run(named)
@@ -96,9 +96,9 @@ def open_workspace(
 
 
 def _included(settings: Settings, directory: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """Return what the configuration includes, and a sentence about each path that leads out of the project.
+    """Return the paths that the configuration includes, and a sentence about each path outside the project.
 
-    To check, and to fix, what is none of a project's business is for its user to say.
+    Only the user may decide to check or fix files outside the project.
     """
     root = project_root(Path(os.path.realpath(settings.root)))
     inside = tuple(path for path in settings.include if is_inside(path, root))
@@ -111,10 +111,10 @@ def _included(settings: Settings, directory: Path) -> tuple[tuple[Path, ...], tu
 
 
 def text_workspace(path: Path, data: bytes, configuration: Configuration, directory: Path) -> Workspace:
-    """Return a workspace of one file that holds `data`, whatever stands on the disk under its name.
+    """Return a workspace with one file whose content is `data`, whatever is on disk.
 
     Raises:
-        ConfigError: a configuration file that cannot be used.
+        ConfigError: a configuration file is invalid.
     """
     path = absolute(path, directory)
     settings = configuration.for_file(path)
@@ -127,9 +127,9 @@ def text_workspace(path: Path, data: bytes, configuration: Configuration, direct
 
 
 def check(workspace: Workspace, progress: Progress | None = None) -> Checked:
-    """Lint the files of a workspace, and confirm what is found if the settings say so.
+    """Lint the files of a workspace, and confirm the findings if the settings allow it.
 
-    `progress` is told how much is done, how much there is, and what is going on; it may be called from any thread.
+    `progress` is called with the amount done, the total and a description, from any thread.
     """
     workspace, notes = in_project(workspace)
     linter = Linter(workspace, all_rules())
@@ -145,7 +145,7 @@ def check(workspace: Workspace, progress: Progress | None = None) -> Checked:
 
 
 def in_project(workspace: Workspace) -> tuple[Workspace, tuple[str, ...]]:
-    """Return a workspace with the files of the project that bear on those it checks, and what is to be said of them."""
+    """Return a workspace that includes the project files that affect the checked ones, and notes about them."""
     if not workspace.files or _is_all(workspace):
         return workspace, ()
     settings = workspace.settings
@@ -156,7 +156,7 @@ def in_project(workspace: Workspace) -> tuple[Workspace, tuple[str, ...]]:
 
 
 def _is_all(workspace: Workspace) -> bool:
-    """Whether all of a project was asked for."""
+    """Return whether a whole project is checked."""
     tops = {project_root(folder) for folder in {path.parent for path in workspace.files}}
     return all(any(top.is_relative_to(path) for path in workspace.named) for top in tops)
 
@@ -170,16 +170,16 @@ def fix(
     decide: Decider | None = None,
     keep: Keeper | None = None,
 ) -> tuple[FixResult, tuple[str, ...]]:
-    """Fix in memory what can be fixed of what was found and `offered`, and say what could not be done at all.
+    """Fix findings in memory, given their fixes (`offered`). Return the result, and sentences about failures.
 
-    Fixes are run against the original if `verify` is set and the settings let code be run, and the project's tests with
-    them and without if the settings name a command. Code that is rarely compiled is fixed if `unlikely` is set.
-    `decide` is asked about each fix that is about to be taken, `keep` given the files as fixes are taken.
+    Fixes are verified against the original if `verify` is set and the settings allow running code, and by the project's
+    own tests, run with them and without, if the settings name a command. Code that is rarely compiled is fixed if
+    `unlikely` is set. `decide` is called for each fix before it is applied, `keep` with the files after each applied fix.
 
     Raises:
         DynalintError: the tests cannot be run.
     """
-    workspace = checked.linter.workspace  # with what is around it
+    workspace = checked.linter.workspace  # includes the files around the checked ones
     runs = workspace.settings.confirm != "never" and any(one.rewrite for one in checked.linted)
     command = workspace.settings.test_command if runs else None
     if command is not None:
@@ -205,7 +205,7 @@ def fix(
 
 
 def views_of(checked: Checked) -> Views | None:
-    """Return what tells which files a step of fixing may be felt in; None where there is only one."""
+    """Return the views that say which files a step of fixing may affect, or None if there is only one file."""
     everything = frozenset(checked.linter.workspace.analysed)
     if len(everything) == 1:
         return None

@@ -1,4 +1,4 @@
-"""From files to findings without running anything: analysis, rules, selection, suppressions."""
+"""Static checking: analysis, rules, selection and suppressions, without running code."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _OTHER_CALLERS = "other callers of the compiled code pass a plain number for the
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """What a run works on: the files to check (absolute, sorted), their settings, and those of the run.
+    """The input of a run: the files to check (absolute, sorted), their settings, and the settings of the run.
 
-    `named` are the paths that were asked for. `texts` stands in for the content of files; `directory` is what shown
-    paths are relative to. `unreadable` is a text that could not be decoded. With `ignore_suppressions`, comments
-    silence nothing. `around` are files that are analysed too. `budget` is what running code may take in all.
+    `named` are the paths given by the user. `texts` replaces the content of files; `directory` is the base of displayed
+    paths. `unreadable` is a text that could not be decoded. With `ignore_suppressions`, comments silence nothing.
+    `around` are further files to analyse. `budget` limits the total cost of running code.
     """
 
     files: tuple[Path, ...]
@@ -61,19 +61,19 @@ class Workspace:
 
     @property
     def analysed(self) -> tuple[Path, ...]:
-        """All files that are analysed, in the order of the whole project."""
+        """All files to analyse, in the order of the whole project."""
         return tuple(sorted({*self.files, *self.around}, key=lambda path: path.parts)) if self.around else self.files
 
     def suppressions(self, file: SourceFile, *, found: bool = True) -> Suppressions:
-        """Return the comments of a file that silence findings; the arguments are those of `read_suppressions`."""
+        """Return the ignore comments of a file; the arguments are those of `read_suppressions`."""
         return Suppressions() if self.ignore_suppressions else read_suppressions(file, found=found)
 
     def shown(self, path: Path) -> str:
-        """Return the path of a file as findings have it."""
+        """Return the path of a file as displayed in findings."""
         return show_path(path, self.directory)
 
     def enabled(self, path: Path) -> frozenset[str]:
-        """Return the codes that are on for a file."""
+        """Return the codes that are enabled for a file."""
         return self.configuration.for_file(path).selection.enabled_for(path)
 
     def fixable(self, path: Path) -> frozenset[str]:
@@ -83,11 +83,11 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class LintResult:
-    """The findings in order, and what led to them; `offers` makes their rewrites for whoever asks.
+    """The findings in order, with the data that they are based on; `offers` computes their fixes on demand.
 
-    `silenced` are findings that are not wanted, by a comment or by the selection of codes; confirming must know of
-    them, lest it report the same break as a discovery of its own. `failures` are sentences about what dynalint itself
-    could not cope with; each names a file.
+    `silenced` are findings that a comment silences or whose code is not selected. Confirmation needs them, so that it
+    does not report the same breaks as newly discovered. `failures` are sentences about errors in dynalint, each with
+    the name of the file.
     """
 
     linted: tuple[Linted, ...]
@@ -100,9 +100,9 @@ class LintResult:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A violation with the rule that found it and the event that it is the answer to.
+    """A violation, with the rule that reported it and the event that it is about.
 
-    `proviso` is the end of a sentence: what must hold for it to break the graph each time, empty where it surely does.
+    `proviso` is the end of a sentence with the condition for a graph break on each run; empty if it is certain.
     """
 
     rule: Rule
@@ -112,12 +112,12 @@ class Flag:
 
     @property
     def category(self) -> Category:
-        """What it is if the proviso holds."""
+        """The category if the proviso is met."""
         return self.violation.category or self.rule.category
 
 
 class RuleSet:
-    """Rules that run together, by the events and calls they want."""
+    """A set of rules, indexed by the events and calls they watch."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._by_event: dict[type[Event], list[Rule]] = defaultdict(list)
@@ -134,11 +134,11 @@ class RuleSet:
                     self._by_call[name].append(rule)
 
     def watched(self, callee: str) -> str | None:
-        """Return a dotted name if any rule watches it: calls of it, or reads and writes of an attribute."""
+        """Return a dotted name if any rule watches it, as a call or as a read or write of an attribute."""
         return callee if self._watching(callee) else None
 
     def interested(self, event: Event) -> Iterator[Rule]:
-        """Yield the rules that want an event, each once."""
+        """Yield the rules that watch an event, without duplicates."""
         if isinstance(event, Call | Read | Write):
             name = event.callee if isinstance(event, Call) else event.name
             yield from dict.fromkeys(rule for rule in self._watching(name) if type(event) in rule.events)
@@ -160,7 +160,7 @@ def find(
     failed: Callable[[Rule, Event, Exception], None],
 ) -> Iterator[Flag]:
     """Yield what the rules find, event by event; a rule that fails on an event costs only its answer to it."""
-    budgets = Budgets(steps.MOST_STEPS)  # of its own: what was analysed to the end is looked at in any case
+    budgets = Budgets(steps.MOST_STEPS)  # a separate budget, so that rules run even where the analysis used up its own
     for event in analysis.events:
         for rule in rules.interested(event):
             if not wanted(rule, event.function.file):
@@ -176,12 +176,12 @@ def find(
             proviso = "" if always else _OTHER_CALLERS
             flags = [Flag(rule, event, violation, proviso) for violation in violations]
             if any(flag.category == "recompile" for flag in flags) and leads_to_raise(event, analysis.project):
-                continue  # a call that ends in an exception compiles nothing that a later call could find unfit
+                continue  # a call that raises compiles nothing that later calls would have to recompile
             yield from flags
 
 
 def qualified(flags: Sequence[Flag], project: Project) -> Iterator[Flag]:
-    """Yield those that nothing else rules out, each graph break that is not certain with its proviso."""
+    """Yield the flags that nothing else rules out. Graph breaks that are not certain get their proviso."""
     stranded = [flag for flag in flags if flag.violation.stranded]
     flags = _caused([flag for flag in flags if not flag.violation.stranded], project)
     breaks = [flag for flag in flags if flag.category == "graph-break" and not flag.proviso]
@@ -197,7 +197,7 @@ def qualified(flags: Sequence[Flag], project: Project) -> Iterator[Flag]:
 
 
 def _caused(flags: Sequence[Flag], project: Project) -> Sequence[Flag]:
-    """Return the flags less those that a break in another function has to cause, where there is none."""
+    """Return the flags without those that need a graph break in another function where there is none."""
     if not any(flag.violation.within for flag in flags):
         return flags
     breaking = {
@@ -210,7 +210,7 @@ def _caused(flags: Sequence[Flag], project: Project) -> Sequence[Flag]:
 
 
 class Linter:
-    """Lints the files of a workspace as one project, as often as asked, each time with some texts replaced."""
+    """Lints the files of a workspace as one project. It can be called repeatedly, with some texts replaced."""
 
     def __init__(self, workspace: Workspace, rules: Sequence[Rule], sources: Sources | None = None) -> None:
         self._workspace = workspace
@@ -227,11 +227,11 @@ class Linter:
 
     @property
     def workspace(self) -> Workspace:
-        """What it lints."""
+        """The workspace to lint."""
         return self._workspace
 
     def narrowed(self, files: Collection[Path]) -> Linter:
-        """Return what lints these files only, of those that this one lints; what is parsed already serves both."""
+        """Return a linter for some of the files. It shares the parsed files with this one."""
         kept, around = (
             tuple(path for path in some if path in files) for some in (self._workspace.files, self._workspace.around)
         )
@@ -240,12 +240,12 @@ class Linter:
         return narrow
 
     def __call__(self, texts: Mapping[Path, str]) -> tuple[Linted, ...]:
-        """Lint with some texts replaced and make all rewrites; the form that fixing wants."""
+        """Lint with some texts replaced and compute all fixes; this is the interface that `fix` uses."""
         result = self.lint(texts)
         return result.offers.made(result.linted)
 
     def lint(self, texts: Mapping[Path, str] | None = None) -> LintResult:
-        """Lint the files, those of `texts` (by absolute path) as if they held that text."""
+        """Lint the files, with the content of some replaced by `texts` (by absolute path)."""
         overrides = {**self._workspace.texts, **(texts or {})}
         analysis = analyze(
             self._workspace.analysed,
@@ -258,7 +258,7 @@ class Linter:
 
 
 class _Pass:
-    """One look at all files: from events to findings that are selected and not silenced."""
+    """One pass over all files, from events to findings that are selected and not silenced."""
 
     def __init__(self, workspace: Workspace, rules: RuleSet, ran: frozenset[str], analysis: Analysis) -> None:
         self._workspace, self._rules, self._ran, self._analysis = workspace, rules, ran, analysis
@@ -349,7 +349,7 @@ class _Pass:
 
 
 def _range(file: SourceFile, node: ast.expr | ast.stmt) -> tuple[int, int]:
-    """Return the offsets of a node; of a compound statement, those of its header's first line."""
+    """Return the offsets of a node; for a compound statement, those of the first line of its header."""
     start, end = file.span(node)
     if not isinstance(node, ast.stmt) or not hasattr(node, "body"):
         return start, end
@@ -358,7 +358,7 @@ def _range(file: SourceFile, node: ast.expr | ast.stmt) -> tuple[int, int]:
 
 
 def unreadable(workspace: Workspace) -> Iterator[Linted]:
-    """Yield the finding for the text of a workspace that could not be decoded, if there is one."""
+    """Yield the finding for text that could not be decoded, if there is any."""
     file = workspace.unreadable
     if file is not None:
         yield from _syntax_error(file, workspace.shown(file.path), workspace.enabled(file.path))
@@ -394,7 +394,7 @@ def _same(rewrite: Rewrite | None) -> Rewrite | None:
 
 
 def search_folders(settings: Settings) -> tuple[Path, ...]:
-    """Return where absolute imports of the project may start from beside the packages of the checked files."""
+    """Return the folders that absolute imports may start from, besides the packages of the checked files."""
     if settings.config_file is None:
         return ()
     return tuple(folder for folder in (settings.root, settings.root / "src") if folder.is_dir())

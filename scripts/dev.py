@@ -1,4 +1,4 @@
-"""One command for each thing a developer does, on a machine with Python 3.10 or newer and nothing else.
+"""One command for each task of a developer, on a machine with only Python 3.10 or newer.
 
     ./dev demo      make the environment and show dynalint on examples/: what it finds, confirms and would fix
     ./dev test      make the environment and run everything that CI runs; arguments go to pytest
@@ -10,11 +10,11 @@
     ./dev lint      make the environment and run the linters and the type checker only
     ./dev setup     make the environment only
 
-The environment is .venv beside this checkout (another place: DYNALINT_VENV). It is made once, and again when
-pyproject.toml changes. torch comes first and by its exact version, so that pip settles on one build of it; on Linux the
-package index holds the CUDA build, and PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu gets the smaller one.
-Some tests look at pages in a real browser: Chromium or Chrome, which `./dev test` installs where CI is set, as root of
-Debian or Ubuntu; elsewhere it says what to install.
+The environment is .venv in this checkout (or DYNALINT_VENV). It is created once, and again when pyproject.toml changes.
+torch is installed first, by its exact version, so that pip chooses one build. On Linux, the package index has the CUDA
+build; PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu selects the smaller CPU build. Some tests need a real
+browser, Chromium or Chrome. With CI set, `./dev test` installs it if it runs as root on Debian or Ubuntu; otherwise it
+says what to install.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
 STAMP = VENV / "dynalint-dev-stamp"
 EXAMPLE = ROOT / "examples" / "tiny_vision"
 
-# The first release that installs dependency groups.
+# The first release that supports dependency groups.
 PIP = "pip>=25.1"
-# How pip words that it got no list of a package's versions at all.
+# pip's message when the index returned no versions of a package at all.
 NONE_FOUND = "(from versions: none)"
 MAX_TEST_PROCESSES = 8
 STATIC, DYNAMO = "static", "dynamo"
@@ -51,7 +51,7 @@ SECONDS_BETWEEN_SIGNS = 10
 
 
 class SetupError(Exception):
-    """The environment cannot be made; the text says why and what to do."""
+    """The environment cannot be created. The text says why and what to do."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -77,9 +77,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def make_environment(*, with_torch: bool) -> None:
-    """Create the virtual environment and install the project with its development tools, unless that is done.
+    """Create the virtual environment and install the project with its development tools, if necessary.
 
-    Raises SetupError where Python is too old, lacks `venv`, or pip fails.
+    Raises SetupError if Python is too old or lacks `venv`, or if pip fails.
     """
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     stamp = hashlib.sha256(f"{ROOT}\n{project}".encode()).hexdigest()
@@ -99,7 +99,7 @@ def make_environment(*, with_torch: bool) -> None:
 
 
 def create_venv() -> None:
-    """Create the virtual environment, or keep the one there is when its Python still starts."""
+    """Create the virtual environment, or keep the existing one if its Python still works."""
     if sys.version_info < (3, 10):  # noqa: UP036 - this script may be started by any Python
         raise SetupError(f"{sys.executable} is Python {sys.version.split()[0]}; dynalint needs 3.10 or newer.")
     if (
@@ -118,7 +118,7 @@ def create_venv() -> None:
 
 
 def pip_install(title: str, *what: str) -> None:
-    """Install with the environment's pip; its output is shown only when it fails, a sign of life meanwhile."""
+    """Install with the environment's pip. Print progress, and pip's output only if it fails."""
     step(title)
     with still_at_it(title):
         ran = subprocess.run(
@@ -140,13 +140,13 @@ def pip_install(title: str, *what: str) -> None:
 
 
 def setup(_: Sequence[str]) -> int:
-    """Make the environment, which every command has done before it is called."""
+    """Do nothing: the environment is created before every command."""
     print(f"dynalint is installed in {BIN}")
     return 0
 
 
 def demo(_: Sequence[str]) -> int:
-    """Check and fix the example project, which has findings: exit code 1 of both commands is the one expected."""
+    """Check and fix the example project. Both commands must exit with 1, because it has findings."""
     for arguments in (["check"], ["fix"]):
         code = run("dynalint", *arguments, cwd=EXAMPLE)
         if code != 1:
@@ -156,12 +156,12 @@ def demo(_: Sequence[str]) -> int:
 
 
 def lint(_: Sequence[str]) -> int:
-    """Run every static check; all of them run, whatever the first says."""
+    """Run all static checks, even if some fail."""
     return report(static_checks())
 
 
 def test(arguments: Sequence[str]) -> int:
-    """Run every static check and the tests, or one half of them; arguments go to pytest."""
+    """Run all static checks and the tests, or one half of them; arguments are passed to pytest."""
     half = arguments[0].removeprefix("--") if arguments[:1] in (["--static"], ["--dynamo"]) else ""
     rest = arguments[1:] if half else arguments
     failed = []
@@ -175,7 +175,7 @@ def test(arguments: Sequence[str]) -> int:
 
 
 def bring_browser() -> list[str]:
-    """Install a browser where CI is set, else say what to install; name what is missing as a failure of CI."""
+    """Install a browser if CI is set, or else say what to install. Return failures to report in CI."""
     if any(map(shutil.which, BROWSERS)):
         return []
     in_ci, as_root = bool(os.environ.get("CI")), getattr(os, "geteuid", lambda: 1)() == 0
@@ -187,38 +187,38 @@ def bring_browser() -> list[str]:
         ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if command is apt and ran.returncode == 0:
             return []
-    # Nobody's fault: the tests that need one may skip.
+    # Not a failure: tests that need a browser may be skipped.
     print(f"dev: chromium could not be installed: {ran.stderr.strip().rpartition(chr(10))[2]}", file=sys.stderr)
     return []
 
 
 def attacks(arguments: Sequence[str]) -> int:
-    """Run the tests in which hostile code, files and settings try to do harm, the long ones too."""
+    """Run the tests with hostile code, files and settings, including the long ones."""
     return side_by_side("tests/attacks", "-m", "long or not long", *arguments)
 
 
 def side_by_side(*arguments: str) -> int:
-    """Run pytest in several processes; where CI is set, a skipped test is a failed one."""
+    """Run pytest in several processes. If CI is set, skipped tests fail."""
     processes = min(max(os.cpu_count() or 1, 2), MAX_TEST_PROCESSES)
-    # A file is run by one process, for what its tests share. `tests/conftest.py` says in which order.
+    # All tests of a file run in the same process, because they share fixtures. `tests/conftest.py` defines the order.
     options = ["-n", str(processes), "--dist", "loadfile", "--no-loadscope-reorder"]
     if os.environ.get("CI"):
         options.append("--no-skips")
-    # Each test process keeps to one thread: torch would start one a core in every one of them. Compiled code is kept,
-    # whatever the environment says: hundreds of processes would compile all of dynalint anew.
+    # Limit test processes to one thread, since torch would start one per core in each. Write bytecode whatever the
+    # environment says, because hundreds of processes would otherwise compile all of dynalint.
     environment = {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
     return run("pytest", *options, *arguments, environment=environment)
 
 
 def hunt(arguments: Sequence[str]) -> int:
-    """Fix models that are easily repaired wrongly, and compare; arguments go to pytest."""
+    """Fix models that are easily fixed wrongly, and compare results; arguments are passed to pytest."""
     return side_by_side(
         "tests/hunt", "-m", "long or not long", "--dist", "load", "--override-ini", "timeout=0", *arguments
     )
 
 
 def long(arguments: Sequence[str]) -> int:
-    """Run the tests that `test` leaves out for the time they take, but those of `hunt`."""
+    """Run the slow tests that `test` leaves out, except those of `hunt`."""
     return run("pytest", "-m", "long", "--ignore", "tests/hunt", *arguments)
 
 
@@ -239,14 +239,14 @@ def static_checks() -> list[str]:
 
 
 def report(failed: Sequence[str]) -> int:
-    """Name the checks that failed, if any, and return the exit code."""
+    """Print the names of the checks that failed, and return the exit code."""
     for name in failed:
         print(f"dev: failed: {name}", file=sys.stderr)
     return 1 if failed else 0
 
 
 def run(program: str, *arguments: str, cwd: Path = ROOT, environment: Mapping[str, str] | None = None) -> int:
-    """Run a program of the environment (or of PATH, if the environment lacks it) and return its exit code."""
+    """Run a program from the environment, or else from PATH, and return its exit code."""
     step(" ".join([program, *arguments]))
     path = os.pathsep.join([str(BIN), os.environ.get("PATH", os.defpath)])
     variables = {**os.environ, "PATH": path, "VIRTUAL_ENV": str(VENV), **(environment or {})}
@@ -259,7 +259,7 @@ def run(program: str, *arguments: str, cwd: Path = ROOT, environment: Mapping[st
 
 @contextlib.contextmanager
 def still_at_it(what: str) -> Iterator[None]:
-    """Say every few seconds that something goes on."""
+    """Context that prints a message every few seconds."""
     done = threading.Event()
     begun = time.monotonic()
 
@@ -277,7 +277,7 @@ def still_at_it(what: str) -> Iterator[None]:
 
 
 def step(text: str) -> None:
-    """Say what happens next, before its own output."""
+    """Print the name of the next step."""
     print(f"==> {text}", flush=True)
 
 

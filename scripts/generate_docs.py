@@ -1,7 +1,7 @@
-"""Write the parts of the documentation that the code says already.
+"""Generate the parts of the documentation that follow from the code.
 
-These are a page for each rule, the table of Dynamo's graph breaks, the settings as a table and as a JSON Schema,
-the help of every command, and what the README shows of dynalint's output.
+These are a page for each rule, the table of Dynamo's graph breaks, the settings as a table and as a JSON Schema, the
+help of every command, and the command output shown in the README.
 
 python scripts/generate_docs.py            write them
 python scripts/generate_docs.py --check    exit with 1 and name the files that are out of date
@@ -46,7 +46,7 @@ of one. Where findings are confirmed by running, a break that no rule has found 
 """
 SHOWN_OUTPUT = re.compile(r"(<!-- output of: (.*?) -->\n```text\n).*?(```\n)", re.DOTALL)
 SHOWN_MODEL = re.compile(r"```python\n(.*?)```\n", re.DOTALL)
-# Defaults that are lists of a screenful, or differ between machines.
+# Defaults that are long lists or depend on the machine.
 IN_WORDS = {
     "exclude": "the usual names of caches, environments and builds",
     "jobs": "the number of processors",
@@ -56,7 +56,7 @@ IN_WORDS = {
 
 
 def pages() -> dict[Path, str]:
-    """Every generated file, with what should be in it."""
+    """Return all generated files with their content."""
     entries = catalogue().values()
     made = {DOCS / "rules" / f"{entry.code}.md": page(entry) for entry in entries}
     made[DOCS / "rules" / "README.md"] = index(entries)
@@ -73,7 +73,7 @@ def pages() -> dict[Path, str]:
 
 
 def with_output(text: str) -> str:
-    """The text with the output of the commands it names, run on the first block of Python in it as `model.py`."""
+    """Return text with the output of the commands in it, run on its first Python block as `model.py`."""
     model = SHOWN_MODEL.search(text)
     if model is None:
         raise ValueError("there is no block of Python to run the commands on")
@@ -83,10 +83,10 @@ def with_output(text: str) -> str:
 
 
 def output(command: str, folder: str) -> str:
-    """What a command of dynalint's prints; the build of torch is left out, and where its environment is."""
+    """Return the output of a dynalint command, without the build of torch and the path of its environment."""
     variables = {**os.environ, "NO_COLOR": "1", "COLUMNS": "120"}
     ran = subprocess.run(
-        # What is shown is what a machine with a sandbox shows, wherever this runs.
+        # Show the output of a machine with a sandbox, wherever this runs.
         [sys.executable, "-m", *command.split(), "--confirm"],
         cwd=folder,
         env=variables,
@@ -102,7 +102,7 @@ def output(command: str, folder: str) -> str:
 
 
 def page(entry: Entry) -> str:
-    """The page of one rule."""
+    """Return the page of one rule."""
     facts = [f"category {entry.category}", f"severity {entry.severity}"]
     if entry.gb:
         facts.append("Dynamo's ids " + ", ".join(entry.gb))
@@ -114,14 +114,14 @@ def page(entry: Entry) -> str:
 
 
 def index(entries: Iterable[Entry]) -> str:
-    """The list of all rules."""
+    """Return the list of all rules."""
     lines = [MADE, "", "# Rules", "", "| code | name | category | what it finds |", "| --- | --- | --- | --- |"]
     lines += [f"| [{one.code}]({one.code}.md) | {one.name} | {one.category} | {one.summary} |" for one in entries]
     return "\n".join(lines) + "\n"
 
 
 def breaks_page(breaks: Iterable[GraphBreak]) -> str:
-    """All kinds of graph breaks with the rules that stand for them."""
+    """Return the table of all graph breaks with the rules that report them."""
     found = list(breaks)
     text = BREAKS.format(made=MADE_OF_TABLE, torch=table()["torch"], total=len(found))
     for seen, meaning in MEANINGS.items():
@@ -139,7 +139,7 @@ def breaks_page(breaks: Iterable[GraphBreak]) -> str:
 
 
 def command_line() -> str:
-    """The help of every command."""
+    """Return the page with the help of every command."""
     text = f"{MADE_OF_HELP}\n\n# Command line\n\n```text\n{help_of(cli, 'dynalint')}\n```\n"
     for name, command in sorted(cli.commands.items()):
         text += f"\n## dynalint {name}\n\n```text\n{help_of(command, f'dynalint {name}')}\n```\n"
@@ -150,24 +150,24 @@ def command_line() -> str:
 
 
 def help_of(command: click.Command, name: str) -> str:
-    """What a command prints for `--help`, at a width that fits a page."""
+    """Return the `--help` output of a command, at a width that fits a page."""
     context = click.Context(command, info_name=name, terminal_width=100, help_option_names=["-h", "--help"])
     lines = command.get_help(context).splitlines()
     return "\n".join(line.rstrip() for line in lines)
 
 
 def standing(one: GraphBreak) -> str:
-    """The rules that stand for a graph break, or why there is none."""
+    """Return the rules that report a graph break, or the reason why there are none."""
     return ", ".join(f"[{code}](rules/{code}.md)" for code in one.rules) or one.reason
 
 
 def cell(text: str) -> str:
-    """A text as a cell of a table."""
+    """Return text as a table cell."""
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 def settings_table() -> str:
-    """Every key of the configuration with its default."""
+    """Return the table of configuration keys with their defaults."""
     rows = ["| key | default | meaning |", "| --- | --- | --- |"]
     defaults = Settings(root=Path())
     for option in OPTIONS.values():
@@ -178,7 +178,7 @@ def settings_table() -> str:
 
 
 def toml(value: object) -> str:
-    """A default as it would be written in TOML."""
+    """Return a default as TOML."""
     match value:
         case Glob(pattern=text) | Selector(text=text):
             return json.dumps(text)
@@ -191,7 +191,7 @@ def toml(value: object) -> str:
 
 
 def out_of_date(wanted: Mapping[Path, str]) -> Iterator[Path]:
-    """The files that are not as they would be written, and pages of rules that are no more."""
+    """Yield the files that are not up to date, and pages of rules that no longer exist."""
     for path, text in wanted.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             yield path
@@ -199,7 +199,7 @@ def out_of_date(wanted: Mapping[Path, str]) -> Iterator[Path]:
 
 
 def main() -> None:
-    """Write the files, or check them."""
+    """Write or check the files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()

@@ -1,10 +1,10 @@
-"""What every test shares: with `--no-skips`, a test that skips has failed, and what fails is named as it fails.
+"""Shared by all tests: `--no-skips` makes skipped tests fail, and failures are named as they happen.
 
-A machine without torch, without git or without a network would otherwise turn the suite green by skipping what matters.
-A test that may rightly skip (another operating system, a kernel without Landlock) says so: `@pytest.mark.may_skip`.
+Without it, a machine without torch, git or a network would pass by skipping the tests that matter. A test that may be
+skipped (another operating system, a kernel without Landlock) is marked `@pytest.mark.may_skip`.
 
-`--half static` runs the tests that need no torch, `--half dynamo` those with the mark `dynamo`. To import torch is what
-takes most of the time of many of these: all of a process share one server of the worker.
+`--half static` runs the tests that need no torch, `--half dynamo` those marked `dynamo`. Importing torch takes most of
+the time of many tests, so all tests of a process share one worker server.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ import pytest
 
 from dynalint.confirm import servers
 
-# A module that needs torch as a whole may import it at the top, so it is not even read where there is none.
+# A module that imports torch at the top must not even be imported where there is none.
 _NEEDS_TORCH = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.dynamo\b", re.MULTILINE)
 
 
 @pytest.fixture(autouse=True, scope="session")
 def folders_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Have no settings, trust or verdicts of whoever runs the tests count, and leave none."""
+    """Keep the settings, trust and verdicts of the user who runs the tests out of them, and leave none behind."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("CONFIG", "STATE", "CACHE"):
             patch.setenv(f"XDG_{name}_HOME", str(tmp_path_factory.mktemp(name.lower())))
@@ -37,14 +37,14 @@ def folders_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 
 @pytest.fixture(autouse=True, scope="session")
 def kept_server() -> Iterator[None]:
-    """Keep a server of the worker from one test to the next: it never runs the code of either."""
+    """Keep a worker server between tests; the server itself never runs the code of any."""
     with servers.keeping_a_server():
         yield
 
 
 @pytest.fixture(scope="module")
 def no_kept_server() -> Iterator[None]:
-    """Keep no server: for tests of servers, and of what processes are left."""
+    """Do not keep a server: for tests of servers and of processes left behind."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(servers, "_keepers", 0)
         while servers._waiting:
@@ -56,7 +56,7 @@ def no_kept_server() -> Iterator[None]:
 def torch_is_no_burden() -> None:
     """Leave out what the worker leaves out; keep the tests and torch from the garbage collections that compiles ask for.
 
-    Torch makes records of its structured trace where anybody listens, and pytest listens to every logger.
+    torch builds structured trace records if any logger handles them, and pytest handles all loggers.
     """
     internals: Any = importlib.import_module("torch._logging._internal")
     internals.trace_log = logging.getLogger("dynalint.unheard")
@@ -69,7 +69,7 @@ def torch_is_no_burden() -> None:
 
 
 class AtOnce:
-    """Names what has failed as soon as it has, with the last line of why: the whole comes at the end."""
+    """Names each failed test immediately, with the last line of its error. The full report comes at the end."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -89,7 +89,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):  # with xdist the main process tells
+    if not hasattr(config, "workerinput"):  # with xdist, the main process reports
         config.pluginmanager.register(AtOnce(config), "at-once")
 
 
@@ -104,7 +104,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     half = config.getoption("--half")
     config.hook.pytest_deselected(items=[item for item in items if half not in (None, _half(item))])
     items[:] = [item for item in items if half in (None, _half(item))]
-    # A file is run by one process. Those that take long come first, so that both have something to do to the end.
+    # Each file runs in one process. Long ones come first, so that all processes stay busy until the end.
     slow = {item.path for item in items if item.get_closest_marker("slow") is not None}
     dynamo = {item.path for item in items if _half(item) == "dynamo"}
     size = Counter(item.path for item in items)
@@ -137,7 +137,7 @@ def pytest_make_collect_report(
 
 
 def _fail_if_skipped(config: pytest.Config, report: pytest.TestReport | pytest.CollectReport) -> None:
-    """Turn a skip into a failure that names the reason, where skips are not allowed."""
+    """Turn a skip into a failure that names the reason, unless skips are allowed."""
     if report.skipped and config.getoption("--no-skips"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"

@@ -1,4 +1,4 @@
-"""Type annotations of torch, read as the kinds of results and as what parameters take."""
+"""Parse torch's type annotations as kinds of results, and as the types that parameters accept."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _RESULTS = {
     "None": "none", "NoReturn": "none", "Never": "none",
     "Callable": "callable", "ndarray": "array", "Module": "module", "Self": "self",
 }  # fmt: skip
-# Filled in with the classes of torch, by their bare names.
+# Filled with torch's classes, by unqualified name.
 _CLASSES: dict[str, Kind] = {}
 _TRANSPARENT = {"Final", "ClassVar", "Annotated", "Required"}
 
 
 def register_classes(classes: Mapping[str, type]) -> None:
-    """Let annotations that name a class of torch, by its bare name, stand for its instances."""
+    """Register torch's classes by unqualified name, so that annotations can refer to them."""
     for name, cls in classes.items():
         kind = Kind("module" if issubclass(cls, torch.nn.Module) else "object", type=name)
         _CLASSES.setdefault(cls.__name__, TENSOR if issubclass(cls, torch.Tensor) else kind)
@@ -56,7 +56,7 @@ def node_of(annotation: Any) -> ast.expr | None:
 
 
 def result_kind(annotation: ast.expr | None) -> Kind:
-    """Return the kind that an annotation of a result stands for."""
+    """Return the kind for the annotation of a result."""
     if annotation is None:
         return UNKNOWN
     if isinstance(annotation, ast.Constant):
@@ -76,7 +76,7 @@ def result_kind(annotation: ast.expr | None) -> Kind:
 
 
 def taken_by(annotation: ast.expr | None) -> tuple[str, tuple[str, ...]]:
-    """Return the letters and the literals of what a parameter with this annotation takes."""
+    """Return the letters and the literals that a parameter with this annotation accepts."""
     letters, literals = _taken(annotation)
     return ("*" if "*" in letters else "".join(sorted(letters))), tuple(sorted(literals))
 
@@ -107,7 +107,7 @@ def _generic_kind(name: str, items: list[ast.expr]) -> Kind:
 
 
 def structseq_fields(cls: Any) -> tuple[str, ...]:
-    """Return the field names of a class of `torch.return_types`, in their order."""
+    """Return the field names of a class in `torch.return_types`, in order."""
     sample = cls(range(cls.n_sequence_fields))
     fields = [field for field, value in vars(cls).items() if type(value).__name__ == "member_descriptor"]
     return tuple(sorted(fields, key=lambda field: int(getattr(sample, field))))
@@ -139,7 +139,7 @@ def _taken(annotation: ast.expr | None) -> tuple[set[str], set[str]]:
     if name.startswith(("_size_", "_ratio_", "BroadcastingList")):
         return {"L", "N", "I"}, set()
     if name == "object":
-        return set("SLDVO?"), set()  # what is left beside an overload for tensors and numbers
+        return set("SLDVO?"), set()  # the default for overloads besides those for tensors and numbers
     return set(_LETTERS.get(name, "O")), set()
 
 

@@ -1,4 +1,4 @@
-"""Calls of torch: their arguments, what the loader is told of these, and copies with other data or shapes."""
+"""Calls of torch: their arguments, the hints for these that the loader gets, and copies with other data or shapes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ NUMBERS = (bool, int, float, complex)
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments of one call; the receiver of a method comes first."""
+    """The arguments of one call. For a method, the receiver comes first."""
 
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
 def hint_of(value: Any) -> str:
-    """Return what the loader is told of an argument."""
+    """Return the hint that the loader gets for an argument."""
     if isinstance(value, torch.Tensor):
         return "tensor"
     if isinstance(value, bool):
@@ -44,7 +44,7 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 
 
 def leaves_of(value: Any) -> Iterator[Any]:
-    """Yield what nested tuples, lists and dicts hold."""
+    """Yield the leaves of nested tuples, lists and dicts."""
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from leaves_of(item)
@@ -55,7 +55,7 @@ def leaves_of(value: Any) -> Iterator[Any]:
 
 
 def copied(value: Any) -> Any:
-    """Return nested arguments with every tensor cloned, so that the call cannot change the original."""
+    """Return nested arguments with every tensor cloned, to protect the originals."""
     if isinstance(value, torch.Tensor):
         return value.detach().clone().requires_grad_(value.requires_grad) if value.layout is torch.strided else value
     if type(value) in (list, tuple):
@@ -64,19 +64,19 @@ def copied(value: Any) -> Any:
 
 
 def same(tensor: torch.Tensor, _: int) -> torch.Tensor:
-    """Change nothing."""
+    """Return the tensor unchanged."""
     return tensor
 
 
 def with_other_data(tensor: torch.Tensor, index: int) -> torch.Tensor:
-    """Change every element, each tensor of a call in its own way."""
+    """Change every element, in a different way for each tensor of a call."""
     if tensor.dtype is torch.bool:
         return ~tensor if index == 0 else tensor
     return tensor.detach().mul(index + 3).add(index + 1).to(tensor.dtype)
 
 
 def longer(tensor: torch.Tensor, _: int) -> torch.Tensor:
-    """Change the shape."""
+    """Change the size of the dimensions."""
     return torch.cat([tensor, tensor, tensor]) if tensor.ndim else tensor
 
 
@@ -86,7 +86,7 @@ def deeper(tensor: torch.Tensor, _: int) -> torch.Tensor:
 
 
 def changed(call: Call, change: Callable[[torch.Tensor, int], torch.Tensor]) -> Call:
-    """Return a call with `change` applied to each tensor, which it is told the number of; `call` where that fails."""
+    """Return a call with `change` applied to each tensor and its index, or `call` itself if that fails."""
     index = -1
 
     def visit(value: Any) -> Any:
@@ -105,7 +105,7 @@ def changed(call: Call, change: Callable[[torch.Tensor, int], torch.Tensor]) -> 
 
 
 class fixed_randomness:  # noqa: N801  reads like a function where it is used
-    """Every run draws the same numbers, and leaves the dtype and gradient modes as they were."""
+    """Context with fixed random seeds, which restores the dtype and gradient modes."""
 
     def __enter__(self) -> None:
         torch.default_generator.manual_seed(0)

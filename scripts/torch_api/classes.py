@@ -1,4 +1,4 @@
-"""The records of the classes of torch: what they inherit, what an instance returns when called, methods, attributes."""
+"""The records of torch's classes: bases, results of calling an instance, methods and attributes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from scripts.torch_api.samples import Samples, options, tensors
 _DUNDERS = {"__call__", "__len__", "__getitem__", "__iter__", "__contains__", "__enter__", "__next__"}
 _INSTANCES = {torch.Size: "size", torch.device: "python:device", torch.dtype: "python:dtype", torch.SymInt: "dim",
               torch.layout: "python:layout", torch.memory_format: "python:memory_format"}  # fmt: skip
-# What to construct a module with that torch's own tests have no sample of.
+# Constructor arguments to try for modules without a sample in torch's tests.
 _CONSTRUCTORS: tuple[tuple[Any, ...], ...] = ((), (2,), (3,), (3, 3), (3, 3, 3), (5, 3))
 _ARGUMENTS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "AdaptiveLogSoftmaxWithLoss": ((3, 5, [2]),),
@@ -45,7 +45,7 @@ _ARGUMENTS: dict[str, tuple[tuple[Any, ...], ...]] = {
 
 @dataclass
 class Record:
-    """One class, as the data file has it."""
+    """One class, in the form of the data file."""
 
     bases: list[str]
     instance: Kind | None = None
@@ -65,7 +65,7 @@ class Classes:
         self._stub = declared.Stub("_C/__init__.pyi")
 
     def records(self) -> dict[str, Record]:
-        """Return the record of every class, by canonical name."""
+        """Return the records of all classes, by canonical name."""
         found = {name: self._declared(cls) for name, cls in sorted(self._names.classes.items())}
         size = found["torch.Size"]
         size.methods = {name: [_of_shape(one) for one in overloads] for name, overloads in size.methods.items()}
@@ -101,7 +101,7 @@ class Classes:
         return record
 
     def _run_module_methods(self, record: Record) -> None:
-        """Call the methods of nn.Module that declare nothing and need no argument."""
+        """Call the methods of nn.Module that have no annotations and need no arguments."""
         module = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3))
         for name, overloads in record.methods.items():
             method = getattr(torch.nn.Module, name)
@@ -111,7 +111,7 @@ class Classes:
                 record.methods[name] = combine(overloads, [replace(one, kind=_of_any_module(one.kind)) for one in seen])
 
     def _run_modules(self, records: dict[str, Record]) -> None:
-        """Build every module class and call it: what comes back, and what its attributes are."""
+        """Construct and call every module class, to observe results and attributes."""
         seen: dict[type, list[tuple[Call, Seen]]] = defaultdict(list)
         attributes: dict[type, dict[str, list[Kind]]] = defaultdict(lambda: defaultdict(list))
         for cls, built, module, call in self._module_calls():
@@ -155,7 +155,7 @@ class Classes:
                 yield from self._tried(cls)
 
     def _tried(self, cls: type) -> Iterator[tuple[type, Call, Any, Call | None]]:
-        """Yield the first ways to build and call a module that work."""
+        """Yield the first ways of constructing and calling a module that work."""
         for arguments in _ARGUMENTS.get(cls.__name__, _CONSTRUCTORS):
             for call in _inputs():
                 found = list(_constructed(cls, Call(arguments), call, vary=True))
@@ -193,12 +193,12 @@ class Classes:
     def _add_attributes(record: Record, kinds: dict[str, list[Kind]]) -> None:
         for name, found in sorted(kinds.items()):
             shown = settle(merge(found))
-            if shown != NONE:  # what no sample happened to need
+            if shown != NONE:  # only what some sample needed
                 record.attributes[name] = refine(record.attributes.get(name, UNKNOWN), shown)
 
 
 def _by_default(built: list[Overload], forward: list[Overload]) -> list[Overload]:
-    """Return what calling returns of an instance that was built with what must be given and nothing else."""
+    """Return the results of calling an instance that was constructed with its required arguments only."""
     needed = [one for one in built[0].parameters or () if not one.optional and not one.keyword_only]
     default = [one for one in built if one.accepts(["unknown"] * len(needed), {})]
     if len(default) != 1:
@@ -235,7 +235,7 @@ def _of_shape(overload: Overload) -> Overload:
 
 
 def _of_any_module(kind: Kind) -> Kind:
-    """Forget what the modules and tensors of a sample happened to be."""
+    """Remove what is specific to the modules and tensors of a sample."""
     if kind.name in ("module", "tensor"):
         return Kind(kind.name)
     if kind.name == "union":
@@ -244,7 +244,7 @@ def _of_any_module(kind: Kind) -> Kind:
 
 
 def _plain(kind: Kind) -> Kind:
-    """Forget the dtype and the rank that one sample happened to have, and how many items."""
+    """Remove the dtype, rank and number of items, which are specific to a sample."""
     if kind.name == "tensor":
         return Kind("tensor")
     if kind.name == "tuple" and not kind.fields and kind.items:
@@ -255,7 +255,7 @@ def _plain(kind: Kind) -> Kind:
 def _constructed(
     cls: type, built: Call, call: Call | None, *, vary: bool
 ) -> Iterator[tuple[type, Call, Any, Call | None]]:
-    """Yield an instance, with `vary` also one for each way to set the bool options of the constructor."""
+    """Yield an instance. With `vary`, also yield one for each combination of the constructor's bool options."""
     overloads = declared.of_python(cls.__init__, is_method=True)  # type: ignore[misc]
     variants = [option for overload in overloads for option in options(overload, built, skip=False)] if vary else []
     for arguments in [built, *variants]:
@@ -268,7 +268,7 @@ def _constructed(
 
 
 def _of_every_dtype(call: Call | None) -> Iterator[Call]:
-    """Yield a call, and the same with its float tensors turned into ints, bools and complex numbers."""
+    """Yield a call, and the same call with float tensors converted to ints, bools and complex numbers."""
     if call is None:
         return
     yield call
@@ -281,7 +281,7 @@ def _of_every_dtype(call: Call | None) -> Iterator[Call]:
 
 
 def _inputs() -> list[Call]:
-    """Return arguments for modules: images, sequences, rows, indices, pooled values with their indices."""
+    """Return arguments for modules: images, sequences, vectors, indices, and pooled values with their indices."""
     image = torch.arange(1.0, 4 * 4 * 6 * 6 + 1).reshape(4, 4, 6, 6) / 600
     volume = torch.arange(1.0, 4 * 4 * 6**3 + 1).reshape(4, 4, 6, 6, 6) / 4000
     rows, labels = torch.ones(4, 3), torch.tensor([0, 1, 4, 2])
@@ -302,7 +302,7 @@ def _inputs() -> list[Call]:
 
 
 def _distribution(cls: type[Distribution]) -> Distribution | None:
-    """Build a distribution from values that its own constraints on the arguments allow."""
+    """Construct a distribution from values that satisfy its argument constraints."""
     try:
         constraints = dict(cls.arg_constraints)
     except (AttributeError, TypeError, NotImplementedError):

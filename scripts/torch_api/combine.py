@@ -1,4 +1,4 @@
-"""Put together what torch declares of a function and what its sample calls showed."""
+"""Combine torch's declarations of a function with what its sample calls showed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from scripts.torch_api.observe import Seen
 from scripts.torch_api.results import merge, settle
 
 _ABSENT = "absent"
-# Flags that say something of every call; the others say that some call does it.
+# Flags that hold for every call; other flags hold for at least one.
 _OF_ALL_CALLS = {"elementwise", "data_dependent"}
 _LETTER = {"tensor": "T", "int": "I", "float": "N", "complex": "N", "true": "t", "false": "f", "none": "?",
            "sequence": "L", "dtype": "D", "device": "V", "other": "O"}  # fmt: skip
-# What an argument may decide, tried in this order: flags, and whether the result has rank 0; and how many may do so.
+# The properties that an argument may decide, in the order in which they are tried, and how many arguments may decide.
 _FLAGS_OF_OUTCOMES = frozenset({"dynamic_shape", "data_dependent", "random"})
 _ATTEMPTS = (
     (_FLAGS_OF_OUTCOMES, True),
@@ -30,14 +30,14 @@ _MOST_DECIDING = 2
 
 @dataclass(frozen=True)
 class Outcome:
-    """What may differ between calls of one overload and matter to a caller."""
+    """The differences between calls of one overload that matter to a caller."""
 
     structure: str
     flags: frozenset[str]
 
 
 def combine(declared: Sequence[Overload], seen: Sequence[Seen]) -> list[Overload]:
-    """Return the overloads of an entry, with the kinds and flags that the calls showed; one for each that differs."""
+    """Return the overloads of an entry with the observed kinds and flags, one for each distinct result."""
     overloads = list({(one.parameters, one.variadic): one for one in reversed(declared)}.values())[::-1]
     overloads = overloads or [Overload(UNKNOWN)]
     calls = _by_overload(overloads, seen)
@@ -50,7 +50,7 @@ def combine(declared: Sequence[Overload], seen: Sequence[Seen]) -> list[Overload
 
 
 def spell(overloads: Sequence[Overload]) -> str | list[str]:
-    """Return an entry as the data file has it."""
+    """Return an entry in the form of the data file."""
     texts = [
         _result(overload) if overload.parameters is None else f"{_signature(overload)}->{_result(overload)}"
         for overload in overloads
@@ -59,7 +59,7 @@ def spell(overloads: Sequence[Overload]) -> str | list[str]:
 
 
 def refine(declared: Kind, shown: Kind) -> Kind:
-    """Return the kind of a result that is declared as one thing and was seen to be another, more exactly known."""
+    """Return the more precise kind of a result, given its declared and its observed kind."""
     if declared.name == "unknown" or shown == declared:
         return shown
     if shown.name == "unknown":
@@ -89,7 +89,7 @@ def _alike(declared: Kind, shown: Kind) -> bool:
 
 
 def _by_overload(overloads: Sequence[Overload], seen: Sequence[Seen]) -> list[list[Seen]]:
-    """Share the calls out: each to the overloads that accept it, by the loader's rule, and declare such a result."""
+    """Assign each call to the overloads that accept it under the loader's rules and declare such a result."""
     calls: list[list[Seen]] = [[] for _ in overloads]
     for one in seen:
         accepting = [
@@ -104,7 +104,7 @@ def _by_overload(overloads: Sequence[Overload], seen: Sequence[Seen]) -> list[li
 
 
 def _like_others(overload: Overload, seen: Sequence[Seen]) -> Overload:
-    """Give an overload that no call reached what holds for all calls of the function, if they return such a thing."""
+    """Give an overload without calls what all calls of the function showed, if it returns the same kind of result."""
     names = {one.kind.name for one in seen}
     if overload.kind != TENSOR or len(names) != 1 or not names <= {"tensor", "self"}:
         return overload
@@ -114,7 +114,7 @@ def _like_others(overload: Overload, seen: Sequence[Seen]) -> Overload:
 
 
 def _split(overload: Overload, seen: Sequence[Seen]) -> list[Overload]:
-    """Return the overload with what its calls showed, as several where an argument decides between outcomes."""
+    """Return the overload with what its calls showed, split if an argument decides between outcomes."""
     informative = _telling_of_rank(seen)
     found = []
     for parameters, accepted in _decided(overload, informative):
@@ -130,9 +130,9 @@ def _real(seen: Sequence[Seen]) -> Sequence[Seen]:
 
 
 def _telling_of_rank(seen: Sequence[Seen]) -> Sequence[Seen]:
-    """Return the calls whose result's rank says something: those on matrices and more, else those on vectors.
+    """Return the calls whose result rank is informative: those on matrices and higher ranks, or else on vectors.
 
-    Where they do not show all that the function may do, none is left out, and nothing is said of ranks.
+    If these do not show everything that the function may do, return all calls and derive nothing about ranks.
     """
     whole = {_outcome(one, _FLAGS_OF_OUTCOMES, ranks=False) for one in seen}
     for least in (2, 1):
@@ -158,7 +158,7 @@ Group = tuple[tuple[Parameter, ...], Callable[[Seen], bool]]
 
 
 def _decided(overload: Overload, seen: Sequence[Seen]) -> list[Group]:
-    """Find the fewest parameters whose arguments decide the outcome; nothing where all agree or none decide."""
+    """Return the smallest set of parameters whose arguments decide the outcome; empty if all agree or none decide."""
     if overload.parameters is None:
         return []
     bound = [_bind(overload, one) for one in seen]
@@ -191,7 +191,7 @@ def _structure(kind: Kind, *, ranks: bool, any_length: bool = False) -> str:
 
 
 def _sharper(kind: Kind, unmixed: Kind) -> Kind:
-    """Return `kind` with a dtype class that is not one for all calls taken from those that mix no index classes."""
+    """Return `kind` with dtype classes that vary taken from the calls without index tensors."""
     if kind.name != unmixed.name or len(kind.items) != len(unmixed.items):
         return kind
     letters = (two if one == "?" and two != "-" else one for one, two in zip(kind.dtypes, unmixed.dtypes, strict=True))
@@ -213,7 +213,7 @@ def _table(chosen: tuple[str, ...], bound: Sequence[dict[str, str]], outcomes: S
 
 
 def _groups(overload: Overload, chosen: tuple[str, ...], bound: Sequence[dict[str, str]], table: Table) -> list[Group]:
-    """Return a narrowed signature, and which calls it takes, for each cell of arguments that lead to one outcome."""
+    """Return, for each outcome, a narrowed signature and the calls that match it."""
     defaults = [_default(index, table) for index in range(len(chosen))]
 
     def key_of(arguments: dict[str, str]) -> tuple[str, ...]:
@@ -238,7 +238,7 @@ def _groups(overload: Overload, chosen: tuple[str, ...], bound: Sequence[dict[st
 
 
 def _default(index: int, table: Table) -> str:
-    """Return the one argument that acts as leaving the parameter out does wherever both were seen, else `_ABSENT`."""
+    """Return the argument that has the same effect as omitting the parameter wherever both occurred, or `_ABSENT`."""
     rows: dict[str, dict[tuple[str, ...], Outcome]] = defaultdict(dict)
     for key, outcome in table.items():
         rows[key[index]][key[:index] + key[index + 1 :]] = outcome
@@ -259,7 +259,7 @@ Cell = tuple[frozenset[str], ...]
 
 
 def _joined_cells(cells: list[tuple[Cell, Outcome]]) -> list[tuple[Cell, Outcome]]:
-    """Join cells of the same outcome that differ in one parameter only, until none are left to join."""
+    """Join cells with the same outcome that differ in one parameter, until there are none left."""
     for (first, one), (second, other) in itertools.combinations(cells, 2):
         differing = [index for index, pair in enumerate(zip(first, second, strict=True)) if pair[0] != pair[1]]
         if one == other and len(differing) == 1:
@@ -274,7 +274,7 @@ def _first(item: tuple[tuple[str, ...], Outcome]) -> tuple[str, ...]:
 
 
 def _narrowed(parameter: Parameter, cell: dict[str, frozenset[str]], always_given: dict[str, bool]) -> Parameter:
-    """Return the parameter as it is in one cell; where no call left it out, nothing is known of its default."""
+    """Return the parameter narrowed to one cell. If no call omitted it, its default is unknown."""
     if parameter.name not in cell:
         return parameter
     hints = cell[parameter.name]
@@ -302,7 +302,7 @@ def _flat(kind: Kind) -> Kind:
 
 
 def _with_ranks_of(kind: Kind, ranked: Kind) -> Kind:
-    """Return `kind` with the ranks of `ranked` where both have the same structure."""
+    """Return `kind` with the ranks of `ranked` where their structure is the same."""
     if kind.name != ranked.name or len(kind.items) != len(ranked.items):
         return kind
     items = tuple(itertools.starmap(_with_ranks_of, zip(kind.items, ranked.items, strict=True)))

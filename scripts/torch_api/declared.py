@@ -1,4 +1,4 @@
-"""What torch declares of its own functions, as overloads: in stubs, in annotations of Python code, in schemas."""
+"""Overloads that torch declares: in stubs, in annotations of Python code, and in operator schemas."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from scripts.torch_api.annotations import node_of, result_kind, taken_by
 _SCHEMA_LETTERS = {"Tensor": "T", "int": "I", "float": "N", "number": "N", "complex": "N", "bool": "B", "str": "S"}
 _SCHEMA_RESULTS = {"Tensor": "tensor", "List[Tensor]": "(tensor...)", "bool": "python:bool", "int": "python:int",
                    "float": "python:float", "number": "python"}  # fmt: skip
-# Every factory takes these, and they change nothing of what comes back that the loader does not know by itself.
+# Parameters of every factory. The loader knows their effect on the result itself.
 _LEFT_OUT = frozenset({"out", "device", "layout", "pin_memory", "requires_grad", "dtype"})
 
 Overloads = tuple[Overload, ...]
 
 
 class Stub:
-    """One stub file of torch: its functions, and the methods and annotated attributes of its classes."""
+    """One of torch's stub files: its functions, and the methods and annotated attributes of its classes."""
 
     def __init__(self, file: str) -> None:
         tree = ast.parse((Path(torch.__file__).parent / file).read_text(encoding="utf-8"))
@@ -34,11 +34,11 @@ class Stub:
         self._classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
 
     def methods(self, owner: str) -> dict[str, Overloads]:
-        """Return the overloads of each method of a class, without the receiver; none for a class it has not."""
+        """Return the overloads of each method of a class, without the receiver; empty for an unknown class."""
         return _overloads(self._classes[owner].body, is_method=True) if owner in self._classes else {}
 
     def attributes(self, owner: str) -> dict[str, Kind]:
-        """Return the kind of each attribute that a class annotates, and of each property."""
+        """Return the kind of each annotated attribute and property of a class."""
         found: dict[str, Kind] = {}
         for node in self._classes[owner].body if owner in self._classes else ():
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
@@ -49,7 +49,7 @@ class Stub:
 
 
 def of_python(function: Any, *, is_method: bool) -> Overloads:
-    """Return what the annotations of a Python function declare; nothing for one without a signature."""
+    """Return the overloads from the annotations of a Python function; empty if it has no signature."""
     variants = []
     if inspect.isfunction(function):
         dispatched = torch._jit_internal.boolean_dispatched.get(function)  # noqa: SLF001
@@ -61,7 +61,7 @@ def of_python(function: Any, *, is_method: bool) -> Overloads:
 
 
 def of_schemas(operator: str) -> Overloads:
-    """Return what the schemas of an operator such as "aten::linalg_qr" declare, as torch exposes it to Python."""
+    """Return the overloads from the schemas of an operator, such as "aten::linalg_qr", as exposed to Python."""
     found = []
     for schema in torch._C._jit_get_schemas_for_operator(operator):  # noqa: SLF001
         if any(argument.is_out for argument in schema.arguments):
@@ -78,12 +78,12 @@ def of_schemas(operator: str) -> Overloads:
 
 
 def knows(overloads: Sequence[Overload]) -> bool:
-    """Whether the overloads say more of the result than that it is unknown."""
+    """Return whether the overloads say anything about the result."""
     return any(overload.kind != UNKNOWN for overload in overloads)
 
 
 def _of_dispatch(dispatched: dict[str, Any]) -> Overloads:
-    """Return the overloads of a function that torch picks by the value of one bool argument."""
+    """Return the overloads of a function that torch dispatches on the value of a bool argument."""
     found: list[Overload] = []
     for branch, letter, default in (("if_true", "t", True), ("if_false", "f", False)):
         for overload in of_python(dispatched[branch], is_method=False):
@@ -118,7 +118,7 @@ def _of_signature(function: Any, is_method: bool) -> Overload | None:
 
 
 def _parameter_node(parameter: inspect.Parameter) -> ast.expr | None:
-    # An annotation such as BroadcastingList2[int] leaves None behind, which says nothing of the parameter.
+    # An annotation such as BroadcastingList2[int] evaluates to None, which says nothing about the parameter.
     return None if parameter.annotation is None else node_of(parameter.annotation)
 
 
@@ -154,7 +154,7 @@ def _of_definition(node: ast.FunctionDef, is_method: bool) -> Overload:
 
 
 def _overload(items: Sequence[tuple[str, ast.expr | None, bool, str, bool]], kind: Kind) -> Overload:
-    """Return the overload of (name, annotation, optional, "", "*" or "**", keyword only) for each parameter."""
+    """Return the overload for parameters given as (name, annotation, optional, "", "*" or "**", keyword-only)."""
     if any(mark == "**" for _, _, _, mark, _ in items):
         return Overload(kind)
     parameters = [

@@ -1,4 +1,4 @@
-"""The names that give a tensor away: found on tensors and on little else that user code is likely to hold."""
+"""Names that indicate a tensor: attributes of tensors that other objects in user code are unlikely to have."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OTHERS: tuple[type, ...] = (
     torch.optim.Optimizer, PackedSequence, torch.device, torch.dtype,
 )  # fmt: skip
 
-# On tensors, and just as well on objects of the user: configs, batches, nodes, images, dates, metrics, tables, paths.
+# Attributes of tensors that are as common on users' objects: configs, batches, nodes, images, dates, metrics, tables.
 _GENERIC = set(
     """
     H T add align apply apply_ array_split backward bool byte char clone col count cov cpu cross crow cuda data
@@ -38,7 +38,7 @@ _GENERIC = set(
 
 
 def tensor_only(names: Iterable[str]) -> list[str]:
-    """Return, sorted, those of the names on torch.Tensor that are evidence that an object is a tensor."""
+    """Return the names on torch.Tensor, sorted, that are evidence that an object is a tensor."""
     elsewhere = set().union(*map(dir, _OTHERS), *map(dir, _all_subclasses(Distribution)), dir(torch.nn.Module()))
     return sorted(name for name in names if not name.startswith("_") and name not in elsewhere | _GENERIC)
 

@@ -1,4 +1,4 @@
-"""The entries of the functions of torch and of the methods and attributes of torch.Tensor."""
+"""The entries of torch's functions, and of the methods and attributes of torch.Tensor."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from scripts.torch_api.observe import Seen, is_pointwise, observe
 from scripts.torch_api.results import Objects, class_of, merge, settle
 from scripts.torch_api.samples import Samples, made_up, options, tensors
 
-# Where a function that takes a tensor computes with it and changes nothing else, so that made-up calls do no harm.
+# Modules whose functions only compute, so that calls with generated arguments are harmless.
 _COMPUTING = {"torch", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special", "torch.signal.windows",
               "torch.nn.init", "torch.nn.utils.rnn", "torch.masked"}  # fmt: skip
 _OPERATORS = {"torch.special": "special_", "torch.linalg": "linalg_", "torch.fft": "fft_"}
 _QUERY = re.compile("^(is|has|get|current|device_count|mem_get_info|memory)_?|_(enabled|allowed|available|supported)$")
-# Methods that cannot run here, and those that do the same.
+# Methods that cannot run here, with equivalent ones.
 _LIKE = dict.fromkeys(("cuda", "xpu", "ipu", "mtia", "pin_memory"), "cpu")
 _PROBED = 3
 _MADE_UP = 5
-# Tensor.index is for first-class dimensions and loops for ever on anything else; lobpcg takes its time on matrices
-# that it does not suit; addresses differ from run to run, save when memory happens to be used again.
+# Tensor.index is for first-class dimensions and loops forever on anything else. lobpcg is slow on unsuitable matrices.
+# Addresses differ between runs, unless memory is reused.
 _NEVER_RUN = {"index", "lobpcg", "__hash__", "data_ptr", "const_data_ptr"}
 _TAGS: dict[torch.Tag, Flag] = {
     torch.Tag.nondeterministic_seeded: "random",
     torch.Tag.data_dependent_output: "data_dependent",
     torch.Tag.dynamic_output_shape: "dynamic_shape",
 }
-# Python asks these of every object; they say nothing of tensors.
+# Attributes of every object, which say nothing about tensors.
 _OF_EVERY_OBJECT = set(dir(object)) - {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__",
                                        "__format__", "__repr__", "__str__"}  # fmt: skip
 
 
 class Functions:
-    """Derives the overloads of functions and methods of torch."""
+    """Derives the overloads of torch's functions and methods."""
 
     def __init__(self, names: Names, samples: Samples) -> None:
         self._names = names
@@ -65,7 +65,7 @@ class Functions:
         return {name: self._function(name, value) for name, value in sorted(self._names.functions.items())}
 
     def tensor_methods(self) -> dict[str, list[Overload]]:
-        """Return the overloads of every method of torch.Tensor, by bare name."""
+        """Return the overloads of every method of torch.Tensor, by unqualified name."""
         found = {}
         for name in sorted(dir(torch.Tensor)):
             value = getattr(torch.Tensor, name)
@@ -75,7 +75,7 @@ class Functions:
             overloads = self._tensor_methods.get(name) or declared.of_python(value, is_method=True)
             if not declared.knows(overloads):
                 overloads = self._as_function(name, overloads)
-            # `Self` in the stub means a tensor; whether it is the receiver is for the calls to show.
+            # `Self` in the stub means a tensor. The calls show whether it is the receiver.
             overloads = tuple(replace(one, kind=TENSOR) if one.kind.name == "self" else one for one in overloads)
             calls = self._samples.methods.get(name, [])
             seen = [] if name in _NEVER_RUN else self._observed(value, overloads, calls, is_method=True)
@@ -84,13 +84,13 @@ class Functions:
             base = found.get(_LIKE.get(name, name.removesuffix("_")), entry)
             if name in _LIKE:
                 found[name] = base
-            elif base is not entry:  # an in-place method computes what the other does
+            elif base is not entry:  # an in-place method computes the same as its base
                 flags = base[0].flags & {"partial_domain", "elementwise"}
                 found[name] = [replace(one, flags=one.flags | flags) for one in entry]
         return found
 
     def _as_function(self, name: str, overloads: declared.Overloads) -> declared.Overloads:
-        """Let a method that declares nothing return what the function of the same name is declared to return."""
+        """Let a method without annotations return what the function of the same name declares."""
         kinds = {one.kind for one in self._declared("torch", name, getattr(torch, name, None))}
         return tuple(replace(one, kind=next(iter(kinds))) for one in overloads) if len(kinds) == 1 else overloads
 
@@ -120,7 +120,7 @@ class Functions:
                 yield f"torch.Tensor.{name}", method, self._working[id(method)]
 
     def observed(self, function: Callable[..., Any], calls: Iterable[Call], *, is_method: bool) -> list[Seen]:
-        """Run the calls; those that raise are left out."""
+        """Run the calls, and leave out those that raise."""
         return [one for _, one in self._tried(function, calls, is_method)]
 
     def _attribute(self, name: str, call: Call) -> Seen | None:
@@ -163,7 +163,7 @@ class Functions:
         *,
         is_method: bool,
     ) -> list[Seen]:
-        """Run torch's samples, made-up calls for each overload and dtype class that they do not reach, each option."""
+        """Run torch's samples, each option, and generated calls for overloads and dtype classes without samples."""
         pairs = list(self._tried(function, calls, is_method))
         for overload in overloads:
             pairs += self._made_up(function, overload, [one for _, one in pairs], is_method)
@@ -171,7 +171,7 @@ class Functions:
         seen = [one for _, one in pairs]
         for overload in overloads:
             reaching = [(call, one) for call, one in pairs if overload.accepts(one.positional, one.keywords)]
-            reaching.sort(key=lambda pair: (pair[1].rank or 0) < 2)  # of vectors, all reductions are scalars
+            reaching.sort(key=lambda pair: (pair[1].rank or 0) < 2)  # on vectors, all reductions give scalars
             for call, _ in reaching[:_PROBED]:
                 seen += self.observed(function, options(overload, call, skip=is_method), is_method=is_method)
         return seen
@@ -179,7 +179,7 @@ class Functions:
     def _made_up(
         self, function: Callable[..., Any], overload: Overload, seen: Sequence[Seen], is_method: bool
     ) -> Iterator[tuple[Call, Seen]]:
-        """Run made-up calls of an overload with tensors of the dtype classes that no call of it had."""
+        """Run generated calls of an overload, with tensors of the dtype classes that have no call yet."""
         accepted = [one for one in seen if overload.accepts(one.positional, one.keywords)]
         telling = [one for one in accepted if "dtype" not in (*one.positional, *one.keywords.values())]
         classes = frozenset[str]().union(*(one.classes for one in telling))
@@ -209,7 +209,7 @@ class Functions:
 
 
 def _tagged(operator: str) -> frozenset[Flag]:
-    """Return what the tags and the schema of an operator say of a function that cannot be run here."""
+    """Return the flags from the tags and the schema of an operator that cannot be run here."""
     packet = getattr(torch.ops.aten, operator, None)
     found: set[Flag] = set()
     for overload in (getattr(packet, name) for name in packet.overloads()) if packet is not None else ():
@@ -218,7 +218,7 @@ def _tagged(operator: str) -> frozenset[Flag]:
 
 
 def _in_place(name: str, overloads: list[Overload], *, is_method: bool = False) -> list[Overload]:
-    """Say of a function with a trailing underscore that no call showed what its name says."""
+    """If no call showed it, add the flag that a trailing underscore in the name implies."""
     if not name.endswith("_") or name.endswith("__"):
         return overloads
     found = []
@@ -230,10 +230,10 @@ def _in_place(name: str, overloads: list[Overload], *, is_method: bool = False) 
 
 
 def _is_robust(function: Callable[..., Any]) -> bool:
-    """Whether a function may be called with made-up arguments.
+    """Return whether a function can safely be called with generated arguments.
 
-    Those without documentation are internal and may corrupt memory when the arguments make no sense, except the
-    pointwise ones and those that are methods of tensors too.
+    Functions without documentation are internal and may corrupt memory if arguments make no sense. The exceptions are
+    pointwise ones, and those that are also tensor methods.
     """
     name = getattr(function, "__name__", "")
     return bool(function.__doc__) or hasattr(torch.Tensor, name) or is_pointwise(name)

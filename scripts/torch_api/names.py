@@ -1,4 +1,4 @@
-"""The public names of torch: every function, class and constant under one canonical dotted name, and its aliases."""
+"""The public names of torch: a canonical dotted name for every function, class and constant, and its aliases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 
 from scripts.torch_api.annotations import register_classes
 
-# In the order in which an object found under several names is given its canonical one.
+# An object with several names gets its canonical one from the first namespace in this list.
 NAMESPACES = """
     torch torch.nn torch.nn.functional torch.linalg torch.fft torch.special torch.sparse torch.signal.windows
     torch.nn.init torch.nn.utils torch.nn.utils.rnn torch.nn.utils.parametrizations torch.nn.utils.parametrize
@@ -33,7 +33,7 @@ NAMESPACES = """
     torch.export torch.fx torch.version torch._dynamo torch._utils torch._C._nn torch._C
 """.split()
 
-# Spaces of which only some names are of use: everything else in them is private to torch.
+# Namespaces of which only some names are public.
 _ONLY = {
     "torch._dynamo": {"is_compiling", "disable", "graph_break", "mark_dynamic", "mark_static", "maybe_mark_dynamic",
                       "mark_unbacked", "reset", "optimize", "explain", "export", "allow_in_graph", "disallow_in_graph",
@@ -47,7 +47,7 @@ _PYTHON_TYPES = (bool, int, float, complex, str, bytes)
 
 @dataclass
 class Names:
-    """Objects by canonical name, and the other names that lead to them."""
+    """Objects by canonical name, and their aliases."""
 
     functions: dict[str, Any] = field(default_factory=dict)
     classes: dict[str, type] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Names:
     by_id: dict[int, str] = field(default_factory=dict)
 
     def class_name(self, cls: type) -> str | None:
-        """Return the canonical name of a class of torch, None if it is not one that is filed."""
+        """Return the canonical name of a class of torch, or None if it is not recorded."""
         return self.by_id.get(id(cls))
 
 
@@ -120,7 +120,7 @@ def _file(names: Names, dotted: str, value: Any) -> None:
 
 
 def constant_kind(value: Any) -> str | None:
-    """Return the kind of a module-level value, None for one that says nothing."""
+    """Return the kind of a module-level value, or None if it has none."""
     for cls, word in ((torch.dtype, "dtype"), (torch.layout, "layout"), (torch.memory_format, "memory_format"),
                       (torch.device, "device")):  # fmt: skip
         if isinstance(value, cls):
@@ -136,7 +136,7 @@ def _resolves_to(dotted: str, value: Any) -> bool:
 
 
 def _alias_packages(names: Names) -> None:
-    """File what the package of a namespace's submodules defines under the path users import it from as well."""
+    """Record what the package of a namespace's submodules defines under the path that users import it from, too."""
     for canonical, value in list(names.classes.items()):
         for module_name in ("torch.nn.modules", "torch.distributions", "torch.nn.parallel"):
             module = sys.modules.get(module_name)

@@ -1,4 +1,4 @@
-"""Run a call of torch and say what came back and what it did on the way."""
+"""Run a call of torch, and observe its result and effects."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from scripts.torch_api.calls import (
 )
 from scripts.torch_api.results import Arguments, Objects, class_of, result_kind
 
-# Pointwise operators that torch has not tagged as such.
+# Pointwise operators that torch does not tag as such.
 _POINTWISE_TOO = {"floor_divide", "rsub", "hardswish", "zeros_like", "ones_like", "full_like", "fill", "zero",
                   "masked_fill", "_to_copy", "isin", "positive", "conj_physical", "log_sigmoid_forward", "threshold",
                   "polar", "complex", "detach", "alias"}  # fmt: skip
-# Operators that only make ready what pointwise ones compute with.
+# Operators that only prepare the arguments of pointwise ones.
 _PLUMBING = {"scalar_tensor", "lift_fresh", "expand", "empty_like", "copy", "_conj"}
 _ON_DATA = {"data_dependent", "dynamic_shape"}
 _IMPURE = {"random", *_ON_DATA}
@@ -44,11 +44,11 @@ _IMPURE = {"random", *_ON_DATA}
 
 @dataclass(frozen=True)
 class Seen:
-    """What one call showed.
+    """The observations of one call.
 
-    `positional` and `keywords` are hints, as the loader takes them. `rank` is the highest among the tensors of the
-    arguments, None where nothing follows from the rank of the result (an empty list of dims means all of them);
-    `classes` are the dtype classes of these tensors.
+    `positional` and `keywords` are hints in the loader's form. `rank` is the highest rank of the tensor arguments, or
+    None if the result's rank does not depend on it (an empty list of dims means all of them). `classes` are the dtype
+    classes of these tensors.
     """
 
     positional: tuple[str, ...]
@@ -60,17 +60,17 @@ class Seen:
 
     @property
     def mixed(self) -> bool:
-        """Whether there were tensors both of bools and of ints, so that the highest class may be that of an index."""
+        """Whether there were both bool and int tensors, so that the highest class may belong to an index."""
         return {"b", "i"} <= self.classes
 
     @property
     def complex(self) -> bool:
-        """Whether there was a tensor of complex numbers, which torch often computes with by parts."""
+        """Whether there was a complex tensor; torch often computes with these by parts."""
         return "c" in self.classes
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch does not type it
-    """Notes every operator that reaches the dispatcher."""
+    """Records every operator that reaches the dispatcher."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,13 +99,13 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]  # torch does not type
 
     @property
     def computes_pointwise(self) -> bool:
-        """Whether everything that ran was pointwise, and something did."""
+        """Return whether any operators ran, and all of them were pointwise."""
         return bool(self.pointwise) and not self.others
 
 
 @functools.cache
 def is_pointwise(name: str) -> bool:
-    """Whether an operator of aten computes each element of its result from the elements at the same place."""
+    """Return whether an aten operator computes each element from the elements at the same position."""
     packet = getattr(torch.ops.aten, name, None)
     names = [one for one in packet.overloads() if not one.endswith("out")] if packet is not None else []
     tagged = [torch.Tag.pointwise in getattr(packet, one).tags for one in names]
@@ -113,7 +113,7 @@ def is_pointwise(name: str) -> bool:
 
 
 def observe(function: Callable[..., Any], call: Call, objects: Objects, *, is_method: bool) -> Seen | None:
-    """Run `function` on a copy of the arguments; None if it raises."""
+    """Run `function` on a copy of the arguments, and return the observations, or None if it raises."""
     args, kwargs = copied(call.args), copied(dict(call.kwargs))
     recorder = _Recorder()
     tensors = list(tensors_in((args, kwargs)))
@@ -131,7 +131,7 @@ def observe(function: Callable[..., Any], call: Call, objects: Objects, *, is_me
     if [tensor._version for tensor in tensors] != versions:  # noqa: SLF001
         flags.add("mutating")
     returns_receiver = bool(args) and result is args[0]
-    # A conversion to the dtype and the place that a tensor already has does nothing at all.
+    # Converting to the same dtype and device does nothing.
     idle = returns_receiver and not recorder.ran and not _is_in_place(function)
     pointwise = idle or (recorder.computes_pointwise and _has_broadcast_shape(result, tensors) and not flags & _IMPURE)
     kind = result_kind(result, Arguments(call, pointwise=pointwise), objects)
@@ -159,12 +159,12 @@ def _seen(call: Call, kind: Kind, flags: set[str], *, is_method: bool) -> Seen:
 
 
 def _trace_back(function: Callable[..., Any], call: Call, kind: Kind, flags: set[str]) -> Kind:
-    """Tell the plain Python values in a result by what they depend on: the data of tensors, their shape, neither."""
+    """Classify the plain Python values in a result by whether they depend on tensor data, on shapes, or on neither."""
     first, again, other, *reshaped = (
         _outcome(function, changed(call, change)) for change in (same, same, with_other_data, longer, deeper)
     )
     if first != again:
-        return kind  # an address, or the like
+        return kind  # for example, an address
     if "data_dependent" in flags or (other is not None and other != first):
         flags.add("data_dependent")
         return _renamed(kind, "data")
@@ -175,7 +175,7 @@ def _trace_back(function: Callable[..., Any], call: Call, kind: Kind, flags: set
 
 
 def _as_traced(function: Callable[..., Any], call: Call, flags: set[str]) -> set[str]:
-    """Keep what a call was seen to do with data only if a tracer, which has shapes and no data, stumbles over it."""
+    """Keep the data dependencies of a call only if a tracer that has shapes but no data would fail on it."""
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         try:
             args, kwargs = tree_map_only(torch.Tensor, mode.from_tensor, (copied(call.args), copied(dict(call.kwargs))))
@@ -217,7 +217,7 @@ def _as_list(value: Any) -> Any:
 
 
 def _indexes_by_position(func: Any, args: tuple[Any, ...]) -> bool:
-    """Whether an index operator has no mask among its indices, so that its shape depends on shapes alone."""
+    """Return whether an index operator has no mask among its indices, so that its shape depends only on shapes."""
     if func._schema.name != "aten::index":  # noqa: SLF001
         return False
     return not any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1])

@@ -173,8 +173,8 @@ def fix(
     """Fix findings in memory, given their fixes (`offered`). Return the result, and sentences about failures.
 
     Fixes are verified against the original if `verify` is set and the settings allow running code, and by the project's
-    own tests, run with them and without, if the settings name a command. Code that is rarely compiled is fixed if
-    `unlikely` is set. `decide` is called for each fix before it is applied, `keep` with the files after each applied fix.
+    own tests if the settings name a command. Code that is rarely compiled is fixed if `unlikely` is set. `decide` is
+    called for each fix before it is applied, `keep` with the files after each applied fix.
 
     Raises:
         DynalintError: the tests cannot be run.

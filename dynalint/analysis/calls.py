@@ -91,8 +91,8 @@ def _arguments(frame: Frame, node: ast.Call) -> Arguments:
         kind = evaluate(frame, keyword.value)
         if keyword.arg is not None:
             keywords[keyword.arg] = kind
-        elif isinstance(kind, k.Dictionary) and kind.items and kind.home is None:
-            keywords.update((str(key), value) for key, value in kind.items)
+        elif isinstance(kind, k.Dictionary) and kind.certain and kind.home is None:
+            keywords.update((str(key), value) for key, value in kind.certain)
         else:
             unpacked.append(UNKNOWN)
     return args, keywords, unpacked

@@ -40,10 +40,12 @@ def changed(receiver: k.Sequence | k.Dictionary, name: str, args: list[Kind]) ->
     """Return what a container is after one of its methods has changed it."""
     if isinstance(receiver, k.Dictionary):
         if name == "update" and args and isinstance(args[0], k.Dictionary):
-            return replace(receiver, value=join(receiver.value, args[0].value), items=receiver.items + args[0].items)
+            return _updated(receiver, args[0])
         if name == "setdefault" and len(args) == 2:
-            return replace(receiver, value=k.shallow(join(receiver.value, args[1])))
-        return replace(receiver, items=()) if name in ("pop", "clear", "popitem", "update") else receiver
+            added = k.shallow(args[1])
+            return replace(receiver, value=join(receiver.value, added), others=join(receiver.rest, added))
+        loses = name in ("pop", "clear", "popitem", "update")
+        return k.Dictionary(receiver.type, receiver.value, home=receiver.home) if loses else receiver
     element = receiver.element
     if name in ("append", "appendleft", "add") and args:
         return replace(receiver, element=k.shallow(join(element, args[0])), items=_appended(receiver, name, args[0]))
@@ -53,6 +55,17 @@ def changed(receiver: k.Sequence | k.Dictionary, name: str, args: list[Kind]) ->
         added = args[0].element if isinstance(args[0], k.Sequence) else UNKNOWN
         return replace(receiver, element=k.shallow(join(element, added)), items=None)
     return replace(receiver, items=None)
+
+
+def _updated(receiver: k.Dictionary, given: k.Dictionary) -> k.Dictionary:
+    """Return a dict with the items of another, which may lack some of its keys."""
+    old, new = receiver.by_key(), given.by_key()
+    known = {**old, **new}
+    for key in given.optional & old.keys():
+        known[key] = join(old[key], new[key])
+    optional = (receiver.optional - (new.keys() - given.optional)) | (given.optional - old.keys())
+    value, rest = join(receiver.value, given.value), join(receiver.rest, given.rest)
+    return k.dictionary(receiver.type, value, known, rest, optional, receiver.home)
 
 
 def _appended(receiver: k.Sequence, name: str, kind: Kind) -> tuple[Kind, ...] | None:
@@ -76,16 +89,17 @@ def _dictionary(receiver: k.Dictionary, name: str, args: list[Kind]) -> Kind:
         key = args[0] if args else UNKNOWN
         known = receiver.get(key.constant) if isinstance(key, k.Value) and key.constant is not k.MISSING else None
         if known is not None and receiver.home is None:
-            return known
+            missing = isinstance(key, k.Value) and (type(key.constant), key.constant) in receiver.optional
+            return join_all([known, *(args[1:] or [NONE])]) if missing else known
         if name == "setdefault" and len(args) > 1:
             return join(receiver.value, args[1])
         return join(value, args[1] if len(args) > 1 else NONE) if name == "get" else join_all([value, *args[1:]])
     keys = join_all([k.constant(key) for key, _ in receiver.items]) if receiver.items else UNKNOWN
     if name == "values":
-        items = tuple(kind for _, kind in receiver.items) or None
+        items = tuple(kind for _, kind in receiver.certain) or None
         return k.Sequence("view", value, items)
     if name == "items":
-        pairs = tuple(k.sequence("tuple", [k.constant(key), kind]) for key, kind in receiver.items) or None
+        pairs = tuple(k.sequence("tuple", [k.constant(key), kind]) for key, kind in receiver.certain) or None
         return k.Sequence("view", k.sequence("tuple", [keys, value]), pairs)
     if name == "keys":
         return k.Sequence("view", keys)

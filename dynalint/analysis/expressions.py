@@ -243,22 +243,25 @@ def _tuple(frame: Frame, node: ast.Tuple | ast.List | ast.Set) -> Kind:
 
 @evaluates(ast.Dict)
 def _dict(frame: Frame, node: ast.Dict) -> Kind:
-    items: list[tuple[object, Kind]] = []
+    known: dict[k.Key, Kind] = {}
     value: Kind = NOTHING
+    rest: Kind = NOTHING
     for key_node, value_node in zip(node.keys, node.values, strict=True):
         kind = evaluate(frame, value_node)
         if key_node is None:
             if isinstance(kind, k.Dictionary):
-                items += kind.items
-                value = join(value, kind.value)
+                known.update((key, item) for key, item in kind.by_key().items() if key not in kind.optional)
+                value, rest = join(value, kind.value), join(rest, kind.value)
             else:
-                value = UNKNOWN
+                value = rest = UNKNOWN
             continue
         key = evaluate(frame, key_node)
         if isinstance(key, k.Value) and key.constant is not k.MISSING:
-            items.append((key.constant, kind))
+            known[type(key.constant), key.constant] = kind
+        else:
+            rest = join(rest, kind)
         value = join(value, kind)
-    return k.Dictionary("dict", k.shallow(value), tuple(items))
+    return k.dictionary("dict", k.shallow(value), known, k.shallow(rest))
 
 
 @evaluates(ast.Starred)

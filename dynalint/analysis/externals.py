@@ -6,7 +6,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
 from dynalint.analysis.dtypes import tensors_in
 from dynalint.analysis.elements import element_of
-from dynalint.analysis.kinds import NOTHING, UNKNOWN, DType, Kind, join, join_all
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, DType, Kind, join_all
 from dynalint.analysis.torch_calls import is_one_number, torch_call
 
 # What these return is decided while Dynamo traces: code behind them is compiled away or is all there is.
@@ -176,7 +176,7 @@ def _module_list(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind
     if name == SEQUENTIAL:
         if len(args) == 1 and isinstance(args[0], k.Dictionary):
             items = [kind for _, kind in args[0].items]
-            return k.sequence(name, items) if items else k.Sequence(name, args[0].value)
+            return k.sequence(name, items) if items and not args[0].optional else k.Sequence(name, args[0].value)
         return k.sequence(name, args)
     given = args[0] if args else keywords.get("modules", k.Sequence("list", NOTHING, ()))
     if isinstance(given, k.Sequence):
@@ -196,10 +196,10 @@ def _container(type_: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
         if type_ == "defaultdict":
             return k.Dictionary(type_, NOTHING)
         given = args[0] if args else None
-        if isinstance(given, k.Dictionary):
-            return k.Dictionary(type_, join(given.value, join_all(list(keywords.values()))), given.items)
-        if given is None:
-            return k.Dictionary(type_, join_all(list(keywords.values())), tuple(keywords.items()))
+        if given is None or isinstance(given, k.Dictionary):
+            base = given or k.Dictionary(type_, NOTHING)
+            known = base.by_key() | {(str, key): kind for key, kind in keywords.items()}
+            return k.dictionary(type_, join_all([base.value, *keywords.values()]), known, base.rest, base.optional)
         pair = element_of(given)
         value = pair.items[1] if isinstance(pair, k.Sequence) and pair.items and len(pair.items) == 2 else UNKNOWN
         return k.Dictionary(type_, value)

@@ -189,8 +189,9 @@ def _bind(
         env[arguments.vararg.arg] = k.Sequence("tuple", UNKNOWN) if starred else k.sequence("tuple", extra)
     if arguments.kwarg:
         unknown = starred or not rest
-        items = () if unknown else tuple(rest.items())
-        env[arguments.kwarg.arg] = k.Dictionary("dict", UNKNOWN if unknown else k.join_all(list(rest.values())), items)
+        named: dict[k.Key, Kind] = {} if unknown else {(str, key): kind for key, kind in rest.items()}
+        value = UNKNOWN if unknown else k.join_all(list(named.values()))
+        env[arguments.kwarg.arg] = k.dictionary("dict", value, named, UNKNOWN if unknown else k.NOTHING)
     return env
 
 

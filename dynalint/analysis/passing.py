@@ -36,7 +36,7 @@ def either_known(old: Kind, new: Kind) -> Kind:
         return old if new in (k.NONE, NOTHING) else k.widened(new)
     joined = join(old, new)
     if isinstance(old, k.Dictionary) and isinstance(new, k.Dictionary) and isinstance(joined, k.Dictionary):
-        return replace(joined, value=either_known(old.value, new.value))
+        return replace(joined, value=either_known(old.value, new.value), others=either_known(old.rest, new.rest))
     return joined
 
 

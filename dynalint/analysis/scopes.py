@@ -195,7 +195,8 @@ class Scopes:
 def _changing(kind: Kind) -> Kind:
     """What is known of a global that other values are put into."""
     if isinstance(kind, k.Dictionary):
-        return replace(kind, items=tuple((key, widened(item)) for key, item in kind.items), value=widened(kind.value))
+        items = tuple((key, widened(item)) for key, item in kind.items)
+        return replace(kind, items=items, value=widened(kind.value), others=widened(kind.rest))
     return widened(kind)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.dispatch import evaluate
@@ -18,8 +19,6 @@ from dynalint.analysis.subscripts import note_index, taken_apart
 
 FUNCTION_VARIABLE = "torch.autograd.Function.*"
 """The name under which a rule watches for reads of a variable that an autograd function's class sets in its body."""
-# Of a dict that is filled key by key, so many are kept apart; what the others hold is known together.
-_MOST_KEYS = 32
 # What a new value may take from the old one and still owe nothing to it.
 _PLACEMENT = frozenset({"device", "dtype"})
 
@@ -91,7 +90,7 @@ def _homeless(kind: Kind) -> Kind:
         items = kind.items if kind.type == "torch.nn.Sequential" or kind.fields else None  # nobody appends to one
         return k.Sequence(kind.type, kind.element, items, None, kind.fields)
     if isinstance(kind, k.Dictionary):
-        return k.Dictionary(kind.type, kind.value, kind.items, None)
+        return replace(kind, home=None)
     return kind
 
 
@@ -340,8 +339,9 @@ def _with_item(base: k.Sequence | k.Dictionary, index: Kind, kind: Kind) -> Kind
     """Return the kind of a container after an item is stored in it."""
     if isinstance(base, k.Sequence):
         return k.Sequence(base.type, k.shallow(join(base.element, kind)), None, base.home, base.fields)
-    items = base.items
+    value = k.shallow(join(base.value, kind))
     if isinstance(index, k.Value) and index.constant is not k.MISSING:
-        items = tuple(pair for pair in items if pair[0] != index.constant or type(pair[0]) is not type(index.constant))
-        items = (*items, (index.constant, k.shallow(kind)))[:_MOST_KEYS]
-    return k.Dictionary(base.type, k.shallow(join(base.value, kind)), items, base.home)
+        key = (type(index.constant), index.constant)
+        known = {**base.by_key(), key: k.shallow(kind)}
+        return k.dictionary(base.type, value, known, base.rest, base.optional - {key}, base.home)
+    return replace(base, value=value, others=k.shallow(join(base.rest, kind)))

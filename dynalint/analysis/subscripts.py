@@ -125,6 +125,9 @@ def element_at(frame: Frame, base: Kind, node: ast.expr, index: Kind) -> Kind:
             known = base.get(index.constant)
             if known is not None:
                 return k.held_in(base, known)
+            if not isinstance(base.rest, k.Nothing):
+                return k.held_in(base, base.rest)
+        # Something that is not seen here has stored it; it is mostly of the kind of the others.
         return UNKNOWN if isinstance(base.value, k.Nothing) else k.held_in(base, base.value)
     if isinstance(base, k.Instance):
         return call_special(frame, base, "__getitem__", [index]) or UNKNOWN

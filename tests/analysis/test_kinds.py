@@ -75,9 +75,10 @@ INSTANCES = st.sampled_from([k.Instance(cls, *way) for cls in CLASSES for way in
 HOMES = st.builds(k.Home, st.sampled_from(["attribute", "global"]), st.sampled_from(["a", "b", "b[...]"]))
 
 
-def dictionary(items: list[tuple[object, k.Kind]], home: k.Home) -> k.Dictionary:
+def dictionary(items: list[tuple[object, k.Kind]], home: k.Home, others: k.Kind | None, optional: int) -> k.Dictionary:
     pairs = {(type(key), key): (key, kind) for key, kind in items}
-    return k.Dictionary("dict", k.join_all([kind for _, kind in pairs.values()]), tuple(pairs.values()), home)
+    value = k.join_all([*(kind for _, kind in pairs.values()), others or k.NOTHING])
+    return k.Dictionary("dict", value, tuple(pairs.values()), home, others, frozenset(list(pairs)[:optional]))
 
 
 def containers(inner: st.SearchStrategy[k.Kind]) -> st.SearchStrategy[k.Kind]:
@@ -85,7 +86,13 @@ def containers(inner: st.SearchStrategy[k.Kind]) -> st.SearchStrategy[k.Kind]:
         st.lists(inner, max_size=3).map(lambda items: k.sequence("tuple", items)),
         inner.map(lambda element: k.Sequence("list", element)),
         st.builds(lambda element, home: k.Sequence("list", element, None, home), inner, HOMES),
-        st.builds(dictionary, st.lists(st.tuples(st.sampled_from(["a", "b", 1, True]), inner), max_size=3), HOMES),
+        st.builds(
+            dictionary,
+            st.lists(st.tuples(st.sampled_from(["a", "b", 1, True]), inner), max_size=3),
+            HOMES,
+            st.none() | st.just(k.NOTHING) | inner,
+            st.integers(0, 2),
+        ),
         st.lists(INSTANCES, min_size=1, max_size=3).map(lambda some: k.Function(CALL, k.join_all(some))),
         st.lists(inner, min_size=1, max_size=3).map(k.join_all),
     )

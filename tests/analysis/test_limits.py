@@ -21,6 +21,7 @@ LIMITS = {
     "interpreter._MOST_RUNS": 1,
     "interpreter._RUNS_AFRESH": 0,
     "interpreter._RUNS_AT_ONCE": 0,
+    "kinds.values.MOST_KEYS": 1,
     "kinds.values.MOST_PARTS": 5,
     "kinds.lattice._DEEPEST": 1,
     "kinds.lattice._LARGE": 1,
@@ -32,7 +33,6 @@ LIMITS = {
     "statements._MANY": 1,
     "statements._MOST_ROUNDS": 1,
     "steps.MOST_STEPS": 300,
-    "stores._MOST_KEYS": 1,
 }
 # What bounds no analysis: the texts of messages, the stack, cells and headers that are told of elsewhere, aliases of
 # annotations (which name no code), and rewrites, whose findings stay.

@@ -462,3 +462,58 @@ class Model(nn.Module):
         return x if (x @ x).sum() > 0 else -x
 """
     assert len(branches(tmp_path, code)) == 1
+DRAWN = """
+class Base(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.drawn = {}
+        self.frozen = False
+
+    def freeze(self):
+        self.frozen = True
+
+    def forward(self, x: Tensor):
+        if not self.frozen:
+            self.drawn = {"mask": (x > 0).to(torch.bool)}
+        self.draw(x)
+        return self.READ
+
+    def draw(self, x):
+        pass
+
+
+class Gain(Base):
+    def draw(self, x):
+        self.drawn["gain"] = 4
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "found"),
+    [
+        ('x if self.drawn["mask"].all() else -x', True),
+        ('x if self.drawn["gain"] > 2 else -x', False),
+        ('x if self.drawn.get("gain", 0) else -x', False),
+    ],
+)
+def test_what_is_under_a_key_is_told_from_what_other_ways_put_under_others(
+    tmp_path: Path, read: str, found: bool
+) -> None:
+    assert bool(branches(tmp_path, DRAWN.replace("self.READ", read))) == found
+
+
+@pytest.mark.parametrize("given", ["", 'd["y"] = 2', 'd.update({"y": 2})', "d.update(y=2) if flag else None"])
+def test_a_key_that_one_way_leaves_out_may_be_missing(tmp_path: Path, given: str) -> None:
+    code = f"""
+class Model(nn.Module):
+    def forward(self, x: Tensor, flag: bool):
+        d = {{}}
+        if flag:
+            d["x"] = x
+        {given or "pass"}
+        return helper(**d), -x if d.get("x") is None else x
+
+def helper(x=None, y=None):
+    return 1 if x is None else 2
+"""
+    assert branches(tmp_path, code) == []

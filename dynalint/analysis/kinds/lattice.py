@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from dynalint.analysis.bases import common_bases
 from dynalint.analysis.kinds.values import (
     MISSING,
+    MOST_KEYS,
     MOST_PARTS,
     NOTHING,
     SOURCE_RANK,
@@ -19,6 +20,7 @@ from dynalint.analysis.kinds.values import (
     Function,
     Home,
     Instance,
+    Key,
     Kind,
     Method,
     Object,
@@ -214,9 +216,33 @@ def _merge_sequences(left: Sequence, right: Sequence) -> Sequence:
 
 
 def _merge_dictionaries(left: Dictionary, right: Dictionary) -> Dictionary:
-    known = right.by_key()
-    items = [(key, join(kind, known[type(key), key])) for key, kind in left.items if (type(key), key) in known]
-    return Dictionary(left.type, join(left.value, right.value), tuple(items), _either_home(left.home, right.home))
+    """Join by key; where a key is not known on one side, any value of that side may be under it."""
+    one, other = left.by_key(), right.by_key()
+    optional = left.optional | right.optional | (one.keys() ^ other.keys())
+    known = {key: join(one.get(key, left.rest), other.get(key, right.rest)) for key in {**one, **other}}
+    return dictionary(
+        left.type,
+        join(left.value, right.value),
+        known,
+        join(left.rest, right.rest),
+        optional,
+        _either_home(left.home, right.home),
+    )
+
+
+def dictionary(
+    type_: str,
+    value: Kind,
+    known: Mapping[Key, Kind],
+    rest: Kind,
+    optional: Collection[Key] = (),
+    home: Home | None = None,
+) -> Dictionary:
+    """Return a dict with what is under known keys, of which `MOST_KEYS` are kept apart."""
+    kept = list(known)[:MOST_KEYS]
+    rest = join_all([rest, *(known[key] for key in list(known)[MOST_KEYS:])])
+    items = tuple((key[1], known[key]) for key in kept)
+    return Dictionary(type_, value, items, home, rest, frozenset(kept).intersection(optional))
 
 
 def _either_home(left: Home | None, right: Home | None) -> Home | None:
@@ -259,7 +285,8 @@ def shallow(kind: Kind, depth: int = _DEEPEST) -> Kind:
         return replace(kind, element=element, items=items)
     if isinstance(kind, Dictionary):
         pairs = tuple((key, shallow(item, depth - 1)) for key, item in kind.items)
-        return replace(kind, value=shallow(kind.value, depth - 1), items=pairs)
+        value, rest = shallow(kind.value, depth - 1), shallow(kind.rest, depth - 1)
+        return replace(kind, value=value, items=pairs, others=rest)
     if isinstance(kind, Union):
         return rejoined(kind, [shallow(member, depth) for member in kind.alternatives])
     return kind

@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 
 DType = Literal["bool", "int", "float", "complex"]
 Source = Literal["python", "shape", "data"]
+Key = tuple[type, Any]
 HomeType = Literal["attribute", "class", "global", "closure", "default", "argument"]
 MOST_PARTS = 20_000
 """How many kinds one may consist of; the largest in code that people write have some three thousand."""
+MOST_KEYS = 32
+"""How many keys of a dict are kept apart; what is under the others is known together."""
 
 
 class _Missing:
@@ -166,17 +169,25 @@ class Sequence(Composite):
 
 @dataclass(frozen=True, slots=True)
 class Dictionary(Composite):
-    """A dict, `nn.ModuleDict` or the like. `items` holds the kinds by constant key, `value` the join of all values."""
+    """A dict, `nn.ModuleDict` or the like. `items` holds the kinds by constant key, `value` the join of all values.
+
+    `others` is the join of the values under all other keys, where that is known apart. `optional` are keys in `items`,
+    each with its type, that some paths leave out.
+    """
 
     type: str
     value: Kind
     items: tuple[tuple[Any, Kind], ...] = ()
     home: Home | None = None
+    others: Kind | None = None
+    optional: frozenset[Key] = frozenset()
 
     def __post_init__(self) -> None:
-        if not self._holds(self.value, *(kind for _, kind in self.items)):
+        if not self._holds(self.value, self.rest, *(kind for _, kind in self.items)):
             object.__setattr__(self, "value", UNKNOWN)
+            object.__setattr__(self, "others", None)
             object.__setattr__(self, "items", ())
+            object.__setattr__(self, "optional", frozenset())
 
     def __hash__(self) -> int:
         return hash((self.type, self.value, len(self.items), self.home))
@@ -185,18 +196,27 @@ class Dictionary(Composite):
         """Whether the same is known, in whatever order of the keys."""
         if not isinstance(other, Dictionary) or self.type != other.type or self.home != other.home:
             return False
+        if self.optional != other.optional or self.rest != other.rest:
+            return False
         return self.value == other.value and (self.items == other.items or self.by_key() == other.by_key())
 
-    def by_key(self) -> dict[object, Kind]:
+    def by_key(self) -> dict[Key, Kind]:
         """Return the kinds by key and its type: 1 and True are different keys."""
-        return {(key.__class__, key): kind for key, kind in self.items}
+        return {(type(key), key): kind for key, kind in self.items}
+
+    @property
+    def rest(self) -> Kind:
+        """The join of the values under keys that are not in `items`."""
+        return self.value if self.others is None else self.others
+
+    @property
+    def certain(self) -> tuple[tuple[Any, Kind], ...]:
+        """The items whose keys are there on every path."""
+        return tuple(pair for pair in self.items if (type(pair[0]), pair[0]) not in self.optional)
 
     def get(self, key: Any) -> Kind | None:
-        """Return the kind under a constant key, or None."""
-        for name, kind in self.items:
-            if name == key and type(name) is type(key):
-                return kind
-        return None
+        """Return the kind under a constant key, or None where any other key's may be under it."""
+        return next((kind for name, kind in self.items if name == key and type(name) is type(key)), None)
 
 
 @dataclass(frozen=True, slots=True)

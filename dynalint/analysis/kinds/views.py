@@ -62,7 +62,7 @@ def as_input(kind: Kind) -> Kind:
         return replace(kind, element=as_input(kind.element), items=items)
     if isinstance(kind, Dictionary):
         pairs = tuple((key, as_input(item)) for key, item in kind.items)
-        return replace(kind, value=as_input(kind.value), items=pairs)
+        return replace(kind, value=as_input(kind.value), items=pairs, others=as_input(kind.rest))
     return kind
 
 

@@ -36,7 +36,10 @@ def either_known(old: Kind, new: Kind) -> Kind:
         return old if new in (k.NONE, NOTHING) else k.widened(new)
     joined = join(old, new)
     if isinstance(old, k.Dictionary) and isinstance(new, k.Dictionary) and isinstance(joined, k.Dictionary):
-        return replace(joined, value=either_known(old.value, new.value), others=either_known(old.rest, new.rest))
+        one, other = old.by_key(), new.by_key()
+        known = {key: either_known(one.get(key, old.rest), other.get(key, new.rest)) for key in joined.by_key()}
+        value, rest = either_known(old.value, new.value), either_known(old.rest, new.rest)
+        return k.dictionary(joined.type, value, known, rest, joined.optional, joined.home)
     return joined
 
 

@@ -26,7 +26,7 @@ def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
     """Return the kinds of base and index, be the item read or stored; what only tensors can be used as is one."""
     base, index = evaluate(frame, node.value), evaluate(frame, node.slice)
     of_tensors = _only_tensors_take(node.slice) or is_mask(index) or _has_rows(index)
-    base = _indexable(base, of_tensors)
+    base = _indexable(base, not_by_place=of_tensors or _is_text(index))
     if isinstance(base, k.Unknown) and (of_tensors or _compares(node)):
         frame.note_tensor(node.value, base)
         base = k.TENSOR
@@ -39,11 +39,11 @@ def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
     return base, index
 
 
-def _indexable(base: Kind, of_tensors: bool) -> Kind:
-    """Return what may be indexed, of several things that a variable may be: numbers, lists and tuples may raise."""
+def _indexable(base: Kind, *, not_by_place: bool) -> Kind:
+    """Return the alternatives that may be indexed: no numbers, and lists and tuples only by a place in them."""
     if not isinstance(base, k.Union):
         return base
-    raising = (k.Value, k.Sequence) if of_tensors else k.Value
+    raising = (k.Value, k.Sequence) if not_by_place else k.Value
     kept = [one for one in base.alternatives if not isinstance(one, raising) or one == k.NONE or _is_text(one)]
     return k.rejoined(base, kept) if any(one != k.NONE for one in kept) else base
 
@@ -125,9 +125,8 @@ def element_at(frame: Frame, base: Kind, node: ast.expr, index: Kind) -> Kind:
             known = base.get(index.constant)
             if known is not None:
                 return k.held_in(base, known)
-            if not isinstance(base.rest, k.Nothing):
-                return k.held_in(base, base.rest)
-        # Something that is not seen here has stored it; it is mostly of the kind of the others.
+            # Under a key that nothing is seen to store there is what something else has stored.
+            return UNKNOWN if isinstance(base.rest, k.Nothing) else k.held_in(base, base.rest)
         return UNKNOWN if isinstance(base.value, k.Nothing) else k.held_in(base, base.value)
     if isinstance(base, k.Instance):
         return call_special(frame, base, "__getitem__", [index]) or UNKNOWN

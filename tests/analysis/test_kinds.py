@@ -90,7 +90,7 @@ def containers(inner: st.SearchStrategy[k.Kind]) -> st.SearchStrategy[k.Kind]:
             dictionary,
             st.lists(st.tuples(st.sampled_from(["a", "b", 1, True]), inner), max_size=3),
             HOMES,
-            st.none() | st.just(k.NOTHING) | inner,
+            st.sampled_from([None, k.NOTHING, k.TENSOR, k.SIZE]),
             st.integers(0, 2),
         ),
         st.lists(INSTANCES, min_size=1, max_size=3).map(lambda some: k.Function(CALL, k.join_all(some))),

@@ -462,6 +462,8 @@ class Model(nn.Module):
         return x if (x @ x).sum() > 0 else -x
 """
     assert len(branches(tmp_path, code)) == 1
+
+
 DRAWN = """
 class Base(nn.Module):
     def __init__(self):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from signal import SIGINT
 
 import pytest
 
@@ -179,11 +179,19 @@ def test_nothing_is_run_where_no_fix_is_on_offer(project: Path) -> None:
 def test_nothing_goes_on_after_an_interrupt(tmp_path: Path, sandboxed: None) -> None:
     make(tmp_path, "import time\n\n\ndef test_long():\n    time.sleep(97531)\n")
     command = [sys.executable, "-m", "dynalint", "fix", "--apply", "--no-verify", "--test", "pytest -q tests", "pkg"]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # What runs in the background of a shell ignores the signal, and so would this.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+    )
     while not any("-q\0tests\0" in line for line in command_lines()):
         assert process.poll() is None
         time.sleep(0.1)
-    process.send_signal(SIGINT)
+    process.send_signal(signal.SIGINT)
     assert process.wait() == 130
     assert not [line for line in command_lines() if str(tmp_path) in line or "-q\0tests\0" in line]
     assert (tmp_path / "pkg" / "model.py").read_text() == MODEL

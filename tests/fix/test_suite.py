@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.dynamo, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.dynamo, pytest.mark.long, pytest.mark.timeout(900)]
 
 Fix = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -163,7 +163,6 @@ def test_what_cannot_judge_is_one_sentence_and_nothing_is_fixed(project: Path, c
     (project / "pkg" / "model.py").write_text(before)
 
 
-@pytest.mark.long
 def test_other_commands_speak_for_all_fixes_together(tmp_path: Path, sandboxed: None) -> None:
     make(tmp_path)
     code = "import torch; from pkg.model import Kept; assert Kept()(torch.ones(2)).sum() == 4"
@@ -177,7 +176,6 @@ def test_nothing_is_run_where_no_fix_is_on_offer(project: Path) -> None:
     assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr
 
 
-@pytest.mark.long
 def test_nothing_goes_on_after_an_interrupt(tmp_path: Path, sandboxed: None) -> None:
     make(tmp_path, "import time\n\n\ndef test_long():\n    time.sleep(97531)\n")
     command = [sys.executable, "-m", "dynalint", "fix", "--apply", "--no-verify", "--test", "pytest -q tests", "pkg"]

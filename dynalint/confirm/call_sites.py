@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from dynalint.reading import read_bounded
+from dynalint.reading import is_inside, read_bounded
 
 _WORD = re.compile(r"\w+")
 _TEST_FILE = re.compile(r"test_\w+\.py|\w+_tests?\.py")
@@ -124,10 +124,11 @@ class CallSites:
         count = 0
         for where, folders, names in os.walk(self._folder):
             folders[:] = sorted(one for one in folders if not one.startswith(".") and one not in _PASSED_OVER)
-            for name in sorted(names):
-                if name.endswith((".py", ".md")) and count < _MOST_FILES:
+            for path in (Path(where, name) for name in sorted(names) if name.endswith((".py", ".md"))):
+                # What a link leads out to is not the project's to have run.
+                if count < _MOST_FILES and (not path.is_symlink() or is_inside(path, self._folder)):
                     count += 1
-                    yield Path(where, name)
+                    yield path
 
     @cached_property
     def _tests(self) -> list[_File]:

@@ -15,7 +15,7 @@ from dynalint.confirm.client import Answer
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.confirm.requests import request_for
 from dynalint.confirm.results import TargetResult, result_of
-from dynalint.reading import project_root
+from dynalint.reading import project_root, read_bounded
 
 Lines = Mapping[str, Sequence[Sequence[int]]]
 """Ranges of lines, by file, first and last."""
@@ -132,6 +132,6 @@ def harvested(search: Search, torch: str, record: Mapping[str, Any], spots: Mapp
 
 def _digest(path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(read_bounded(path)).hexdigest()
     except OSError:
         return ""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dynalint.confirm.call_sites import CallSites
 from dynalint.reading import hard_links
 
 from .conftest import BRANCH, ROOT, SECRET, Victim
@@ -406,12 +407,29 @@ REVIEWED = {
     "cli/__init__.py": "writes to nowhere",
     "fix/write.py": "writes beside what is fixed",
     "confirm/cache.py": "writes into the cache",
-    "confirm/driver.py": "dynalint's own worker",
+    "confirm/questions.py": "dynalint's own worker",
     "confirm/temporary.py": "locks a folder of dynalint's own",
     "confirm/trace.py": "opens no file of the project",
 }
 READING = {"read_bytes", "read_text", "open", "open_code", "fdopen", "getline", "getlines", "checkcache"}
 """Calls by which a file is read."""
+
+
+def test_code_that_a_link_leads_out_to_is_not_taken_for_the_projects(tmp_path: Path) -> None:
+    outside, project = tmp_path / "outside", tmp_path / "project"
+    outside.mkdir()
+    project.mkdir()
+    (outside / "notes.md").write_text("```python\nModel()(1)\n```\n")
+    (outside / "test_model.py").write_text("def test_it():\n    Model()(1)\n")
+    model = project / "model.py"
+    model.write_text("class Model: ...\n")
+    for name in ("notes.md", "test_model.py"):
+        (project / name).symlink_to(outside / name)
+    sites = CallSites(project)
+    assert (sites.snippets(model, "Model"), sites.tests(model, "Model")) == ([], [])
+    (project / "readme.md").write_text((outside / "notes.md").read_text())
+    (project / "test_other.py").symlink_to(model)
+    assert len(CallSites(project).snippets(model, "Model")) == 1
 
 
 def test_all_reading_goes_through_one_place() -> None:

@@ -11,6 +11,7 @@ from dynalint.testing.cases import Case
 from dynalint.testing.static import Study
 from dynalint_rules.control_flow.bool_operator_on_tensor import BoolOperatorOnTensor
 from dynalint_rules.control_flow.branch_on_tensor import BranchOnTensor
+from dynalint_rules.control_flow.membership_on_tensor import MembershipOnTensor
 from dynalint_rules.python_constructs.dynamic_code import DynamicCode
 from dynalint_rules.side_effects.print_call import PrintCall
 from dynalint_rules.side_effects.warn_call import WarnCall
@@ -280,3 +281,61 @@ def test_torch_does_not_stay_what_it_was(lost: str) -> None:
     guarded = "try:\n    import torch\nexcept ImportError:\n    torch = None\n"
     kept = Study(Case(rule, Example("x", guarded + code.partition("{}")[2].removesuffix(lost))), [rule]).own[0].answer
     assert isinstance(kept, Rewrite)
+
+
+CHECKERS = """\
+def strict(good, message, asked=False):
+    if asked:
+        if not good:
+            raise ValueError(message)
+
+def off(good, message, asked=True):
+    if asked:
+        return
+    if not good:
+        raise ValueError(message)
+
+def turned(good, message):
+    good = not good
+    if not good:
+        raise ValueError(message)
+
+def asks_more(good, message):
+    if not good:
+        if message:
+            raise ValueError(message)
+
+def set_within(good, message, raises=True):
+    raises = LEVEL > 1
+    if not good:
+        if raises:
+            raise ValueError(message)
+
+def counts(good, message):
+    seen.append(good)
+    if not good:
+        raise ValueError(message)
+
+def raises_for_more(good, message):
+    if not good:
+        raise ValueError(message)
+    if not message:
+        raise KeyError(message)
+
+def told_not_to(good, raises=True):
+    if not good:
+        if raises:
+            raise ValueError("no")
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["strict", "off", "turned", "asks_more", "set_within", "counts", "raises_for_more", "told_not_to"],
+)
+def test_a_function_that_need_not_raise_is_no_check(call: str) -> None:
+    compiled = f"@torch.compile\ndef f(x: torch.Tensor):\n    {call}(any(x > 0), '')\n"
+    code = f"import torch\nLEVEL, seen = 1, []\n{CHECKERS}\n{compiled}"
+    rule = MembershipOnTensor()
+    found = Study(Case(rule, Example("x", code)), [rule]).own[0].answer
+    assert isinstance(found, Declined), found

@@ -241,7 +241,9 @@ def makes_tensor(scope: Scope, value: ast.expr, own: str = "") -> bool:
         if isinstance(callee, k.Function):
             return _returns_new(scope, callee.function)
         if isinstance(callee, k.Method) and callee.name.endswith("_") and isinstance(value.func, ast.Attribute):
-            return callee.name not in ("requires_grad_", "detach_") and makes_tensor(scope, value.func.value, own)
+            return callee.name not in ("requires_grad_", "detach_", "set_") and makes_tensor(
+                scope, value.func.value, own
+            )
         if isinstance(callee, k.Object):
             return callee.type.startswith("torch.nn.") and callee.type.rpartition(".")[2] not in _MAY_PASS_ON
         name = callee.name if isinstance(callee, k.Method | k.External) else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import json
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,7 +97,7 @@ def rewrite_checking_call(scope: Scope, test: ast.expr) -> Rewrite | None:
     if not isinstance(call, ast.Call) or not isinstance(statement, ast.Expr) or not isinstance(checker, k.Function):
         return None
     name = parameter_of(checker, call, test)
-    if name is None or not _raises_without(checker, name):
+    if name is None or not _raises_without(checker, call, name):
         return None
     _refuse_caught(scope, statement)
     truth = truth_of(scope, test)
@@ -110,22 +111,58 @@ def rewrite_checking_call(scope: Scope, test: ast.expr) -> Rewrite | None:
     return Rewrite(_CHECKED, "conditional" if truth.conditions else "safe", edits, truth.conditions, scope.imports)
 
 
-def _raises_without(checker: k.Function, name: str) -> bool:
-    """Whether a function does nothing but raise where one of its parameters is not true."""
+def _raises_without(checker: k.Function, call: ast.Call, name: str) -> bool:
+    """Whether all that a call does is to raise if one of the parameters, as it was given, is not true."""
     node = checker.function.node
-    asks = [
-        one
-        for one in walk_function(node)
-        if isinstance(one, ast.If)
-        and ast.unparse(one.test) == f"not {name}"
-        and any(isinstance(part, ast.Raise) for part in walk(one))
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    given = {parameter_of(checker, call, one) for one in (*call.args, *(keyword.value for keyword in call.keywords))}
+    switches = {one.arg for one in _true_by_default(node.args)} - given
+    stored = {one.id for one in walk_function(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    if None in given or not stored.isdisjoint({name, *switches}):
+        return False
+    body = [one for one in node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
+    if body and _says(body[-1]):
+        body = body[:-1]
+    tests = [one for one in body if isinstance(one, ast.If)]
+    if len(tests) != 1 or tests[0].orelse or ast.unparse(tests[0].test) != f"not {name}":
+        return False
+    others = [one for one in body if one is not tests[0]]
+    return all(map(_only_words, others)) and _raises(tests[0].body, switches)
+
+
+def _raises(statements: Sequence[ast.stmt], switches: Collection[str]) -> bool:
+    """Whether statements do nothing but raise, with parameters that are true."""
+    for statement in statements:
+        if isinstance(statement, ast.If) and isinstance(statement.test, ast.Name) and statement.test.id in switches:
+            return _raises(statement.body, switches)
+        if not _only_words(statement):
+            return isinstance(statement, ast.Raise)
+    return False
+
+
+def _true_by_default(arguments: ast.arguments) -> Iterator[ast.arg]:
+    positional = [*arguments.posonlyargs, *arguments.args]
+    pairs = [
+        *zip(reversed(positional), reversed(arguments.defaults), strict=False),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
     ]
-    plain = (ast.If, ast.Raise, ast.Return, ast.Assign, ast.AnnAssign, ast.Pass)
-    return bool(asks) and all(
-        isinstance(one, plain) or (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
-        for one in walk_function(node)
-        if isinstance(one, ast.stmt) and one is not node
-    )
+    yield from (one for one, default in pairs if isinstance(default, ast.Constant) and default.value is True)
+
+
+def _says(statement: ast.stmt) -> bool:
+    """Whether a statement returns a constant, which the call makes no use of."""
+    return isinstance(statement, ast.Return) and isinstance(statement.value, ast.Constant | None)
+
+
+def _only_words(statement: ast.stmt) -> bool:
+    """Whether a statement does no more than to make up a text under a name."""
+    if isinstance(statement, ast.Pass):
+        return True
+    if not isinstance(statement, ast.Assign) or not all(isinstance(one, ast.Name) for one in statement.targets):
+        return False
+    calls = (one.func for one in walk(statement.value) if isinstance(one, ast.Call))
+    return all(isinstance(one, ast.Attribute) and one.attr == "format" for one in calls)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from dynalint_rules.control_flow.bool_operator_on_tensor import BoolOperatorOnTe
 from dynalint_rules.control_flow.branch_on_tensor import BranchOnTensor
 from dynalint_rules.control_flow.membership_on_tensor import MembershipOnTensor
 from dynalint_rules.python_constructs.dynamic_code import DynamicCode
+from dynalint_rules.shapes.masked_store import MaskedStore
 from dynalint_rules.side_effects.print_call import PrintCall
 from dynalint_rules.side_effects.warn_call import WarnCall
 
@@ -339,3 +340,12 @@ def test_a_function_that_need_not_raise_is_no_check(call: str) -> None:
     rule = MembershipOnTensor()
     found = Study(Case(rule, Example("x", code)), [rule]).own[0].answer
     assert isinstance(found, Declined), found
+
+
+def test_a_tensor_that_takes_the_memory_of_another_is_not_replaced() -> None:
+    body = """
+        t = torch.empty(0).set_(y)
+        t[x > 0] += 1
+        return y
+    """
+    assert content(body, MaskedStore()) == "...] = torch.where(x > 0, t + 1, t)"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from dynalint.rulekit import Refusal, Rewrite, k, rw, walk
+from dynalint.rulekit import Refusal, Rewrite, k, rw, walk, walk_function
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.text import atom
 
@@ -35,6 +35,8 @@ def rewrite_lengths(scope: Scope, loop: ast.stmt | None) -> Rewrite:
     if given is None or tensor is None or not isinstance(target.value, ast.Name | ast.Attribute):
         raise Refusal(_OTHER)
     names = {node.id for node in walk(loop.target) if isinstance(node, ast.Name)}
+    if any(_is_read_outside(scope, name) for name in names):
+        raise Refusal("the last row or length is used after the loop; write it by hand")
     inside = (node for part in (store.value, given, target.value) for node in walk(part))
     if not k.is_number(scope.kind(store.value)) or any(isinstance(one, ast.Name) and one.id in names for one in inside):
         raise Refusal(_OTHER)
@@ -53,6 +55,22 @@ def rewrite_lengths(scope: Scope, loop: ast.stmt | None) -> Rewrite:
     )
     edits = rw.written(scope.file, (loop, lines))
     return Rewrite("Write through a mask over all rows", "conditional", edits, (condition,), scope.imports)
+
+
+def _is_read_outside(scope: Scope, name: str) -> bool:
+    """Whether a name that a loop binds is read outside of all loops that bind it."""
+    for node in walk_function(scope.function.node):
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
+            above = scope.parents.get(node)
+            while above is not None and not (isinstance(above, ast.For) and _binds(above.target, name)):
+                above = scope.parents.get(above)
+            if above is None:
+                return True
+    return False
+
+
+def _binds(target: ast.expr, name: str) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == name for node in walk(target))
 
 
 def _bound(columns: ast.expr) -> tuple[str, ast.expr]:

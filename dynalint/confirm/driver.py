@@ -211,8 +211,11 @@ class _TargetRuns:
             with ThreadPoolExecutor(count) as pool:
                 try:
                     self._harvest(pool, workers, traced, wanted)
-                    self._run_all(pool, workers, count, self._targets)
-                    self._run_parts(pool, workers, count, traced, more)
+                    guesses = "guesses" in self._options.confirm_from
+                    left = [one for one in self._targets if guesses or self._options.example_for(one) is not None]
+                    self._run_all(pool, workers, count, left)
+                    if guesses:
+                        self._run_parts(pool, workers, count, traced, more)
                 except BaseException as fault:
                     # The pool would go through all that is left before it lets an interrupt out.
                     self._obstacle = "not run: interrupted."
@@ -243,17 +246,14 @@ class _TargetRuns:
         self._harvested = [result for one in found for result in one.results]
         left = wanted([*traced, *self._harvested])
         settled = {one.target for one in self._harvested if one.default is not None} - left.keys()
-        kept = [one for one in self._targets if one not in settled]
-        self._targets = kept if "guesses" in options.confirm_from else []
+        self._targets = [one for one in self._targets if one not in settled]
 
     def _searched(self, search: Search, workers: SimpleQueue[Worker]) -> Harvested:
         """Return what a search showed, from the cache or the worker."""
         worker = workers.get()
         try:
-            torch, question = (
-                worker.hello.torch or "",
-                {**self._questions.circumstances(worker.hello), **search.question},
-            )
+            torch = worker.hello.torch or ""
+            question = {**self._questions.circumstances(worker.hello), **search.question}
             known = self._cache.get(question, self._spots)
             if known is not None:
                 return harvested(search, torch, known["answer"], known["spots"])

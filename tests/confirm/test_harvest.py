@@ -109,6 +109,16 @@ def test_without_tests_nobody_knows(project: Project) -> None:
     assert found.evidence.status == "unconfirmed"
 
 
+def test_a_declared_example_is_used_whatever_else_calls_come_from(project: Project) -> None:
+    _written(project)
+    declared = 'import torch\nfrom pkg.model import encoder\n\ndef one():\n    return encoder(4), ({"pos": torch.ones(2, 4)},)\n'
+    project.write("examples.py", declared)
+    (found,) = _judged(
+        project, _branch(project), confirm_from=("docs",), examples={"pkg.model:Encoder": "examples:one"}
+    )
+    assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170")
+
+
 @pytest.mark.parametrize(
     "place",
     ["docstring", "readme", "example", "main"],

@@ -26,12 +26,11 @@ def fixed(code: str, body: str) -> str:
             "DYN101",
             """
             z = x + 1
-            if x.sum() > 0:
-                if (k > 2 if flag else k):
-                    z = (y if k > 1 else x)
+            if (x if flag else y).sum() > 0:
+                z = (y if k > 1 else x)
             return z
             """,
-            "z = torch.where(x.sum() > 0, (y if k > 1 else x) if (k > 2 if flag else k) else z, z)",
+            "z = torch.where((x if flag else y).sum() > 0, y if k > 1 else x, z)",
             id="a choice in a choice",
         ),
         pytest.param(

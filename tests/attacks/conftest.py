@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.in_process import in_process
+
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "hunter2-do-not-tell"
 
@@ -77,6 +79,10 @@ class Victim:
             timeout=timeout,
             check=False,
         )
+
+    def in_process(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run the command in the repository, in this process: torch is not imported again for it."""
+        return in_process(arguments, self.repository, self.environment(environment))
 
     def assert_unharmed(self) -> None:
         """Nothing of the user's own is changed or gone."""

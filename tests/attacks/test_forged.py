@@ -394,7 +394,7 @@ def test_a_key_stands_in_no_report(victim: Victim) -> None:
         MODEL.format(module=f"raise ValueError(open({str(key)!r}).read())", forward="pass"),
     )
     for form in ("full", "json"):
-        done = victim.dynalint("check", "--output-format", form)
+        done = victim.in_process("check", "--output-format", form)
         assert SECRET not in done.stdout + done.stderr
         assert "Traceback" not in done.stderr
         assert "files that the sandbox blocks" in done.stdout

@@ -43,7 +43,7 @@ def configure(victim: Victim, settings: str) -> None:
 def test_a_program_of_the_repository_is_not_started(victim: Victim, mark: Path, command: list[str]) -> None:
     plant(victim, "evil", mark)
     configure(victim, 'python = "./evil"')
-    ran = victim.dynalint(*command, environment={"PATH": os.environ["PATH"]})
+    ran = victim.in_process(*command)
     assert not mark.exists()
     assert "(pyproject.toml:2) has no effect, because this project is not trusted" in ran.stderr
 
@@ -61,7 +61,7 @@ def test_nor_by_another_way_of_saying_so(victim: Victim, mark: Path, key: str) -
     elif key == "below":
         victim.write("repository/models/dynalint.toml", 'python = "../evil"\n')
         victim.write("repository/models/model.py", BRANCH)
-    victim.dynalint("check", "models" if key == "below" else ".", environment={"PATH": path})
+    victim.in_process("check", "models" if key == "below" else ".", PATH=path)
     assert not mark.exists()
 
 
@@ -101,7 +101,7 @@ def test_a_committed_environment_is_not_started(victim: Victim, mark: Path) -> N
     said = without_torch(victim, "check")
     assert not mark.exists()
     assert ".venv has torch and is not used" in said
-    victim.dynalint("trust")
+    victim.in_process("trust")
     assert chosen(victim) == sys.executable
 
 
@@ -152,12 +152,12 @@ def test_the_search_stops_at_the_root_of_the_project(victim: Victim, mark: Path)
 )
 def test_walls_stand_where_a_repository_would_lower_them(victim: Victim, setting: str, key: str, value: object) -> None:
     configure(victim, setting)
-    shown = json.loads(victim.dynalint("config", "show", "--output-format", "json").stdout)
+    shown = json.loads(victim.in_process("config", "show", "--output-format", "json").stdout)
     now = shown["settings"][key]["value"]
     assert now == value if key != "jobs" else now < 100000
     assert shown["ignored"][key]["origin"] == "pyproject.toml:2"
-    assert victim.dynalint("trust").returncode == 0
-    shown = json.loads(victim.dynalint("config", "show", "--output-format", "json").stdout)
+    assert victim.in_process("trust").returncode == 0
+    shown = json.loads(victim.in_process("config", "show", "--output-format", "json").stdout)
     assert shown["settings"][key]["value"] != value
     assert shown["ignored"] == {}
 
@@ -165,57 +165,57 @@ def test_walls_stand_where_a_repository_would_lower_them(victim: Victim, setting
 @pytest.mark.parametrize("setting", ['confirm = "never"', "timeout = 5", "memory = 100", "jobs = 1"])
 def test_what_raises_walls_counts(victim: Victim, setting: str) -> None:
     configure(victim, setting)
-    shown = json.loads(victim.dynalint("config", "show", "--output-format", "json").stdout)
+    shown = json.loads(victim.in_process("config", "show", "--output-format", "json").stdout)
     assert shown["ignored"] == {}
     assert shown["settings"][setting.partition(" ")[0]]["origin"] == "pyproject.toml:2"
 
 
 def test_trust_is_for_what_was_asked_then(victim: Victim, mark: Path) -> None:
     configure(victim, f'python = "{sys.executable}"')
-    assert "takes effect from now on" in victim.dynalint("trust").stderr
-    assert "not trusted" not in victim.dynalint("config", "show").stdout
+    assert "takes effect from now on" in victim.in_process("trust").stderr
+    assert "not trusted" not in victim.in_process("config", "show").stdout
     # The rest of the file may change.
     configure(victim, f'select = ["DYN"]\npython = "{sys.executable}"')
-    assert "not trusted" not in victim.dynalint("config", "show").stdout
+    assert "not trusted" not in victim.in_process("config", "show").stdout
     plant(victim, "evil", mark)
     configure(victim, 'python = "./evil"')
-    assert "not trusted" in victim.dynalint("check", ".").stderr
+    assert "not trusted" in victim.in_process("check", ".").stderr
     assert not mark.exists()
 
 
 def test_trust_is_for_one_place_and_can_be_taken_back(victim: Victim) -> None:
     configure(victim, "memory = 9999")
-    victim.dynalint("trust")
+    victim.in_process("trust")
     copy = victim.write("repository/copy/pyproject.toml", "[tool.dynalint]\nmemory = 9999\n").parent
-    assert "not trusted" in victim.dynalint("config", "show", str(copy)).stdout
-    assert "is no longer trusted" in victim.dynalint("trust", "--revoke").stderr
-    assert "not trusted" in victim.dynalint("config", "show").stdout
+    assert "not trusted" in victim.in_process("config", "show", str(copy)).stdout
+    assert "is no longer trusted" in victim.in_process("trust", "--revoke").stderr
+    assert "not trusted" in victim.in_process("config", "show").stdout
 
 
 @pytest.mark.parametrize("held", ["", "[]", "{", "[" * 50_000, '{"/": 1}', "null"])
 def test_what_is_remembered_wrongly_trusts_nobody(victim: Victim, held: str) -> None:
     configure(victim, "memory = 9999")
     victim.write("home/.local/state/dynalint/trusted.json", held)
-    assert "not trusted" in victim.dynalint("config", "show").stdout
-    assert victim.dynalint("trust").returncode == 0
-    assert "not trusted" not in victim.dynalint("config", "show").stdout
+    assert "not trusted" in victim.in_process("config", "show").stdout
+    assert victim.in_process("trust").returncode == 0
+    assert "not trusted" not in victim.in_process("config", "show").stdout
 
 
 def test_a_relative_folder_of_the_environment_is_not_the_repositorys(victim: Victim) -> None:
     # `XDG_STATE_HOME=state` would be looked for in whatever is the working directory.
     configure(victim, "memory = 9999")
-    victim.dynalint("trust")
+    victim.in_process("trust")
     remembered = (victim.home / ".local/state/dynalint/trusted.json").read_text()
-    victim.dynalint("trust", "--revoke")
+    victim.in_process("trust", "--revoke")
     victim.write("repository/state/dynalint/trusted.json", remembered)
-    shown = victim.dynalint("config", "show", environment={"XDG_STATE_HOME": "state"}).stdout
+    shown = victim.in_process("config", "show", XDG_STATE_HOME="state").stdout
     assert "not trusted" in shown
 
 
 def test_the_users_own_settings_count_in_every_project(victim: Victim) -> None:
     configure(victim, "")
     victim.write("home/.config/dynalint/dynalint.toml", 'memory = 9999\nselect = ["DYN4"]\n')
-    shown = json.loads(victim.dynalint("config", "show", "--output-format", "json").stdout)
+    shown = json.loads(victim.in_process("config", "show", "--output-format", "json").stdout)
     assert shown["settings"]["memory"]["value"] == 9999
     # But the same project is judged alike for everybody.
     assert shown["settings"]["select"]["origin"] == "default"
@@ -236,8 +236,8 @@ def link_cache(victim: Victim, name: str) -> Path:
 def test_a_cache_in_the_repository_is_not_read_or_written(victim: Victim) -> None:
     configure(victim, "")
     cache = link_cache(victim, ".dynalint_cache")
-    victim.dynalint("check", ".")
-    victim.dynalint("clean")
+    victim.in_process("check", ".")
+    victim.in_process("clean")
     victim.assert_unharmed()
     assert [path.name for path in (victim.home / ".ssh").iterdir()] == ["id_ed25519"]
     assert sorted(path.name for path in cache.iterdir()) == sorted(KEPT)
@@ -246,15 +246,15 @@ def test_a_cache_in_the_repository_is_not_read_or_written(victim: Victim) -> Non
 def test_a_cache_that_the_user_puts_into_the_repository_is_written_through_no_link(victim: Victim) -> None:
     configure(victim, "")
     link_cache(victim, "cache")
-    victim.dynalint("check", "--cache-dir", "cache", ".")
-    victim.dynalint("clean", "--config", 'cache-dir = "cache"')
+    victim.in_process("check", "--cache-dir", "cache", ".")
+    victim.in_process("clean", "--config", 'cache-dir = "cache"')
     victim.assert_unharmed()
     assert [path.name for path in (victim.home / ".ssh").iterdir()] == ["id_ed25519"]
 
 
 def test_the_interpreter_and_its_torch_are_named(victim: Victim) -> None:
     configure(victim, "")
-    ran = victim.dynalint("check", "-v", ".")
+    ran = victim.in_process("check", "-v", ".")
     assert f" Code was run by {sys.executable} with torch " in ran.stdout.splitlines()[-1]
     assert f"code is run by {sys.executable} with torch " in ran.stderr
-    assert f"# Code is run by {sys.executable}, with torch " in victim.dynalint("config", "show").stdout
+    assert f"# Code is run by {sys.executable}, with torch " in victim.in_process("config", "show").stdout

@@ -53,7 +53,7 @@ def worker(sandboxed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     folder = tmp_path_factory.mktemp("operations")
     (folder / "told.py").write_text(OPERATIONS)
     options = WorkerOptions(
-        python=Path(sys.executable), folders=(str(folder),), seconds=8, memory=1 << 30, search=(str(folder),)
+        python=Path(sys.executable), folders=(str(folder),), seconds=4, memory=1 << 30, search=(str(folder),)
     )
     with Worker(options) as started:
         yield started
@@ -287,7 +287,7 @@ def test_it_lives_on_after_every_kind_of_end(worker: Worker) -> None:
 def test_time_is_limited_and_nothing_goes_on_afterwards(worker: Worker, tmp_path: Path) -> None:
     code = "import time\nif os.fork() == 0:\n    os.setsid()\nwhile True: time.sleep(0.1)"
     answer = does(worker, code)
-    assert (answer.outcome, answer.ending["seconds"]) == ("timeout", 8)
+    assert (answer.outcome, answer.ending["seconds"]) == ("timeout", 4)
     commands = [(entry / "cmdline").read_bytes() for entry in Path("/proc").glob("[0-9]*") if _is_descendant(entry)]
     assert len(commands) == 1
 

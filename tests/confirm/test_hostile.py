@@ -72,7 +72,7 @@ def judged(sandboxed: None, shared_project: Project) -> dict[str, Finding]:
     project.write("constructor_raises.py", raising)
     project.write("import_exits.py", "import os\nos._exit(9)\n" + module_of("pass", project.folder))
     findings = [project.finding(f"{name}.py", "x.sum() > 0", "Model.forward", gb=["GB0170"]) for name in names]
-    options = project.options(timeout=12.0, memory=1 << 30)
+    options = project.options(timeout=8.0, memory=1 << 30)
     found = confirm(findings, [project.target(f"{name}.py", "Model") for name in names], options)
     assert not (project.folder / "outside").exists()
     return {finding.path.removesuffix(".py"): finding for finding in found if finding.code == "DYN101"}
@@ -81,7 +81,7 @@ def judged(sandboxed: None, shared_project: Project) -> dict[str, Finding]:
 @pytest.mark.parametrize(
     ("name", "detail"),
     [
-        ("hangs", "the code did not end within 12 s while looking for inputs of Model."),
+        ("hangs", "the code did not end within 8 s while looking for inputs of Model."),
         ("exits", "the code ended the process with status 3 while looking for inputs of Model."),
         ("sys_exits", "Model was run and failed: SystemExit: 5 (sys_exits.py:11);"),
         ("eats_memory", "Model was run and failed: it needs more memory than the limit (eats_memory.py:11)."),

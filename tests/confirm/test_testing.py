@@ -130,7 +130,7 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
 @pytest.mark.slow
 @pytest.mark.may_skip
 @pytest.mark.usefixtures("sandboxed")
-@pytest.mark.parametrize("options", [(), ("-n", "2")])
+@pytest.mark.parametrize("options", [pytest.param((), marks=pytest.mark.long), ("-n", "2")])
 def test_marked_tests_must_compile_what_they_call(suite: pytest.Pytester, options: tuple[str, ...]) -> None:
     ran = suite.runpytest_subprocess(*options)
     ran.assert_outcomes(passed=3, failed=2)

@@ -167,6 +167,7 @@ def test_training_is_the_same_to_the_bit_and_gives_verdicts(folder: Folder) -> N
     assert "2 with graph breaks" in traced.said
 
 
+@pytest.mark.long
 def test_evidence_needs_no_example_and_holds_while_the_file_does(folder: Folder) -> None:
     folder.write(
         "needy.py",
@@ -332,6 +333,7 @@ def test_data_loaders_are_no_obstacle_and_other_handlers_are(folder: Folder) -> 
     assert "Gate not confirmed: the program handles SIGCHLD" in traced.said
 
 
+@pytest.mark.long
 def test_test_suites_take_part_in_one_process_and_in_two(folder: Folder) -> None:
     folder.write(
         "test_model.py",

@@ -4,7 +4,7 @@
     ./dev hunt -k "branches and exact"  a family under one
     HUNT=view_alias ./dev hunt -s       some models by name, with their differences
 
-How many are repaired is only told. `./dev test` takes some of each family.
+How many are repaired is only told.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from .hunting import FAMILIES, Model, first_difference, models
 pytestmark = pytest.mark.dynamo
 _NAMES = sorted(path.stem for path in FAMILIES.glob("*.txt"))
 _WANTED = os.environ.get("HUNT", "").split()
-# Every how many models one is tried in `./dev test`.
-_STEP = 60
 
 
 def hunt(chosen: list[Model], folder: Path, equivalence: str) -> tuple[list[str], list[str]]:
@@ -69,12 +67,6 @@ def test_no_fix_is_wrong(family: str, equivalence: str, tmp_path: Path, torch_is
             f"\n{family}, {equivalence}: {len(chosen)} models, {len(changed)} changed, {len(wrong)} wrong: {' '.join(changed)}"
         )
         assert not wrong, "\n".join(["", *wrong])
-
-
-@pytest.mark.slow
-def test_some_of_each_family(tmp_path: Path, torch_is_no_burden: None) -> None:
-    chosen = [one for family in _NAMES for one in models(family)[::_STEP]]
-    assert hunt(chosen, tmp_path, "practical")[1] == []
 
 
 def test_there_are_three_hundred_under_names_of_their_own() -> None:

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.in_process import in_process
+
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -43,11 +45,10 @@ def dynalint(tmp_path: Path) -> Dynalint:
     """Run `dynalint ARGUMENTS...` in `cwd` (default: the test's own folder)."""
 
     def run(*arguments: str, cwd: Path = tmp_path, stdin: str | None = None, timeout: float = 240) -> Ran:
-        plain = {name: value for name, value in os.environ.items() if not name.startswith(("DYNALINT_", "GITHUB_"))}
         ran = subprocess.run(
             [sys.executable, "-m", "dynalint", *arguments],
             cwd=cwd,
-            env={**plain, "NO_COLOR": "1"},
+            env={**environment(), "NO_COLOR": "1"},
             input=stdin if stdin is not None else "",
             capture_output=True,
             text=True,
@@ -57,6 +58,22 @@ def dynalint(tmp_path: Path) -> Dynalint:
         return Ran(ran.returncode, ran.stdout, ran.stderr)
 
     return run
+
+
+@pytest.fixture
+def confirming(tmp_path: Path) -> Dynalint:
+    """Run `dynalint ARGUMENTS...`, which runs code, in `cwd` and in this process."""
+
+    def call(*arguments: str, cwd: Path = tmp_path) -> Ran:
+        ran = in_process(arguments, cwd, {**environment(), "NO_COLOR": "1"})
+        return Ran(ran.returncode, ran.stdout, ran.stderr)
+
+    return call
+
+
+def environment() -> dict[str, str]:
+    """Return the variables of a user's shell."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("DYNALINT_", "GITHUB_"))}
 
 
 @pytest.fixture

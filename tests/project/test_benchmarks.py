@@ -24,7 +24,7 @@ def run(script: str, *arguments: object) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(700)
 def test_truth_is_measured_and_the_static_check_held_against_it(tmp_path: Path) -> None:
     truth = tmp_path / "truth.jsonl"

@@ -33,11 +33,11 @@ def test_reading_finds_the_flaws_and_nothing_else(dynalint: Callable[..., Any], 
     assert helper["region"] == ["PeakClassifier.forward", "to_unit_peak"]
 
 
-@pytest.mark.slow
-def test_every_fix_is_verified_and_leaves_nothing(dynalint: Callable[..., Any], project: Path) -> None:
-    applied = dynalint("fix", "--apply", "--confirm", cwd=project)
+@pytest.mark.long
+def test_every_fix_is_verified_and_leaves_nothing(confirming: Callable[..., Any], project: Path) -> None:
+    applied = confirming("fix", "--apply", "--confirm", cwd=project)
     assert applied.code == 0, applied.out + applied.err
     assert "3 verified by running" in applied.err
-    checked = dynalint("check", "--confirm", "--output-format", "json", cwd=project)
+    checked = confirming("check", "--confirm", "--output-format", "json", cwd=project)
     assert checked.findings == []
     assert checked.code == 0

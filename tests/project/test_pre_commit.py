@@ -118,7 +118,7 @@ def test_both_hooks_in_a_scratch_repository(repository: Path) -> None:
     assert not (repository.parent / "ran").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.network
 def test_no_matching_file_is_no_failure(repository: Path) -> None:
     ran = run(

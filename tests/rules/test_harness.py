@@ -258,8 +258,11 @@ def test_one(dynalint_proof):
 """
 
 
-@pytest.mark.parametrize("arguments", [(), ("-n", "1")])
-@pytest.mark.parametrize("body", ["pytest.skip('no torch here')", "pass"], ids=["skipped", "nothing-run"])
+@pytest.mark.parametrize(
+    ("body", "arguments"),
+    [("pytest.skip('no torch here')", ()), ("pass", ("-n", "1"))],
+    ids=["skipped", "nothing-run-in-a-process-of-its-own"],
+)
 def test_the_session_fails_where_nothing_ran(tmp_path: Path, body: str, arguments: tuple[str, ...]) -> None:
     path = tmp_path / "test_floor.py"
     path.write_text(_FLOOR.format(body=body))

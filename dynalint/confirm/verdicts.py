@@ -115,7 +115,9 @@ def undecided(confirmation: Confirmation, targets: Iterable[Target]) -> dict[Tar
     wanted: dict[Target, dict[str, list[list[int]]]] = {}
     for placed, best in zip(confirmation.placed, _best(confirmation), strict=True):
         if placed.finding.category in CONFIRMABLE and (best is None or best[0] not in _DECIDED):
-            ways = [one for one in placed.leads if one in known][:_WAYS] or [t for t in known if is_way_to(t, placed)]
+            # A class may inherit what is compiled of it: its own instances come to its code, those of the base do not.
+            own = [one for one in known if is_way_to(one, placed)]
+            ways = dict.fromkeys([*own, *(one for one in placed.leads[:_WAYS] if one in known)])
             for target in ways:
                 spans = wanted.setdefault(target, {}).setdefault(placed.path, [])
                 spans.append([placed.finding.line, placed.finding.end_line])

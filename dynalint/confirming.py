@@ -35,12 +35,13 @@ _MOST_ROOTS = 4
 class Confirmed:
     """Findings with evidence, including refuted ones and those discovered by running.
 
-    `failures` are sentences about what could not be done at all. `interrupted` says that the user stopped the run,
-    `ran` that there was code to run.
+    `failures` are sentences about what could not be done at all, `notes` about calls that could not be looked at.
+    `interrupted` says that the user stopped the run, `ran` that there was code to run.
     """
 
     linted: tuple[Linted, ...]
     failures: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     interrupted: bool = False
     ran: bool = False
 
@@ -54,8 +55,9 @@ def confirmed(workspace: Workspace, result: LintResult, progress: Progress | Non
     roots = targets(workspace, result)
     ways = parts(workspace, result), _roots_near(workspace, result)
     interrupted = False
+    notes: list[str] = []
     try:
-        findings: Sequence[Finding] = confirm(asked, roots, options, progress, silenced, *ways)
+        findings: Sequence[Finding] = confirm(asked, roots, options, progress, silenced, *ways, notes.append)
     except WorkerError as fault:
         return Confirmed(result.linted, (str(fault),))
     except Interrupted as fault:
@@ -75,7 +77,7 @@ def confirmed(workspace: Workspace, result: LintResult, progress: Progress | Non
             doubted = replace(finding, doubt=doubts.get((finding.path, finding.function), ""))
             linted.extend(_discovered(doubted, files, workspace))
     in_order = tuple(sorted(linted, key=lambda one: one.finding.sort_key))
-    return Confirmed(in_order, tuple(failures), interrupted=interrupted, ran=bool(roots))
+    return Confirmed(in_order, tuple(failures), tuple(notes), interrupted=interrupted, ran=bool(roots))
 
 
 def _not_run(linted: Linted) -> Linted:

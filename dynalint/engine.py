@@ -141,7 +141,7 @@ def check(workspace: Workspace, progress: Progress | None = None) -> Checked:
     heard = confirmed(workspace, result, progress)
     failures = (*result.failures, *heard.failures)
     linted = (*unreadable(workspace), *heard.linted)
-    return Checked(linted, linter, result, failures, notes, heard.interrupted, heard.ran)
+    return Checked(linted, linter, result, failures, (*notes, *heard.notes), heard.interrupted, heard.ran)
 
 
 def in_project(workspace: Workspace) -> tuple[Workspace, tuple[str, ...]]:

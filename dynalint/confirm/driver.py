@@ -17,7 +17,16 @@ from dynalint.confirm.cache import VerdictCache
 from dynalint.confirm.client import Answer, Worker, WorkerError
 from dynalint.confirm.discoveries import discoveries
 from dynalint.confirm.evidence import Stock
-from dynalint.confirm.harvest import OPERATION, Harvested, Lines, Search, harvested, record_of_search, searches
+from dynalint.confirm.harvest import (
+    OPERATION,
+    Harvested,
+    Lines,
+    Search,
+    harvested,
+    in_words,
+    record_of_search,
+    searches,
+)
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.confirm.order import batches, ranks
 from dynalint.confirm.questions import Questions
@@ -25,7 +34,7 @@ from dynalint.confirm.requests import request_for, worker_options
 from dynalint.confirm.results import TargetResult, as_part, record_of, result_of
 from dynalint.confirm.sources import Sources
 from dynalint.confirm.untrusted import sober, worded
-from dynalint.confirm.verdicts import CONFIRMABLE, Confirmation, Placed, not_run, undecided, with_verdicts
+from dynalint.confirm.verdicts import CONFIRMABLE, Confirmation, Placed, not_run, spots_of, undecided, with_verdicts
 from dynalint.findings import Evidence, Finding
 
 # To import torch takes a worker as long as to run this many.
@@ -36,7 +45,6 @@ _PARTS = 3
 
 Progress = Callable[[int, int, str], None]
 Parts = Callable[[Finding], Sequence[Target]]
-Spots = dict[str, list[list[int]]]
 Wanted = Callable[[Sequence[TargetResult]], Mapping[Target, Lines]]
 
 
@@ -48,6 +56,7 @@ def confirm(
     silenced: Sequence[Finding] = (),
     parts: Parts | None = None,
     leads: Parts | None = None,
+    note: Callable[[str], None] | None = None,
 ) -> list[Finding]:
     """Return the findings with evidence, and DYN001 and DYN002 for what only running showed, in order of place.
 
@@ -55,13 +64,14 @@ def confirm(
     is going on; it may be called from several threads, one at a time. `silenced` are findings that the user does not
     want to hear of: they are not returned, and what they explain is not reported as a discovery either. `parts` gives
     the functions on the way to a finding, the nearest first: they are run where the roots that lead there cannot be.
-    `leads` gives those roots, likewise: what settles most is run first.
+    `leads` gives those roots, likewise: what settles most is run first. `note` is told what of the project's own code
+    could not be run for calls that are still wanted.
     Nothing that the code under check does raises here.
 
     Raises:
         WorkerError: the interpreter cannot be run.
     """
-    return examine(findings, roots, options, progress, silenced, parts, leads)[0]
+    return examine(findings, roots, options, progress, silenced, parts, leads, note)[0]
 
 
 def examine(
@@ -72,6 +82,7 @@ def examine(
     silenced: Sequence[Finding] = (),
     parts: Parts | None = None,
     leads: Parts | None = None,
+    note: Callable[[str], None] | None = None,
 ) -> tuple[list[Finding], list[TargetResult]]:
     """Do what `confirm` does, and return the results too."""
     sources = Sources({os.path.realpath(path): text for path, text in options.overrides.items()})
@@ -83,7 +94,7 @@ def examine(
     compare = sorted({one.path for one in placed if one.finding.category == "miscompile"})
     files = {str(target.path) for target in targets} | {one.path for one in placed}
     rank = ranks(targets, placed)
-    target_runs = _TargetRuns(options, targets, _spots(placed), compare, progress, traced_in=files, rank=rank)
+    target_runs = _TargetRuns(options, targets, spots_of(placed), compare, progress, traced_in=files, rank=rank)
     is_own = lru_cache(maxsize=None)(options.is_own)
 
     def confirmation_of(results: Iterable[TargetResult]) -> Confirmation:
@@ -97,6 +108,9 @@ def examine(
         return {target for target in nearest if target is not None}
 
     results, obstacle = target_runs.run(more, lambda shown: undecided(confirmation_of(shown), targets))
+    if note is not None:
+        for text in in_words(target_runs.problems):
+            note(text)
     confirmation = confirmation_of(results)
     judged = with_verdicts(confirmation)[: len(findings)]
     if obstacle is not None:
@@ -117,7 +131,7 @@ def run_targets(
     Raises:
         WorkerError: the interpreter cannot be run, has no torch, or no sandbox holds.
     """
-    spots: Spots = {os.path.realpath(file): [] for file in files}
+    spots: dict[str, list[list[int]]] = {os.path.realpath(file): [] for file in files}
     target_runs = _TargetRuns(options, sorted(_resolved(targets)), spots, [], progress)
     results, obstacle = target_runs.run(lambda _: (), lambda _: {})
     if target_runs.interrupted:
@@ -159,7 +173,7 @@ class _TargetRuns:
         self,
         options: ConfirmOptions,
         targets: Sequence[Target],
-        spots: Spots,
+        spots: dict[str, list[list[int]]],
         compare: Sequence[str],
         progress: Progress | None,
         traced_in: Collection[str] = (),
@@ -180,6 +194,7 @@ class _TargetRuns:
         self._obstacle: str | None = None
         self._results: dict[Target, TargetResult] = {}
         self._harvested: list[TargetResult] = []
+        self.problems: list[tuple[str, str]] = []
         self.interrupted = False
 
     def run(
@@ -242,9 +257,10 @@ class _TargetRuns:
         if options.device != "cpu":  # a fork cannot use a GPU that the process before it has
             return
         asked = {target: lines for target, lines in wanted(traced).items() if options.example_for(target) is None}
-        found = pool.map(lambda search: self._searched(search, workers), searches(asked, options))
+        found = list(pool.map(lambda search: self._searched(search, workers), searches(asked, options)))
         self._harvested = [result for one in found for result in one.results]
         left = wanted([*traced, *self._harvested])
+        self.problems = [why for one in found if not left.keys().isdisjoint(one.targets) for why in one.problems]
         settled = {one.target for one in self._harvested if one.default is not None} - left.keys()
         self._targets = [one for one in self._targets if one not in settled]
 
@@ -388,12 +404,3 @@ class _TargetRuns:
     def _is_own_file(self, path: str) -> bool:
         """Whether a path that a worker has told of is one of the user's own files, with nothing of links in it."""
         return self._options.is_own(path) and "\0" not in path and os.path.realpath(path) == path
-
-
-def _spots(placed: Iterable[Placed]) -> Spots:
-    """Return the ranges to be judged, by file, each once and in order."""
-    ranges: dict[str, set[tuple[int, int, int, int]]] = {}
-    for one in placed:
-        if one.finding.category in CONFIRMABLE:
-            ranges.setdefault(one.path, set()).add(one.spot)
-    return {path: [list(spot) for spot in sorted(found)] for path, found in sorted(ranges.items())}

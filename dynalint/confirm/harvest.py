@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from dynalint.confirm.client import Answer
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.confirm.requests import request_for
 from dynalint.confirm.results import TargetResult, result_of
+from dynalint.confirm.untrusted import sentence
 from dynalint.reading import project_root, read_bounded
 
 Lines = Mapping[str, Sequence[Sequence[int]]]
@@ -23,6 +25,7 @@ Lines = Mapping[str, Sequence[Sequence[int]]]
 OPERATION = "operations.harvesting:harvest"
 # So many targets of a file share one run of its tests, and the time for it.
 _TOGETHER = 4
+_MOST_REASONS = 10
 
 
 @dataclass(frozen=True)
@@ -95,10 +98,26 @@ def _by_file(lists: Sequence[Sequence[Mapping[str, str]]]) -> list[dict[str, Any
 
 @dataclass(frozen=True)
 class Harvested:
-    """What a search showed, and sentences about what could not be run on the way."""
+    """What a search for calls of targets showed, and what gave no call on the way, each with the reason."""
 
+    targets: tuple[Target, ...]
     results: tuple[TargetResult, ...]
-    problems: tuple[str, ...]
+    problems: tuple[tuple[str, str], ...]
+
+
+def in_words(problems: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield a sentence for each reason, those first that most share; the last counts what is left out."""
+    places: dict[str, dict[str, None]] = {}
+    for where, reason in problems:
+        places.setdefault(reason, {})[where] = None
+    reasons = sorted(places, key=lambda reason: -len(places[reason]))
+    left_out = len(reasons) - _MOST_REASONS
+    for reason in reasons[:_MOST_REASONS]:
+        first, others = next(iter(places[reason])), len(places[reason]) - 1
+        more = f" and {others} other{'s' if others > 1 else ''}" if others else ""
+        yield f"in the sandbox, {first}{more} failed, which may have shown calls: {reason}"
+    if left_out > 0:
+        yield f"other code that may have shown calls failed in the sandbox, for {left_out} more reasons."
 
 
 def record_of_search(answer: Answer) -> dict[str, Any]:
@@ -125,9 +144,12 @@ def harvested(search: Search, torch: str, record: Mapping[str, Any], spots: Mapp
             results += [result_of(target, torch, one, spots) for target in targets]
         except (KeyError, TypeError, ValueError, AttributeError):
             continue
-    told = parts.get("problems", ())
-    problems = tuple(str(one) for one in told) if isinstance(told, (list, tuple)) else ()
-    return Harvested(tuple(results), problems)
+    problems = []
+    for one in parts.get("problems") or ():
+        with suppress(TypeError, ValueError):
+            where, reason = one
+            problems.append((sentence(str(where)), sentence(str(reason))))
+    return Harvested(search.targets, tuple(results), tuple(problems))
 
 
 def _digest(path: Path) -> str:

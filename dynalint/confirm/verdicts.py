@@ -24,9 +24,10 @@ CONFIRMABLE = ("graph-break", "recompile", "miscompile")
 
 # The order in which verdicts of several targets win. One that saw the line run and could not see how it fared keeps
 # the finding in the report even if another traced it whole.
-_CONFIRMED, _LATENT, _UNSEEN, _REFUTED, _FAILED, _UNREACHED = 6, 5, 4, 3, 2, 1
+_CONFIRMED, _LATENT, _UNSEEN, _REFUTED, _UNREACHED, _FAILED = 6, 5, 4, 3, 2, 1
 _WAYS = 4  # roots that a finding is looked for by, the nearest first
 _DECIDED = (_CONFIRMED, _LATENT, _REFUTED)
+_NOT_REACHED = (_UNREACHED, _FAILED)
 _BREAKS = frozenset(("Unsupported", "UserError"))
 # A part of what could not be run may still be: all but what nobody had the time to try.
 _NO_CALL = ("build", "inputs", "run", "process")
@@ -105,23 +106,32 @@ def not_run(confirmation: Confirmation) -> list[Placed]:
     return [
         placed
         for placed, best in zip(confirmation.placed, _best(confirmation), strict=True)
-        if best is not None and best[0] == _FAILED and any(_concerns(one, placed) for one in failed)
+        if best is not None and best[0] in _NOT_REACHED and any(_concerns(one, placed) for one in failed)
     ]
 
 
 def undecided(confirmation: Confirmation, targets: Iterable[Target]) -> dict[Target, dict[str, list[list[int]]]]:
     """Return the targets that are meant to come to findings that are not decided, with the lines of these by file."""
-    known = frozenset(targets)
+    known = dict.fromkeys(targets)
     wanted: dict[Target, dict[str, list[list[int]]]] = {}
     for placed, best in zip(confirmation.placed, _best(confirmation), strict=True):
         if placed.finding.category in CONFIRMABLE and (best is None or best[0] not in _DECIDED):
             # A class may inherit what is compiled of it: its own instances come to its code, those of the base do not.
             own = [one for one in known if is_way_to(one, placed)]
-            ways = dict.fromkeys([*own, *(one for one in placed.leads[:_WAYS] if one in known)])
-            for target in ways:
+            nearest = [one for one in placed.leads if one in known][:_WAYS]
+            for target in dict.fromkeys([*own, *nearest]):
                 spans = wanted.setdefault(target, {}).setdefault(placed.path, [])
                 spans.append([placed.finding.line, placed.finding.end_line])
     return wanted
+
+
+def spots_of(placed: Iterable[Placed]) -> dict[str, list[list[int]]]:
+    """Return the ranges to be judged, by file, each once and in order."""
+    ranges: dict[str, set[tuple[int, int, int, int]]] = {}
+    for one in placed:
+        if one.finding.category in CONFIRMABLE:
+            ranges.setdefault(one.path, set()).add(one.spot)
+    return {path: [list(spot) for spot in sorted(found)] for path, found in sorted(ranges.items())}
 
 
 def _best(confirmation: Confirmation) -> list[Verdict | None]:
@@ -201,15 +211,15 @@ def _concerns(result: TargetResult, placed: Placed) -> bool:
 
 
 def is_way_to(target: Target, placed: Placed) -> bool:
-    """Whether the finding lies in what this target's code reaches, by the chain that the analysis found."""
+    """Whether the finding lies in this target's own code or, by the chain of the analysis, in what that reaches."""
     finding = placed.finding
+    here = str(target.path) == placed.path
+    if here and (finding.function == target.qualname or finding.function.startswith(f"{target.qualname}.")):
+        return True
     roots = {target.qualname, f"{target.qualname}.forward", f"{target.qualname}.__call__"}
-    if placed.root and placed.root != str(target.path):
+    if not finding.region or finding.region[0] not in roots or placed.root not in ("", str(target.path)):
         return False
-    if finding.region and finding.region[0] in roots:
-        return len(finding.region) > 1 or str(target.path) == placed.path
-    inside = finding.function == target.qualname or finding.function.startswith(f"{target.qualname}.")
-    return inside and str(target.path) == placed.path
+    return here or len(finding.region) > 1
 
 
 def _ran(result: TargetResult, placed: Placed) -> bool:
@@ -272,7 +282,7 @@ def _unbroken(confirmation: Confirmation, placed: Placed, result: TargetResult) 
     coverage = coverage_of(placed, result)
     default = result.default
     if not _ran(result, placed) and not coverage.traced:
-        return _never_reached(result, placed) if result.problem is None else _failed(result)
+        return _never_reached(result, placed)
     name = placed.finding.function.rpartition(".")[2]
     again = next((one for one in result.recompiles if one.file == placed.path and name in one.function), None)
     if again is not None and placed.finding.category == "recompile":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dynalint.confirm import confirm
 from dynalint.confirm.call_sites import CallSites
+from dynalint.confirm.harvest import in_words
 from dynalint.findings import Finding
 
 from .conftest import Project
@@ -84,10 +86,14 @@ def _branch(project: Project) -> Finding:
 
 
 def _judged(
-    project: Project, *findings: Finding, names: tuple[str, ...] = ("Encoder",), **changes: object
+    project: Project,
+    *findings: Finding,
+    names: tuple[str, ...] = ("Encoder",),
+    note: Callable[[str], None] | None = None,
+    **changes: object,
 ) -> list[Finding]:
     targets = [project.target("pkg/model.py", name) for name in names]
-    return confirm(findings, targets, project.options(**changes))
+    return confirm(findings, targets, project.options(**changes), note=note)
 
 
 def test_a_test_with_a_fixture_and_a_factory_confirms(project: Project) -> None:
@@ -138,6 +144,45 @@ def test_code_in_documentation_confirms(project: Project, place: str) -> None:
         path.write_text(f'{path.read_text()}\n\nif __name__ == "__main__":\n{block}')
     (found,) = _judged(project, _branch(project), confirm_from=("docs",))
     assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170")
+
+
+def test_what_gave_no_calls_is_told_where_some_are_still_wanted(project: Project) -> None:
+    """To confirm a call takes longer than a property test allows for an example: that is no reason to end it."""
+    _written(project)
+    project.write(
+        "tests/test_model.py",
+        """
+        import socket
+        import torch
+        from hypothesis import given, strategies as st
+        from pkg.model import encoder
+
+        def test_network():
+            encoder
+            socket.create_connection(("127.0.0.1", 9), timeout=1)
+
+        @given(size=st.integers(1, 9))
+        def test_sizes(size):
+            encoder(4)({"pos": torch.ones(size, 4)})
+        """,
+    )
+    number = project.finding("pkg/model.py", 'float(batch["mask"].sum())', "Encoder.forward")
+    told: list[str] = []
+    first, second = _judged(project, _branch(project), number, note=told.append, confirm_from=("tests",))
+    assert (first.evidence.status, second.evidence.status) == ("confirmed", "unreached")
+    (only,) = told
+    assert only.startswith("in the sandbox, tests/test_model.py::test_network failed, which may have shown calls: ")
+
+
+def test_reasons_are_grouped_and_the_most_common_told_first() -> None:
+    problems = [("a", "x"), *((f"test_{number}", "no network") for number in range(3))]
+    assert list(in_words([*problems, ("b", "y"), ("b", "y")])) == [
+        "in the sandbox, test_0 and 2 others failed, which may have shown calls: no network",
+        "in the sandbox, a failed, which may have shown calls: x",
+        "in the sandbox, b failed, which may have shown calls: y",
+    ]
+    *_, last = in_words((f"test_{number}", str(number)) for number in range(30))
+    assert last == "other code that may have shown calls failed in the sandbox, for 20 more reasons."
 
 
 def test_a_function_is_confirmed_by_a_test_that_calls_it(project: Project) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import linecache
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -132,6 +133,16 @@ def test_the_code_is_put_back(names: dict[str, Any]) -> None:
     heard(names, names["Model"])
     assert names["Model"].forward.__code__ is before
     assert not [name for name in names["Model"].forward.__globals__ if "dynalint" in name]
+
+
+def test_code_that_is_frozen_is_found_too(names: dict[str, Any]) -> None:
+    """A fork of a running program freezes what there is before it confirms a call."""
+    gc.freeze()
+    try:
+        assert broken(heard(names, names["Model"])) >= {line("# second")}
+        assert gc.get_freeze_count()
+    finally:
+        gc.unfreeze()
 
 
 def test_a_function_that_closes_over_what_the_break_reads(names: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.confirm.results import Coverage, Latent, Problem
 from dynalint.confirm.results import TargetResult as Heard
 from dynalint.confirm.sources import Sources
-from dynalint.confirm.verdicts import Confirmation, Placed, with_verdicts
+from dynalint.confirm.verdicts import Confirmation, Placed, is_way_to, not_run, undecided, with_verdicts
 from dynalint.confirm.worker.dynamo.records import (
     Break,
     Comparison,
@@ -223,6 +223,34 @@ def test_a_target_that_came_to_a_finding_and_then_failed_says_so() -> None:
     assert "did not end within 60 s" in evidence(other, stuck).detail
     assert status(other, replace(stuck, eager=None)) == "static"
     assert status(other, stuck, heard(coverage=covered(other))) == "refuted"
+
+
+def test_a_run_that_came_nowhere_near_says_more_than_one_that_failed() -> None:
+    problem = Problem("process", "importing model.py", "exit", {"status": 3}, None)
+    failed = heard(problem=problem, eager=None, default=None)
+    elsewhere = heard(eager=EagerRun({PATH: (3,)}, None))
+    assert status(BRANCH, failed, elsewhere) == "unreached"
+    # What breaks in a part of it would settle more.
+    assert [one.finding for one in not_run(confirmation([BRANCH], failed, elsewhere))] == [BRANCH]
+    assert not not_run(confirmation([BRANCH], elsewhere))
+
+
+def test_a_crash_after_the_compiled_run_takes_nothing_back_and_concerns_no_other() -> None:
+    problem = Problem("process", "comparing", "timeout", {"seconds": 60}, None)
+    crashed = heard(problem=problem, eager=EagerRun({PATH: (3,)}, None))
+    assert status(BRANCH, crashed) == "unreached"
+    assert status(BRANCH, replace(crashed, target=replace(RESULT.target, qualname="Other"))) == "static"
+
+
+def test_a_class_is_a_way_to_its_own_code_wherever_the_chain_begins() -> None:
+    """What is compiled of it may stand in its base, and the chain come from a wrapper in another file."""
+    region = ("Wrapper.forward", "Base.forward", "Model.mine")
+    mine = Placed(replace(BRANCH, function="Model.mine", region=region), PATH, (5, 11, 5, 22), root="/project/other.py")
+    wrapper = Target(Path("/project/other.py"), "other", "Wrapper")
+    model, base = RESULT.target, replace(RESULT.target, qualname="Base")
+    assert [is_way_to(one, mine) for one in (model, wrapper, base)] == [True, True, False]
+    sought = Confirmation([replace(mine, leads=(base, wrapper))], [], Sources({PATH: TEXT}), lambda _: True)
+    assert list(undecided(sought, [base, model, wrapper])) == [model, wrapper, base]
 
 
 def test_a_crash_after_the_compiled_run_keeps_what_it_showed() -> None:

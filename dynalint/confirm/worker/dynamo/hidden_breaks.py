@@ -20,7 +20,7 @@ from . import runs
 from .records import Run, Span
 from .runs import Call, Maker
 
-_ROUNDS = 6
+_ROUNDS = 12
 _HIDING = ("frame", "rest")
 
 

@@ -39,14 +39,16 @@ from ..tracing.instrument import instrument
 from ..tracing.live import maker
 
 # Of one target: kinds of calls that are looked at, and calls that are compiled.
-_MOST_KINDS = 8
-_MOST_CALLS = 3
+_MOST_KINDS = 24
+_MOST_CALLS = 6
 # Of the time for a request: when no further call is taken on, and what one may take.
-_SHARE, _FOR_A_CALL = 0.6, 0.3
+_SHARE, _FOR_A_CALL = 0.7, 0.3
 # What takes longer without the compiler takes too long with it; in seconds of processor time.
 _QUICK = 4
 # A tensor that holds more makes each of many runs slow.
 _MOST_BYTES = 1 << 28
+# Of a problem, in characters.
+_LONGEST = 200
 # Of a call that waits for something, so many times its processor time pass by the clock at most.
 _PATIENCE = 4
 
@@ -75,7 +77,8 @@ class Wanted:
 class Harvest:
     """What torch's calls of modules report to; see `instrument`.
 
-    `where` tells what is running, in words. `until` tells by the seconds of processor time used up when to stop.
+    `where` tells what is running, in words; `problems` are such words, each with why that gave no call. Everything
+    stops once so many seconds of processor time are used up.
     """
 
     busy = False
@@ -83,7 +86,7 @@ class Harvest:
 
     def __init__(self, request: Mapping[str, Any], reply: Reply) -> None:
         self.where = ""
-        self.problems: dict[str, None] = {}
+        self.problems: dict[tuple[str, str], None] = {}
         self.stop: BaseException = EnoughError()
         self._request, self._reply = request, reply
         self._until = request["seconds"] * _SHARE
@@ -101,7 +104,7 @@ class Harvest:
             try:
                 found = loading.load_target(one.target)
             except BaseException as error:  # noqa: BLE001 - user code may raise anything
-                self.problems[f"{type(error).__name__}: {error}"[:200]] = None
+                self.note(one.target["qualname"], f"{type(error).__name__}: {error}")
                 continue
             if not isinstance(found, type):
                 self._watch_function(one, found)
@@ -127,6 +130,10 @@ class Harvest:
         eval_frame.skip_code(called.__code__)
         function.__code__ = _calling(called)
 
+    def note(self, where: str, reason: str) -> None:
+        """Keep why something gave no call."""
+        self.problems[where[:_LONGEST], reason[:_LONGEST]] = None
+
     @property
     def over(self) -> bool:
         """Whether nothing more is wanted, or no time is left."""
@@ -145,7 +152,7 @@ class Harvest:
         try:
             self._consider(wanted, subject, (args, dict(kwargs)))
         except Exception as reason:  # noqa: BLE001 - nothing of ours may fail in the user's code
-            self.problems[f"{self.where}: {reason}"[:200]] = None
+            self.note(self.where, str(reason))
         finally:
             _set_eval_frame(former)
             self.busy = False
@@ -201,7 +208,7 @@ class Harvest:
         said, outcome = _heard(child, source, self._seconds)
         if "reached" not in said:
             if said.get("raises"):
-                self.problems[f"{self.where}: {said['raises']}"] = None
+                self.note(self.where, said["raises"])
             return None
         self._reply.part(
             f"{number}.call", {"targets": [one.target for one in wanted], "outcome": outcome, "seconds": self._seconds}
@@ -232,7 +239,8 @@ class Harvest:
         reply.part("inputs", text)
         files = loading.imported_files(self._request["roots"])
         reply.part("files", files)
-        request = {**self._request, "target": {**self._request["target"], "qualname": name}}
+        target = {**self._request["target"], "qualname": name}
+        request = {**self._request, "target": target, "seconds": self._seconds}
         try:
             confirming.run_modes(Subject(maker(subject), call, text), request, reply, None)
         except ProblemError as problem:

@@ -35,7 +35,7 @@ def run_snippets(snippets: Iterable[Mapping[str, str]], names: Mapping[str, Any]
         except SyntaxError:
             continue
         except BaseException as error:  # noqa: BLE001 - user code may raise anything
-            _note(error, harvest)
+            harvest.note(harvest.where, f"{type(error).__name__}: {error}")
 
 
 def _run(body: list[ast.stmt], scope: dict[str, Any], harvest: Harvest) -> None:
@@ -45,13 +45,9 @@ def _run(body: list[ast.stmt], scope: dict[str, Any], harvest: Harvest) -> None:
         try:
             exec(compile(module, "<example>", "exec"), scope)  # noqa: S102
         except Exception as error:  # noqa: BLE001 - user code may raise anything
-            _note(error, harvest)
+            harvest.note(harvest.where, f"{type(error).__name__}: {error}")
             if isinstance(error, TimeoutError):
                 return
-
-
-def _note(error: BaseException, harvest: Harvest) -> None:
-    harvest.problems[f"{harvest.where}: {type(error).__name__}: {error}"[:200]] = None
 
 
 class _OnTheCpu(ast.NodeTransformer):

@@ -15,6 +15,8 @@ from .calls import Harvest, limited
 
 # Of processor time, for one test without what is confirmed on the way, and for all that they import.
 _SECONDS = 10.0
+# Of a property test, where the test itself does not say how many.
+_EXAMPLES = 20
 _OPTIONS = "-q -s -p no:cacheprovider -p no:randomly --continue-on-collection-errors --no-header -W ignore"
 
 
@@ -23,17 +25,36 @@ def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest)
     try:
         import pytest
     except ImportError:
-        harvest.problems[f"pytest is not installed for {sys.executable}"] = None
+        harvest.note("pytest", f"it is not installed for {sys.executable}")
         return
     harvest.stop = pytest.exit.Exception("enough")
     pytest.hookimpl(hookwrapper=True)(_Plugin.pytest_runtest_protocol)
     os.chdir(folder)
+    _tame_hypothesis()
     # What the settings add is meant for whole runs: coverage, several processes, a report.
     options = [*_OPTIONS.split(), "-o", "addopts=", "--rootdir", folder]
     try:
         pytest.main([*options, *(one["path"] for one in tests)], plugins=[_Plugin(tests, harvest)])
     except BaseException as error:  # noqa: BLE001 - conftest.py may raise anything
-        harvest.problems[f"pytest: {type(error).__name__}: {error}"[:200]] = None
+        harvest.note("pytest", f"{type(error).__name__}: {error}")
+
+
+def _tame_hypothesis() -> None:
+    """Have property tests make a few examples, take their time, and give up at the first failure."""
+    try:
+        from hypothesis import HealthCheck, Phase, settings
+    except ImportError:
+        return
+    settings.register_profile(
+        "dynalint",
+        max_examples=_EXAMPLES,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    settings.load_profile("dynalint")
 
 
 class _Plugin:
@@ -69,7 +90,7 @@ class _Plugin:
     def _note(self, where: str, text: str) -> None:
         lines = [line.removeprefix("E").strip() for line in text.splitlines() if line.startswith("E ")]
         first = (lines or text.splitlines() or [""])[0]
-        self._harvest.problems[f"{where}: {first}"[:200]] = None
+        self._harvest.note(where, first)
 
     def pytest_runtest_protocol(self, item: Any) -> Generator[None, Any, Any]:
         """Run a test with all that its fixtures do, within its time."""

@@ -149,7 +149,7 @@ class _Session:
             file: Asked(_text(path, request["overrides"]), request["spots"][path])
             for file, path in self.watched.items()
         }
-        latent = latent_run(make, [calls[0], *others], default, asked, request["seconds"] / 4)
+        latent = latent_run(make, [calls[0], *others], default, asked, request["seconds"] / 3)
         if latent is not None:
             reply.part("latent", {"run": encode(replace(latent, traced={})), "coverage": self._coverage(latent)})
             if self.seen is not None:

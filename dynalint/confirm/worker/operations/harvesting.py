@@ -7,7 +7,7 @@ The request is one of `confirming` for the file of `target`, and besides:
     tests      `[{"path", "names"}]`: functions in files of tests, the best first
 
 Parts of the answer: those of `confirming` for each call that was confirmed, with its number before their names;
-`N.call`, `{"targets", "outcome", "seconds"}`, once it has ended; `problems`, sentences about what could not be run.
+`N.call`, `{"targets", "outcome", "seconds"}`, once it has ended; `problems`, pairs of what gave no call and why.
 """
 
 from __future__ import annotations

@@ -244,6 +244,10 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 def _functions(file: str) -> list[types.FunctionType]:
     """Return the functions in memory whose code comes from a file."""
+    frozen = gc.get_freeze_count() > 0
+    gc.unfreeze()  # what is frozen is not among the objects that are told of
     # By type and not by isinstance, which asks objects for their class and wakes what is made on demand.
     functions = [one for one in gc.get_objects() if type(one) is types.FunctionType]
+    if frozen:
+        gc.freeze()
     return [function for function in functions if function.__code__.co_filename == file]

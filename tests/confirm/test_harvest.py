@@ -57,7 +57,7 @@ import pkg.model
 
 @pytest.fixture
 def built():
-    return pkg.model.encoder(4)
+    return pkg.model.encoder(4).to("cuda:0")
 """
 TESTS = """
 import socket
@@ -69,7 +69,7 @@ def test_network():
 
 @pytest.mark.parametrize("masked", [False, True])
 def test_shape(built, masked, missing=None):
-    batch = {"pos": torch.ones(2, 4), "mask": torch.ones(2) if masked else None}
+    batch = {"pos": torch.ones(2, 4).cuda(), "mask": torch.ones(2, device="cuda") if masked else None}
     assert built(batch).shape == (2, 3)
 """
 

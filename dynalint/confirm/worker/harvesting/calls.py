@@ -37,6 +37,7 @@ from ..source import loading
 from ..tracing import signature
 from ..tracing.instrument import instrument
 from ..tracing.live import maker
+from .devices import OnTheCpu
 
 # Of one target: kinds of calls that are looked at, and calls that are compiled.
 _MOST_KINDS = 24
@@ -87,6 +88,7 @@ class Harvest:
     def __init__(self, request: Mapping[str, Any], reply: Reply) -> None:
         self.where = ""
         self.problems: dict[tuple[str, str], None] = {}
+        self.on_the_cpu = OnTheCpu()
         self.stop: BaseException = EnoughError()
         self._request, self._reply = request, reply
         self._until = request["seconds"] * _SHARE
@@ -223,6 +225,7 @@ class Harvest:
             resource.setrlimit(resource.RLIMIT_CPU, (self._seconds, self._seconds))
             gc.freeze()
             self._wanted = {}
+            self.on_the_cpu.forget()
             for function, code in self._originals.items():
                 function.__code__ = code
             said = _tried(wanted, subject, call, self._request)

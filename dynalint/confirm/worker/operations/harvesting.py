@@ -33,10 +33,11 @@ def harvest(request: Mapping[str, Any], reply: Reply) -> None:
     found = Harvest(request, reply)
     found.install()
     try:
-        if request["snippets"]:
-            run_snippets(request["snippets"], _names(request["target"]), found)
-        if request["tests"] and not found.over:
-            run_tests(request["tests"], request["folder"], found)
+        with found.on_the_cpu:
+            if request["snippets"]:
+                run_snippets(request["snippets"], _names(request["target"]), found)
+            if request["tests"] and not found.over:
+                run_tests(request["tests"], request["folder"], found)
     finally:
         reply.part("problems", list(found.problems)[:20])
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _COMMENT = re.compile(r"# (\S+\.py):(\d+) in ")
 _CACHE_ENTRY = re.compile(r"^\d+/\d+: ")
+_ON_SIZES = re.compile(r"\b(size|stride) mismatch\b|\.(size|stride)\(\)")
+_SIZES = frozenset(("shape", "size", "stride", "len", "dim", "ndim", "numel"))
 _LONGEST = 240
 _NOT_NAMES = frozenset("self L G len int str type id isinstance hasattr not in and or is None True False".split())
 
@@ -64,8 +66,10 @@ def is_about(again: Compile, placed: Placed, sources: Sources) -> bool:
         return True
     if again.file != placed.path or placed.finding.category != "recompile":
         return False
-    words = set(re.findall(r"[A-Za-z_]\w*", guard(again))) - _NOT_NAMES
-    return bool(words & (sources.words(placed.path, placed.finding.line, placed.finding.end_line) - _NOT_NAMES))
+    named = sources.words(placed.path, placed.finding.line, placed.finding.end_line) - _NOT_NAMES
+    if _ON_SIZES.search(guard(again)) and not named & _SIZES:
+        return False  # another batch, and the line names the tensor for something else
+    return bool(named.intersection(re.findall(r"[A-Za-z_]\w*", guard(again))))
 
 
 def places(again: Compile) -> Iterator[tuple[str, int]]:

@@ -197,6 +197,20 @@ def test_another_batch_size_is_no_recompile_of_state() -> None:
     assert discoveries(confirmation([], seen), Path(HOME)) == []
 
 
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("tensor 'x' size mismatch at index 0. expected 5, actual 8", "unconfirmed"),
+        ("L['x'].size()[0] == 5", "unconfirmed"),
+        ("L['x'] == 17.0", "confirmed"),
+    ],
+)
+def test_a_number_is_only_recompiled_for_by_a_guard_on_it(reason: str, expected: str) -> None:
+    number = replace(BRANCH, category="recompile", code="DYN804", gb=())
+    seen = heard(default=replace(RUN, compiles=(recompiled(3, f"0/0: {reason}"),)), coverage=covered(number, traced=2))
+    assert status(number, seen) == expected
+
+
 def test_a_confirmation_by_one_target_wins_over_all_others() -> None:
     yes = heard(default=replace(RUN, breaks=(broken(5),)))
     no = heard(coverage=covered(BRANCH))

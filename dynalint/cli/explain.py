@@ -16,7 +16,7 @@ _EPILOG = """\b
 Examples:
   dynalint explain model.py::Transformer
   dynalint explain package.model:Transformer --output-format html -o graphs.html
-  dynalint explain model.py --backend inductor --device cuda
+  dynalint explain model.py --device cuda
 """
 
 
@@ -29,19 +29,12 @@ Examples:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write to this file instead of standard output.",
 )
-@click.option(
-    "--backend",
-    type=click.Choice(["eager", "aot_eager", "inductor"]),
-    default="eager",
-    show_default=True,
-    help="The backend that compiles and runs the graphs while times are measured.",
-)
 @click.option("--no-advice", is_flag=True, help="Do not try out which settings would help.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="The device to run code on.")
 @click.option("--confirm", is_flag=True, help="Run code even without a working sandbox.")
 @click.option("--python", metavar="PATH", help="The interpreter to run code with; it needs torch.")
 @configuration_options
-def explain(target: str, form: str, output_file: Path | None, backend: str, **options: Any) -> int:
+def explain(target: str, form: str, output_file: Path | None, **options: Any) -> int:
     """Show the graphs that Dynamo compiles for one model or function, and where and why they break.
 
     TARGET is "path/to/file.py::Name" or "package.module:Name". With only a file, the one model in it is explained, or a
@@ -77,7 +70,7 @@ def explain(target: str, form: str, output_file: Path | None, backend: str, **op
         with Activity(f"explaining {found.name}", enabled=animated) as progress:
             on_stage = partial(progress, 0, 0) if progress is not None else None
             try:
-                explanation = explain(found, settings, workspace, backend, on_stage, **tried)
+                explanation = explain(found, settings, workspace, on_stage, **tried)
             except NotExplainedError as fault:
                 if not several:
                     raise

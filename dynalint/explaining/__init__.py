@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dynalint.explaining.ask import BACKENDS, NotExplainedError, explain
+from dynalint.explaining.ask import NotExplainedError, explain
 from dynalint.explaining.model import Explanation
 from dynalint.explaining.target import find_targets
 
-__all__ = ["BACKENDS", "Explanation", "NotExplainedError", "explain", "find_targets"]
+__all__ = ["Explanation", "NotExplainedError", "explain", "find_targets"]

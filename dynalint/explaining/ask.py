@@ -21,12 +21,6 @@ from dynalint.explaining.scribe import Scribe
 from dynalint.explaining.target import own_folder
 from dynalint.lint import Workspace
 
-BACKENDS = ("eager", "aot_eager", "inductor")
-
-
-# The factor on the time limit when a backend generates C++ or Triton code.
-_CODE_GENERATION = 5
-
 
 class NotExplainedError(WorkerError):
     """The target could not be run to the end. The text says why and what to do."""
@@ -36,7 +30,6 @@ def explain(
     target: Target,
     options: ConfirmOptions,
     workspace: Workspace,
-    backend: str = "eager",
     on_stage: Callable[[str], None] | None = None,
     *,
     advise: bool = True,
@@ -49,8 +42,7 @@ def explain(
         WorkerError: the interpreter cannot be run, no sandbox is available, or the target cannot be run.
     """
     target = replace(target, path=Path(os.path.realpath(target.path)))
-    timeout = options.timeout * (_CODE_GENERATION if backend == "inductor" else 1)
-    options = replace(options, roots=(*options.roots, own_folder(target.path)), timeout=timeout)
+    options = replace(options, roots=(*options.roots, own_folder(target.path)))
     with Worker(worker_options(options)) as worker:
         torch = worker.hello.torch
         if torch is None:
@@ -58,7 +50,7 @@ def explain(
                 f"torch is not installed for {options.python}; install it there, or set `python` to an interpreter that"
                 " has it."
             )
-        request = {**request_for(target, options), "backend": backend}
+        request = request_for(target, options)
         answer = worker.ask("operations.explaining:explain", request, on_stage)
         with _making_sense(target):
             broken = "run" in answer.parts and _may_be_helped(decode(records.Run, answer.parts["run"]))
@@ -71,7 +63,7 @@ def explain(
     notes = () if problem is None else (problem_text(problem, target, torch),)
     with _making_sense(target):
         scribe = Scribe(answer.parts, options, workspace)
-        found = scribe.explanation(target, backend)
+        found = scribe.explanation(target)
     return replace(found, torch=torch.partition("+")[0], python=python, notes=(*found.notes, *notes), advice=advice)
 
 

@@ -58,7 +58,6 @@ class _Page:
         yield '<a class="skip" href="#main">Skip to the picture</a>'
         yield from self._header()
         yield '<main id="main">'
-        yield from self._timeline()
         yield '<h2 id="picture">Source and graphs</h2><div class="picture"><section aria-label="Source">'
         yield from self._source()
         yield '</section><section aria-label="Graphs in the order in which one call runs them">'
@@ -80,13 +79,11 @@ class _Page:
         yield f'<p class="soft">{escape(words.basis(found))}</p>'
         for note in (*([f"The compiled code failed: {found.error}"] if found.error else []), *found.notes):
             yield f"<p><strong>Note.</strong> {escape(note)}</p>"
-        compile_time = sum(graph.seconds or 0.0 for graph in found.graphs)
         tiles = [
             ("Graphs in one call", str(len(found.first_graphs)), ""),
             ("Graph breaks", str(len(found.causes)), "bad" if found.causes else "good"),
             ("Recompiles", str(len(found.recompiles)), ""),
             ("Operators in graphs", str(sum(graph.size for graph in found.first_graphs)), ""),
-            ("Compile time", words.seconds(compile_time) if found.timed_calls else "not measured", ""),
             ("fullgraph=True", words.verdict(found.fullgraph), _LOOKS[found.fullgraph]),
         ]
         yield '<dl class="tiles">'
@@ -96,32 +93,6 @@ class _Page:
         if found.fullgraph_error:
             yield f'<p class="soft">fullgraph=True: {_prose(found.fullgraph_error)}</p>'
         yield "</header>"
-
-    def _timeline(self) -> Iterator[str]:
-        found = self._found
-        if not found.steps:
-            return
-        inside = sum(step.seconds for step in found.steps)
-        outside = found.lead + sum(step.gap for step in found.steps)
-        # In parts per thousand, because flex-grow values that sum to less than one do not fill the line.
-        scale = 1000 / (inside + outside)
-        text = (
-            f"One call as a line from left to right: {words.count(len(found.steps), 'run')} of graphs take"
-            f" {words.seconds(inside)}, and {words.seconds(outside)} lie outside of them."
-        )
-        yield '<h2 id="time">Where one call spends its time</h2>'
-        yield f'<div class="time" role="img" aria-label="{escape(text)}">'
-        yield f'<span class="out" style="flex-grow:{found.lead * scale:.2f}"></span>'
-        for step in found.steps:
-            share = step.seconds * scale
-            label = step.graph if share > 30 else ""
-            yield f'<span class="c{_colour(step.graph)}" style="flex-grow:{share:.2f}">{label}</span>'
-            yield f'<span class="out" style="flex-grow:{step.gap * scale:.2f}"></span>'
-        yield "</div>"
-        yield '<ul class="legend">'
-        yield f'<li><i class="c0"></i>in graphs {words.seconds(inside)}</li>'
-        yield f'<li><i class="out"></i>outside: guards and Python, {words.seconds(outside)}</li></ul>'
-        yield f'<p class="soft">{_prose(words.timing(found))}</p>'
 
     def _source(self) -> Iterator[str]:
         if not self._excerpts:
@@ -183,14 +154,14 @@ class _Page:
                 yield from self._item(item)
         else:
             for graph in found.first_graphs:
-                yield f"<li>{''.join(self._card(graph, None))}</li>"
+                yield f"<li>{''.join(self._card(graph))}</li>"
         yield "</ol>"
         later = [graph for graph in found.graphs if graph.number not in self._cards]
         if later:
             yield f"<details><summary>{words.count(len(later), 'graph')} compiled for other calls</summary>"
             yield '<ol class="flow">'
             for graph in later:
-                yield f"<li>{''.join(self._card(graph, None))}</li>"
+                yield f"<li>{''.join(self._card(graph))}</li>"
             yield "</ol></details>"
 
     def _item(self, item: Step | Repeat) -> Iterator[str]:
@@ -201,7 +172,7 @@ class _Page:
             yield "</ol></li>"
             return
         graph = self._found.graphs[item.graph - 1]
-        yield f"<li>{''.join(self._card(graph, item))}</li>"
+        yield f"<li>{''.join(self._card(graph))}</li>"
         if not item.last:
             yield self._cut(graph, item)
 
@@ -218,7 +189,7 @@ class _Page:
         anchor = self._lines.get((path, line))
         return f'<a href="#{anchor}">{text}</a>' if anchor else text
 
-    def _card(self, graph: Graph, step: Step | None) -> Iterator[str]:
+    def _card(self, graph: Graph) -> Iterator[str]:
         again = graph.number in self._cards
         self._cards.add(graph.number)
         name = "" if again else f' id="graph-{graph.number}"'
@@ -228,12 +199,7 @@ class _Page:
         yield f'<div class="head"><span class="badge">{graph.number}</span>'
         yield f'<h3 class="mono">{escape(graph.function)}</h3>'
         yield f'<span class="where">{origin} {self._linked(graph.place.path, graph.place.line)}</span></div>'
-        facts = [words.count(graph.size, "operator")]
-        if step is not None:
-            facts.append(f"runs {words.seconds(step.seconds)}")
-        if graph.seconds is not None and not again:
-            facts.append(f"compiled in {words.seconds(graph.seconds)}")
-        yield f'<p class="facts">{" &middot; ".join(facts)}</p>'
+        yield f'<p class="facts">{words.count(graph.size, "operator")}</p>'
         yield f'<div class="bar" aria-hidden="true"><i style="width:{100 * graph.size / self._largest:.1f}%"></i></div>'
         if not again:
             yield from self._details(graph)

@@ -35,8 +35,7 @@ class Graph:
     """One graph. `number` is 1-based, in compile order; `resumes` says that it continues a function after a break.
 
     `call` is the 1-based number of the call that compiled it. `replaces` is the guard that failed before a
-    recompilation, or None for a first compilation. `seconds` is the compile time of its frame, or None if it could not
-    be determined.
+    recompilation, or None for a first compilation.
     """
 
     number: int
@@ -50,7 +49,6 @@ class Graph:
     inputs: Size
     outputs: Size
     guards: Guards
-    seconds: float | None
     replaces: str | None
 
     @property
@@ -119,14 +117,11 @@ class Step:
     """One run of a graph within a call, and the gap after it.
 
     `ended_by` is the index of the break that ends it, or None if its function returned. `crossing` is the data that it
-    and earlier steps pass to later ones. `gap` is the time until the next graph starts, or until the end of the call
-    for the `last` step: guards and Python code.
+    and earlier steps pass to later ones.
     """
 
     graph: int
-    seconds: float
     crossing: Size
-    gap: float
     ended_by: int | None
     last: bool
 
@@ -163,15 +158,12 @@ class Explanation:
     torch: str
     python: str
     device: str
-    backend: str
     calls: tuple[int, int]
     graphs: tuple[Graph, ...]
     breaks: tuple[Break, ...]
     recompiles: tuple[Recompile, ...]
     eager: tuple[Eager, ...]
     steps: tuple[Step, ...]
-    lead: float
-    timed_calls: int
     fullgraph: bool | None
     fullgraph_error: str
     error: str | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dynalint.explaining.model import Explanation, Source, Step
 
@@ -13,7 +13,7 @@ _CONTEXT = 2
 
 @dataclass(frozen=True)
 class Repeat:
-    """A sequence of steps that occurs `times` times in a row; their times are means."""
+    """A sequence of steps that occurs `times` times in a row."""
 
     steps: tuple[Step, ...]
     times: int
@@ -26,7 +26,7 @@ def folded(steps: Sequence[Step]) -> list[Step | Repeat]:
     while at < len(steps):
         period, times = _longest_repeat(steps, at)
         if times > 1:
-            items.append(Repeat(_mean(steps[at : at + period * times], period), times))
+            items.append(Repeat(tuple(steps[at : at + period]), times))
             at += period * times
         else:
             items.append(steps[at])
@@ -46,18 +46,6 @@ def _longest_repeat(steps: Sequence[Step], at: int) -> tuple[int, int]:
         if times > 1 and period * times > best[0] * best[1]:
             best = (period, times)
     return best
-
-
-def _mean(steps: Sequence[Step], period: int) -> tuple[Step, ...]:
-    rounds = [steps[at : at + period] for at in range(0, len(steps), period)]
-    return tuple(
-        replace(
-            alike[0],
-            seconds=sum(step.seconds for step in alike) / len(alike),
-            gap=sum(step.gap for step in alike) / len(alike),
-        )
-        for alike in zip(*rounds, strict=True)
-    )
 
 
 @dataclass(frozen=True)

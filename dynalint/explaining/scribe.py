@@ -53,12 +53,11 @@ class Scribe:
         self._is_own = lru_cache(maxsize=None)(options.is_own)
         self._same = int(parts["calls"]["same"])
 
-    def explanation(self, target: Target, backend: str) -> Explanation:
+    def explanation(self, target: Target) -> Explanation:
         """Return the explanation for the answer. The caller fills in the versions."""
         parts, flow = self._parts, self._flow
-        timed, notes = self._timed(backend)
         breaks, ended = self._breaks()
-        graphs = tuple(self._graph(number, graph, timed) for number, graph in enumerate(flow.graphs))
+        graphs = tuple(self._graph(number, graph) for number, graph in enumerate(flow.graphs))
         fullgraph = parts.get("fullgraph")
         error = decode(records.Run, fullgraph).error if fullgraph is not None else None
         return Explanation(
@@ -67,39 +66,17 @@ class Scribe:
             torch="",
             python="",
             device=self._options.device,
-            backend=backend,
             calls=(self._same, int(parts["calls"]["batch"])),
             graphs=graphs,
             breaks=breaks,
             recompiles=tuple(self._recompiles()),
             eager=tuple(self._eager()),
-            steps=tuple(_steps(timed, ended)),
-            lead=timed.steps[0].wait if timed.steps else 0.0,
-            timed_calls=timed.calls,
+            steps=tuple(_steps(flow, ended)),
             fullgraph=None if fullgraph is None else error is None,
             fullgraph_error="" if error is None else _failure(error),
             error=None if self._run.error is None else _failure(self._run.error),
-            notes=notes,
             sources=tuple(self._source(path) for path in self._shown_files(graphs, breaks)),
         )
-
-    def _timed(self, backend: str) -> tuple[told.Flow, tuple[str, ...]]:
-        """Return the flow with times, or that of the observed run without times if the two disagree."""
-        timed = self._parts.get("timed")
-        if timed is None:
-            return replace(self._flow, steps=(), calls=0), ()
-        run, flow = decode(records.Run, timed["run"]), decode(told.Flow, timed["flow"])
-        if [graph.compile_id for graph in flow.graphs] != [graph.compile_id for graph in self._flow.graphs]:
-            if run.error is not None:
-                note = f"No times are given: the backend {backend} failed: {_failure(run.error)}"
-                return replace(self._flow, steps=(), calls=0), (" ".join(note.split())[:_LONGEST],)
-            note = (
-                f"No times are given: with the backend {backend} there are {len(flow.graphs)} graphs, while the "
-                f"observed run had {len(self._flow.graphs)}."
-            )
-            return replace(self._flow, steps=(), calls=0), (note,)
-        self._compiles = {one.compile_id: one for one in run.compiles}
-        return flow, ()
 
     def _place(self, file: str, line: int, column: int | None = None, end: int | None = None) -> Place:
         path = os.path.realpath(file)
@@ -112,7 +89,7 @@ class Scribe:
     def _function(self, file: str, line: int, name: str) -> str:
         return self._sources.function_at(os.path.realpath(file), line) or name
 
-    def _graph(self, number: int, graph: told.Graph, timed: told.Flow) -> Graph:
+    def _graph(self, number: int, graph: told.Graph) -> Graph:
         compiled = self._compiles.get(graph.compile_id)
         file, line, name = (compiled.file, compiled.line, compiled.function) if compiled is not None else ("", 0, "")
         resumes = name.startswith("torch_dynamo_resume")
@@ -131,7 +108,6 @@ class Scribe:
             inputs=graph.inputs,
             outputs=graph.outputs,
             guards=graph.guards,
-            seconds=compiled.seconds if compiled is not None and timed.calls else None,
             replaces=compiled.recompile if compiled is not None else None,
         )
 
@@ -259,14 +235,11 @@ def _failure(error: records.Failure) -> str:
 
 def _steps(flow: told.Flow, ended: Mapping[str, int]) -> Iterator[Step]:
     for at, step in enumerate(flow.steps):
-        last = at + 1 == len(flow.steps)
         yield Step(
             graph=step.graph + 1,
-            seconds=step.seconds,
             crossing=step.crossing,
-            gap=flow.rest if last else flow.steps[at + 1].wait,
             ended_by=ended.get(flow.graphs[step.graph].compile_id),
-            last=last,
+            last=at + 1 == len(flow.steps),
         )
 
 

@@ -75,12 +75,11 @@ class _Writer:
         yield from self._title("One call" if found.steps else "Graphs")
         if not found.steps:
             for graph in found.first_graphs:
-                yield from self._graph(graph, None)
+                yield from self._graph(graph)
         else:
             shown: set[int] = set()
             for item in folded(found.steps):
                 yield from self._item(item, shown)
-            yield from self._wrapped(words.timing(found), 2)
         again = [graph for graph in found.graphs if graph.call > 1]
         if again:
             listed = ", ".join(f"{graph.number} (call {graph.call})" for graph in again)
@@ -96,7 +95,7 @@ class _Writer:
 
     def _step(self, step: Step, shown: set[int]) -> Iterator[str]:
         graph = self._found.graphs[step.graph - 1]
-        yield from self._graph(graph, step, brief=step.graph in shown)
+        yield from self._graph(graph, brief=step.graph in shown)
         shown.add(step.graph)
         if step.last:
             return
@@ -108,15 +107,10 @@ class _Writer:
         mark = self._style.paint("/", "red", "bold")
         yield from self._wrapped(f"{mark} {visible(cause)}: {words.cost(step)}", 4, 2)
 
-    def _graph(self, graph: Graph, step: Step | None, *, brief: bool = False) -> Iterator[str]:
+    def _graph(self, graph: Graph, *, brief: bool = False) -> Iterator[str]:
         head = self._style.paint(f"{graph.number:>3}", "cyan", "bold")
         where = f"{graph.function} ({'from ' if graph.resumes else ''}{graph.place})"
-        facts = [words.count(graph.size, "operator")]
-        if graph.seconds is not None and not brief:
-            facts.append(f"compiled in {words.seconds(graph.seconds)}")
-        if step is not None:
-            facts.append(f"runs {words.seconds(step.seconds)}")
-        yield f"{head}  {visible(where)}: {', '.join(facts)}"
+        yield f"{head}  {visible(where)}: {words.count(graph.size, 'operator')}"
         if brief:
             return
         names = [f"{one.name} x{one.count}" if one.count > 1 else one.name for one in graph.operators]

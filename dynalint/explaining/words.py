@@ -6,19 +6,10 @@ from dynalint.confirm.wording import helpful_hints
 from dynalint.confirm.worker.dynamo.graph_records import Outcome, Remedy, Size
 from dynalint.explaining.model import Advice, Break, Explanation, Rule, Step
 
-_UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
-
 
 def count(number: int, noun: str) -> str:
     """Return a number with its noun, such as "1 graph" or "3 graphs"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def seconds(value: float) -> str:
-    """Return a time with two significant digits, in the unit that leaves one to three digits before the point."""
-    unit, factor = next((pair for pair in _UNITS if value * pair[1] >= 0.9995), _UNITS[-1])
-    number = value * factor
-    return f"{number:.0f} {unit}" if number >= 9.95 else f"{number:.2g} {unit}"
 
 
 def size(value: Size) -> str:
@@ -53,28 +44,14 @@ def basis(found: Explanation) -> str:
     return f"torch {found.torch} on {found.device}, Python {found.python}; {same} calls alike{more}"
 
 
-def timing(found: Explanation) -> str:
-    """Return how times were measured."""
-    if not found.timed_calls:
-        return ""
-    engine = {
-        "eager": "Graphs were run operator by operator (backend eager), and compile times are Dynamo's own, without "
-        "code generation; `--backend inductor` has both.",
-        "aot_eager": "Graphs were run operator by operator (backend aot_eager); compile times are without code "
-        "generation; `--backend inductor` has both.",
-        "inductor": "Compile times are those of Dynamo, AOTAutograd and Inductor together.",
-    }[found.backend]
-    return f"Times in a call are medians of {count(found.timed_calls, 'call')} after everything was compiled. {engine}"
-
-
 def what(found: Break) -> str:
     """Return the id and type of a break."""
     return " ".join(filter(None, (found.gb, found.type or found.reason)))
 
 
 def cost(step: Step) -> str:
-    """Return the cost of a gap between graphs: the data passed across it, and the time during which no graph runs."""
-    return f"passes on {size(step.crossing)}; {seconds(step.gap)} outside graphs"
+    """Return the cost of a gap between graphs: the data passed across it."""
+    return f"passes on {size(step.crossing)}"
 
 
 def effect(found: Break) -> str:

@@ -35,11 +35,11 @@ def _configuration(folder: Path) -> Configuration:
 def explained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Explanation]:
     """Explain `Model` of a text, by the command's own way."""
 
-    def run(text: str, name: str = "Model", *, advise: bool = False, backend: str = "eager") -> Explanation:
+    def run(text: str, name: str = "Model", *, advise: bool = False) -> Explanation:
         folder = tmp_path_factory.mktemp("project")
         (folder / "model.py").write_text(textwrap.dedent(text).lstrip("\n"), encoding="utf-8")
         (target,), settings, workspace = find_targets(f"model.py::{name}", _configuration(folder), folder)
-        return explain(target, settings, workspace, backend, advise=advise)
+        return explain(target, settings, workspace, advise=advise)
 
     return run
 
@@ -55,7 +55,7 @@ def _made_up(count: int, path: str = "model.py") -> Explanation:
     graphs = tuple(_graph(number, path, count) for number in range(1, count + 1))
     breaks = tuple(_break(number, path) for number in range(1, count))
     steps = tuple(
-        Step(number, 1e-5 * number, Size(2, 4096), 2e-5, number - 1 if number < count else None, number == count)
+        Step(number, Size(2, 4096), number - 1 if number < count else None, number == count)
         for number in range(1, count + 1)
     )
     recompile = Recompile("Model.forward", Place(path, 1), 7, True, f"tensor 'x' size mismatch {HOSTILE}")
@@ -65,15 +65,12 @@ def _made_up(count: int, path: str = "model.py") -> Explanation:
         torch="2.13.0",
         python="3.11.7",
         device="cpu",
-        backend="eager",
         calls=(6, 2),
         graphs=(*graphs, replace(graphs[0], number=count + 1, call=7, replaces="size mismatch")),
         breaks=breaks,
         recompiles=(recompile,),
         eager=(Eager("helper", Place(path, 3), "graph break in loop"),),
         steps=steps,
-        lead=3e-5,
-        timed_calls=5,
         fullgraph=not breaks,
         fullgraph_error="It breaks." if breaks else "",
         error=None,
@@ -96,7 +93,6 @@ def _graph(number: int, path: str, count: int) -> Graph:
         inputs=Size(1, 160),
         outputs=Size(2, 320),
         guards=Guards({"TENSOR_MATCH": 3, "ID_MATCH": 20}, (f"L['x'] == {HOSTILE}",)),
-        seconds=0.1,
         replaces=None,
     )
 

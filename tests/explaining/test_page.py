@@ -67,7 +67,7 @@ def test_text_of_the_user_stays_text(made_up: MakeUp, hostile: str) -> None:
 
 def test_graphs_breaks_and_costs_are_told(made_up: MakeUp) -> None:
     page = render(made_up(3))
-    assert "passes on 2 tensors, 4 KiB; 20 µs outside graphs" in page
+    assert "passes on 2 tensors, 4 KiB" in page
     assert page.count("goes on with") == 2
     assert "<h3>Call 7, with another batch size</h3>" in page
     assert "<strong>DYN101 branch-on-tensor.</strong>" in page
@@ -106,10 +106,9 @@ card.focus();
 const lit = [...page.querySelectorAll("tr.lit")].map((row) => row.dataset.g);
 const focused = page.activeElement === card;
 card.blur();
-const strip = [...page.querySelectorAll(".time span")].map((one) => one.getBoundingClientRect().width);
 document.title = "done";
 document.querySelector("pre").textContent = JSON.stringify({
-  texts: texts.length, dim, lit, focused, strip, left: page.querySelectorAll("tr.lit").length,
+  texts: texts.length, dim, lit, focused, left: page.querySelectorAll("tr.lit").length,
   wide: page.documentElement.scrollWidth - view.innerWidth,
   scrolls: page.querySelector(".scroll").scrollWidth > page.querySelector(".scroll").clientWidth,
   images: page.images.length,
@@ -159,9 +158,6 @@ def test_in_a_browser(made_up: MakeUp, tmp_path: Path, flags: tuple[str, ...]) -
     assert seen["stops"] > 40
     # Nothing that the user's text says came to life.
     assert seen["images"] == 0
-    # Twelve graphs, each with what is outside after it, and what is before the first.
-    assert len(seen["strip"]) == 25
-    assert seen["strip"][23] > seen["strip"][1]
 
 
 @pytest.mark.may_skip

@@ -9,14 +9,14 @@ from dynalint.explaining.model import Break, Explanation, Graph, Place, Source, 
 from dynalint.explaining.picture import Repeat, excerpts, folded
 
 
-def step(graph: int, ended_by: int | None = None, *, seconds: float = 1.0, last: bool = False) -> Step:
-    return Step(graph, seconds, Size(1, 4), 0.5, ended_by, last)
+def step(graph: int, ended_by: int | None = None, *, last: bool = False) -> Step:
+    return Step(graph, Size(1, 4), ended_by, last)
 
 
 def graph(number: int, lines: dict[str, tuple[int, ...]], call: int = 1) -> Graph:
     size = Size()
     place = Place("m.py", 1)
-    return Graph(number, "f", place, False, call, (), lines, size, size, size, Guards({}, ()), None, None)
+    return Graph(number, "f", place, False, call, (), lines, size, size, size, Guards({}, ()), None)
 
 
 def at(line: int) -> Break:
@@ -27,7 +27,7 @@ def explanation(text: str, graphs: tuple[Graph, ...], breaks: tuple[Break, ...],
     lines = tuple(text.splitlines())
     source = Source("m.py", lines, frozenset(ran), ((1, len(lines), "f"),))
     return Explanation(
-        "m:f", "f()", "2.13.0", "3.11", "cpu", "eager", (6, 2), graphs, breaks, (), (), (), 0.0, 0, None, "", None,
+        "m:f", "f()", "2.13.0", "3.11", "cpu", (6, 2), graphs, breaks, (), (), (), None, "", None,
         sources=(source,),
     )  # fmt: skip
 
@@ -43,13 +43,6 @@ def test_a_layer_that_repeats_is_one_item() -> None:
     first, repeat, final = folded(steps)
     assert (first, final) == (steps[0], steps[-1])
     assert repeat == Repeat((step(2, 0), step(3)), 12)
-
-
-def test_a_repeat_takes_the_mean_of_the_times_and_goes_on_to_itself() -> None:
-    (repeat,) = folded([step(1, seconds=1.0), step(1, seconds=2.0), step(1, seconds=6.0, last=True)])
-    assert isinstance(repeat, Repeat)
-    assert repeat.times == 3
-    assert repeat.steps == (step(1, seconds=3.0),)
 
 
 def test_the_shortest_period_that_covers_the_most_wins() -> None:

@@ -10,24 +10,6 @@ from dynalint.explaining.model import Advice
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (71.2, "71 s"),
-        (1.72, "1.7 s"),
-        (0.99960, "1 s"),
-        (0.2044, "204 ms"),
-        (0.00996, "10 ms"),
-        (99.6e-6, "100 µs"),
-        (9.94e-6, "9.9 µs"),
-        (0.12e-6, "0.12 µs"),
-        (0.0, "0 µs"),
-    ],
-)
-def test_seconds(value: float, text: str) -> None:
-    assert words.seconds(value) == text
-
-
-@pytest.mark.parametrize(
     ("size", "text"),
     [
         (Size(), "no tensors"),

@@ -56,14 +56,10 @@ class Graph:
 class Step:
     """One run of a graph in a call whose graphs had all been compiled.
 
-    `seconds` is the time in the graph, `wait` the time since the step before it ended, or since the call began: the
-    guards, and whatever ran in Python. `crossing` are tensors that this step or one before it made and that a graph
-    after it takes. Times are medians of several calls.
+    `crossing` are tensors that this step or one before it made and that a graph after it takes.
     """
 
     graph: int
-    seconds: float
-    wait: float
     crossing: Size
 
 
@@ -71,15 +67,12 @@ class Step:
 class Flow:
     """The graphs of a callable and the order in which one call runs them.
 
-    `breaks` are the compile ids during which the breaks of the run happened, in their order. `rest` is the time from
-    the end of the last step to the end of the call, `calls` how many calls the times are medians of.
+    `breaks` are the compile ids during which the breaks of the run happened, in their order.
     """
 
     graphs: tuple[Graph, ...]
     breaks: tuple[str, ...]
     steps: tuple[Step, ...]
-    rest: float
-    calls: int
 
 
 @dataclass(frozen=True)

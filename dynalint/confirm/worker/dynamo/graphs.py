@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import statistics
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,15 +34,13 @@ _VARYING = (
 _MOST_CONDITIONS = 200
 
 
-def trace_flow(
-    make: Maker, calls: Sequence[Call], files: Mapping[str, str], warm: range, backend: str, device: str
-) -> tuple[Run, Flow]:
+def trace_flow(make: Maker, calls: Sequence[Call], files: Mapping[str, str], warm: range) -> tuple[Run, Flow]:
     """Compile and run `calls`; the steps are those of the calls numbered `warm`, which must be alike.
 
     `files` are the user's own: the names that their code objects have, with the paths to report.
     """
-    listener = GraphListener(frozenset(files), own=files, device=device)
-    run = compiled_run(make, calls, listener, backend)
+    listener = GraphListener(frozenset(files), own=files)
+    run = compiled_run(make, calls, listener)
     return run, listener.flow(warm)
 
 
@@ -58,22 +54,10 @@ class _Made:
 
 
 @dataclass
-class _Ran:
-    """One run of a graph: when it began and ended, and the bookkeeping for it was done."""
-
-    graph: int
-    began: float
-    ended: float
-    left: float
-
-
-@dataclass
 class _Called:
-    """One call of the callable."""
+    """One call of the callable: the graphs that it ran, and the tensors that these made."""
 
-    began: float
-    ended: float = 0.0
-    ran: list[_Ran] = field(default_factory=list)
+    ran: list[int] = field(default_factory=list)
     made: list[_Made] = field(default_factory=list)
 
 
@@ -82,7 +66,6 @@ class GraphListener(Listener):
     """Notes the graphs too: what is in them, which guards they have, when they run and what they hand on."""
 
     own: Mapping[str, str] = field(default_factory=dict)
-    device: str = "cpu"
     found: list[Graph] = field(default_factory=list)
     break_ids: list[str] = field(default_factory=list)
     called: list[_Called] = field(default_factory=list)
@@ -112,16 +95,14 @@ class GraphListener(Listener):
         self.break_ids.append(_compile_id())
 
     def runner(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what runs the graph noted last and keeps the time."""
+        """Return what runs the graph noted last."""
         return partial(self._run, len(self.found) - 1, run)
 
     def flow(self, warm: range) -> Flow:
         """Return all that was seen, with the steps of the last call among `warm`."""
         called = [self.called[number] for number in warm if number < len(self.called)]
-        alike = [one for one in called if [ran.graph for ran in one.ran] == [ran.graph for ran in called[-1].ran]]
-        steps = tuple(_steps(alike)) if alike else ()
-        rest = statistics.median(_rest(one) for one in alike) if alike else 0.0
-        return Flow(tuple(self.found), tuple(self.break_ids), steps, rest, len(alike))
+        steps = tuple(_steps(called[-1])) if called else ()
+        return Flow(tuple(self.found), tuple(self.break_ids), steps)
 
     def _note_guards(self, guards: Iterable[Any]) -> None:
         name = _compile_id()
@@ -131,12 +112,8 @@ class GraphListener(Listener):
 
     def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._origin.clear()
-        called = _Called(self._now())
-        self.called.append(called)
-        try:
-            return function(*args, **kwargs)
-        finally:
-            called.ended = self._now()
+        self.called.append(_Called())
+        return function(*args, **kwargs)
 
     def _run(self, number: int, run: Callable[..., Any], *args: Any) -> Any:
         called = self.called[-1]
@@ -145,16 +122,14 @@ class GraphListener(Listener):
             made = self._origin.get(tensor)
             if made is not None:
                 made.last = step
-        began = self._now()
         result = run(*args)
-        ended = self._now()
         for tensor in _tensors(result):
             made = _Made(step, step, _bytes(tensor))
             self._origin[tensor] = made
             called.made.append(made)
         if self.found[number].outputs == Size():
             self._measure(number, args, result)
-        called.ran.append(_Ran(number, began, ended, self._now()))
+        called.ran.append(number)
         return result
 
     def _measure(self, number: int, args: Any, result: Any) -> None:
@@ -166,11 +141,6 @@ class GraphListener(Listener):
 
     def _is_kept(self, tensor: torch.Tensor) -> bool:
         return isinstance(tensor, nn.Parameter) or id(tensor) in self._kept
-
-    def _now(self) -> float:
-        if self.device == "cuda":
-            torch.cuda.synchronize()
-        return time.perf_counter()
 
 
 def _compile_id() -> str:
@@ -239,20 +209,7 @@ def _conditions(kind: str, guard: Any) -> Iterator[str]:
         yield from (code for code in map(str, guard.code_list or ()) if not code.startswith("___check"))
 
 
-def _steps(called: Sequence[_Called]) -> Iterator[Step]:
-    """Yield the steps of calls that ran the same graphs in the same order."""
-    last = called[-1]
-    for number, ran in enumerate(last.ran):
-        crossing = [made.bytes for made in last.made if made.step <= number < made.last]
-        runs = [one.ran[number] for one in called]
-        starts = [one.ran[number - 1].left if number else one.began for one in called]
-        yield Step(
-            graph=ran.graph,
-            seconds=statistics.median(run.ended - run.began for run in runs),
-            wait=statistics.median(run.began - start for run, start in zip(runs, starts, strict=True)),
-            crossing=Size(len(crossing), sum(crossing)),
-        )
-
-
-def _rest(called: _Called) -> float:
-    return called.ended - (called.ran[-1].left if called.ran else called.began)
+def _steps(called: _Called) -> Iterator[Step]:
+    for number, graph in enumerate(called.ran):
+        crossing = [made.bytes for made in called.made if made.step <= number < made.last]
+        yield Step(graph, Size(len(crossing), sum(crossing)))

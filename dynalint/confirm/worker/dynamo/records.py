@@ -55,7 +55,7 @@ class Compile:
     """One attempt to compile a frame, from Dynamo's own metrics.
 
     `guarded` tells that compiled code was installed. `recompile` is why the code compiled before did not fit, None for
-    a first compile. `fail_type` and `fail_reason` tell why the frame went back to eager. `seconds` is the time it took.
+    a first compile. `fail_type` and `fail_reason` tell why the frame went back to eager.
     """
 
     function: str
@@ -70,7 +70,6 @@ class Compile:
     fail_file: str | None = None
     fail_line: int | None = None
     compile_id: str = ""
-    seconds: float | None = None
 
 
 @dataclass(frozen=True)

@@ -72,9 +72,9 @@ def default_run(make: Maker, calls: Sequence[Call], files: Iterable[str] = (), b
     return compiled_run(make, calls, Listener(frozenset(files)), backend)
 
 
-def fullgraph_run(make: Maker, calls: Sequence[Call], backend: str = "eager") -> Run:
+def fullgraph_run(make: Maker, calls: Sequence[Call]) -> Run:
     """Compile with `fullgraph=True` and run `calls` up to the first exception."""
-    return compiled_run(make, calls, Listener(), backend, fullgraph=True)
+    return compiled_run(make, calls, Listener(), fullgraph=True)
 
 
 def eager_run(make: Maker, calls: Sequence[Call], files: Iterable[str] = ()) -> EagerRun:
@@ -384,7 +384,6 @@ def _metrics(call: int) -> list[Compile]:
                 fail_file=metric.fail_user_frame_filename,
                 fail_line=metric.fail_user_frame_lineno,
                 compile_id=compile_id,
-                seconds=getattr(metric, "entire_frame_compile_time_s", None),
             )
         )
     return attempts

@@ -6,7 +6,6 @@ Parts of the answer, in the order in which they are known; `files`, `inputs` and
     calls      how many calls were made: `{"same", "batch"}`
     run, flow  records of `dynamo` and of `graphs`, from a run that watches every line
     fullgraph  a record of `dynamo`
-    timed      a record of `dynamo` and the flow of a run that only keeps the time, with the backend asked for
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Calls:
 
 
 def explain(request: Mapping[str, Any], reply: Reply) -> None:
-    """Answer one request: those of `confirming` without `spots` and `compare`, and `backend`."""
+    """Answer one request: those of `confirming` without `spots` and `compare`."""
     runs.trace_own_compiles()
     loading.prepare(request["search"], request["overrides"])
     try:
@@ -67,7 +66,7 @@ def calls_of(make: Maker, call: Call) -> Calls:
 
 
 def _explain(subject: Subject, request: Mapping[str, Any], reply: Reply) -> None:
-    make, name, device = subject.make, request["target"]["qualname"], request["device"]
+    make, name = subject.make, request["target"]["qualname"]
     reply.stage(f"running {name} without the compiler")
     own = code_names(frozenset(loading.imported_files(request["roots"])))
     eager = runs.eager_run(make, [subject.call] * 2, own)
@@ -77,21 +76,8 @@ def _explain(subject: Subject, request: Mapping[str, Any], reply: Reply) -> None
     calls = calls_of(make, subject.call)
     reply.part("calls", {"same": calls.warm.stop, "batch": calls.batch})
     reply.stage(f"running {name} under torch.compile")
-    run, flow = trace_flow(make, calls.calls, own, calls.warm, "eager", device)
+    run, flow = trace_flow(make, calls.calls, own, calls.warm)
     reply.part("run", encode(replace(run, traced={})))
     reply.part("flow", encode(flow))
     reply.stage(f"running {name} with fullgraph=True")
     reply.part("fullgraph", encode(runs.fullgraph_run(make, calls.calls)))
-    reply.stage(f"timing {name} under torch.compile")
-    if request["backend"] == "inductor":
-        _keep_headers_out()
-    run, flow = trace_flow(make, calls.calls, {}, calls.warm, request["backend"], device)
-    reply.part("timed", {"run": encode(run), "flow": encode(flow)})
-
-
-def _keep_headers_out() -> None:
-    """Have Inductor compile no headers beforehand: it would keep them where it was imported, outside of the walls."""
-    from torch._inductor import config
-
-    if hasattr(config, "cpp_cache_precompile_headers"):
-        config.cpp_cache_precompile_headers = False

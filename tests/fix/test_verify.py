@@ -741,3 +741,21 @@ def test_an_edge_leaves_the_number_that_led_to_a_side() -> None:
     for first, other in edges:
         assert torch.isinf(first).sum() == 1
         assert torch.equal(torch.isinf(other), place)
+
+
+def test_sparse_tensors_stay_as_they_are_given() -> None:
+    """What cannot be filled element by element is no reason to prove nothing of the other inputs."""
+    import torch
+
+    from dynalint.confirm.worker.comparing.trials import BASE, USUAL, at_edges
+
+    sparse, dense = torch.eye(4).to_sparse().requires_grad_(), torch.ones(4, 3)
+    others = set()
+    for trial in (BASE, *USUAL, replace(BASE, alike=True), *at_edges([BASE])):
+        (first, second), _ = trial.of(((sparse, dense), {}))
+        assert first is not sparse
+        assert first.is_sparse
+        assert first.requires_grad
+        assert torch.equal(first.to_dense(), torch.eye(4))
+        others.add(tuple(second.flatten().tolist()))
+    assert len(others) > len(USUAL)

@@ -13,7 +13,6 @@ from torch.utils import _pytree as pytree
 
 from ..dynamo.runs import Call, force_eager
 from .differences import NOT_FINITE, Equality, difference, let_pass, rounded
-from .fuzzing import Way, fuzzed
 from .observing import Observation, attempt, hearing_all_logs
 from .other_builds import builds_of
 from .pairs import Difference, NotMadeError, Pair, Subject, fresh, state_tensors
@@ -79,44 +78,17 @@ def run_side_by_side(one: Subject, other: Subject, equality: Equality, search: S
     The first difference ends the run.
     """
     found = Findings()
-    _run_scenes(one, other, equality, search, found, _scenes(one, other, equality, search, found.telling))
-    return found
-
-
-def run_fuzzed(
-    one: Subject, other: Subject, equality: Equality, search: Search, known: Told, constants: tuple[float, ...]
-) -> Findings:
-    """Run both through inputs made from those that are `known`, until the search is complete."""
-    found = Findings()
-    search.begin()
-    ways = dict.fromkeys(Way(change, True, trial) for change, trial in known.values())
-
-    def scenes() -> Iterator[_Scene]:
-        for way in fuzzed(one, equality, search, ways, constants):
-            for training in (way.training, not way.training):
-                pair = Pair(one, other, equality, training=training, change=way.change)
-                yield _Scene(pair, [way.trial], training, way.change, returns=True)
-        yield from _told_scenes(one, other, equality, search, found.telling)
-
-    _run_scenes(one, other, equality, search, found, scenes())
-    return found
-
-
-def _run_scenes(
-    one: Subject, other: Subject, equality: Equality, search: Search, found: Findings, scenes: Iterable[_Scene]
-) -> None:
-    """Run scenes up to the first difference, and note in `found` what they show."""
     with hearing_all_logs():
         try:
-            _run_each(one, other, equality, search, found, scenes)
+            _run_scenes(one, other, equality, search, found)
         except NotMadeError as error:
             found.difference = error.difference
+    return found
 
 
-def _run_each(
-    one: Subject, other: Subject, equality: Equality, search: Search, found: Findings, scenes: Iterable[_Scene]
-) -> None:
-    for scene in scenes:
+def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search, found: Findings) -> None:
+    """Run all scenes up to the first difference, and note in `found` what they show."""
+    for scene in _scenes(one, other, equality, search, found.telling):
         for trial in scene.trials:
             if is_left_out(trial, search.left_out):
                 continue
@@ -125,8 +97,6 @@ def _run_each(
             with search.counted():
                 differs, first, second = scene.pair.step(trial)
             scene.done.append(trial)
-            if scene.returns and first.error is not None:
-                search.marks.seen.clear()
             ran = frozenset(search.marks.seen)
             if trial.method is None and scene.tells:
                 told = (side for side in ran if scene.change is None or side not in before)
@@ -171,17 +141,13 @@ def _note(found: Findings, scene: _Scene, trial: Trial, first: Observation) -> N
 
 @dataclass
 class _Scene:
-    """Trials for one pair. `change` says how its state was set, if it was; without `tells` they are varied no more.
-
-    With `returns`, what ran counts only where the first version raises nothing: then there is more to compare.
-    """
+    """Trials for one pair. `change` says how its state was set, if it was; without `tells` they are varied no more."""
 
     pair: Pair
     trials: Iterable[Trial]
     training: bool
     change: StateChange | None = None
     tells: bool = True
-    returns: bool = False
     done: list[Trial] = field(default_factory=list)
 
 

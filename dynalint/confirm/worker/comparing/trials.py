@@ -16,7 +16,6 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..dynamo.runs import Call
-from .mutations import Mutation
 from .tensor_changes import (
     Change,
     apart,
@@ -52,8 +51,8 @@ class Trial:
     `batch` is another size for the first dimension of the tensors that share it. With `method`, it is no call of the
     target but one of a method without arguments, "Class.method", on the first part of it that has this class. With
     `alike`, tensors of one shape and dtype all hold the numbers of the first of them. `which` is the range, among all
-    tensors, that it changes. After that come the `mutations`, one after the other, the `last` change of floats, and
-    what is `spoilt`. The target is called so many `times` before one backward pass.
+    tensors, that it changes. After that comes what is `spoilt`. The target is called so many `times` before one
+    backward pass.
     """
 
     name: str
@@ -66,8 +65,6 @@ class Trial:
     alike: bool = False
     which: tuple[int, int | None] = (0, None)
     spoilt: tuple[Spoilt, ...] = ()
-    mutations: tuple[Mutation, ...] = ()
-    last: Change | None = None
     times: int = 1
 
     def of(self, call: Call) -> Call:
@@ -83,10 +80,6 @@ class Trial:
         ]
         if self.alike:
             _copy_the_first(changed)
-        for mutation in self.mutations:
-            mutation.apply([changed[place] for place in places], [leaves[place] for place in places])
-        for place in places:
-            _change_floats(changed[place], self.last, generator)
         for spoilt in self.spoilt:
             for place in places[slice(*spoilt.which)]:
                 _spoil(changed[place], spoilt, generator)
@@ -130,12 +123,6 @@ def _spoil(tensor: torch.Tensor, spoilt: Spoilt, generator: torch.Generator) -> 
             chosen = torch.arange(size) == torch.randint(size, (), generator=generator)
         with torch.no_grad():
             tensor.view(-1)[chosen.to(tensor.device)] = spoilt.value
-
-
-def _change_floats(tensor: torch.Tensor, change: Change | None, generator: torch.Generator) -> None:
-    if change is not None and tensor.is_floating_point():
-        with torch.no_grad():
-            tensor.copy_(change(tensor.detach(), generator))
 
 
 def _copy_the_first(leaves: list[Any]) -> None:
@@ -231,10 +218,7 @@ def _with(trial: Trial, words: str, spoilt: Spoilt) -> Trial:
 
 
 def _larger(trial: Trial, change: Change, words: str) -> Trial:
-    name = f"{trial.name}, {words}"
-    if trial.mutations:
-        return replace(trial, name=name, last=change)
-    return replace(trial, name=name, floats=_then(trial.floats, change))
+    return replace(trial, name=f"{trial.name}, {words}", floats=_then(trial.floats, change))
 
 
 def _then(change: Change, after: Change) -> Change:

@@ -2,21 +2,20 @@
 
     versions    several states of one project imported in one process
     trials      inputs like those of an example, until every side of a branch has run
-    observe     one call and all that could be noticed of it
-    differ      how two such observations differ
-    search      which of them are worth a comparison
+    observing   one call and all that could be noticed of it
+    differences how two such observations differ
+    reached_code  which of them are worth a comparison
     pairs       both versions in the same state
     lockstep    these through the same calls
-    turning     the same with the answer of a test beside the changed code turned over
-    fuzzing     inputs for what is left, made from those that came by a way of their own
+    turned_tests  the same with the answer of a test beside the changed code turned over
 
 The request is one of `confirming` with `overrides` being the texts of the original, and besides:
 
-    marked      the texts of the original with marks in them (see `search.Marks`)
+    marked      the texts of the original with marks in them (see `reached_code.Marks`)
     rewritten   the texts after the fix
     sides       what has to run: `[mark, truth]`, truth null for a statement
     anyway      whether to ask the compiler even where nothing of that has run
-    exact, numbers, practical   what counts as equal (see `differ.Equality`)
+    exact, numbers, practical   what counts as equal (see `differences.Equality`)
     methods     methods to call in between, as "Class.method", if no call has come by them
     half        whether to look for further inputs in half precision too
     left_out    names of inputs that are not to be tried
@@ -48,8 +47,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..comparing.differences import Equality, difference
-from ..comparing.fuzzing import constants_of
-from ..comparing.lockstep import Findings, run_fuzzed, run_side_by_side
+from ..comparing.lockstep import Findings, run_side_by_side
 from ..comparing.observing import PLAIN, observe
 from ..comparing.pairs import Difference, Subject, fresh, takes_gradients
 from ..comparing.reached_code import Marks, Search, Side
@@ -64,8 +62,6 @@ from ..source.versions import Version
 
 _REPEATS = 3
 _OTHER_VALUES = 3
-# Of the time that the search for inputs has.
-_FUZZING = 1 / 3
 
 
 class _Silent(Reply):
@@ -101,30 +97,13 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     _tell(reply, found, seen)
     if found.difference is not None or not found.returned:
         return
-    left = search.left()
     alike = one_sided(search, dict(request["turned"]["words"]))
-
-    def compiled() -> None:
-        reply.stage(f"running {name} under torch.compile after the fix")
-        reply.part("compiled", _compiled(rewritten, plain, found))
-
     # The compiler is not asked about other code than what was changed, which may take it long.
-    has_run = not wanted or bool(seen) or request["anyway"]
-    if has_run:
-        compiled()
-    if left:
-        reply.stage(f"running {name} on inputs that are looked for")
-        rest = replace(search, wanted=left, seconds=search.seconds * _FUZZING)
-        found = _run_fuzzed(request, original, rewritten, equality, rest, found)
-        seen |= found.telling.keys() & wanted
-        _tell(reply, found, seen)
-        if found.difference is not None:
-            return
-    if not has_run and seen:
-        compiled()
-    elif not has_run:
+    if wanted and not seen and not request["anyway"]:
         reply.part("compiled", {"problem": "nothing of the changed code ran"})
         return
+    reply.stage(f"running {name} under torch.compile after the fix")
+    reply.part("compiled", _compiled(rewritten, plain, found))
     # Last, as code that goes on by an answer that it never gives may not end.
     reply.stage(f"running {name} with other answers of the tests beside the fix")
     turned = _turned_over(request, original, equality, search, found, alike)
@@ -234,23 +213,6 @@ def _tell(reply: Reply, found: Findings, seen: set[Side]) -> None:
     reply.part("ran", {**ran, "passed": sorted(found.passed)})
     reply.part("seen", sorted([list(side) for side in seen], key=str))
     reply.part("difference", None if found.difference is None else asdict(found.difference))
-
-
-def _run_fuzzed(
-    request: Mapping[str, Any], one: Subject, other: Subject, equality: Equality, search: Search, found: Findings
-) -> Findings:
-    """Run what nothing has come to yet on inputs made from others; return what all that was found comes to."""
-    search.marks.seen -= search.wanted
-    more = run_fuzzed(one, other, equality, search, found.telling, constants_of(request["marked"]))
-    return replace(
-        found,
-        inputs=found.inputs + more.inputs,
-        difference=more.difference,
-        telling={**found.telling, **more.telling},
-        passed=found.passed | more.passed,
-        finite=found.finite | more.finite,
-        rounded=found.rounded or more.rounded,
-    )
 
 
 def _compiled(subject: Subject, plain: Callable[[], Subject], found: Findings) -> dict[str, Any]:

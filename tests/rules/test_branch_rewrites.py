@@ -380,7 +380,7 @@ def test_conditions(body: str, clause: str) -> None:
         ("return x[x > 0] if x.sum() > 0 else x", "size that depends on data"),
         ("return x if x.sum() > 0 else x[1:]", "is smaller than"),
         ("k = 1 if x.sum() > 0 else 2\nreturn x.topk(k)", "both sides give numbers"),
-        ("if torch.rand(1) > 0:\n    pass\nreturn x", "random"),
+        ("if x.sum() > 0:\n    pass\nreturn x", "no branch does anything"),
         ("if (k := x.sum()) > 0 and (j := x.max()) > 0:\n    x = x * 2\nreturn x", "`:=`"),
     ],
 )
@@ -685,14 +685,6 @@ def test_values_that_cannot_be_chosen_one_by_one_are_all_computed_first() -> Non
         y = torch.where(condition, y_2, y_3)
         return x - y
     """)
-
-
-def test_a_test_that_decides_nothing_goes() -> None:
-    body = "if torch.isnan(x).any():\n    None  # look\nreturn x"
-    assert fixed(body) == "pass  # look\nreturn x"
-    assert rewrite(body).safety == "safe"
-    assert rewrite("if x > 0:\n    pass\nreturn x").conditions == ("`x > 0` has one element",)
-    assert fixed("if flag:\n    if torch.isnan(x).any():\n        ...\nreturn x") == "if flag:\n    pass\nreturn x"
 
 
 def test_temporaries_that_swap() -> None:
@@ -1037,10 +1029,6 @@ def test_what_is_no_tensor_of_the_module_is_not_stored(store: str, words: str) -
         (
             "self.weight.data.copy_(x[0])",
             "self.weight.data.copy_(torch.where(x.sum() > 0, x[0], self.weight.data))",
-        ),
-        (
-            "with torch.no_grad():\n                self.weight.zero_()",
-            "with torch.no_grad():\n    self.weight.masked_fill_(x.sum() > 0, 0)",
         ),
     ],
 )

@@ -13,7 +13,6 @@ from dynalint.testing.static import Study
 from dynalint_rules.tensor_to_python.item import ItemOfTensor
 from dynalint_rules.tensor_to_python.math_call import MathOnTensor
 from dynalint_rules.tensor_to_python.number import NumberOfTensor
-from dynalint_rules.tensor_to_python.tolist import TolistOfTensor
 
 HEAD = "import torch\n\n\n@torch.compile\ndef f(x: torch.Tensor, t: torch.Tensor, flag: bool):\n"
 
@@ -174,11 +173,6 @@ def test_numbers_that_dynamo_is_told_to_capture_are_left_alone() -> None:
 def test_a_tensor_stored_by_an_index_is_not_converted(store: str, converts: bool) -> None:
     conditions = rewrite(f"i = t.argmax().item()\n{store}\nreturn x").conditions
     assert ("`x.sum()` has the dtype of `x`" in conditions) is converts
-
-
-def test_a_loop_over_numbers_that_names_them_anew_is_left_alone() -> None:
-    body = "for k in t.tolist():\n    k = k + 1\n    x = x * k\nreturn x"
-    assert "several places" in reason(body, TolistOfTensor())
 
 
 @pytest.mark.parametrize(

@@ -257,23 +257,10 @@ def _needs_number(plan: Plan, use: Use, parent: ast.AST | None) -> str:
     shown = use.quote(use.node)
     while isinstance(parent, ast.Tuple | ast.List | ast.Dict | ast.Set | ast.keyword):
         parent = use.parent(parent)
-    if isinstance(parent, ast.Compare):
-        what = f"compares {shown} in Python, where a tensor would break the graph"
-        hint = "choose with `torch.where` instead"
-    elif isinstance(parent, ast.If | ast.While | ast.IfExp | ast.BoolOp | ast.Assert):
-        what = f"tests {shown} in Python, where a tensor would break the graph"
-        hint = "choose with `torch.where` instead"
-    elif isinstance(parent, ast.Return | ast.Yield):
+    if isinstance(parent, ast.Return | ast.Yield):
         what, hint = f"returns {shown} to the caller, who would get a tensor", "change the callers first"
-    elif isinstance(parent, ast.FormattedValue):
-        what, hint = f"prints {shown}, which would print `tensor(...)`", "print it outside the compiled code"
-    elif isinstance(parent, ast.Subscript | ast.Slice):
-        what, hint = f"uses {shown} as an index, which has to be a Python number", "index with a tensor by hand"
-    elif isinstance(parent, ast.Call):
-        what, hint = f"passes {shown} to {use.quote(parent.func)}, which may need a Python number", "change it by hand"
-    elif isinstance(parent, ast.BinOp):
-        what = f"computes {use.quote(parent)} in Python, and a tensor would have less precision or another type"
-        hint = "change it by hand"
+    elif isinstance(parent, ast.Compare | ast.If | ast.While | ast.IfExp | ast.BoolOp | ast.Assert):
+        what, hint = f"decides by {shown} in Python", "choose with `torch.where` instead"
     else:
         what, hint = f"uses {shown} where a Python number may be needed", "change it by hand"
     return f"{use.place} {what}; {hint}"

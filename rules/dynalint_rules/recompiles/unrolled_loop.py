@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Declined, Iteration, Project, Refusal, Rewrite, Rule, Violation, k, walk
+from dynalint.rulekit import Declined, Iteration, Project, Rule, Violation, k, walk
 from dynalint_rules._code.growth import UP_TO_LIMIT
-from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.loop.lengths import rewrite_lengths
 
 _BY_HAND = (
     "only some loops are equivalent to one operation on the whole tensor; write such an operation, use "
@@ -37,12 +35,9 @@ class UnrolledLoop(Rule):
                 help="Compute on the whole tensor, or compile only the body.",
             )
 
-    def fix(self, event: Iteration, violation: Violation, project: Project) -> Rewrite | Declined:
-        """Write through a mask over all rows where the loop writes each up to a length."""
-        try:
-            return rewrite_lengths(Scope.of(event, project), event.statement)
-        except Refusal:
-            return Declined(_BY_HAND)
+    def fix(self, event: Iteration, violation: Violation, project: Project) -> Declined:
+        """Decline: only a person knows whether the rows depend on each other."""
+        return Declined(_BY_HAND)
 
 
 def _is_held(event: Iteration) -> bool:

@@ -10,19 +10,16 @@ from dynalint.rulekit import (
     Declined,
     Project,
     Refusal,
-    Rewrite,
     Rule,
     Violation,
     k,
     leads_to_raise,
-    rw,
     walk,
 )
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.order import always_before
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.size_arguments import sizes
-from dynalint_rules._shared.number.numbers import flow_of
 
 _UNTRACED = (
     "random gauss choice choices sample shuffle seed getrandbits getstate setstate normalvariate betavariate "
@@ -66,33 +63,11 @@ class PythonRandom(Rule):
                 help="draw outside the compiled code, or select with `torch.where`",
             )
 
-    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Draw with `random.uniform`, where that is traced."""
+    def fix(self, event: Call, violation: Violation, project: Project) -> Declined:
+        """Decline: what is drawn otherwise is another number."""
         if event.callee.startswith(_OBJECT):
             return Declined("the numbers come from a separate generator; draw outside and pass them as an argument")
-        try:
-            return _uniform(Scope.of(event, project), event)
-        except Refusal:
-            return Declined("Python needs the number; draw it outside the compiled code and pass it as an argument")
-
-
-def _uniform(scope: Scope, event: Call) -> Rewrite:
-    """Replace `random.random()` by `random.uniform(0.0, 1.0)`.
-
-    Raises:
-        Refusal: it draws otherwise, or Dynamo has to know the number, as a test or an index, or in arithmetic.
-    """
-    flow = flow_of(scope, event.node, "float")
-    name = event.node.func
-    if event.callee != "random.random" or flow.leaves or flow.edits or not isinstance(name, ast.Attribute):
-        raise Refusal("no function that Dynamo traces draws the same numbers")
-    if any("rounding" in clause for clause in flow.clauses):
-        raise Refusal("Dynamo does not trace arithmetic of a number that is drawn with others")
-    drawn = rw.method(rw.kept(scope.file, name.value), "uniform", rw.number(0.0), rw.number(1.0))
-    title = "Draw with `random.uniform`, which is traced and gives the same number"
-    conditions = tuple(flow.conditions)
-    edits = rw.written(scope.file, (event.node, drawn))
-    return Rewrite(title, "conditional" if conditions else "safe", edits, conditions)
+        return Declined("Python needs the number; draw it outside the compiled code and pass it as an argument")
 
 
 def _untraced_uses(event: Call, project: Project) -> Iterator[ast.expr]:

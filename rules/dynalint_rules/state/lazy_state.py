@@ -10,22 +10,14 @@ from dynalint.rulekit import (
     ContainerChange,
     Declined,
     Project,
-    Refusal,
-    Rewrite,
     Rule,
     StateChange,
     Violation,
     k,
-    rw,
-    walk,
     walk_function,
 )
 from dynalint_rules._code.absent import Asking, asking, is_made_for_sure, key_added, turns_from_none
-from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.growth import is_counter, is_held, same
-from dynalint_rules._code.names import around, sets, statement_of, within
-from dynalint_rules._code.scope import Scope
-from dynalint_rules._code.uses import Attribute
 
 _REGISTERING = frozenset(f"torch.nn.Module.{name}" for name in ("register_buffer", "register_parameter", "add_module"))
 _HELP = "Create it in the constructor, or call the model once before compiling it."
@@ -99,14 +91,12 @@ class LazyState(Rule):
             severity="warning" if sure else None,
         )
 
-    def fix(
-        self, event: StateChange | ContainerChange | Call, violation: Violation, project: Project
-    ) -> Rewrite | Declined | None:
-        """Move a tensor in each call; decline all else: a person knows what it hangs on."""
+    def fix(self, event: StateChange | ContainerChange | Call, violation: Violation, project: Project) -> Declined:
+        """Decline: a person knows what it hangs on."""
         if isinstance(event, Call):
             return Declined("what is registered is part of `state_dict()`; register it in the constructor by hand")
         if isinstance(event, StateChange) and _is_moved(event, project):
-            return _moved_in_each_call(event, project)
+            return Declined("later calls find it on the device of the first; register a buffer by hand")
         if isinstance(event, ContainerChange) and _new_key(event, project) is not None:
             return Declined("what the keys hold before the first call is not in the code; add them by hand")
         if isinstance(event, StateChange) and _comes_of_none(event, project):
@@ -154,48 +144,6 @@ def _is_moved(event: StateChange, project: Project) -> bool:
         and is_held(event.function, project, compiled=True)
         and _is_plain_tensor(event, project)
     )
-
-
-def _moved_in_each_call(event: StateChange, project: Project) -> Rewrite:
-    """Return the rewrite that moves a tensor where the function reads it, and leaves the attribute as it is.
-
-    Raises:
-        Refusal: something else reads the attribute, or the type of its elements changes.
-    """
-    scope, name, statement = Scope.of(event, project), event.home.name, event.statement
-    assert isinstance(statement, ast.Assign)
-    call, by_hand = statement.value, "register a buffer by hand"
-    assert isinstance(call, ast.Call)
-    assert isinstance(call.func, ast.Attribute)
-    devices = [isinstance(kind := scope.kind(one), k.Value) and kind.type == "device" for one in call.args]
-    if devices != [True] or call.keywords or not is_pure(scope, call.args[0]):
-        raise Refusal(f"later calls may find it with another type of elements; {by_hand}")
-    assert event.function.owner is not None
-    after = around(scope.parents, statement)[1]
-    reads: list[ast.expr] = []
-    for use in Attribute(event.function.owner, name, project).uses():
-        if use.node in (call.func.value, statement.targets[0]) or (
-            use.stored and use.function is not None and use.function.name == "__init__"
-        ):
-            continue
-        if use.function is not event.function or use.stored or not any(within(use.node, one, scope) for one in after):
-            raise Refusal(f"{use.place} {'sets' if use.stored else 'reads'} `self.{name}` as well; {by_hand}")
-        reads.append(use.node)
-    if not reads:
-        raise Refusal(f"nothing reads `self.{name}` after this; remove the line if nothing else needs it there")
-    named = {one.id for one in walk(call.args[0]) if isinstance(one, ast.Name)}
-    first = statement_of(scope, reads[0])
-    if (
-        len(reads) == 1
-        and first in after
-        and not any(sets(one, own) for one in after[: after.index(first)] for own in named)
-    ):
-        edits = rw.written(scope.file, (statement, []), (reads[0], scope.text(call)))
-    else:
-        local = scope.fresh_name(name)
-        edits = rw.written(scope.file, (statement.targets[0], local), *((read, local) for read in reads))
-    condition = f"nothing else needs `self.{name}` on that device; each call moves it there, if it is not there already"
-    return Rewrite("Move it where it is read, not in the attribute", "conditional", edits, (condition,))
 
 
 def _is_plain_tensor(event: StateChange, project: Project) -> bool:

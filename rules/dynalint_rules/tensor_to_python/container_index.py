@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import Declined, Project, Rewrite, Rule, Subscript, Violation, k, rw
-from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint.rulekit import Declined, Project, Rule, Subscript, Violation, k
 
 _CONTAINERS = (
     "list tuple range torch.Size torch.nn.ModuleList torch.nn.Sequential torch.nn.ParameterList deque collections.deque"
@@ -31,11 +30,8 @@ class ListIndexedByTensor(Rule):
                 help="stack the elements and index the stack with a tensor of one dimension",
             )
 
-    def fix(self, event: Subscript, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Stack tensors that are there anyway; to compute every element is a decision of its own."""
-        rewrite = _stacked(Scope.of(event, project), event)
-        if rewrite is not None:
-            return rewrite
+    def fix(self, event: Subscript, violation: Violation, project: Project) -> Declined:
+        """Decline: to compute every element is a decision of its own."""
         return Declined(
             "the element depends on data; stack all of them and index the stack with `t.reshape(1)`, or select "
             "the element with a Python number outside the compiled function"
@@ -46,27 +42,3 @@ def _is_container(kind: k.Kind) -> bool:
     if isinstance(kind, k.Sequence):
         return kind.type in _CONTAINERS
     return isinstance(kind, k.Value) and kind.type == "str"
-
-
-def _stacked(scope: Scope, event: Subscript) -> Rewrite | None:
-    """Index the stack of a list of tensors; None where it holds anything else."""
-    node, base, index = event.node, event.base, event.node.slice
-    if not isinstance(base, k.Sequence) or base.type not in ("list", "tuple") or event.context != "load":
-        return None
-    if as_tensor(base.element) is None:
-        return None
-    shown, (owner, place, read) = (
-        scope.quote(node.value),
-        (rw.kept(scope.file, one) for one in (node.value, index, node)),
-    )
-    edits = rw.written(
-        scope.file,
-        (node.value, rw.call(f"{scope.torch}.stack", owner)),
-        (index, rw.method(place, "reshape", rw.number(1))),
-        (node, rw.method(read, "squeeze", rw.number(0))),
-    )
-    conditions = (
-        f"the tensors in {shown} have the same shape, dtype and device",
-        f"nothing changes {scope.quote(node)} in place, or the tensors in {shown} while it is used",
-    )
-    return Rewrite("Index the stack of all tensors", "conditional", edits, conditions, scope.imports)

@@ -10,7 +10,6 @@ from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import captures_scalars
 from dynalint_rules._shared.number.detached import detached, is_folded, is_stored_number
-from dynalint_rules._shared.number.known_numbers import read_back
 from dynalint_rules._shared.number.numbers import flow_of, with_conditions
 
 
@@ -42,8 +41,7 @@ class ItemOfTensor(Rule):
         if not isinstance(event.node.func, ast.Attribute):
             return None
         scope, source = Scope.of(event, project), event.node.func.value
-        known = read_back(scope, event.node, source, listed=False)
-        return known or _round_trip(scope, event.node, source) or _kept(scope, event.node, source)
+        return _round_trip(scope, event.node, source) or _kept(scope, event.node, source)
 
 
 def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:

@@ -10,7 +10,6 @@ from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import captures_scalars
 from dynalint_rules._shared.branch.truth import operand_text
 from dynalint_rules._shared.number.detached import detached, is_folded, is_stored_number
-from dynalint_rules._shared.number.known_numbers import multiplied
 from dynalint_rules._shared.number.numbers import flow_of, with_conditions
 from dynalint_rules._shared.text import held_together
 
@@ -47,10 +46,7 @@ class NumberOfTensor(Rule):
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Keep the value as a 0-dim tensor without gradient."""
-        scope = Scope.of(event, project)
-        made = event.node.args[0] if event.callee == "builtins.int" and len(event.node.args) == 1 else None
-        known = multiplied(scope, event.node, made) if made is not None else None
-        return known or _kept(scope, event)
+        return _kept(Scope.of(event, project), event)
 
 
 def _kept(scope: Scope, event: Call) -> Rewrite:

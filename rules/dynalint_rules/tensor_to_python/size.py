@@ -21,12 +21,10 @@ from dynalint.rulekit import (
     walk,
 )
 from dynalint_rules._code.order import always_before
-from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import reads_by_mask
 from dynalint_rules._code.settings import SCALARS
 from dynalint_rules._code.size_arguments import SIZES, sizes
 from dynalint_rules._shared.number.detached import is_stored_number
-from dynalint_rules._shared.number.known_numbers import multiplied
 
 # What reads a size where Python code of its own, or of NumPy, has to know it.
 _IN_PYTHON = ("builtins.range", "numpy.arange")
@@ -67,11 +65,7 @@ class TensorAsSize(Rule):
             )
 
     def fix(self, event: Call | Operation, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Multiply sizes while tracing; only a person knows a bound of anything else."""
-        scope = Scope.of(event, project)
-        given = [node for node, kind in _sizes(event) if _holds_tensor(kind)] if isinstance(event, Call) else []
-        if len(given) == 1 and isinstance(given[0], ast.Call):
-            return multiplied(scope, given[0], given[0]) or Declined(_DECLINED)
+        """Decline: only a person knows a bound."""
         return Declined(_DECLINED)
 
 

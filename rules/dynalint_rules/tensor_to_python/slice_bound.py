@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from dynalint.rulekit import Call, Declined, Event, Project, Refusal, Rewrite, Rule, Subscript, Violation, k
-from dynalint_rules._code.scope import Scope
+from dynalint.rulekit import Call, Declined, Event, Project, Rule, Subscript, Violation, k
 from dynalint_rules._code.settings import SCALARS, captures_scalars
-from dynalint_rules._shared.loop.lengths import rewrite_lengths
 from dynalint_rules._shared.number.detached import is_stored_number
 
 _NO_FORM = (
@@ -42,18 +40,9 @@ class TensorSliceBound(Rule):
                 setting="" if isinstance(event, Subscript) and k.only_tensor(event.base) is None else SCALARS,
             )
 
-    def fix(self, event: Subscript | Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Write through a mask; what stands for missing elements elsewhere depends on what is done with the slice."""
-        try:
-            scope = Scope.of(event, project)
-            return rewrite_lengths(scope, _loop_of(scope, event.statement))
-        except Refusal:
-            return Declined(_NO_FORM)
-
-
-def _loop_of(scope: Scope, statement: ast.stmt) -> ast.stmt | None:
-    loop = scope.parents.get(statement)
-    return loop if isinstance(loop, ast.For) else None
+    def fix(self, event: Subscript | Call, violation: Violation, project: Project) -> Declined:
+        """Decline: what stands for the missing elements depends on what is done with the slice."""
+        return Declined(_NO_FORM)
 
 
 def _tensors(event: Event, project: Project) -> list[ast.expr]:

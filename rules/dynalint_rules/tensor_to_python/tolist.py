@@ -6,12 +6,11 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, leads_to_raise, rw
-from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import SCALARS
 from dynalint_rules._shared.number.detached import is_stored_number, rows_of
-from dynalint_rules._shared.number.known_numbers import is_whole, read_back
-from dynalint_rules._shared.number.numbers import flow_into, flow_of
+from dynalint_rules._shared.number.flow import is_whole
+from dynalint_rules._shared.number.numbers import flow_of
 from dynalint_rules._shared.text import atom
 
 
@@ -41,11 +40,11 @@ class TolistOfTensor(Rule):
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Take known numbers as they are; go on with tensors where every use of the numbers takes one."""
+        """Go on with a tensor where every use of the number takes one."""
         if not isinstance(event.node.func, ast.Attribute):
             return None
         scope, source = Scope.of(event, project), event.node.func.value
-        rewrite = read_back(scope, event.node, source, listed=True) or _unbound(scope, event.node, source)
+        rewrite = _unbound(scope, event.node, source)
         return rewrite or Declined(_nearest(scope.parents.get(event.node)) + _setting(event.receiver))
 
 
@@ -66,35 +65,14 @@ def _nearest(parent: ast.AST | None) -> str:
     return "a list of numbers cannot be part of the graph; index or unbind the tensor and continue with tensors"
 
 
-def _loop_over(scope: Scope, node: ast.Call) -> tuple[ast.For | None, ast.expr | None]:
-    """Return the loop over a list, by itself or in `enumerate`, and what it puts each of its elements under."""
-    iterated, target_at = node, None
-    outer = scope.parents[node]
-    if isinstance(outer, ast.Call) and outer.args == [node] and callee(scope, outer) == "builtins.enumerate":
-        iterated, target_at = outer, 1
-    loop = scope.parents[iterated]
-    if not isinstance(loop, ast.For) or loop.iter is not iterated:
-        return None, None
-    if target_at is None:
-        return loop, loop.target
-    pair = loop.target.elts if isinstance(loop.target, ast.Tuple) else []
-    return loop, pair[target_at] if len(pair) == 2 else None
-
-
 def _unbound(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
-    """Go on with a tensor for each number: where a loop takes them, or an index that is known."""
+    """Go on with a tensor for the one number that is taken from the list, at an index that is known."""
     tensor, parent = scope.tensor(source), scope.parents[node]
-    if tensor is None:
+    if tensor is None or not isinstance(parent, ast.Subscript) or not is_whole(scope.kind(parent.slice)):
         return None
     found = rows_of(scope, source)
-    loop, target = _loop_over(scope, node)
-    if loop is not None and target is not None:
-        flow, text = flow_into(scope, target, loop, tensor.dtype), f"{found.text}.unbind()"
-    elif isinstance(parent, ast.Subscript) and parent.value is node and is_whole(scope.kind(parent.slice)):
-        flow, text = flow_of(scope, parent, tensor.dtype), found.text
-    else:
-        return None
+    flow = flow_of(scope, parent, tensor.dtype)
     flow.conditions.update(dict.fromkeys(found.conditions))
-    title = "Keep tensors: `.detach()` instead of `.tolist()`"
-    edits = rw.written(scope.file, (node, f"{atom(source, scope.text(source))}{text}"), *flow.edits)
+    title = "Keep the tensor: `.detach()` instead of `.tolist()`"
+    edits = rw.written(scope.file, (node, f"{atom(source, scope.text(source))}{found.text}"), *flow.edits)
     return Rewrite(title, flow.safety, edits, flow.clauses, imports=flow.imports, leaves=flow.leaves)

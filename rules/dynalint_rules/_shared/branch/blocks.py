@@ -7,9 +7,9 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dynalint.rulekit import Refusal, k, walk
+from dynalint.rulekit import Refusal, walk
 from dynalint_rules._code.memory import is_own
-from dynalint_rules._code.names import around, is_shared, kind_of_name, loads
+from dynalint_rules._code.names import around, kind_of_name
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.reasons import why_not
 from dynalint_rules._shared.branch.truth import is_tensor_test
@@ -225,8 +225,6 @@ def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
             return [Assignment(target.id, statement.value, statement)]
         if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
             return _one_by_one(scope, statement, target.elts, statement.value.elts)
-        if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Call):
-            return [_only_read(scope, statement, target, statement.value)]
     elif isinstance(statement, ast.AugAssign):
         target = statement.target
         if isinstance(target, ast.Name):
@@ -261,21 +259,6 @@ def _one_by_one(
     if len(names) != len(targets) or len(names) != len(values) or len(set(names)) != len(names) or starred:
         raise Refusal(why_not(scope, statement))
     return [Assignment(name, value, statement) for name, value in zip(names, values, strict=True)]
-
-
-def _only_read(scope: Scope, statement: ast.Assign, target: ast.Tuple, call: ast.Call) -> Assignment:
-    """Turn `a, _ = pair()` into `a = pair()[0]` where nothing reads the other names."""
-    kind = scope.kind(call)
-    names = [one.id for one in target.elts if isinstance(one, ast.Name)]
-    items = kind.items if isinstance(kind, k.Sequence) and kind.type == "tuple" else None
-    used = [name for name in names if any(True for _ in loads(scope, name)) or is_shared(scope, name)]
-    if items is None or not len(items) == len(target.elts) == len(names) or len(used) != 1:
-        raise Refusal(why_not(scope, statement))
-    place = names.index(used[0])
-    value = ast.copy_location(ast.Subscript(call, ast.Constant(place), ast.Load()), statement)
-    scope.kinds[value] = items[place]
-    scope.composed.add(value)
-    return Assignment(used[0], value, statement)
 
 
 def assigns_at_once(block: Block) -> bool:

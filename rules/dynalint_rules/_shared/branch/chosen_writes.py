@@ -34,8 +34,7 @@ _IN_PLACE = frozenset(f"{name}_" for name in "abs add clamp div lerp mul neg sub
 class _Write:
     """A statement that gives `target` a `value`, by a method of `owner` or, without one, by an assignment.
 
-    `number` tells that it is a plain number. `header` is the `with` that it stands under, if it does, `kept` the text
-    of what is there where that is not the target.
+    `number` tells that it is a plain number, `kept` is the text of what is there where that is not the target.
     """
 
     statement: ast.stmt
@@ -43,7 +42,6 @@ class _Write:
     owner: str
     value: str
     number: bool = False
-    header: str = ""
     kept: str = ""
 
 
@@ -51,7 +49,7 @@ class _Write:
 class _Side:
     """What one way does, in order: writes, and names that only it uses; `values` are what it computes."""
 
-    steps: list[_Write | tuple[str, str, str]] = field(default_factory=list)
+    steps: list[_Write | tuple[str, str]] = field(default_factory=list)
     values: list[ast.expr] = field(default_factory=list)
 
     def target_names(self) -> list[str]:
@@ -70,7 +68,7 @@ def rewrite_writes(scope: Scope, statement: ast.If) -> Rewrite | None:
     if _leaves(statement.body) and not statement.orelse and scope.parents[statement] is scope.function.node:
         rest = statements_after(scope, statement)
         bodies, run = [statement.body[:-1], rest[:-1] if rest and _leaves(rest) else rest], [statement, *rest]
-    sides = [_side_of(scope, body, run) for body in bodies]
+    sides = [_side_of(scope, body) for body in bodies]
     one, other = sides
     if one is None or other is None or not [*one.target_names(), *other.target_names()]:
         return None
@@ -93,43 +91,30 @@ def _leaves(body: Sequence[ast.stmt]) -> bool:
     return isinstance(last, ast.Return) and (last.value is None or ast.unparse(last.value) == "None")
 
 
-def _side_of(scope: Scope, body: Sequence[ast.stmt], run: Sequence[ast.stmt], header: str = "") -> _Side | None:
+def _side_of(scope: Scope, body: Sequence[ast.stmt]) -> _Side | None:
     """Return what a way does, None if that is more than to write."""
     side = _Side()
     for one in body:
-        if isinstance(one, ast.With) and not header and _switches_gradients_off(one):
-            inner = _side_of(
-                scope, one.body, run, f"with {', '.join(scope.text(item.context_expr) for item in one.items)}:"
-            )
-            if inner is None:
-                return None
-            side.steps += inner.steps
-            side.values += inner.values
-            continue
         if does_nothing(scope, one):
             continue
         target = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
         if isinstance(one, ast.Assign) and isinstance(target, ast.Name):
             if not all(any(within(use, part, scope) for part in body) for use in names(scope, target.id)):
                 return None
-            side.steps.append((target.id, scope.text(one.value), header))
+            side.steps.append((target.id, scope.text(one.value)))
             side.values.append(one.value)
             continue
-        found = _write_of(scope, one, header, side)
+        found = _write_of(scope, one, side)
         if found is None or found.target in side.target_names():
             return None
         side.steps.append(found)
     return side
 
 
-def _switches_gradients_off(block: ast.With) -> bool:
-    return all(ast.unparse(item.context_expr) == "torch.no_grad()" for item in block.items)
-
-
-def _write_of(scope: Scope, statement: ast.stmt, header: str, side: _Side) -> _Write | None:
+def _write_of(scope: Scope, statement: ast.stmt, side: _Side) -> _Write | None:
     """Return what a statement writes to a tensor of the module, None if it does anything else."""
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        return _called(scope, statement, statement.value, header, side)
+        return _called(scope, statement, statement.value, side)
     plain = isinstance(statement, ast.Assign) and len(statement.targets) == 1
     target = statement.targets[0] if isinstance(statement, ast.Assign) and plain else None
     target = statement.target if isinstance(statement, ast.AugAssign) else target
@@ -141,13 +126,13 @@ def _write_of(scope: Scope, statement: ast.stmt, header: str, side: _Side) -> _W
     side.values.append(value)
     owner, text = scope.text(target), scope.text(value)
     if isinstance(statement, ast.Assign):
-        return None if k.is_number(scope.kind(value)) else _Write(statement, owner, "", text, header=header)
+        return None if k.is_number(scope.kind(value)) else _Write(statement, owner, "", text)
     sign = _OPERATORS.get(type(statement.op))
     new = f"{owner} {sign} {atom(value, text)}"
-    return None if sign is None else _Write(statement, owner, owner, new, header=header)
+    return None if sign is None else _Write(statement, owner, owner, new)
 
 
-def _called(scope: Scope, statement: ast.Expr, last: ast.Call, header: str, side: _Side) -> _Write | None:
+def _called(scope: Scope, statement: ast.Expr, last: ast.Call, side: _Side) -> _Write | None:
     """The same for a call of methods that work in place, one after the other."""
     calls = [last]
     while isinstance(calls[0].func, ast.Attribute) and isinstance(calls[0].func.value, ast.Call):
@@ -159,7 +144,7 @@ def _called(scope: Scope, statement: ast.Expr, last: ast.Call, header: str, side
     if owner is None or target is None or tensor is None or not all(_fits(scope, tensor, one) for one in given):
         return None
     is_parameter = tensor.origin == "parameter"
-    if is_parameter and owner is target and not header:
+    if is_parameter and owner is target:
         return None
     side.values += given
     name, text = scope.text(target), scope.text(owner)
@@ -169,14 +154,14 @@ def _called(scope: Scope, statement: ast.Expr, last: ast.Call, header: str, side
     )
     if steps in (["copy_"], ["fill_"]) and len(given) == len(last.args) == 1:
         number = k.is_number(scope.kind(given[0]))
-        return _Write(statement, name, text, scope.text(given[0]), number=number, header=header, kept=value)
+        return _Write(statement, name, text, scope.text(given[0]), number=number, kept=value)
     if steps == ["zero_"] and not given:
-        return _Write(statement, name, text, "0", number=True, header=header)
+        return _Write(statement, name, text, "0", number=True)
     kept = value
     for step, one in zip(steps, calls, strict=True):
         parts = [*map(scope.text, one.args), *(f"{each.arg}={scope.text(each.value)}" for each in one.keywords)]
         value = f"{value}.{step.removesuffix('_')}({', '.join(parts)})"
-    return _Write(statement, name, text, value, header=header, kept=kept) if _IN_PLACE.issuperset(steps) else None
+    return _Write(statement, name, text, value, kept=kept) if _IN_PLACE.issuperset(steps) else None
 
 
 def _fits(scope: Scope, tensor: k.Tensor, value: ast.expr) -> bool:
@@ -224,17 +209,9 @@ class _Writer:
         Raises:
             Refusal: the branches write to the same tensors in another order.
         """
-        found = [*self._test(), *self._steps()]
-        lines: list[str] = []
-        above = ""
-        for header, line in found:
-            if header and header != above:
-                lines.append(header)
-            lines.append(f"    {line}" if header else line)
-            above = header
-        return lines
+        return [*self._test(), *self._steps()]
 
-    def _test(self) -> list[tuple[str, str]]:
+    def _test(self) -> list[str]:
         """Return what gives the test a name, unless it is a flag that is written last."""
         flag = self.test
         while isinstance(flag, ast.UnaryOp) and isinstance(flag.op, ast.Not):
@@ -254,11 +231,11 @@ class _Writer:
         self.condition = self.scope.fresh_name("condition")
         own = truth.without_dimensions
         own += ".clone()" if own == self.scope.text(self.test) and isinstance(self.test, ast.Attribute) else ""
-        return [("", f"{self.condition} = {own}")]
+        return [f"{self.condition} = {own}"]
 
-    def _steps(self) -> list[tuple[str, str]]:
+    def _steps(self) -> list[str]:
         rest = list(self.other.steps)
-        found: list[tuple[str, str]] = []
+        found: list[str] = []
         for step in self.one.steps:
             counterpart = None
             if isinstance(step, _Write) and step.target in [one.target for one in rest if isinstance(one, _Write)]:
@@ -276,30 +253,30 @@ class _Writer:
                 )
         return [*found, *(self._step(None, one) for one in rest)]
 
-    def _step(self, one: object, other: object) -> tuple[str, str]:
-        """Return the line, and the `with` above it, for what one way does, or both."""
+    def _step(self, one: object, other: object) -> str:
+        """Return the line for what one way does, or both."""
         step = one if one is not None else other
         if isinstance(step, tuple):
-            name, value, header = step
-            return header, f"{name} = {value}"
+            name, value = step
+            return f"{name} = {value}"
         assert isinstance(step, _Write)
         if isinstance(one, _Write) and isinstance(other, _Write):
             first, last = one.value, other.value
             if bool(one.owner) != bool(other.owner) or (one.number and other.number):
                 raise Refusal(f"`{step.target}` is written in two forms that cannot be combined; write it out by hand")
         elif step.target == self.condition and self._stays_so(step, taken=one is not None):
-            return step.header, self.scope.text(step.statement)
+            return self.scope.text(step.statement)
         elif step.number:
             plain = self.condition if self.condition.isidentifier() else f"({self.condition})"
             test = self.condition if (one is not None) != self.negated else f"~{plain}"
-            return step.header, f"{step.owner}.masked_fill_({test}, {step.value})"
+            return f"{step.owner}.masked_fill_({test}, {step.value})"
         else:
             kept = step.kept or step.target
             first, last = (step.value, kept) if one is not None else (kept, step.value)
         if self.negated:
             first, last = last, first
         chosen = f"{self.scope.torch}.where({self.condition}, {first}, {last})"
-        return step.header, f"{step.owner}.copy_({chosen})" if step.owner else f"{step.target} = {chosen}"
+        return f"{step.owner}.copy_({chosen})" if step.owner else f"{step.target} = {chosen}"
 
     def _stays_so(self, step: _Write, *, taken: bool) -> bool:
         """Whether a flag is set to what it is already on the other way."""

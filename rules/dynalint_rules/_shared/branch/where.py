@@ -124,8 +124,7 @@ class _Writer:
         self._name_tests(truths, bind=bind)
         self._write_rows()
         if not self.plan.rows and not self.plan.temporaries and not results:
-            self._write_nothing(truths)
-            return
+            raise Refusal("no branch does anything; remove the test by hand")
         if results:
             self.lines.append(f"return {self._result(results)}")
         if not any(self.tests[0] in line for line in self.lines):
@@ -133,15 +132,6 @@ class _Writer:
             effects_of(self.scope, self.chain.tests[:1])
         self.conditions += [text for truth in truths for text in truth.conditions]
         self.conditions += gradient_conditions([self._reads(block) for block in chain.blocks], layers)
-
-    def _write_nothing(self, truths: Sequence[Truth]) -> None:
-        """No side does anything: nothing is left but the tests, which must not do anything either."""
-        effects_of(self.scope, self.chain.tests)
-        self.lines = []
-        shown = (self.scope.quote(test) for test in self.chain.tests)
-        self.conditions = [
-            f"{text} has one element" for text, truth in zip(shown, truths, strict=True) if not truth.scalar
-        ]
 
     def _layers(self) -> dict[str, None]:
         """Make sure that every block, and every test but the first, may always be evaluated; return layers called."""
@@ -319,14 +309,14 @@ class _Writer:
     def finish(self, python: str | None) -> Rewrite:
         """Return the rewrite."""
         head, last = self.chain.head, self.chain.last
-        title, lines = (TITLE, self.lines) if self.lines else ("Delete the test, which has no effect", ["pass"])
-        if python is not None and self.lines:
+        lines = self.lines
+        if python is not None:
             step = self._indent.removeprefix(indentation(self.scope.file, head.lineno))
             lines = [f"if {python}:", *(f"{step}{line}" for line in lines)]
         after = statements_after(self.scope, head)
         run = [head] if last is head else [head, *after[: after.index(last) + 1]]
         edits = rw.written(self.scope.file, (run, lines))
-        return finished(self.scope, title, edits, self.conditions)
+        return finished(self.scope, TITLE, edits, self.conditions)
 
 
 def _choices(results: Sequence[ast.expr]) -> int:

@@ -1,8 +1,4 @@
-"""Elements, or rows, that a mask selects, computed with one by one and then reduced or made a loss of.
-
-near = error[error < 1]                     near = error
-loss = near**2 / 2                          loss = near**2 / 2
-return loss.sum() / len(loss)               return torch.where(error < 1, loss, 0).sum() / (error < 1).sum()
+"""Elements, or rows, that a mask selects, computed with one by one and then made a loss of.
 
 scores = self.head(h[known])                scores = self.head(h)
 return F.mse_loss(scores, y[known])         loss = F.mse_loss(scores, y, reduction="none").mean(-1)
@@ -26,7 +22,6 @@ from dynalint_rules._shared.branch.sides import FINITE
 from dynalint_rules._shared.mask.masked_reductions import OTHER_ORDER, Selection, selection_of
 from dynalint_rules._shared.mask.selected_losses import Loss, loss_of
 from dynalint_rules._shared.mask.trailing import LESS, is_certain, is_last, row_size, trailing
-from dynalint_rules._shared.number.numbers import flow_of
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -36,18 +31,13 @@ ELEMENTWISE = frozenset(
     "abs square pow neg log log1p log2 log10 exp expm1 sqrt rsqrt sin cos tan tanh sigmoid relu reciprocal "
     "clamp float double add sub mul div gelu silu softplus detach".split()
 )
-_ALONG_ROWS = frozenset({"softmax", "log_softmax", "normalize", "logsumexp"})
 _SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
 # A value that is selected by one of these is no number mostly, and its gradient would not be one either.
 _NO_NUMBERS = frozenset({"isnan", "isinf", "isfinite"})
 
 
 def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
-    """Return the rewrite of all that one mask selects in the body of a function, None where more is done with it.
-
-    Raises:
-        Refusal: a count of the elements is asked for where no tensor will do.
-    """
+    """Return the rewrite of all that one mask selects in the body of a function, None where more is done with it."""
     chain = _Chain(scope, read)
     if not chain.is_stable() or not chain.follow():
         return None
@@ -55,9 +45,9 @@ def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
     chain.follow()
     chain.write()
     title = "Compute with all elements, and reduce with zeros where the mask is false"
-    edits = rw.written(scope.file, *chain.edits, *chain.flows_edits)
+    edits = rw.written(scope.file, *chain.edits)
     shape = f"{scope.quote(read.mask)} covers the first dimensions of the tensor it selects from"
-    clauses = tuple(dict.fromkeys([shape, OTHER_ORDER, FINITE, *chain.conditions]))
+    clauses = (shape, OTHER_ORDER, FINITE)
     certain = chain.is_certain()
     return Rewrite(title, "conditional" if certain else "unsafe", edits, clauses, scope.imports, shown=not certain)
 
@@ -84,12 +74,9 @@ class _Chain:
     rows: bool = False
     names: dict[str, int] = field(default_factory=dict)
     edits: list[rw.Change] = field(default_factory=list)
-    flows_edits: list[rw.Change] = field(default_factory=list)
-    conditions: list[str] = field(default_factory=list)
     selections: list[tuple[Selection, int]] = field(default_factory=list)
     reduced: dict[ast.Call, _Reduction] = field(default_factory=dict)
     losses: dict[ast.Call, tuple[Loss, dict[ast.expr, int]]] = field(default_factory=dict)
-    counted: set[ast.expr] = field(default_factory=set)
     risky: bool = False
 
     def is_stable(self) -> bool:
@@ -228,12 +215,8 @@ class _Chain:
         if loss is not None and node in loss.operands:
             self.losses.setdefault(call, (loss, {}))[1][node] = own
             return -1
-        if call.args[:1] == [node] and short in _ALONG_ROWS and _is_along_rows(call) and own:
-            return self._climb(call, statement, own)
         if call.keywords:
             return None
-        if call.args == [node] and name == "builtins.len":
-            return self._count(call, own)
         if call.args == [node] and name in ("torch.sum", "torch.mean"):
             return self._reduce(call, node, short, own)
         elementwise = name.startswith("torch.") and short in ELEMENTWISE
@@ -246,12 +229,8 @@ class _Chain:
             return self._reduce(call, method.value, method.attr, own)
         if method.attr in LESS and is_last(call) and own:
             return self._climb(call, statement, own - 1)
-        if method.attr in _ALONG_ROWS and is_last(call) and own:
-            return self._climb(call, statement, own)
         if call.keywords:
             return None
-        if method.attr == "numel" and not call.args and own == 0:
-            return self._count(call, own)
         elementwise = method.attr in ELEMENTWISE and all(self._goes_along(one, own) for one in call.args)
         return self._climb(call, statement, own) if elementwise else None
 
@@ -262,38 +241,11 @@ class _Chain:
             return True
         if (isinstance(node, ast.Name) and self._is_read(node)) or k.is_number(self.scope.kind(node)):
             return True
-        if tensor is not None and (tensor.rank == 0 or (own and tensor.origin is not None)):
-            return True
-        if isinstance(node, ast.BinOp) and isinstance(node.op, _OPERATORS):
-            return self._goes_along(node.left, own) and self._goes_along(node.right, own)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return self._goes_along(node.operand, own)
-        if isinstance(node, ast.Call) and not node.keywords:
-            name = callee(self.scope, node)
-            if row_size(self.scope, node.func):
-                return all(self._goes_along(one, own) for one in node.args)
-            plain = name.rpartition(".")[2] in ELEMENTWISE and name.startswith(("torch.", "Tensor."))
-            method = isinstance(node.func, ast.Attribute) and name.startswith("Tensor.")
-            subject = [node.func.value] if method and isinstance(node.func, ast.Attribute) else []
-            return plain and all(self._goes_along(one, own) for one in (*subject, *node.args))
-        if isinstance(node, ast.Attribute) and isinstance(self.scope.kind(node), k.Unknown):
-            self.conditions.append(f"{self.scope.quote(node)} is a number")
-            return True
-        return False
+        return tensor is not None and (tensor.rank == 0 or (own > 0 and tensor.origin is not None))
 
     def _reduce(self, call: ast.Call, values: ast.expr, name: str, own: int) -> int:
         found = self.reduced.setdefault(call, _Reduction(values, name, own))
         found.own = max(found.own, own)
-        return -1
-
-    def _count(self, call: ast.Call, own: int) -> int:
-        if call not in self.counted:
-            self.counted.add(call)
-            flow = flow_of(self.scope, call, "int", wide=True)
-            self.edits.append((call, rw.method(self._mask, "sum")))
-            self.flows_edits += flow.edits
-            self.conditions += flow.clauses
-        self.reduced.setdefault(call, _Reduction(call, "", own))
         return -1
 
     @property
@@ -321,9 +273,8 @@ class _Chain:
                 source = rw.call(f"{scope.torch}.where", self._mask_over(own), source, rw.number(1))
             self.edits.append((one.node, source))
         for call, found in self.reduced.items():
-            if found.name:
-                values = rw.kept(scope.file, found.values)
-                self.edits.append((call, self._total(values, found.name, found.own)))
+            values = rw.kept(scope.file, found.values)
+            self.edits.append((call, self._total(values, found.name, found.own)))
         for call, (loss, reached) in self.losses.items():
             own = max(reached.values())
             if loss.function == "cross_entropy":
@@ -352,11 +303,6 @@ class _Chain:
         statement = scope.parents.get(made) if made is not None else None
         if isinstance(statement, ast.Assign):
             self.edits.append((statement, []))
-
-
-def _is_along_rows(call: ast.Call) -> bool:
-    given = [*call.args[1:], *(one.value for one in call.keywords if one.arg == "dim")]
-    return len(given) == 1 == len(call.args) - 1 + len(call.keywords) and ast.unparse(given[0]) == "-1"
 
 
 def _is_same(one: Selection, other: Selection) -> bool:

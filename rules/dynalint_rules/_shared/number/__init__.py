@@ -1,6 +1,5 @@
 """Numbers read out of a tensor: they stay tensors without dimensions, where every use takes one.
 
 `numbers.py` follows a number to its uses (`arguments.py` for calls, `flow.py` for what it comes to), `detached.py` says
-what stands for it, `no_number.py` why it cannot stay one, `single_index.py` what becomes of an index. Numbers that are
-known while tracing, but were worked out by torch or NumPy, are worked out by Python: `known_numbers.py`.
+what stands for it, `no_number.py` why it cannot stay one, `single_index.py` what becomes of an index.
 """

@@ -15,6 +15,11 @@ from dynalint_rules._shared.number.no_number import why_not
 _DIVIDING = (ast.Div, ast.FloorDiv, ast.Mod)
 
 
+def is_whole(kind: k.Kind) -> bool:
+    """Whether a value is certainly a whole number of Python, known while tracing."""
+    return all(isinstance(one, k.Value) and one.type == "int" and one.source != "data" for one in kind.members)
+
+
 @dataclass
 class Flow:
     """What keeping the tensor asks for (`conditions`) and what it changes by nature (`changes`), one clause each.

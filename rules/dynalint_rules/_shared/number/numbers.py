@@ -19,8 +19,7 @@ from dynalint_rules._code.precision import is_double, is_nonzero, is_short, is_s
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.number.arguments import Arguments
 from dynalint_rules._shared.number.detached import Detached
-from dynalint_rules._shared.number.flow import Flow
-from dynalint_rules._shared.number.known_numbers import is_whole
+from dynalint_rules._shared.number.flow import Flow, is_whole
 from dynalint_rules._shared.number.no_number import SHOWS
 from dynalint_rules._shared.number.single_index import with_a_dimension
 
@@ -49,17 +48,6 @@ def flow_of(
     """
     follower = _Follower(scope, double=is_double(node), wide=wide or is_wide(node))
     follower.climb(node, dtype)
-    return follower.flow
-
-
-def flow_into(scope: Scope, target: ast.expr, loop: ast.stmt, dtype: k.DType | None) -> Flow:
-    """Follow the numbers that a loop puts under a name, as if they were 0-dim tensors.
-
-    Raises:
-        Refusal: at least one of the uses takes no tensor, or nothing is known of it.
-    """
-    follower = _Follower(scope)
-    follower.follow_name(target, loop, dtype)
     return follower.flow
 
 

@@ -6,7 +6,7 @@ import ast
 
 from dynalint.rulekit import Refusal, rw
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.number.known_numbers import is_whole
+from dynalint_rules._shared.number.flow import is_whole
 
 
 def with_a_dimension(scope: Scope, node: ast.Subscript, index: ast.expr) -> tuple[list[rw.Change], str]:

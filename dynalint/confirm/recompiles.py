@@ -21,6 +21,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _COMMENT = re.compile(r"# (\S+\.py):(\d+) in ")
 _CACHE_ENTRY = re.compile(r"^\d+/\d+: ")
 _ON_SIZES = re.compile(r"\b(size|stride) mismatch\b|\.(size|stride)\(\)")
+_ON_A_VALUE = re.compile(r"L\['\w+'\] == ")
 _SIZES = frozenset(("shape", "size", "stride", "len", "dim", "ndim", "numel"))
 _LONGEST = 240
 _NOT_NAMES = frozenset("self L G len int str type id isinstance hasattr not in and or is None True False".split())
@@ -37,7 +38,8 @@ class Blame:
 def blamed(placed: Placed, result: TargetResult, sources: Sources) -> Blame | None:
     """Return how often this finding's code made Dynamo compile again, None if it never did.
 
-    Calls alike count first; a call with another batch size counts where its guard is about this code.
+    Calls alike count first; a call with another batch size counts where its guard is about this code, one with other
+    values where it is about a number that this code reads at a break.
     """
     default = result.default
     if default is None:
@@ -51,9 +53,20 @@ def blamed(placed: Placed, result: TargetResult, sources: Sources) -> Blame | No
             f"guard {guard(alike[-1])}."
         )
         return Blame(len(alike), text)
-    if other and placed.finding.category == "recompile":
+    if placed.finding.category != "recompile":
+        return None
+    if other:
         return Blame(len(other), f"recompiled for another batch size, because of the guard {guard(other[-1])}.")
+    numbers = [again for again in ours if _ON_A_VALUE.match(guard(again))] if breaks_at(placed, result) else []
+    if numbers:
+        return Blame(len(numbers), f"recompiled for another value, because of the guard {guard(numbers[-1])}.")
     return None
+
+
+def breaks_at(placed: Placed, result: TargetResult) -> bool:
+    """Whether a graph ends at the finding, so that a value read there is handed on to the next."""
+    breaks = result.default.breaks if result.default is not None else ()
+    return any(placed.covers(frame.file, frame.line) for seen in breaks for frame in seen.stack)
 
 
 def _times(count: int) -> str:

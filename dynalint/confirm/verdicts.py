@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from dynalint.confirm.options import Target
-from dynalint.confirm.recompiles import blamed, guard
+from dynalint.confirm.recompiles import blamed, breaks_at, guard
 from dynalint.confirm.results import Coverage, Spot, TargetResult
 from dynalint.confirm.sources import Sources
 from dynalint.confirm.wording import break_text, comparison_text, effect_text, problem_text
@@ -288,6 +288,8 @@ def _unbroken(confirmation: Confirmation, placed: Placed, result: TargetResult) 
     if again is not None and placed.finding.category == "recompile":
         # Each compile brings a new value along: whether this would have asked for one never shows.
         text = f"{result.inputs}: identical calls recompiled for another reason: {guard(again)}."
+    elif placed.finding.category == "recompile" and breaks_at(placed, result):
+        text = f"{result.inputs}: identical calls read the same value here; what another one costs did not show."
     elif coverage.whole and placed.finding.category != "miscompile":
         text = "ran and was traced without a break"
         recompile = placed.finding.category == "recompile"

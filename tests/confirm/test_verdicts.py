@@ -211,6 +211,20 @@ def test_a_number_is_only_recompiled_for_by_a_guard_on_it(reason: str, expected:
     assert status(number, seen) == expected
 
 
+def test_a_number_read_at_a_break_is_judged_by_calls_with_other_values() -> None:
+    item, number = replace(BRANCH, gb=("GB0124",)), replace(BRANCH, category="recompile", code="DYN804", gb=())
+    read, again = replace(RUN, breaks=(broken(5, "GB0124"),)), recompiled(5, "0/0: L['x'] == 17.0")
+
+    def judged(run: Run) -> str:
+        found = with_verdicts(confirmation([item, number], heard(default=run, coverage=covered(number))))
+        return found[1].evidence.status
+
+    assert judged(read) == "unconfirmed"
+    assert judged(replace(read, compiles=(again,))) == "confirmed"
+    # Where nothing is read, another value is another input.
+    assert judged(replace(RUN, compiles=(again,))) == "refuted"
+
+
 def test_a_confirmation_by_one_target_wins_over_all_others() -> None:
     yes = heard(default=replace(RUN, breaks=(broken(5),)))
     no = heard(coverage=covered(BRANCH))

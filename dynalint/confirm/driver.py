@@ -27,15 +27,23 @@ from dynalint.confirm.harvest import (
     record_of_search,
     searches,
 )
-from dynalint.confirm.options import ConfirmOptions, Target
+from dynalint.confirm.options import ConfirmOptions, Target, resolved
 from dynalint.confirm.order import batches, ranks
 from dynalint.confirm.questions import Questions
 from dynalint.confirm.requests import request_for, worker_options
 from dynalint.confirm.results import TargetResult, as_part, record_of, result_of
 from dynalint.confirm.sources import Sources
 from dynalint.confirm.untrusted import sober, worded
-from dynalint.confirm.verdicts import CONFIRMABLE, Confirmation, Placed, not_run, spots_of, undecided, with_verdicts
-from dynalint.findings import Evidence, Finding
+from dynalint.confirm.verdicts import (
+    Confirmation,
+    not_run,
+    place,
+    spots_of,
+    unconfirmed,
+    undecided,
+    with_verdicts,
+)
+from dynalint.findings import Finding
 
 # To import torch takes a worker as long as to run this many.
 _TARGETS_WORTH_A_WORKER = 4
@@ -87,8 +95,8 @@ def examine(
     """Do what `confirm` does, and return the results too."""
     sources = Sources({os.path.realpath(path): text for path, text in options.overrides.items()})
     leading = leads or (lambda _: ())
-    placed = [_placed(finding, options, sources, leading(finding)) for finding in (*findings, *silenced)]
-    targets = sorted(_resolved(roots))
+    placed = [place(finding, options, sources, leading(finding)) for finding in (*findings, *silenced)]
+    targets = sorted(resolved(roots))
     if not targets:
         return list(findings), []
     compare = sorted({one.path for one in placed if one.finding.category == "miscompile"})
@@ -104,7 +112,7 @@ def examine(
     def more(results: Iterable[TargetResult]) -> set[Target]:
         stuck = not_run(confirmation_of(results)) if parts is not None else ()
         known = {one.target for one in results}
-        nearest = (next((t for t in _resolved(parts(one.finding)) if t not in known), None) for one in stuck if parts)
+        nearest = (next((t for t in resolved(parts(one.finding)) if t not in known), None) for one in stuck if parts)
         return {target for target in nearest if target is not None}
 
     results, obstacle = target_runs.run(more, lambda shown: undecided(confirmation_of(shown), targets))
@@ -114,7 +122,7 @@ def examine(
     confirmation = confirmation_of(results)
     judged = with_verdicts(confirmation)[: len(findings)]
     if obstacle is not None:
-        judged = [_unconfirmed(one, obstacle) if one.evidence.status == "static" else one for one in judged]
+        judged = [unconfirmed(one, obstacle) if one.evidence.status == "static" else one for one in judged]
     told = [worded(one) for one in discoveries(confirmation, options.directory)]
     judged = [replace(one, evidence=sober(one.evidence)) for one in judged]
     found = sorted([*judged, *told], key=lambda finding: finding.sort_key)
@@ -132,30 +140,13 @@ def run_targets(
         WorkerError: the interpreter cannot be run, has no torch, or no sandbox holds.
     """
     spots: dict[str, list[list[int]]] = {os.path.realpath(file): [] for file in files}
-    target_runs = _TargetRuns(options, sorted(_resolved(targets)), spots, [], progress)
+    target_runs = _TargetRuns(options, sorted(resolved(targets)), spots, [], progress)
     results, obstacle = target_runs.run(lambda _: (), lambda _: {})
     if target_runs.interrupted:
         raise KeyboardInterrupt
     if obstacle is not None:
         raise WorkerError(obstacle)
     return results
-
-
-def _resolved(targets: Iterable[Target]) -> dict[Target, None]:
-    """Return targets by their resolved paths, each once."""
-    return dict.fromkeys(replace(target, path=Path(os.path.realpath(target.path))) for target in targets)
-
-
-def _placed(finding: Finding, options: ConfirmOptions, sources: Sources, leads: Iterable[Target]) -> Placed:
-    path = os.path.realpath(options.directory / finding.path)
-    root = os.path.realpath(options.directory / finding.steps[0].path) if finding.steps else ""
-    return Placed(finding, path, sources.spot(path, finding), root, tuple(_resolved(leads)))
-
-
-def _unconfirmed(finding: Finding, detail: str) -> Finding:
-    if finding.category not in CONFIRMABLE:
-        return finding
-    return replace(finding, evidence=Evidence("unconfirmed", detail))
 
 
 class Interrupted(KeyboardInterrupt):
@@ -257,8 +248,10 @@ class _TargetRuns:
         if options.device != "cpu":  # a fork cannot use a GPU that the process before it has
             return
         asked = {target: lines for target, lines in wanted(traced).items() if options.example_for(target) is None}
-        found = list(pool.map(lambda search: self._searched(search, workers), searches(asked, options)))
-        self._harvested = [result for one in found for result in one.results]
+        found = []
+        for one in pool.map(lambda search: self._searched(search, workers), searches(asked, options)):
+            found.append(one)
+            self._harvested += one.results  # an interrupt leaves what was shown until then
         left = wanted([*traced, *self._harvested])
         self.problems = [why for one in found if not left.keys().isdisjoint(one.targets) for why in one.problems]
         settled = {one.target for one in self._harvested if one.default is not None} - left.keys()

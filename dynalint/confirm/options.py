@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -77,3 +77,8 @@ class ConfirmOptions:
         return not Path(path).name.startswith("<frozen ") and any(
             is_below(Path(path), root) for root in self.own_roots()
         )
+
+
+def resolved(targets: Iterable[Target]) -> dict[Target, None]:
+    """Return targets by their resolved paths, each once."""
+    return dict.fromkeys(replace(target, path=Path(os.path.realpath(target.path))) for target in targets)

@@ -8,11 +8,12 @@ another break no longer leaves its frame to eager costs nothing yet: it is confi
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dynalint.confirm.options import Target
+from dynalint.confirm.options import ConfirmOptions, Target, resolved
 from dynalint.confirm.recompiles import blamed, breaks_at, guard
 from dynalint.confirm.results import Coverage, Spot, TargetResult
 from dynalint.confirm.sources import Sources
@@ -81,6 +82,13 @@ class Confirmation:
         return expected or [p for p in found if not p.finding.gb or p.finding.line == frame.line or exact]
 
 
+def place(finding: Finding, options: ConfirmOptions, sources: Sources, leads: Iterable[Target]) -> Placed:
+    """Return a finding with its places; `leads` are the compiled roots that lead to it, the nearest first."""
+    path = os.path.realpath(options.directory / finding.path)
+    root = os.path.realpath(options.directory / finding.steps[0].path) if finding.steps else ""
+    return Placed(finding, path, sources.spot(path, finding), root, tuple(resolved(leads)))
+
+
 def _overlaps(spot: Spot, frame: Frame) -> bool:
     if frame.column is None or frame.end_column is None:
         return False
@@ -132,6 +140,13 @@ def spots_of(placed: Iterable[Placed]) -> dict[str, list[list[int]]]:
         if one.finding.category in CONFIRMABLE:
             ranges.setdefault(one.path, set()).add(one.spot)
     return {path: [list(spot) for spot in sorted(found)] for path, found in sorted(ranges.items())}
+
+
+def unconfirmed(finding: Finding, detail: str) -> Finding:
+    """Return a finding that nothing could be said of, for a reason that concerns all."""
+    if finding.category not in CONFIRMABLE:
+        return finding
+    return replace(finding, evidence=Evidence("unconfirmed", detail))
 
 
 def _best(confirmation: Confirmation) -> list[Verdict | None]:

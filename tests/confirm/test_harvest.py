@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dynalint.confirm import confirm
+from dynalint.confirm import Interrupted, confirm
 from dynalint.confirm.call_sites import CallSites
 from dynalint.confirm.harvest import in_words
 from dynalint.findings import Finding
@@ -172,6 +172,26 @@ def test_what_gave_no_calls_is_told_where_some_are_still_wanted(project: Project
     assert (first.evidence.status, second.evidence.status) == ("confirmed", "unreached")
     (only,) = told
     assert only.startswith("in the sandbox, tests/test_model.py::test_network failed, which may have shown calls: ")
+
+
+def test_an_interrupt_keeps_what_was_shown_until_then(project: Project) -> None:
+    _written(project)
+    project.write("pkg/second.py", MODEL.format(example=""))
+    call = "encoder(4)({'pos': torch.ones(2, 4)})\n"
+    for name in ("model", "second"):
+        project.write(
+            f"tests/test_{name}.py", f"import torch\nfrom pkg.{name} import encoder\n\ndef test_it():\n    {call}"
+        )
+    second = project.finding("pkg/second.py", "x.sum() > 0", "Encoder.forward", gb=["GB0170"])
+    targets = [project.target(f"pkg/{name}.py", "Encoder") for name in ("model", "second")]
+
+    def interrupt(_done: int, _total: int, what: str) -> None:
+        if what == targets[1].name:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted) as stopped:
+        confirm([_branch(project), second], targets, project.options(), interrupt)
+    assert [one.evidence.status for one in stopped.value.findings] == ["confirmed", "unconfirmed"]
 
 
 def test_reasons_are_grouped_and_the_most_common_told_first() -> None:

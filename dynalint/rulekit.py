@@ -41,7 +41,7 @@ from dynalint.analysis.externals import PROGRESS_BARS
 from dynalint.analysis.functions import DISABLED
 from dynalint.analysis.given_up import called_function, ends_function, way
 from dynalint.analysis.hooks import HOOKED
-from dynalint.analysis.index import ClassInfo, FunctionInfo, Import, ModuleInfo, walk_function
+from dynalint.analysis.index import ClassInfo, FunctionInfo, FunctionNode, Import, ModuleInfo, walk_function
 from dynalint.analysis.project import Project
 from dynalint.analysis.signatures import has_decorator
 from dynalint.analysis.source import SourceFile, quote
@@ -72,6 +72,7 @@ __all__ = [
     "Event",
     "Format",
     "FunctionInfo",
+    "FunctionNode",
     "GeneratorRoot",
     "GlobalRead",
     "Import",

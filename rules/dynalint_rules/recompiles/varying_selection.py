@@ -1,0 +1,111 @@
+"""DYN806: a mask that selects a different number of elements in each call."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from dynalint.rulekit import FunctionNode, Project, Refusal, Rule, Subscript, Violation, k, walk
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.selection import reads_by_mask
+from dynalint_rules._code.settings import captures_shapes
+
+_DRAWING = frozenset(
+    [f"torch.{name}" for name in "rand randn randint bernoulli normal rand_like randn_like randint_like".split()]
+    + [f"Tensor.{name}" for name in "bernoulli bernoulli_ uniform_ normal_ random_ exponential_".split()]
+)
+# A function that spells none of them draws nothing, and need not be searched any further.
+_DRAWN = re.compile("|".join(sorted({re.escape(name.rpartition(".")[2]) for name in _DRAWING})))
+# What takes part in choosing a number of elements that is the same each time.
+_COUNTED = frozenset({"topk", "kthvalue", "sort", "argsort", "quantile", "median", "randperm", "arange"})
+
+
+# What makes a tensor of the shape of another, whatever that holds.
+_MADE_LIKE = re.compile(r"_like$|(^|\.)new_")
+
+
+class VaryingSelection(Rule):
+    code = "DYN806"
+    name = "varying-selection"
+    summary = "A mask selects a different number of elements in each call, and the code after it recompiles"
+    category = "recompile"
+    severity = "info"
+    events = (Subscript,)
+
+    def check(self, event: Subscript, project: Project) -> Iterable[Violation]:
+        """Flag reads by a mask that the function draws."""
+        if (
+            not reads_by_mask(event)
+            or event.position.loop
+            or event.position.try_
+            or captures_shapes(project, event.function)
+        ):
+            return
+        if _is_drawn(event, project):
+            yield Violation(
+                event.node,
+                "a random mask selects a different number of elements in each call: the code after it "
+                "recompiles once, and then takes any number",
+                help="Keep the full shape with `torch.where`, or select a fixed number of elements with "
+                "`torch.randperm`.",
+            )
+
+
+def _is_drawn(event: Subscript, project: Project) -> bool:
+    """Whether random numbers decide about a mask, and how many elements it selects."""
+    node = event.function.node
+    if not any(map(_DRAWN.search, event.function.file.lines[node.lineno - 1 : node.end_lineno])):
+        return False
+    calls = _behind_mask(event, project)
+    return bool(calls & _DRAWING) and not _is_counted(calls)
+
+
+def _behind_mask(event: Subscript, project: Project) -> set[str]:
+    """Return the dotted names of the calls that a mask is computed by; none where that is not known."""
+    try:
+        scope = Scope.of(event, project)
+        found = list(_behind(scope, event.node.slice, set(), _assigned(event.function.node)))
+    except Refusal:
+        return set()
+    return {_called(scope, one) for one in found}
+
+
+def _is_counted(calls: Iterable[str]) -> bool:
+    return any(name.rpartition(".")[2] in _COUNTED for name in calls)
+
+
+def _behind(scope: Scope, node: ast.AST, seen: set[str], assigned: Mapping[str, list[ast.expr]]) -> Iterator[ast.Call]:
+    """Yield the calls that the numbers of an expression are computed by, through local names.
+
+    A size, a device or another plain number tells nothing of what the tensor holds that it is asked of, and neither
+    does a tensor that is made like it.
+    """
+    kind = scope.kind(node) if isinstance(node, ast.expr) else None
+    if isinstance(kind, k.Value) and kind.source != "data":
+        return
+    if isinstance(node, ast.Call):
+        yield node
+        if _MADE_LIKE.search(_called(scope, node)):
+            return
+    elif isinstance(node, ast.Name) and node.id not in seen:
+        seen.add(node.id)
+        for value in assigned.get(node.id, ()):
+            yield from _behind(scope, value, seen, assigned)
+    for child in ast.iter_child_nodes(node):
+        yield from _behind(scope, child, seen, assigned)
+
+
+def _called(scope: Scope, node: ast.Call) -> str:
+    """The dotted name of what is called, or its last part."""
+    return callee(scope, node) or (node.func.attr if isinstance(node.func, ast.Attribute) else "")
+
+
+def _assigned(function: FunctionNode) -> Mapping[str, list[ast.expr]]:
+    """Return what the local names of a function are set to."""
+    found: dict[str, list[ast.expr]] = {}
+    for node in (one for one in walk(function) if isinstance(one, ast.Assign)):
+        for target in (one for one in node.targets if isinstance(one, ast.Name)):
+            found.setdefault(target.id, []).append(node.value)
+    return found

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Violation, k, leads_to_raise, rw
+from dynalint.rulekit import Call, Declined, Import, Project, Refusal, Rewrite, Rule, Violation, k, leads_to_raise, rw
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import captures_scalars
 from dynalint_rules._shared.branch.truth import operand_text
 from dynalint_rules._shared.number.detached import detached, is_folded, is_stored_number
+from dynalint_rules._shared.number.flow import is_whole
 from dynalint_rules._shared.number.numbers import flow_of, with_conditions
 from dynalint_rules._shared.text import held_together
 
@@ -46,7 +47,28 @@ class NumberOfTensor(Rule):
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Keep the value as a 0-dim tensor without gradient."""
-        return _kept(Scope.of(event, project), event)
+        scope = Scope.of(event, project)
+        return _multiplied(scope, event) or _kept(scope, event)
+
+
+def _multiplied(scope: Scope, event: Call) -> Rewrite | None:
+    """Replace `int(np.prod(sizes))` by `math.prod(sizes)`; None if it is something else."""
+    product = event.node.args[0] if event.callee == "builtins.int" and len(event.node.args) == 1 else None
+    if not isinstance(product, ast.Call) or len(product.args) != 1 or product.keywords:
+        return None
+    if scope.kind(product.func) != k.External("numpy.prod") or isinstance(product.args[0], ast.Starred):
+        return None
+    sizes, shown = scope.kind(product.args[0]), scope.quote(product.args[0])
+    known = isinstance(sizes, k.Sequence) and is_whole(sizes.element)
+    if not known and k.may_be_tensor(sizes) and not isinstance(sizes, k.Unknown):
+        return None
+    module = Import("math", None)
+    if "math" in scope.function.locals or scope.function.module.bindings.get("math", module) != module:
+        raise Refusal("the name `math` has another meaning here; multiply with `math.prod` by hand")
+    edits = rw.written(scope.file, (event.node, f"math.prod({scope.text(product.args[0])})"))
+    title = "Multiply with `math.prod()`, which Dynamo evaluates while tracing"
+    conditions = () if known else (f"{shown} is a non-empty sequence of integers",)
+    return Rewrite(title, "conditional" if conditions else "safe", edits, conditions, imports=("import math",))
 
 
 def _kept(scope: Scope, event: Call) -> Rewrite:

@@ -68,7 +68,7 @@ _GRAPHS = """\
 import torch
 from torch import nn
 from torch_geometric.nn import GCNConv, SAGEConv, global_mean_pool
-from torch_geometric.utils import degree, remove_self_loops, softmax
+from torch_geometric.utils import degree, index_to_mask, remove_self_loops, softmax, structured_negative_sampling
 
 
 class Model(nn.Module):
@@ -98,3 +98,40 @@ def test_what_reads_a_size_out_of_the_data_is_flagged_unless_it_is_given() -> No
     return global_mean_pool(x, batch), count
     """
     assert _graphs(body) == {1: ("GB0036",), 2: ("GB0124",), 3: ("GB0036",), 5: ("GB0124",), 8: ("GB0124",)}
+
+
+def test_what_reads_the_edges_of_a_graph_is_flagged_unless_it_is_told_the_number_of_nodes() -> None:
+    body = """
+    chosen = index_to_mask(batch, size), index_to_mask(batch, size=size)
+    chosen = index_to_mask(batch)
+    return structured_negative_sampling(edges, size)
+    """
+    assert _graphs(body) == {2: ("GB0124",), 3: ("GB0294",)}
+
+
+def test_scores_that_look_at_the_data_are_flagged() -> None:
+    code = """\
+import torch
+import torchmetrics
+from torch import nn
+from torchmetrics.functional.classification import multiclass_accuracy
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean, self.error = torchmetrics.MeanMetric(), torchmetrics.MeanSquaredError()
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor):
+        self.error.update(x, y)
+        self.mean.update(x)
+        torchmetrics.functional.classification.binary_accuracy(x, y)
+        return multiclass_accuracy(x, y, 3), self.mean(x), self.mean.compute()
+"""
+    found = [one for one in dynalint.check_source("m.py", code) if one.code == "DYN712"]
+    assert {(one.line, one.gb) for one in found} == {
+        (14, ("GB0170",)),
+        (15, ("GB0036",)),
+        (16, ("GB0036",)),
+        (16, ("GB0170",)),
+    }

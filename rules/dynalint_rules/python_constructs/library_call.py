@@ -48,16 +48,28 @@ _CALLS: dict[str, str] = {
 # Traced from torch 2.14 on.
 _TRACED_LATER = frozenset({"contextvars.ContextVar.get", "deque.rotate", "itertools.combinations_with_replacement"})
 # Packages whose own Python code breaks the graph, each run with torchvision 0.28, opt_einsum 3.4, pandas 3.1, networkx
-# 3.6, torch-geometric 2.8, torchdiffeq 0.2.5, ptwt 1.0.1, pyro 1.9.2, gpytorch 1.15 and torchaudio 2.11: under which
-# name, by which break, what.
+# 3.6, torch-geometric 2.8, torchdiffeq 0.2.5, ptwt 1.0.1, pyro 1.9.2, gpytorch 1.15, torchmetrics 1.9 and torchaudio
+# 2.11: under which name, by which break, what.
 _GRAPHS = {
-    "GB0036": "add_remaining_self_loops contains_isolated_nodes dense_to_sparse get_laplacian remove_self_loops",
-    "GB0124": "add_self_loops contains_self_loops degree dropout_node is_undirected k_hop_subgraph negative_sampling "
-    "one_hot scatter softmax sort_edge_index subgraph to_dense_adj to_dense_batch unbatch",
+    "GB0036": "add_random_edge add_remaining_self_loops contains_isolated_nodes dense_to_sparse dropout_edge "
+    "get_laplacian get_self_loop_attr mask_select mask_to_index remove_isolated_nodes remove_self_loops "
+    "segregate_self_loops",
+    "GB0124": "add_self_loops batched_negative_sampling contains_self_loops degree dropout_node index_to_mask "
+    "is_undirected k_hop_subgraph negative_sampling normalize_edge_index normalized_cut one_hot scatter softmax "
+    "sort_edge_index subgraph to_dense_adj to_dense_batch unbatch",
     "GB0170": "coalesce to_undirected",
+    "GB0294": "structured_negative_sampling",
 }
 _POOLS = {"GB0124": "global_add_pool global_max_pool global_mean_pool"}
 _SOLVERS = {"GB0170": "odeint odeint_adjoint"}
+_SCORES = {
+    "GB0036": " ".join(
+        f"{kind}_{score}"
+        for kind in ("binary", "multiclass", "multilabel")
+        for score in "accuracy auroc confusion_matrix f1_score precision recall stat_scores".split()
+    )
+}
+_MEANS = {"GB0170": "CatMetric MaxMetric MeanMetric MinMetric SumMetric"}
 _DISTRIBUTIONS = "Bernoulli Beta Categorical Delta Dirichlet Gamma LogNormal Normal Poisson Uniform"
 _PACKAGES: dict[str, dict[str, str]] = {
     "networkx": {"GB0007": "DiGraph Graph"},
@@ -71,6 +83,8 @@ _PACKAGES: dict[str, dict[str, str]] = {
     "torch_geometric.utils": _GRAPHS,
     "torchaudio.functional": {"GB0124": "resample"},
     "torchdiffeq": _SOLVERS,
+    **{f"torchmetrics.{name}": {"GB0170": "update"} for name in _MEANS["GB0170"].split()},
+    "torchmetrics.functional.classification": _SCORES,
     "torchvision.ops": {"GB0036": "batched_nms nms remove_small_boxes", "GB0007": "roi_align"},
     "torchvision.ops.boxes": {"GB0036": "batched_nms nms remove_small_boxes"},
     "torchvision.transforms.functional": {
@@ -82,6 +96,9 @@ _PACKAGES: dict[str, dict[str, str]] = {
 # What is not worked out of the data if it is given: the place of the argument, and its names.
 _GIVEN: dict[str, tuple[int, tuple[str, ...]]] = {
     **{f"torch_geometric.utils.{name}": (3, ("num_nodes",)) for name in ("add_self_loops", "sort_edge_index")},
+    "torch_geometric.utils.index_to_mask": (1, ("size",)),
+    "torch_geometric.utils.normalize_edge_index": (1, ("num_nodes",)),
+    "torch_geometric.utils.normalized_cut": (2, ("num_nodes",)),
     "torch_geometric.utils.degree": (1, ("num_nodes",)),
     "torch_geometric.utils.one_hot": (1, ("num_classes",)),
     "torch_geometric.utils.scatter": (3, ("dim_size",)),
@@ -122,6 +139,7 @@ _MODULES: dict[str, dict[str, str]] = {
     "torch_geometric.nn": _LAYERS,
     "torch_geometric.nn.conv": _LAYERS,
     "torchaudio.transforms": {"GB0124": "Resample"},
+    "torchmetrics": _MEANS,
     "torchvision.ops": {"GB0007": "RoIAlign"},
     "torchvision.transforms": _TRANSFORMS,
     "torchvision.transforms.transforms": _TRANSFORMS,
@@ -150,7 +168,7 @@ class LibraryCall(Rule):
     summary = "A function of the standard library or another package that Dynamo does not trace breaks the graph"
     gb = (
         *("GB0007", "GB0059", "GB0147", "GB0156", "GB0134", "GB0055", "GB4411", "GB7786"),
-        *("GB0008", "GB0036", "GB0124", "GB0157", "GB0170", "GB0207", "GB0257"),
+        *("GB0008", "GB0036", "GB0124", "GB0157", "GB0170", "GB0207", "GB0257", "GB0294"),
     )
     events = (Call,)
     calls = frozenset({*(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split()), *_OTHERS})

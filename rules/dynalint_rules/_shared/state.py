@@ -10,8 +10,10 @@ import ast
 from dataclasses import dataclass, field
 
 from dynalint.rulekit import ClassInfo, FunctionInfo, Project, Refusal, Rewrite, SourceFile, StateChange, k, rw, walk
+from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import Scope, torch_name
 from dynalint_rules._code.uses import Attribute, Use, self_name
+from dynalint_rules._shared.guard.statements import SHOWS
 from dynalint_rules._shared.number.numbers import DECISIONS, flow_of
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult)
@@ -81,10 +83,9 @@ def _read(plan: Plan, use: Use) -> None:
     try:
         check_reader(plan, use)
     except Refusal:
-        if use.function is None:
+        scope = _scope(use)
+        if scope is None:
             raise
-        function = use.function
-        scope = Scope(use.project, function, use.project.parents(function), *torch_name(function))
         try:
             flow = flow_of(scope, use.node, "int", wide=True)
         except Refusal:
@@ -216,13 +217,29 @@ def check_reader(plan: Plan, use: Use) -> None:
             if all(_is_same(target, use.node) for target in targets):
                 return
             raise Refusal(_needs_number(plan, use, parent))
-        elif isinstance(parent, ast.Expr):
+        elif isinstance(parent, ast.Expr) or _is_shown(use, parent):
             return
         elif _decides(plan, use, node, parent):
             plan.leaves = DECISIONS
             return
         else:
             raise Refusal(_needs_number(plan, use, parent))
+
+
+def _scope(use: Use) -> Scope | None:
+    """Return the function of a use, None at the top level of a file."""
+    if use.function is None:
+        return None
+    return Scope(use.project, use.function, use.project.parents(use.function), *torch_name(use.function))
+
+
+def _is_shown(use: Use, part: ast.AST | None) -> bool:
+    """Whether a part of an f-string, in which a 0-dim tensor reads as its number does, is printed or logged."""
+    if not isinstance(part, ast.FormattedValue) or part.conversion != -1:
+        return False
+    scope, text = _scope(use), use.parent(part)
+    call = use.parent(text) if text is not None else None
+    return scope is not None and isinstance(call, ast.Call) and callee(scope, call).startswith(SHOWS)
 
 
 def _decides(plan: Plan, use: Use, node: ast.expr, parent: ast.AST | None) -> bool:

@@ -17,7 +17,7 @@ from .observing import Observation, attempt, hearing_all_logs
 from .other_builds import builds_of
 from .pairs import Difference, NotMadeError, Pair, Subject, fresh, state_tensors
 from .reached_code import Search, Side
-from .states import ALWAYS, HALF, MORE_STATES, PRECISIONS, STATES, StateChange, built_otherwise
+from .states import ALWAYS, HALF, MORE_STATES, PRECISIONS, STATES, StateChange, built_otherwise, counted_to
 from .trials import (
     ALIKE,
     BASE,
@@ -161,6 +161,7 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
     yield from both(lambda: search.thinned((*USUAL, *BATCHES, ALIKE)))
     endless = random_trials()
     search.begin()
+    yield from _counted(one, other, equality, search)
     for method in search.methods if search.goes_on() else ():
         yield from both(partial(_visits, method))
     yield from both(lambda: search.thinned(islice(endless, _LEAST_DRAWN)))
@@ -197,6 +198,15 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
             mixed = chain(islice(endless, _MIXED_DRAWN), islice(broken, _MIXED_DRAWN))
             yield _Scene(pair, search.telling(mixed, pair.probe), training=True, change=state)
     yield from _last_scenes(one, other, equality, search, told)
+
+
+def _counted(one: Subject, other: Subject, equality: Equality, search: Search) -> Iterator[_Scene]:
+    """Yield the calls around those that the code counts to."""
+    for limit, training in product(search.limits, (True, False)):
+        if search.goes_on():
+            change = counted_to(limit - 2)
+            pair = Pair(one, other, equality, training=training, change=change)
+            yield _Scene(pair, [BASE] * _REPEATS, training, change)
 
 
 def _last_scenes(one: Subject, other: Subject, equality: Equality, search: Search, told: Told) -> Iterator[_Scene]:

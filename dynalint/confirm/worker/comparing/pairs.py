@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -73,6 +73,9 @@ class Pair:
         self._build = None if change is None else change.build
         self._functions = (fresh(one, self._build, training=training), _made(other, self._build, training=training))
         _level(*self._functions, change)
+        if change is not None and change.count is not None:
+            for function in self._functions:
+                _count_from(function, equality.numbers, change.count)
 
     def step(self, trial: Trial) -> tuple[str | None, Observation, Observation]:
         """Run one trial on both; return what differs, if anything, and what was seen of each."""
@@ -162,6 +165,18 @@ def _set_otherwise(function: Any, change: StateChange | None) -> None:
         _turn_flags(function)
     if change is not None and change.dtype is not None and isinstance(owner, nn.Module):
         owner.to(change.dtype)
+
+
+def _count_from(function: Any, names: Collection[str], count: int) -> None:
+    """Have the counts of these names, be they numbers or tensors, start at one number."""
+    for _, module in modules_of(function):
+        for name in names:
+            held = getattr(module, name, None)
+            if isinstance(held, torch.Tensor):
+                with torch.no_grad():
+                    held.fill_(count)
+            elif type(held) is int:
+                setattr(module, name, count)
 
 
 def _turn_flags(function: Any) -> None:

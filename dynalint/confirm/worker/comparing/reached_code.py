@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import contextlib
 import math
@@ -16,6 +17,7 @@ from .trials import Trial, is_left_out
 MARK = "__dynalint_side__"
 _ALWAYS_COMPARED = 2
 _STEPS_IN_ANY_CASE = 100
+_MOST_LIMITS = 10
 
 Side = tuple[int, "bool | None"]
 
@@ -57,9 +59,10 @@ class Marks:
 class Search:
     """Looks for inputs until all that is `wanted` has run, for so many seconds of work.
 
-    `methods` are to be called in between, and trials with the names `left_out` never run. With `half`, half precision
-    is tried too. Waiting for a processor that others use is no work: the same search goes equally far on a busy
-    machine. What is run in any case may take twice as long, or is thinned out.
+    `methods` are to be called in between, counts are taken to the `limits` that the code counts to, and trials with the
+    names `left_out` never run. With `half`, half precision is tried too. Waiting for a processor that others use is no
+    work: the same search goes equally far on a busy machine. What is run in any case may take twice as long, or is
+    thinned out.
     """
 
     marks: Marks
@@ -68,6 +71,7 @@ class Search:
     methods: tuple[str, ...] = ()
     left_out: frozenset[str] = frozenset()
     half: bool = False
+    limits: tuple[int, ...] = ()
     _met: set[tuple[Side, Side]] = field(default_factory=set, init=False)
     _end: float = field(default=0.0, init=False)
     _steps: int = field(default=0, init=False)
@@ -164,3 +168,17 @@ class Search:
                 yield from skipped
                 yield trial
             skipped.clear()
+
+
+def limits_of(texts: Iterable[str]) -> tuple[int, ...]:
+    """Return the whole numbers in comparisons of the functions with marks: a count may be compared with them."""
+    functions = (
+        node
+        for text in texts
+        if MARK in text
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and MARK in ast.dump(node)
+    )
+    compared = (node for function in functions for node in ast.walk(function) if isinstance(node, ast.Compare))
+    numbers = (one.value for node in compared for one in ast.walk(node) if isinstance(one, ast.Constant))
+    return tuple(sorted({one for one in numbers if type(one) is int and one > 1}))[:_MOST_LIMITS]

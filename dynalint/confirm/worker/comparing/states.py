@@ -16,7 +16,8 @@ class StateChange:
     """A change of all parameters and buffers, in words and by kind of tensor.
 
     With `flags`, bools are turned over. With `build`, it is the state of what was built otherwise. With `dtype`,
-    floating numbers are cast to it, those of inputs too; with `autocast`, calls run under `torch.autocast`.
+    floating numbers are cast to it, those of inputs too; with `autocast`, calls run under `torch.autocast`. What counts
+    calls starts at `count`.
     """
 
     name: str
@@ -28,6 +29,7 @@ class StateChange:
     build: Build | None = None
     dtype: torch.dtype | None = None
     autocast: bool = False
+    count: int | None = None
 
     def of(self, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Return the changed tensor, of the same dtype and on the same device."""
@@ -41,6 +43,11 @@ class StateChange:
 def built_otherwise(build: Build) -> StateChange:
     """Return the state that another build comes with."""
     return StateChange(build.words, same, _as_it_is, _as_it_is, build=build)
+
+
+def counted_to(count: int) -> StateChange:
+    """Return the state after so many calls, as far as counts go."""
+    return StateChange(f"counts at {count}", same, _as_it_is, _as_it_is, count=count)
 
 
 def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:

@@ -50,7 +50,7 @@ from ..comparing.differences import Equality, difference
 from ..comparing.lockstep import Findings, run_side_by_side
 from ..comparing.observing import PLAIN, observe
 from ..comparing.pairs import Difference, Subject, fresh, takes_gradients
-from ..comparing.reached_code import Marks, Search, Side
+from ..comparing.reached_code import Marks, Search, Side, limits_of
 from ..comparing.trials import BASE, USUAL, Trial
 from ..comparing.turned_tests import difference_when_turned, one_sided
 from ..dynamo import runs
@@ -125,7 +125,8 @@ def _versions(request: Mapping[str, Any], reply: Reply) -> tuple[Subject, Subjec
 
 def _search(request: Mapping[str, Any], marks: Marks, wanted: frozenset[Side]) -> Search:
     seconds, methods = float(request["search_seconds"]), tuple(request["methods"])
-    return Search(marks, wanted, seconds, methods, frozenset(request["left_out"]), request["half"])
+    limits = limits_of(request["marked"].values()) if request["numbers"] else ()
+    return Search(marks, wanted, seconds, methods, frozenset(request["left_out"]), request["half"], limits)
 
 
 def _asks_too_much(request: Mapping[str, Any], original: Subject, found: Findings) -> bool:

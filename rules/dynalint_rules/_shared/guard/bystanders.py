@@ -15,7 +15,7 @@ from dynalint_rules._code.effects import effects_of
 from dynalint_rules._code.names import statement_of
 from dynalint_rules._code.raising import never_raises
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.guard.statements import SHOWS, guarded_all, is_caught, may_raise
+from dynalint_rules._shared.guard.statements import SHOWS, all_of, guarded_all, is_caught, is_eager, may_raise
 
 
 def guarded_bystanders(
@@ -64,11 +64,8 @@ class _Group:
         inner: ast.AST | None = statement
         while inner is not None:
             outer = self.scope.parents.get(inner)
-            if isinstance(outer, ast.If) and inner in outer.body:
-                test = outer.test
-                parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
-                if any(map(_is_eager, parts)):
-                    return True
+            if isinstance(outer, ast.If) and inner in outer.body and any(map(is_eager, all_of(outer.test))):
+                return True
             inner = outer
         return False
 
@@ -107,9 +104,3 @@ class _Group:
         return Refusal(
             f"{self.scope.quote(node)} needs the value, and would have to be skipped in a compiled run as well"
         )
-
-
-def _is_eager(test: ast.expr) -> bool:
-    """Whether a test is `not torch.compiler.is_compiling()`."""
-    asked = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
-    return isinstance(asked, ast.Call) and ast.unparse(asked.func).endswith("compiler.is_compiling")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from dynalint.rulekit import Call, Refusal, Replacement, Rewrite, Safety, k, rw, walk
@@ -49,21 +50,35 @@ def guarded(
 
 
 def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite that asks a test in eager code only, None where it decides more than what is shown."""
-    calls = [one.value for one in statement.body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)]
-    if statement.orelse or len(calls) < len(statement.body) or scope.file.segment(statement).startswith("elif"):
+    """Return the rewrite that asks a test in eager code only, None where it decides more than what is shown.
+
+    A test that goes on with `and not torch.compiler.is_compiling()` decides nothing else in compiled code.
+    """
+    if statement.orelse or scope.file.segment(statement).startswith("elif"):
         return None
-    if not all(callee(scope, one).startswith(SHOWS) for one in calls) or not may_go_unasked(scope, statement.test):
+    parts = all_of(statement.test)
+    others = [part for part in parts if not is_eager(part)]
+    if not all(may_go_unasked(scope, part) for part in others):
         return None
-    try:
-        for one in calls:
-            check_arguments(scope, one)
-    except Refusal:
+    if len(others) == len(parts) and not _only_shows(scope, statement.body):
         return None
     tree = rw.Tree.around(scope.file, statement)
     whole = rw.Substitution((tree.statement(statement),), (rw.branch(_guard(scope), [tree.line(statement)]),))
     edits = _joined_to_branch(scope, tree, statement.body) or rw.replacements(tree, [whole])
     return Rewrite("Ask in eager code only; a compiled run shows nothing", "safe", edits, imports=scope.imports)
+
+
+def _only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:
+    """Whether statements do no more than print and log."""
+    calls = [one.value for one in body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)]
+    if len(calls) < len(body) or not all(callee(scope, one).startswith(SHOWS) for one in calls):
+        return False
+    try:
+        for one in calls:
+            check_arguments(scope, one)
+    except Refusal:
+        return False
+    return True
 
 
 def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
@@ -111,16 +126,31 @@ def _joined_to_branch(scope: Scope, tree: rw.Tree, run: Sequence[ast.stmt]) -> t
     branch = scope.parents[run[0]]
     if not isinstance(branch, ast.If) or branch.orelse or branch.body != list(run):
         return None
-    first = _asks_tensor(scope, branch.test)
-    if first and not may_go_unasked(scope, branch.test):
+    others = [part for part in all_of(branch.test) if not is_eager(part)]
+    first = any(_asks_tensor(scope, part) for part in others)
+    if not others or (first and not all(may_go_unasked(scope, part) for part in others)):
         return None
-    old, test, guard = tree.statement(branch), tree.expression(branch.test), _guard(scope)
+    old, guard = tree.statement(branch), _guard(scope)
+    test = tree.expression(branch.test)
+    if len(others) < len(all_of(branch.test)):
+        test = reduce(lambda one, other: rw.operation(one, "and", other), map(tree.expression, others))
     added = len(f" and not {scope.torch}.compiler.is_compiling()")
     fits = len(scope.file.line(branch.test.end_lineno or branch.lineno)) + added <= WIDTH
     if not fits:
         return None
     both = rw.operation(guard, "and", test) if first else rw.operation(test, "and", guard)
     return rw.replacements(tree, [rw.Substitution((old,), (rw.asking(old, both),))])
+
+
+def is_eager(test: ast.expr) -> bool:
+    """Whether a test is `not torch.compiler.is_compiling()`."""
+    asked = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
+    return isinstance(asked, ast.Call) and ast.unparse(asked.func).endswith("compiler.is_compiling")
+
+
+def all_of(test: ast.expr) -> list[ast.expr]:
+    """Return what must all be true for a test to be."""
+    return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
 
 
 def _guard(scope: Scope) -> cst.BaseExpression:

@@ -349,3 +349,9 @@ def test_a_tensor_that_takes_the_memory_of_another_is_not_replaced() -> None:
         return y
     """
     assert content(body, MaskedStore()) == "...] = torch.where(x > 0, t + 1, t)"
+
+
+def test_a_write_to_what_a_caller_owns_may_raise_where_a_mask_selects_nothing() -> None:
+    body = "m = y > 0\nz = {}\nif not m.any():\n    return z\nz[m] = 0\nreturn z"
+    assert isinstance(answer(body.format("x"), BranchOnTensor()), Declined)
+    assert isinstance(answer(body.format("x.clone()"), BranchOnTensor()), Rewrite)

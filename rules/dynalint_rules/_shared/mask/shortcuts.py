@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from dynalint.rulekit import Rewrite, rw, walk
 from dynalint_rules._code.effects import is_pure
+from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif, statements_after
 from dynalint_rules._shared.branch.choice import finished
@@ -44,10 +45,21 @@ def rewrite_shortcut(scope: Scope, statement: ast.If) -> Rewrite | None:
     values = [_value(one.body, returned=not last) for one in branches]
     if not general or any(value is None or ast.dump(value) not in general for value in values):
         return None
-    if not all(is_pure(scope, one.test) for one in branches):
+    if not all(is_pure(scope, one.test) for one in branches) or _writes_to_others(scope, rest):
         return None
     same = f"where {scope.quote(first)} selects all or nothing, the remaining code gives the same result"
     return finished(scope, _TITLE, rw.written(scope.file, (head, last)), [same, NO_RAISE])
+
+
+def _writes_to_others(scope: Scope, statements: Sequence[ast.stmt]) -> bool:
+    """Whether statements write to a tensor that is not the function's own, which may raise if nothing is selected."""
+    return any(
+        isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Store)
+        and not (isinstance(node.value, ast.Name) and is_own(scope, node.value.id, one))
+        for one in statements
+        for node in walk(one)
+    )
 
 
 def _asked(scope: Scope, test: ast.expr) -> ast.expr | None:

@@ -50,6 +50,7 @@ class Confirm:
         silenced: Sequence[Finding],
         parts: Callable[[Finding], Sequence[Target]],
         leads: Callable[[Finding], Sequence[Target]],
+        note: Callable[[str], None],
     ) -> list[Finding]:
         self.targets, self.options, self.silenced = roots, options, silenced
         self.parts = {one.code: [target.qualname for target in parts(one)] for one in findings}

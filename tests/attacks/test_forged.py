@@ -224,7 +224,6 @@ RECORD: dict[str, Any] = {
                     "operations": 1,
                     "guarded": True,
                     "recompile": "g",
-                    "seconds": 0.5,
                 }
             ],
             "limit_hit": [],

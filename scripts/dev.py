@@ -223,7 +223,7 @@ def long(arguments: Sequence[str]) -> int:
 
 
 def static_checks() -> list[str]:
-    """Run the linters and the type checker and return the names of those that failed."""
+    """Run the linters and the type checker, two at a time, and return the names of those that failed."""
     checks = [
         ("ruff", "check", "."),
         ("ruff", "format", "--check", "."),
@@ -235,7 +235,9 @@ def static_checks() -> list[str]:
     ]
     if shutil.which("actionlint"):
         checks.append(("actionlint",))
-    return [" ".join(check) for check in checks if run(*check)]
+    with ThreadPoolExecutor(2) as pool:
+        codes = list(pool.map(lambda check: run(*check), checks))
+    return [" ".join(check) for check, code in zip(checks, codes, strict=True) if code]
 
 
 def report(failed: Sequence[str]) -> int:

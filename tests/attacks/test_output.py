@@ -339,9 +339,9 @@ class _Tags(HTMLParser):
 def test_the_page_and_the_text_of_an_explanation(text: str) -> None:
     place = Place("m.py", 1, 1, 5)
     found = Explanation(
-        target=text, inputs=text, torch=text, python=text, device="cpu", backend="eager", calls=(1, 0), graphs=(),
-        breaks=(_break(text, place),), recompiles=(), eager=(Eager(text, Place(text, 1), text),), steps=(), lead=0.0,
-        timed_calls=0, fullgraph=False, fullgraph_error=text, error=text, notes=(text,),
+        target=text, inputs=text, torch=text, python=text, device="cpu", calls=(1, 0), graphs=(),
+        breaks=(_break(text, place),), recompiles=(), eager=(Eager(text, Place(text, 1), text),), steps=(),
+        fullgraph=False, fullgraph_error=text, error=text, notes=(text,),
         sources=(Source("m.py", (f"f({text}) # `{text}`",), frozenset({1}), ()),),
     )  # fmt: skip
     output = page.render(found)

@@ -140,7 +140,7 @@ def test_marked_tests_must_compile_what_they_call(suite: pytest.Pytester, option
     assert "the test calls no module and no compiled function of this project" in text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.may_skip
 @pytest.mark.usefixtures("sandboxed")
 def test_the_option_holds_all_tests_to_it(suite: pytest.Pytester) -> None:

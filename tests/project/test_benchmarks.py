@@ -92,7 +92,7 @@ def test_what_stands_around_the_files_to_fix_is_left_and_is_nothing_new(tmp_path
 
 
 @pytest.mark.dynamo
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(700)
 def test_fixed_files_are_counted_and_run_against_their_originals(tmp_path: Path) -> None:
     (tmp_path / "scaled.py").write_text(SCALED)
@@ -130,7 +130,7 @@ def test_probes_are_called_and_held_against_their_outcomes(tmp_path: Path) -> No
 
 
 @pytest.mark.dynamo
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(700)
 def test_running_again_tells_a_file_that_computes_something_else(tmp_path: Path) -> None:
     original, wrong = tmp_path / "scaled.py", tmp_path / "wrong.py"

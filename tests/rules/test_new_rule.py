@@ -14,7 +14,7 @@ _DOCS = Path(__file__).parents[2] / "docs" / "writing-a-rule.md"
 
 
 @pytest.mark.dynamo
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_proves_itself(tmp_path: Path) -> None:
     def run(*command: str) -> str:
         ran = subprocess.run(

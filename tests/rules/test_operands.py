@@ -54,12 +54,6 @@ def fixed(code: str, body: str) -> str:
             "cross_entropy((x + y).flatten(0, -2), torch.where(labels > 0, labels, -100).flatten())",
             id="rows of a loss",
         ),
-        pytest.param(
-            "DYN407",
-            "return x * (random if flag else random).random()",
-            "return x * (random if flag else random).uniform(0.0, 1.0)",
-            id="what draws",
-        ),
     ],
 )
 def test_an_operand_stays_whole(code: str, body: str, wanted: str) -> None:

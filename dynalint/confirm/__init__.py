@@ -1,4 +1,4 @@
-"""Confirming findings by running the code under Dynamo, in a sandboxed worker process.
+"""Confirm findings by running the code under Dynamo in a sandboxed worker process.
 
 confirm(findings, roots, ConfirmOptions(...), progress) -> list[Finding]
 """

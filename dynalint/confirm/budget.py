@@ -1,4 +1,4 @@
-"""Processor time for a whole run, shared by all that is run in it."""
+"""The processor time that one run of dynalint may spend on running code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 
 class Budget:
-    """So many `seconds`; waiting for a processor that others use costs nothing. For use by several threads."""
+    """A budget of processor `seconds`, safe to share between threads. Waiting for a busy processor costs nothing."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -15,10 +15,10 @@ class Budget:
 
     @property
     def left(self) -> float:
-        """The seconds that are left, 0 where all is spent."""
+        """The remaining seconds, 0 when the budget is spent."""
         return max(self._left, 0.0)
 
     def spend(self, seconds: float) -> None:
-        """Take off what something has cost."""
+        """Subtract `seconds` from the budget."""
         with self._lock:
             self._left -= seconds

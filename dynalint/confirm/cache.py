@@ -1,8 +1,8 @@
-"""Verdicts kept between runs: what a target showed stays true while nothing it ran on has changed.
+"""The cache of worker answers. An answer stays valid until a file that the target ran changes.
 
-One JSON file for each question (target, example, versions, flags). It names every file of the user's own that the run
-imported, with a hash of its content, and counts only while all of them are as they were. A file that cannot be read,
-or does not fit, counts as missing: nothing here can fail a run.
+Each question (target, example, versions, flags) has one JSON file. It lists every file of the user's code that the run
+imported, with a hash of its content, and is only used while all hashes match. A file that is unreadable or malformed
+counts as missing, so the cache never makes a run fail.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _FOLDER = "verdicts"
 
 
 class FileHashes:
-    """Hashes of what files hold, read once; `texts` stand in for files."""
+    """Content hashes of files; each file is read once. `texts` override the files on disk."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts
         self._known: dict[str, str | None] = {}
 
     def of(self, path: str) -> str | None:
-        """Return the hash of a file's content, None where it cannot be read."""
+        """Return the hash of a file's content, or None if the file cannot be read."""
         if path not in self._known:
             text = self._texts.get(path)
             try:
@@ -47,19 +47,19 @@ class FileHashes:
         return self._known[path]
 
     def still(self, path: str, known: str | None) -> bool:
-        """Whether a file holds what it held when its hash was `known`; not if nobody could tell then."""
+        """Whether the file's hash is still `known`. False if `known` is None, since the file could not be read then."""
         return known is not None and self.of(path) == known
 
 
 class VerdictCache:
-    """Answers of workers, by question. `folder` is None where nothing may be kept; `texts` stand in for files."""
+    """Worker answers by question. `folder` is None if nothing may be stored; `texts` override the files on disk."""
 
     def __init__(self, folder: Path | None, texts: Mapping[str, str]) -> None:
         self._folder = None if folder is None else folder / _FOLDER
         self._hashes = FileHashes(texts)
 
     def get(self, question: Mapping[str, Any], spots: Mapping[str, list[list[int]]]) -> dict[str, Any] | None:
-        """Return the answer to a question, None unless it is still true and knows all `spots` of the files it ran."""
+        """Return the stored answer if its files are unchanged and it covers all `spots` in them, otherwise None."""
         if self._folder is None:
             return None
         try:
@@ -84,7 +84,7 @@ class VerdictCache:
         files: Iterable[str],
         answer: Mapping[str, Any],
     ) -> None:
-        """Keep an answer; does nothing where the folder cannot be written."""
+        """Store an answer. Does nothing if the folder is not writable."""
         if self._folder is None:
             return
         entry = {
@@ -104,10 +104,10 @@ class VerdictCache:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder of the cache, which git is to ignore.
+    """Create a cache folder, with a `.gitignore` beside it.
 
     Raises:
-        OSError: it cannot be made, or a link stands in its place: what is kept would go wherever that leads.
+        OSError: it cannot be created, or the path is a symbolic link, which could redirect what is written.
     """
     if folder.is_symlink():
         raise OSError(errno.ELOOP, "a link stands in its place", str(folder))
@@ -118,7 +118,7 @@ def make_folder(folder: Path) -> None:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Put a whole file in place or none; another run may write the same one at the same time."""
+    """Write a file atomically, so that a concurrent run never sees part of it."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
     try:
         with os.fdopen(handle, "wb") as stream:

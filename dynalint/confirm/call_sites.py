@@ -1,7 +1,8 @@
 """Where a project calls its own classes: tests, code in docstrings and READMEs, examples, `__main__` blocks.
 
-All of this is read off the text, by words. A test that never names a class may reach it through a fixture, a helper of
-its file or `conftest.py`, or through what the project builds with it; each step is one that names the next.
+The search is textual. A test that never names a class may still use it through a fixture, through a helper in its file
+or `conftest.py`, or through project code that builds it. Each of these steps is found by looking for the name from the
+step before.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _FENCED = re.compile(
 _CALLED = re.compile(r"_*(test|main|demo|example|run|check)(_\w*)?|\w+_(test|demo|example)")
 _MOST_FILES = 4000
 _LARGEST = 1 << 19
-# Steps from a class to what a test names: through what builds it, and what builds that.
+# The number of steps from a class to a name in a test: through the code that builds the class, the code that builds
+# that, and so on.
 _STEPS = 3
 _MOST_TESTS = 24
 _MOST_SNIPPETS = 8
@@ -39,7 +41,7 @@ _SLOW = ("slow", "cuda", "gpu", "skip", "network")
 
 @dataclass(frozen=True)
 class Block:
-    """A definition at the top of a file, or a test in a class, with the words in it."""
+    """A top-level definition of a file, or a test method of a class, with the words in it."""
 
     name: str
     words: frozenset[str]
@@ -64,7 +66,7 @@ class _File:
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """What stands at its top level, and the tests in its classes; a class without tests is one block."""
+        """The file's top-level definitions and the test methods of its classes. A class without tests is one block."""
         return tuple(self._blocks())
 
     def _blocks(self) -> Iterator[Block]:
@@ -107,7 +109,7 @@ def _words(lines: Sequence[str], nodes: Iterable[ast.stmt], more: Iterable[ast.e
 
 
 class CallSites:
-    """The files of the project below a folder, read once."""
+    """The files of the project below a folder, each read once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -125,7 +127,7 @@ class CallSites:
         for where, folders, names in os.walk(self._folder):
             folders[:] = sorted(one for one in folders if not one.startswith(".") and one not in _PASSED_OVER)
             for path in (Path(where, name) for name in sorted(names) if name.endswith((".py", ".md"))):
-                # What a link leads out to is not the project's to have run.
+                # A file outside the project, reached through a link, must not be run.
                 if count < _MOST_FILES and (not path.is_symlink() or is_inside(path, self._folder)):
                     count += 1
                     yield path
@@ -147,7 +149,7 @@ class CallSites:
         return path.suffix == ".py" and (named or not _TEST_FOLDERS.isdisjoint(self._parts(path)[:-1]))
 
     def tests(self, file: Path, name: str) -> list[dict[str, str]]:
-        """Return tests that come to a class or function of a file by its name, the nearest and shortest first."""
+        """Return tests that use a class or function of a file, found by its name; most direct and shortest first."""
         found: dict[tuple[str, str], tuple[int, bool, int]] = {}
         for step, names in enumerate(self._ways(name)):
             for test in self._tests:
@@ -162,7 +164,7 @@ class CallSites:
         return [{"path": path, "name": test} for path, test in best]
 
     def _ways(self, name: str) -> Iterator[frozenset[str]]:
-        """Yield the name, then those of what mentions it in the project, and so on."""
+        """Yield the name itself, then the names of project code that mentions it, then of code that mentions those."""
         names, known = frozenset((name,)), {name}
         for _ in range(_STEPS):
             yield names
@@ -173,7 +175,7 @@ class CallSites:
                 return
 
     def _reaching(self, test: _File, names: frozenset[str]) -> set[str]:
-        """Return these names and those of fixtures and helpers, in the file and above it, that come to them."""
+        """Return `names` and the names of fixtures and helpers, in the file or in a `conftest.py`, that use them."""
         above = [
             one for one in self._tests if one.path.name == "conftest.py" and test.path.is_relative_to(one.path.parent)
         ]
@@ -188,7 +190,7 @@ class CallSites:
         return found if own else set()
 
     def snippets(self, file: Path, name: str) -> list[dict[str, str]]:
-        """Return code that is written to be run and names a class or function: near it, in READMEs, in examples."""
+        """Return runnable code that names a class or function: docstrings, `__main__` blocks, READMEs and examples."""
         found = [*self._beside(file, name), *self._in_documents(name), *self._examples(name)]
         return [{"where": where, "code": code} for where, code in found][:_MOST_SNIPPETS]
 
@@ -232,7 +234,7 @@ class CallSites:
 
 
 def _run(node: ast.stmt) -> list[ast.stmt]:
-    """Return the last statement of a function as it can stand outside of one."""
+    """Return the last statement of a function in a form that is valid outside a function."""
     if isinstance(node, ast.Return):
         return [ast.Expr(node.value)] if node.value is not None else []
     return [node]
@@ -252,7 +254,7 @@ def _plain(code: str) -> str:
 
 
 def _examples_in(docstring: str, name: str) -> str:
-    """Return the code of a docstring, if it has some that names what is wanted."""
+    """Return the code in a docstring if it mentions `name`, otherwise an empty string."""
     if ">>>" not in docstring and "```" not in docstring:
         return ""
     fenced = "\n".join(_FENCED.findall(docstring)) if ">>>" not in docstring else docstring

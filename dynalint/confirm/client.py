@@ -1,19 +1,19 @@
-"""The parent's end of the worker: start it, ask it, and outlive whatever happens to it.
+"""The parent's side of the worker: start it, send requests, and survive crashes of the code under check.
 
     with Worker(WorkerOptions(python=..., search=(...,))) as worker:
-        worker.hello.torch                                     # "2.13.0+cpu", None where there is no torch
-        answer = worker.ask("operations.confirming:confirm", request)  # an `Answer`, whatever the code under check does
+        worker.hello.torch                                     # "2.13.0+cpu", or None without torch
+        answer = worker.ask("operations.confirming:confirm", request)  # always an `Answer`, even after a crash
 
-An operation is `module:function` in `dynalint/confirm/worker` or in one of `WorkerOptions.folders`, whose modules
-import the worker's by `from .dynamo.runs import ...`. The function is called as `function(request, reply)` in a process
-of its own behind the sandbox's walls, with what JSON can hold of `request`; it says what it is doing by
-`reply.stage("...")` and hands over pieces of its answer by `reply.part(name, value)`. Before it imports the code under
-check it calls `loading.load_target`, which takes `request["overrides"]` (`{absolute path: text}`), so that rewritten
-modules run without being written anywhere.
+An operation is `module:function` in `dynalint/confirm/worker` or in one of `WorkerOptions.folders`. Modules in those
+folders import the worker's modules with `from .dynamo.runs import ...`. The worker calls `function(request, reply)` in
+a separate sandboxed process; `request` is JSON data. The function reports progress with `reply.stage("...")` and sends
+parts of its answer with `reply.part(name, value)`. Before it imports the code under check, it calls
+`loading.load_target`, which applies `request["overrides"]` (`{absolute path: text}`), so rewritten modules run without
+being written to disk.
 
     for answer in worker.ask_each("operations.confirming:confirm", requests, prepare="operations.confirming:prepare"):
 
-asks for several: where the system can fork, each runs in a process forked from one that has done what `prepare` does.
+sends several requests. Where the system can fork, a process runs `prepare` once and forks a process for each request.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from dynalint.reading import is_inside, project_root
 
 __all__ = ["Answer", "Hello", "Worker", "WorkerError", "WorkerOptions", "python_path"]
 
-# By the clock, as what waits for an answer does: on a busy machine all takes many times as long.
+# Wall-clock time: on a busy machine, everything takes many times as long.
 _IMPORT_SECONDS = 600.0
 _GRACE_SECONDS = 15.0
-# What is said of a fix stands in a report as it is; Dynamo's own words on a break are taken apart first.
+# Texts about a fix are shown in reports unchanged, so they must be short. Dynamo's texts on a break are parsed first.
 _MOST_TEXT = {"operations.verifying:verify": MOST_SENTENCE, "operations.confirming:confirm": 1 << 12}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back: the parts in hand when the request ended, how it ended, and what was going on then.
+    """The worker's answer to one request: the parts received, how the request ended, and the last stage reported.
 
-    `outcome` is `done`, or what happened instead: `refused` (no sandbox holds), `failed` (an exception in the
-    operation itself), `exit`, `signal`, `killed`, `timeout`, `memory`, `processes`, `flood` (of messages), `channel`,
-    `supervisor`, `garbled` (what came is not what the operation tells), `lost`, `budget` (all of it is spent).
-    `ending` holds the particulars (`reason`, `status`, `signal`, `seconds`, `bytes`, `count`), `spent` the seconds that
-    it took, waiting for a processor not counted.
+    `outcome` is `done`, or the reason why the request did not complete: `refused` (no sandbox is available), `failed`
+    (an exception in the operation itself), `exit`, `signal`, `killed`, `timeout`, `memory`, `processes`, `flood` (too
+    many messages), `channel`, `supervisor`, `garbled` (the parts do not have the types of the operation), `lost`,
+    `budget` (the budget is spent). `ending` holds the details (`reason`, `status`, `signal`, `seconds`, `bytes`,
+    `count`). `spent` is the time in seconds, without waiting for a processor.
     """
 
     outcome: str
@@ -63,15 +63,14 @@ class Answer:
 
     @property
     def done(self) -> bool:
-        """Whether the operation ran to its end."""
+        """Whether the operation ran to completion."""
         return self.outcome == "done"
 
 
 class Worker:
-    """One server process. Not for use by several threads at once; start one worker for each instead.
+    """One server process. Not thread-safe: use one worker per thread.
 
-    Raises WorkerError where the interpreter cannot be started. A server that dies is started again for the next
-    request.
+    Raises WorkerError if the interpreter cannot be started. If the server dies, the next request starts a new one.
     """
 
     def __init__(self, options: WorkerOptions) -> None:
@@ -90,7 +89,7 @@ class Worker:
         self.close()
 
     def ask(self, operation: str, request: Mapping[str, Any], on_stage: Callable[[str], None] | None = None) -> Answer:
-        """Have `operation` run and return what it found; `on_stage` hears what is being done."""
+        """Run `operation` and return its answer. `on_stage` receives each stage that the worker reports."""
         (answer,) = self.ask_each(operation, [request], on_stage=on_stage)
         return answer
 
@@ -102,11 +101,12 @@ class Worker:
         prepare: str = "",
         on_stage: Callable[[str], None] | None = None,
     ) -> Generator[Answer, None, None]:
-        """Have `operation` run for each of the requests and yield what it found, in their order.
+        """Run `operation` for each request and yield the answers in the same order.
 
-        `prepare` is called with the first request in the process that those for all of them are forked from. What one
-        does to its process, or a crash, costs no other its answer. A GPU's driver writes to `/proc/self`, which the
-        walls allow the process that they were put up in, and none that is forked from it: on one, each is asked alone.
+        `prepare` is called with the first request, in a process from which the processes for all requests are forked.
+        If a request crashes or changes its process, the others still get their answers. A GPU driver writes to
+        `/proc/self`, which the sandbox allows only in the process that it was set up in, not in forks. On a GPU,
+        requests are therefore sent one at a time.
         """
         left = list(requests)
         together = len(left) if self.options.device == "cpu" else 1
@@ -122,7 +122,7 @@ class Worker:
         prepare: str,
         on_stage: Callable[[str], None] | None,
     ) -> Iterator[Answer]:
-        """Yield the answers to the first requests, up to one after which none of the others is looked at."""
+        """Yield answers to requests sent together, until one ends in a way that leaves the rest unanswered."""
         if self._is_closed():
             yield Answer("lost", {}, {"reason": "the worker was closed"}, "starting")
             return
@@ -132,7 +132,7 @@ class Worker:
             return
         if self._server is None:
             self._server = Server(self.options)
-            if self._is_closed():  # meanwhile, by another thread
+            if self._is_closed():  # closed meanwhile, by another thread
                 self._kill()
                 yield Answer("lost", {}, {"reason": "the worker was closed"}, "starting")
                 return
@@ -178,11 +178,11 @@ class Worker:
                     return
         finally:
             if more:
-                # Whoever asked does not want to hear the rest.
+                # The caller stopped before the last answer.
                 self._kill()
 
     def _next_answer(self, server: Server, most: int, on_stage: Callable[[str], None] | None) -> tuple[Answer, bool]:
-        """Return what comes up to the next end, and whether more answers to the same message follow.
+        """Return the next answer, and whether more answers to the same message follow.
 
         Texts are cut to `most` characters.
         """
@@ -219,7 +219,7 @@ class Worker:
         return self._closed
 
     def close(self) -> None:
-        """End the server, or have it wait for another worker; a request in progress in another thread is lost."""
+        """Stop the server, or keep it for another worker. A request in progress in another thread is lost."""
         self._closed = True
         server, self._server = self._server, None
         if server is not None:
@@ -240,18 +240,18 @@ def _garbled(answer: Answer) -> Answer:
 
 
 def python_path() -> list[str]:
-    """Return the folders of PYTHONPATH, as the user's own interpreter would search them."""
+    """Return the folders in PYTHONPATH, as absolute paths."""
     return [str(Path(entry).absolute()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
 
 
 def homes() -> list[str]:
-    """Return the folders that the user's own things are in, which nobody's project opens by lying there."""
+    """Return the home folders, which must never become readable merely because a project lies in one of them."""
     found = [os.environ.get("HOME", ""), os.environ.get("USERPROFILE", "")]
     return [str(Path(home).absolute()) for home in found if home]
 
 
 def _readable(options: WorkerOptions, requests: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the folders of the project: the one that is worked in, and those of targets that lie elsewhere."""
+    """Return the project folders that code may read: the working folder's, and those of targets in other projects."""
     found = {str(options.cwd): None, str(project_root(options.cwd.absolute())): None}
     for request in requests:
         target = request.get("target")
@@ -261,5 +261,5 @@ def _readable(options: WorkerOptions, requests: Sequence[Mapping[str, Any]]) -> 
 
 
 def _within(search: Iterable[str], project: Path) -> list[str]:
-    """Return the folders to import from without links that stand in the project and lead out of it."""
+    """Return the import folders, without links inside the project that point outside it."""
     return [one for one in search if not Path(one).absolute().is_relative_to(project) or is_inside(Path(one), project)]

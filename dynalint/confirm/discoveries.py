@@ -1,4 +1,4 @@
-"""What only running showed, and no finding speaks of: breaks (DYN001), recompiles (DYN002), differences (DYN012)."""
+"""Findings for problems that only running shows: breaks (DYN001), recompilations (DYN002), differences (DYN012)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dynalint.confirm.wording import break_text, comparison_text, effect_text
 from dynalint.confirm.worker.dynamo.records import Break, Comparison, Compile, Frame
 from dynalint.findings import Evidence, Finding, Severity, Step
 
-# Loops, context managers, inlined calls and exceptions that Dynamo runs into because of a break before.
+# Errors in loops, context managers, inlined calls and exceptions that follow from an earlier break.
 CONSEQUENCES = frozenset(("GB7000", "GB0066", "GB0065", "GB0088"))
 
 
 def discoveries(confirmation: Confirmation, directory: Path) -> list[Finding]:
-    """Return findings for what no finding covers, one for each place and kind, paths relative to `directory`."""
+    """Return one finding for each place and kind of problem with no finding yet. Paths are relative to `directory`."""
     found: dict[tuple[str, int, str], Finding] = {}
     for result in (one for one in confirmation.results if not one.part):
         scribe = _Scribe(confirmation, result, directory)
@@ -36,13 +36,13 @@ class _Scribe:
     directory: Path
 
     def path(self, file: str) -> str:
-        """Return a path as findings have it."""
+        """Return a path in the form that findings use."""
         path = Path(file)
         real = Path(os.path.realpath(self.directory))
         return path.relative_to(real).as_posix() if path.is_relative_to(real) else path.as_posix()
 
     def columns(self, frame: Frame) -> tuple[int, int]:
-        """Return the columns of what broke, or of the whole statement line where Dynamo does not tell."""
+        """Return the columns of the code that broke, or of the whole line if Dynamo does not report them."""
         sources = self.confirmation.sources
         if frame.column is not None and frame.end_column is not None:
             return sources.character_columns(frame.file, frame.line, frame.column, frame.end_column)
@@ -51,7 +51,7 @@ class _Scribe:
         return start, max(len(line.rstrip()) + 1, start)
 
     def steps(self, stack: tuple[Frame, ...]) -> tuple[Step, ...]:
-        """Return the chain of the user's own functions, outermost first."""
+        """Return the call chain through the user's own functions, outermost first."""
         own = [frame for frame in stack if self.confirmation.is_place(frame.file, frame.line)]
         names = [self.confirmation.sources.function_at(frame.file, frame.line) or frame.function for frame in own]
         found = {name: Step(name, self.path(frame.file), frame.line) for name, frame in zip(names, own, strict=True)}
@@ -117,12 +117,12 @@ def _break_finding(scribe: _Scribe, seen: Break, frame: Frame) -> Finding:
 
 
 def _kind(seen: Break) -> str:
-    """Return the kind of a break as a phrase, without the full stop of older releases' messages."""
+    """Return the kind of a break as a phrase, without the full stop that older releases add."""
     return seen.gb_type.strip().rstrip(".") or "for a reason it does not give"
 
 
 def _recompiles(scribe: _Scribe) -> list[Finding]:
-    """Report code that is still compiled again at the last of the calls alike; what settles after one is no finding."""
+    """Report code that still recompiles in the last of several identical calls."""
     result = scribe.result
     found = []
     for again in result.recompiles:
@@ -135,7 +135,7 @@ def _recompiles(scribe: _Scribe) -> list[Finding]:
 
 
 def _differences(scribe: _Scribe) -> list[Finding]:
-    """Report that compiled code differs, unless a finding that was compared as well may stand for it."""
+    """Report that compiled code gives different results, unless a miscompile finding in code that ran explains it."""
     result, found = scribe.result, scribe.result.comparison
     if found is None or found.same or found.place is None:
         return []
@@ -174,7 +174,7 @@ def _does(found: Comparison) -> str:
 
 
 def _recompile_findings(scribe: _Scribe, again: Compile) -> list[Finding]:
-    """Return the finding on a compile, none where what it names is no place in the user's own code."""
+    """Return a finding for a recompilation, or none if it is not in the user's own code."""
     result = scribe.result
     own = [
         (file, line)

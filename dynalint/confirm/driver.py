@@ -1,4 +1,4 @@
-"""Ask the worker about every target, or the cache, and hold the findings against what came back."""
+"""Get a result for every target, from the worker or the cache, and give the findings their verdicts."""
 
 from __future__ import annotations
 
@@ -45,10 +45,11 @@ from dynalint.confirm.verdicts import (
 )
 from dynalint.findings import Finding
 
-# To import torch takes a worker as long as to run this many.
+# Starting a worker, which imports torch, takes about as long as running this many targets.
 _TARGETS_WORTH_A_WORKER = 4
 
-# So many functions on the way from a root to a finding are tried where the root cannot be run, the nearest first.
+# If the root cannot be run, up to this many functions between it and a finding are tried, those nearest to the finding
+# first.
 _PARTS = 3
 
 Progress = Callable[[int, int, str], None]
@@ -66,15 +67,16 @@ def confirm(
     leads: Parts | None = None,
     note: Callable[[str], None] | None = None,
 ) -> list[Finding]:
-    """Return the findings with evidence, and DYN001 and DYN002 for what only running showed, in order of place.
+    """Return the findings with evidence, and DYN001, DYN002 and DYN012 for discoveries, sorted by place.
 
-    `roots` are the compiled roots to run. `progress` is told how many targets are done, how many there are, and what
-    is going on; it may be called from several threads, one at a time. `silenced` are findings that the user does not
-    want to hear of: they are not returned, and what they explain is not reported as a discovery either. `parts` gives
-    the functions on the way to a finding, the nearest first: they are run where the roots that lead there cannot be.
-    `leads` gives those roots, likewise: what settles most is run first. `note` is told what of the project's own code
-    could not be run for calls that are still wanted.
-    Nothing that the code under check does raises here.
+    `roots` are the compiled roots to run. `progress` receives the number of finished targets, the total number, and the
+    current step; several threads may call it, one at a time. `silenced` are findings that the user suppressed: they are
+    not returned, and problems that they explain are not reported as discoveries. `parts` returns the functions on the
+    call chain to a finding, the nearest first, which are run if the roots cannot be. `leads` returns the roots of a
+    finding, the nearest first; targets that settle the most important findings run first. `note` receives a sentence
+    for each reason why tests or examples failed whose calls are still needed.
+
+    The code under check cannot make this function raise.
 
     Raises:
         WorkerError: the interpreter cannot be run.
@@ -92,7 +94,7 @@ def examine(
     leads: Parts | None = None,
     note: Callable[[str], None] | None = None,
 ) -> tuple[list[Finding], list[TargetResult]]:
-    """Do what `confirm` does, and return the results too."""
+    """Do what `confirm` does, and also return the results."""
     sources = Sources({os.path.realpath(path): text for path, text in options.overrides.items()})
     leading = leads or (lambda _: ())
     placed = [place(finding, options, sources, leading(finding)) for finding in (*findings, *silenced)]
@@ -134,10 +136,10 @@ def examine(
 def run_targets(
     targets: Sequence[Target], files: Sequence[Path], options: ConfirmOptions, progress: Progress | None = None
 ) -> list[TargetResult]:
-    """Run the targets and return what each showed, without judging anything; lines are told of these files.
+    """Run the targets and return their results without judging findings. Lines are recorded for `files`.
 
     Raises:
-        WorkerError: the interpreter cannot be run, has no torch, or no sandbox holds.
+        WorkerError: the interpreter cannot be run, it has no torch, or no sandbox is available.
     """
     spots: dict[str, list[list[int]]] = {os.path.realpath(file): [] for file in files}
     target_runs = _TargetRuns(options, sorted(resolved(targets)), spots, [], progress)
@@ -150,7 +152,7 @@ def run_targets(
 
 
 class Interrupted(KeyboardInterrupt):
-    """Somebody pressed Ctrl-C. `findings` are judged by what was shown until then, the others are unconfirmed."""
+    """Raised on Ctrl-C. `findings` have the verdicts known so far; the others are unconfirmed."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         super().__init__()
@@ -158,7 +160,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class _TargetRuns:
-    """One run over all targets: the workers, the cache and the count of what is done."""
+    """One run over all targets, with its workers, its cache and its progress count."""
 
     def __init__(
         self,
@@ -191,11 +193,11 @@ class _TargetRuns:
     def run(
         self, more: Callable[[Sequence[TargetResult]], Iterable[Target]], wanted: Wanted
     ) -> tuple[list[TargetResult], str | None]:
-        """Return what was shown, in the order of the targets, and why nothing can be run at all where that is so.
+        """Return the results in the order of the targets, and the reason if nothing can be run at all.
 
-        A target that a traced command has called is judged by what that showed, unless the user declares an example.
-        `wanted` is asked for the targets by which findings are to be decided, and the lines of these, after each step.
-        `more` is asked, a few times, which parts of what could not be run are to be run.
+        A target called by a traced command is judged by that trace, unless the user declares an example for it. After
+        each step, `wanted` returns the targets that undecided findings need, with their lines. `more` is called a few
+        times and returns the parts to run in place of targets that could not be run.
         """
         workers: SimpleQueue[Worker] = SimpleQueue()
         count = max(1, min(self._options.jobs, len(self._targets) // _TARGETS_WORTH_A_WORKER))
@@ -223,7 +225,7 @@ class _TargetRuns:
                     if guesses:
                         self._run_parts(pool, workers, count, traced, more)
                 except BaseException as fault:
-                    # The pool would go through all that is left before it lets an interrupt out.
+                    # Without this, the pool would run everything that is left before the interrupt takes effect.
                     self._obstacle = "not run: interrupted."
                     for worker in started:
                         worker.close()
@@ -243,22 +245,22 @@ class _TargetRuns:
     def _harvest(
         self, pool: ThreadPoolExecutor, workers: SimpleQueue[Worker], traced: Sequence[TargetResult], wanted: Wanted
     ) -> None:
-        """Judge targets by the calls that the project makes of them; those that need no others leave the list."""
+        """Judge targets by the calls that the project's own code makes, and drop targets that are now settled."""
         options = self._options
-        if options.device != "cpu":  # a fork cannot use a GPU that the process before it has
+        if options.device != "cpu":  # a forked process cannot use a GPU that its parent uses
             return
         asked = {target: lines for target, lines in wanted(traced).items() if options.example_for(target) is None}
         found = []
         for one in pool.map(lambda search: self._searched(search, workers), searches(asked, options)):
             found.append(one)
-            self._harvested += one.results  # an interrupt leaves what was shown until then
+            self._harvested += one.results  # an interrupt keeps the results so far
         left = wanted([*traced, *self._harvested])
         self.problems = [why for one in found if not left.keys().isdisjoint(one.targets) for why in one.problems]
         settled = {one.target for one in self._harvested if one.default is not None} - left.keys()
         self._targets = [one for one in self._targets if one not in settled]
 
     def _searched(self, search: Search, workers: SimpleQueue[Worker]) -> Harvested:
-        """Return what a search showed, from the cache or the worker."""
+        """Return the result of a search, from the cache or the worker."""
         worker = workers.get()
         try:
             torch = worker.hello.torch or ""
@@ -286,7 +288,7 @@ class _TargetRuns:
         traced: Sequence[TargetResult],
         more: Callable[[Sequence[TargetResult]], Iterable[Target]],
     ) -> None:
-        """Run parts in place of roots that could not be run; those that fail too are forgotten."""
+        """Run parts in place of roots that could not be run. Parts that fail too are dropped."""
         failed: list[TargetResult] = []
         for _ in range(_PARTS):
             wanted = sorted(more([*self._results.values(), *failed, *traced])) if self._obstacle is None else []
@@ -305,18 +307,18 @@ class _TargetRuns:
     def _run_all(
         self, pool: ThreadPoolExecutor, workers: SimpleQueue[Worker], count: int, targets: Iterable[Target]
     ) -> None:
-        # An example may be anywhere.
+        # A function that returns an example may be in any file, so its target is not batched with others.
         alone = lambda target: self._options.example_for(target) is not None  # noqa: E731
         found = batches(targets, count, alone, self._rank)
         list(pool.map(lambda batch: self._run_batch(batch, workers), found))
 
     def _outdated(self) -> set[Target]:
-        """Return the targets that a traced command has called before files of theirs were changed."""
+        """Return the targets that a traced command called before their files changed."""
         cache = self._options.cache
         return set() if cache is None or not self._traced_in else Stock(cache, self._texts).outdated()
 
     def _traced(self, torch: str | None) -> list[TargetResult]:
-        """Return what traced commands showed of the files that this is about."""
+        """Return the results of traced commands that concern the files of this run."""
         cache = self._options.cache
         if cache is None or not self._traced_in:
             return []
@@ -325,7 +327,7 @@ class _TargetRuns:
         return [one for one in found if str(one.target.path) in wanted or not wanted.isdisjoint(one.files)]
 
     def _run_batch(self, batch: Sequence[Target], workers: SimpleQueue[Worker]) -> None:
-        """Run targets of one module, those that the cache does not know."""
+        """Run the targets of a batch that are not in the cache."""
         if self._is_stopped():
             return
         worker = workers.get()
@@ -351,7 +353,7 @@ class _TargetRuns:
             for target in targets:
                 self._tell(target.name)
                 result = self._result(target, worker, next(answers))
-                if self._is_stopped():  # the worker may have been closed under it
+                if self._is_stopped():  # the worker may have been closed meanwhile
                     return
                 self._results[target] = result
                 self._tell(target.name, done=1)
@@ -366,7 +368,7 @@ class _TargetRuns:
                 self._progress(self._done, len(self._targets), what)
 
     def _remembered(self, target: Target, worker: Worker) -> TargetResult | None:
-        """Return what the cache knows of a target, if it still holds."""
+        """Return the cached result of a target if it is still valid, otherwise None."""
         known = self._cache.get(self._questions.about(target, worker.hello), self._spots)
         if known is None:
             return None
@@ -376,7 +378,7 @@ class _TargetRuns:
             return None
 
     def _result(self, target: Target, worker: Worker, answer: Answer) -> TargetResult:
-        """Return what the worker said of a target, and have the cache remember it."""
+        """Return the result in the worker's answer, and store the answer in the cache."""
         if answer.outcome == "refused":
             reason = answer.ending["reason"]
             self._obstacle = (
@@ -388,12 +390,12 @@ class _TargetRuns:
         except ValueError:
             return result_of(target, torch, {**record, "outcome": "garbled", "parts": {}}, self._spots)
         if answer.done and (result.problem is None or result.problem.phase != "import"):
-            # What ended otherwise, by time or memory, may end well on a quieter machine. What could not be imported may
-            # miss a package, which the next run has.
+            # A run that exceeded its time or memory may succeed on a less busy machine, and an import error may be due
+            # to a package that will be installed by the next run. Neither is cached.
             files = {str(target.path), *filter(self._is_own_file, result.files)}
             self._cache.put(self._questions.about(target, worker.hello), self._spots, files, record)
         return result
 
     def _is_own_file(self, path: str) -> bool:
-        """Whether a path that a worker has told of is one of the user's own files, with nothing of links in it."""
+        """Whether a path reported by a worker is a resolved path of a file of the user's own."""
         return self._options.is_own(path) and "\0" not in path and os.path.realpath(path) == path

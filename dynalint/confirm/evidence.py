@@ -1,6 +1,6 @@
-"""What `dynalint trace` left: one file for each kind of call, true while the files that the call ran are unchanged.
+"""The evidence that `dynalint trace` stores: one file per kind of call, valid until a file that the call ran changes.
 
-A file that cannot be read, or does not fit, counts as missing: nothing here can fail a run.
+A file that is unreadable or malformed counts as missing, so evidence never makes a run fail.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from dynalint.reading import read_json
 
 FORMAT = 1
 _FOLDER = "evidence"
-# The bits by which a table of operations tells the runs that traced them.
+# Bits in a table of operations for the runs that traced each operation.
 _DEFAULT, _LATENT = 1, 2
 
 
 class Stock:
-    """The evidence in a cache folder. `texts` stand in for files."""
+    """The evidence in a cache folder. `texts` override the files on disk."""
 
     def __init__(self, cache: Path, texts: Mapping[str, str] | None = None) -> None:
         self.folder = cache / _FOLDER
         self._hashes = FileHashes(texts or {})
 
     def results(self, torch: str | None, spots: Mapping[str, list[list[int]]]) -> Iterator[TargetResult]:
-        """Yield what traced calls showed with files as they are now, under this release of torch if one is known."""
+        """Yield the results of traced calls whose files are unchanged, for this torch release if it is known."""
         for key, entry in self._entries():
             if self._holds(entry) and (torch is None or _release(entry["torch"]) == _release(torch)):
                 result = self.result(key, spots)
@@ -38,7 +38,7 @@ class Stock:
                     yield result
 
     def outdated(self) -> set[Target]:
-        """Return the targets of which there is evidence that holds no longer, and none that does."""
+        """Return the targets whose evidence is all out of date."""
         holds: dict[Target, bool] = {}
         for _, entry in self._entries():
             with contextlib.suppress(KeyError, TypeError):
@@ -47,7 +47,7 @@ class Stock:
         return {target for target, good in holds.items() if not good}
 
     def result(self, key: str, spots: Mapping[str, list[list[int]]]) -> TargetResult | None:
-        """Return what one call showed, None if there is nothing by this key."""
+        """Return the result of one call, or None if there is no evidence with this key."""
         entry = _read(self.folder / f"{key}.json")
         if entry is None:
             return None
@@ -65,11 +65,11 @@ class Stock:
             return None
 
     def keys(self) -> list[tuple[str, str]]:
-        """Return kind and key of all calls that there is evidence of."""
+        """Return the kind and key of each call with evidence."""
         return [(entry["kind"], key) for key, entry in self._entries()]
 
     def discard_stale(self) -> None:
-        """Delete what holds no longer."""
+        """Delete the evidence that is out of date."""
         for key, entry in list(self._entries()):
             if not self._holds(entry):
                 with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Have targets confirmed on the calls that their own project makes of them, and read what came back."""
+"""Confirm targets on the calls that their own project makes, and read the worker's answers."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from dynalint.confirm.untrusted import sentence
 from dynalint.reading import project_root, read_bounded
 
 Lines = Mapping[str, Sequence[Sequence[int]]]
-"""Ranges of lines, by file, first and last."""
+"""Ranges of lines, first and last, by file."""
 
 OPERATION = "operations.harvesting:harvest"
-# So many targets of a file share one run of its tests, and the time for it.
+# The most targets of one file that share a run of its tests, and the time limit for it.
 _TOGETHER = 4
 _MOST_REASONS = 10
 
 
 @dataclass(frozen=True)
 class Search:
-    """What to look for at once: targets of one file with the lines that they are to reach, and where to look."""
+    """One request to look for calls: targets of one file, the lines that they should reach, and where to look."""
 
     targets: tuple[Target, ...]
     request: dict[str, Any]
 
     @property
     def question(self) -> dict[str, Any]:
-        """What an answer depends on beside the files that were imported and the settings of all requests."""
+        """The parts of the cache key that are specific to this search."""
         asked = {name: self.request[name] for name in ("wanted", "snippets", "tests")}
         files = sorted({one["path"] for one in self.request["tests"]})
         return {**asked, "harvest": [_digest(Path(file)) for file in files]}
 
 
 def searches(wanted: Mapping[Target, Lines], options: ConfirmOptions) -> Iterator[Search]:
-    """Yield what to run for targets that somebody wants to reach lines by; nothing for those that nobody calls."""
+    """Yield searches for the wanted targets, except for targets that no code of the project calls."""
     sites = cache(CallSites)
     for path, group in itertools.groupby(sorted(wanted), key=lambda one: one.path):
         found = sites(_project(path, options))
@@ -86,7 +86,7 @@ def _wanted(target: Target, lines: Lines) -> dict[str, Any]:
 
 
 def _by_file(lists: Sequence[Sequence[Mapping[str, str]]]) -> list[dict[str, Any]]:
-    """Put tests of several targets together, in turns, by the file that they stand in."""
+    """Group the tests of several targets by file, taking one test of each target in turn."""
     in_turns = (one for some in itertools.zip_longest(*lists) for one in some if one is not None)
     found: dict[str, list[str]] = {}
     for one in in_turns:
@@ -98,7 +98,7 @@ def _by_file(lists: Sequence[Sequence[Mapping[str, str]]]) -> list[dict[str, Any
 
 @dataclass(frozen=True)
 class Harvested:
-    """What a search for calls of targets showed, and what gave no call on the way, each with the reason."""
+    """The results of a search, and the tests and snippets that failed, with reasons."""
 
     targets: tuple[Target, ...]
     results: tuple[TargetResult, ...]
@@ -106,7 +106,7 @@ class Harvested:
 
 
 def in_words(problems: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield a sentence for each reason, those first that most share; the last counts what is left out."""
+    """Yield a sentence for each reason, the most frequent first; the last sentence counts the reasons left out."""
     places: dict[str, dict[str, None]] = {}
     for where, reason in problems:
         places.setdefault(reason, {})[where] = None
@@ -121,12 +121,12 @@ def in_words(problems: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def record_of_search(answer: Answer) -> dict[str, Any]:
-    """Return what `harvested` needs of a worker's answer, as what JSON can hold."""
+    """Return the part of a worker's answer that `harvested` needs, as JSON data."""
     return {"parts": dict(answer.parts)}
 
 
 def harvested(search: Search, torch: str, record: Mapping[str, Any], spots: Mapping[str, list[list[int]]]) -> Harvested:
-    """Read an answer. Code under check may have written every word of it: what does not fit is passed over."""
+    """Read an answer. The code under check may have forged it, so malformed parts are skipped."""
     parts = record["parts"]
     known = {(str(one.path), one.qualname): one for one in search.targets}
     calls: dict[str, dict[str, Any]] = {}

@@ -1,11 +1,11 @@
-"""Find the interpreter that has the user's torch, where none is named.
+"""Find the interpreter that has the user's torch if the settings name none.
 
-The first of these whose environment holds torch: the activated virtual or conda environment (`VIRTUAL_ENV`,
-`CONDA_PREFIX`), the one that runs dynalint, and a `.venv` or `venv` in the project, as uv, poetry and most people make
-them, beside the configuration or above it. Nothing is started to find out.
+The first environment that contains torch is used, in this order: the activated virtual or conda environment
+(`VIRTUAL_ENV`, `CONDA_PREFIX`), the environment that runs dynalint, and a `.venv` or `venv` in the project, where uv,
+poetry and most people create them, next to the configuration or above it. No interpreter is started to find out.
 
-What stands in a project may have come with it, to be started by whoever looks at it. So an environment there counts
-only if git does not track it, or, where git cannot tell, if the user trusts the project.
+An environment in the project may be part of a hostile checkout. It is only used if git does not track it or, if git
+cannot tell, if the user trusts the project.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _PACKAGES = ("Lib/site-packages", "lib/python3.*/site-packages", "lib64/python3.
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The interpreter to run code with, and the environments with torch that nobody vouches for, which are not it."""
+    """The interpreter to run code with, and the environments with torch that were not trusted."""
 
     python: Path
     passed_over: tuple[Path, ...] = ()
 
     def notes(self, directory: Path) -> list[str]:
-        """Return a sentence for each environment that is not it, named as seen from `directory`."""
+        """Return a sentence for each untrusted environment. Paths are relative to `directory`."""
         return [
             f"{show_path(prefix, directory)} has torch and is not used, as it may have come with the project: activate "
             "it, give it as --python, or, where git does not track it, run `dynalint trust`."
@@ -43,9 +43,9 @@ class Choice:
 
 
 def find_interpreter(project: Path, *, trusted: bool = False, environment: Mapping[str, str] = os.environ) -> Choice:
-    """Choose the interpreter to run the code of `project` with; dynalint's own where no environment has torch.
+    """Choose the interpreter for the code of `project`, or dynalint's own if no environment has torch.
 
-    `project` is the folder of its configuration, `trusted` whether the user trusts it.
+    `project` is the folder of the configuration; `trusted` says whether the user trusts it.
     """
     own = Path(sys.executable)
     for prefix in _active(environment):
@@ -63,14 +63,14 @@ def find_interpreter(project: Path, *, trusted: bool = False, environment: Mappi
 
 
 def chosen_interpreter(settings: Settings) -> Choice:
-    """Return the interpreter that runs code by the settings: the one they name, or the one that is found."""
+    """Return the interpreter that the settings name, or the one that is found."""
     if settings.python is not None:
         return Choice(settings.python)
     return find_interpreter(settings.root, trusted=settings.trusted)
 
 
 def installed_torch(python: Path) -> str | None:
-    """Return the release of torch that is installed for an interpreter, by its metadata; None where none is found."""
+    """Return the torch release installed for an interpreter, from its metadata, or None if none is found."""
     if python == Path(sys.executable):
         try:
             return importlib.metadata.version("torch")
@@ -88,7 +88,7 @@ def _active(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _inside(project: Path) -> Iterator[Path]:
-    """Yield where an environment of the project may stand, up to its root: what is above is none of its business."""
+    """Yield where an environment of the project may be, from its folder up to the project root and no further."""
     root = project_root(project)
     for folder in (project, *project.parents):
         if not folder.is_relative_to(root):

@@ -1,4 +1,4 @@
-"""What `confirm` is told: how to run code, and which code to run."""
+"""The options of `confirm`: how to run code, and which code to run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Target:
 
     @property
     def name(self) -> str:
-        """The target as the configuration names it: "package.module:Class", or "file.py:Class" for a script."""
+        """The target's name in the configuration: "package.module:Class", or "file.py:Class" for a script."""
         return f"{self.module or self.path.name}:{self.qualname}"
 
 
@@ -35,14 +35,14 @@ class Target:
 class ConfirmOptions:
     """How code is run.
 
-    `mode` is `auto` (only where a sandbox holds) or `always`. `python` is the interpreter of the worker, with torch.
-    `timeout` are seconds for one target, `memory` bytes. `examples` maps targets, named as `Target.name` or
+    `mode` is `auto` (run only in a sandbox) or `always`. `python` is the worker's interpreter, which has torch.
+    `timeout` is in seconds per target, `memory` in bytes. `examples` maps targets, named as `Target.name` or
     "path/below/project.py:Class", to functions that return (callable, args) or (callable, args, kwargs). `project` is
-    the folder that examples and code start from, `directory` the one that the paths of findings start from. `search`
-    are folders to import from, `roots` the folders or files that are the user's own code. `overrides` are texts to run
-    in place of what files hold. `cache` is the folder for verdicts, None to keep none. `jobs` workers run at once,
-    for no longer than the `budget` lasts, if there is one. `confirm_from` tells where calls may come from that nobody
-    declared.
+    the folder that the names of examples and code are relative to, `directory` the one that the paths of findings are
+    relative to. `search` lists folders to import from, `roots` the folders or files of the user's own code. `overrides`
+    maps files to texts that are run in place of their content. `cache` is the cache folder, or None to store nothing.
+    At most `jobs` workers run at once, and all stop when the `budget`, if any, is spent. `confirm_from` lists the
+    sources of calls to use for targets without a declared example.
     """
 
     mode: Literal["auto", "always"] = "auto"
@@ -62,23 +62,23 @@ class ConfirmOptions:
     budget: Budget | None = None
 
     def example_for(self, target: Target) -> str | None:
-        """Return the function that the user declared for a target, None if there is none."""
+        """Return the function that the user declared for a target, or None."""
         names = [target.name]
         if target.path.is_relative_to(self.project):
             names.append(f"{target.path.relative_to(self.project).as_posix()}:{target.qualname}")
         return next((self.examples[name] for name in names if name in self.examples), None)
 
     def own_roots(self) -> tuple[Path, ...]:
-        """Return the resolved folders and files that are the user's own code: the project, and what was named."""
+        """Return the resolved folders and files of the user's own code: the project and `roots`."""
         return tuple(dict.fromkeys(Path(os.path.realpath(path)) for path in (self.project, *self.roots)))
 
     def is_own(self, path: str) -> bool:
-        """Whether a file, by its resolved path, is the user's own code; modules that Python has frozen have none."""
+        """Whether a file, given by its resolved path, is the user's own code. Python's frozen modules are not."""
         return not Path(path).name.startswith("<frozen ") and any(
             is_below(Path(path), root) for root in self.own_roots()
         )
 
 
 def resolved(targets: Iterable[Target]) -> dict[Target, None]:
-    """Return targets by their resolved paths, each once."""
+    """Return the targets with resolved paths, without duplicates."""
     return dict.fromkeys(replace(target, path=Path(os.path.realpath(target.path))) for target in targets)

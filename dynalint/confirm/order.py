@@ -1,4 +1,4 @@
-"""In which order targets are run: those first that settle most, and those together that share an import."""
+"""The order in which targets run: the most useful first, and targets that share an import together."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dynalint.confirm.options import Target
 from dynalint.confirm.verdicts import CONFIRMABLE, Placed
 
-# So many targets of a module share one import of it, so that their number does not keep the other workers idle.
+# The most targets of a module that share one import. More would leave the other workers idle.
 _MOST_TOGETHER = 8
 
 
 def ranks(targets: Iterable[Target], placed: Sequence[Placed]) -> Mapping[Target, tuple[int, ...]]:
-    """Return for each target how late it comes: that first which is nearest to a finding that matters most.
+    """Return a sort key for each target: targets nearest to the most important findings run first.
 
-    Those that lead to no finding come last; they may show breaks that no rule has found.
+    Targets that lead to no finding run last; they may show breaks that no rule found.
     """
     best: dict[Target, tuple[int, ...]] = {}
     for one in placed:
@@ -26,7 +26,7 @@ def ranks(targets: Iterable[Target], placed: Sequence[Placed]) -> Mapping[Target
 
 
 def _weight(one: Placed) -> tuple[int, int]:
-    """Return how little a finding matters: what is rarely compiled comes after what is, advice after breaks."""
+    """Return a sort key for a finding: doubtful findings after certain ones, advice after breaks."""
     category = one.finding.category
     return int(bool(one.finding.doubt)), CONFIRMABLE.index(category) if category in CONFIRMABLE else len(CONFIRMABLE)
 
@@ -37,9 +37,9 @@ def batches(
     alone: Callable[[Target], bool],
     rank: Mapping[Target, tuple[int, ...]],
 ) -> Iterator[list[Target]]:
-    """Put targets of one module together, which need one import, and leave something to do for each of the workers.
+    """Group targets of the same module, which share one import, into batches small enough to keep all workers busy.
 
-    Those of which `alone` holds stand by themselves.
+    Targets for which `alone` is true get a batch of their own.
     """
     every = sorted(targets, key=lambda target: (rank.get(target, ()), target))
     most = min(_MOST_TOGETHER, -(-len(every) // workers))

@@ -1,4 +1,4 @@
-"""What an answer of the worker depends on beside the files that ran: the key under which the cache keeps it."""
+"""The cache keys of the worker's answers: everything that an answer depends on except the files that ran."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dynalint.confirm.worker.source.nearby_files import mentions, near_texts
 
 
 class Questions:
-    """Makes the questions of one run; `compare` are the files whose compiled code is compared."""
+    """Builds the cache keys of one run. `compare` lists the files whose compiled code is compared with eager."""
 
     def __init__(self, options: ConfirmOptions, compare: Sequence[str]) -> None:
         self._options = options
@@ -22,7 +22,7 @@ class Questions:
         self._near = lru_cache(maxsize=None)(near_texts)
 
     def about(self, target: Target, hello: Hello) -> dict[str, Any]:
-        """Return the question about a target as the worker builds and calls it."""
+        """Return the cache key of a target that the worker builds and calls."""
         return {
             **self.circumstances(hello),
             "target": [str(target.path), target.module, target.qualname],
@@ -31,7 +31,7 @@ class Questions:
         }
 
     def circumstances(self, hello: Hello) -> dict[str, Any]:
-        """Return what all questions to a worker have in common."""
+        """Return the part of the key that all questions to a worker share."""
         options = self._options
         return {
             "search": [*map(str, options.search), *python_path()],
@@ -44,7 +44,7 @@ class Questions:
         }
 
     def _written(self, target: Target) -> str:
-        """Return a hash of the READMEs and tests that name a target: a call that stands there comes before guesses."""
+        """Return a hash of the READMEs and tests that name a target: calls found there are preferred to guesses."""
         texts = self._near(str(target.path.parent), str(self._options.project))
         digest = hashlib.sha256()
         for path, text in mentions(texts, target.qualname.rpartition(".")[2]).items():
@@ -54,7 +54,7 @@ class Questions:
 
 @lru_cache(maxsize=1)
 def _own_hash() -> str:
-    """Return a hash of the worker's code: another version of it may see other things."""
+    """Return a hash of the worker's code, because another version may give other answers."""
     folder = Path(__file__).with_name("worker")
     digest = hashlib.sha256()
     for file in sorted(folder.rglob("*.py")):

@@ -1,4 +1,4 @@
-"""Which line makes Dynamo compile again: guards in the words of Dynamo, matched to places and names in the source."""
+"""Which line makes Dynamo recompile: the text of a failed guard, matched with places and names in the source."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _NOT_NAMES = frozenset("self L G len int str type id isinstance hasattr not in a
 
 @dataclass(frozen=True)
 class Blame:
-    """How often a finding made Dynamo compile again, and the words for it."""
+    """How often a finding's code caused a recompilation, and a sentence about it."""
 
     count: int
     text: str
 
 
 def blamed(placed: Placed, result: TargetResult, sources: Sources) -> Blame | None:
-    """Return how often this finding's code made Dynamo compile again, None if it never did.
+    """Return how often this finding's code made Dynamo recompile, or None if it never did.
 
-    Calls alike count first; a call with another batch size counts where its guard is about this code, one with other
-    values where it is about a number that this code reads at a break.
+    Identical calls are checked first. A call with another batch size counts if its guard is about this code, and a call
+    with other values counts if its guard is on a number that this code reads at a break.
     """
     default = result.default
     if default is None:
@@ -64,7 +64,7 @@ def blamed(placed: Placed, result: TargetResult, sources: Sources) -> Blame | No
 
 
 def breaks_at(placed: Placed, result: TargetResult) -> bool:
-    """Whether a graph ends at the finding, so that a value read there is handed on to the next."""
+    """Whether a graph ends at the finding, so that a value read there becomes an input of the next graph."""
     breaks = result.default.breaks if result.default is not None else ()
     return any(placed.covers(frame.file, frame.line) for seen in breaks for frame in seen.stack)
 
@@ -74,19 +74,19 @@ def _times(count: int) -> str:
 
 
 def is_about(again: Compile, placed: Placed, sources: Sources) -> bool:
-    """Whether the guard that failed was made at the finding's lines, or names what they name."""
+    """Whether the failed guard was created on the finding's lines, or names something that they name."""
     if any(_same(file, placed.path) and placed.covers(placed.path, line) for file, line in places(again)):
         return True
     if again.file != placed.path or placed.finding.category != "recompile":
         return False
     named = sources.words(placed.path, placed.finding.line, placed.finding.end_line) - _NOT_NAMES
     if _ON_SIZES.search(guard(again)) and not named & _SIZES:
-        return False  # another batch, and the line names the tensor for something else
+        return False  # another batch size, and the line does not use the tensor's size
     return bool(named.intersection(re.findall(r"[A-Za-z_]\w*", guard(again))))
 
 
 def places(again: Compile) -> Iterator[tuple[str, int]]:
-    """Yield the places that Dynamo names for a guard, whole paths first; a short path is the end of a whole one."""
+    """Yield the places that Dynamo names for a guard, absolute paths first. Others are the last part of a path."""
     for pattern in (_FRAME, _COMMENT):
         for file, line in pattern.findall(again.recompile or ""):
             yield file, int(line)
@@ -97,12 +97,12 @@ def _same(file: str, path: str) -> bool:
 
 
 def guard(again: Compile) -> str:
-    """Return the guard that failed, in Dynamo's words, without the source that it adds."""
+    """Return the guard that failed, in Dynamo's words, without the source location that Dynamo appends."""
     line = next(iter((again.recompile or "").splitlines()), "")
     return cut(" ".join(_CACHE_ENTRY.sub("", line).split("  # ")[0].split()), _LONGEST)
 
 
 def hint(again: Compile) -> str:
-    """Return the hint that Dynamo gives with a guard, empty if none."""
+    """Return Dynamo's hint for a guard, or an empty string."""
     match = re.search(r"\(HINT: (.*?)\)\s*$", next(iter((again.recompile or "").splitlines()), ""))
     return match[1] if match else ""

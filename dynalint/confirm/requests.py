@@ -1,4 +1,4 @@
-"""What the worker is told: how to run, and what to import, build and call."""
+"""Requests to the worker: how to run, and what to import, build and call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dynalint.confirm.options import ConfirmOptions, Target
 
 
 def worker_options(options: ConfirmOptions) -> WorkerOptions:
-    """Return how the worker is to be run."""
+    """Return the worker's options."""
     return WorkerOptions(
         python=options.python,
         search=tuple(map(str, options.search)),
@@ -24,7 +24,7 @@ def worker_options(options: ConfirmOptions) -> WorkerOptions:
 
 
 def request_for(target: Target, options: ConfirmOptions) -> dict[str, Any]:
-    """Return what the worker must know to import, build and call a target."""
+    """Return the information that the worker needs to import, build and call a target."""
     return {
         "name": target.path.name,
         "target": {"path": str(target.path), "module": target.module, "qualname": target.qualname},

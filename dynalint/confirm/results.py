@@ -1,4 +1,4 @@
-"""What one target showed, in the parent's own types; also what the cache keeps of it."""
+"""The result of running one target, in the parent's types, and the record of it that the cache stores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dynalint.confirm.worker.dynamo.records import (
 )
 
 Spot = tuple[int, int, int, int]
-"""A range of source as bytecode counts it: lines 1-based, columns 0-based in UTF-8 bytes, the end exclusive."""
+"""A range of source in bytecode positions: 1-based lines, 0-based columns in UTF-8 bytes, the end exclusive."""
 
 
 _EVALUATION = "evaluation."
@@ -33,14 +33,14 @@ _PHASES = ("import", "build", "inputs", "run")
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many operations lie in a spot, and how many of them Dynamo traced in frames that it captured."""
+    """The number of operations in a spot, and how many of them Dynamo traced in a frame that it captured."""
 
     operations: int
     traced: int
 
     @property
     def whole(self) -> bool:
-        """Whether Dynamo traced all there is."""
+        """Whether Dynamo traced every operation."""
         return 0 < self.operations == self.traced
 
 
@@ -53,7 +53,7 @@ class _Calls:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a target was not heard to the end: `phase` is one of the worker's, or `process` where its process ended."""
+    """Why a target did not run to completion. `phase` is one of the worker's, or `process` if its process ended."""
 
     phase: str
     stage: str
@@ -63,12 +63,12 @@ class Problem:
 
 
 Covered = Mapping[str, Mapping[Spot, Coverage]]
-"""The coverage of each spot that was asked about, by file."""
+"""The coverage of each requested spot, by file."""
 
 
 @dataclass(frozen=True)
 class Latent:
-    """What showed once the breaks that leave whole frames to eager were taken out of the way."""
+    """The run after removing the breaks that make whole frames fall back to eager."""
 
     run: Run
     coverage: Covered
@@ -76,12 +76,12 @@ class Latent:
 
 @dataclass(frozen=True)
 class TargetResult:
-    """All that is known of one target; what could not be heard is None, and `problem` says why.
+    """Everything known about one target. Missing data is None, and `problem` says why.
 
-    `same` calls were alike and came first, `batch` more had another batch size. `evaluation` is what the same calls
-    showed in evaluation mode, where they reach other code; `mode` says so there. `outdated` tells that there is
-    evidence of the target that holds no longer. `part` tells that the target is no compiled root but a function on the
-    way from one, called by itself: what it is called with is nobody's claim. Paths are resolved.
+    The first `same` calls are identical; the next `batch` calls use another batch size. `evaluation` is the result of
+    the same calls in evaluation mode, which may run other code; its `mode` says so. `outdated` means that the stored
+    evidence of the target is out of date. `part` means that the target is not a compiled root but a function called by
+    a root, run by itself with guessed arguments. Paths are resolved.
     """
 
     target: Target
@@ -105,16 +105,16 @@ class TargetResult:
 
     @cached_property
     def recompiles(self) -> tuple[Compile, ...]:
-        """Compiles in calls like those before them that replaced code which should have fitted."""
+        """Recompilations in identical calls, which should have reused the compiled code."""
         return tuple(c for c in self.default.recompiles if c.call < self.same) if self.default is not None else ()
 
 
 def result_of(
     target: Target, torch: str, answer: Mapping[str, Any], spots: Mapping[str, list[list[int]]]
 ) -> TargetResult:
-    """Build a result from what `record_of` returned; raises ValueError if it does not fit.
+    """Build a result from a record made by `record_of`; raises ValueError if it is malformed.
 
-    Code under check may have written every word of it.
+    The code under check may have forged any of it.
     """
     try:
         return _result(target, torch, answer, spots)
@@ -168,13 +168,13 @@ def _evaluation(
 
 
 def as_part(result: TargetResult) -> TargetResult:
-    """Return what a target showed as that of a part of the way to a finding."""
+    """Return the result marked as that of a part, not of a compiled root."""
     evaluation = None if result.evaluation is None else replace(result.evaluation, part=True)
     return replace(result, evaluation=evaluation, part=True)
 
 
 def record_of(answer: Answer) -> dict[str, Any]:
-    """Return what `result_of` needs of a worker's answer, as what JSON can hold."""
+    """Return the part of a worker's answer that `result_of` needs, as JSON data."""
     return {
         "outcome": answer.outcome,
         "ending": dict(answer.ending),
@@ -212,7 +212,7 @@ def _decoded(cls: type[Any], parts: Mapping[str, Any], name: str) -> Any:
 
 
 def _resolved(run: Run | None) -> Run | None:
-    """Name files in breaks, compiles and errors by their resolved paths."""
+    """Resolve the file paths in breaks, compilations and errors."""
     if run is None:
         return None
     error = run.error

@@ -1,4 +1,4 @@
-"""Server processes of the worker: how one is started, spoken to, ended, and kept for whoever needs one next."""
+"""Server processes of the worker: starting them, talking to them, stopping them, and keeping one for reuse."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _PACKAGE = Path(__file__).with_name("worker")
 _START_SECONDS = 60.0
 _PARTING_SECONDS = 1.0
 _CHUNK = 1 << 16
-# What the server adds to a line of the process behind the walls.
+# The most bytes that the server adds to a line from the sandboxed process.
 _ROOM = 1 << 10
 _MOST_WAITING = 16
-# Names that are searched in order: an empty or relative one would stand for the project's folder.
+# Search paths, tried in order. An empty or relative entry would refer to the project's folder.
 _SEARCHED = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-# What a program needs of its surroundings to import torch and the user's packages; never a token or a password.
+# The environment variables needed to import torch and the user's packages. Never a token or a password.
 _KEPT = frozenset(
     "PATH VIRTUAL_ENV CONDA_PREFIX CONDA_DEFAULT_ENV LD_LIBRARY_PATH DYLD_LIBRARY_PATH LANG LANGUAGE TZ "
     "CUDA_HOME CUDA_PATH CUDA_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT "
@@ -39,17 +39,17 @@ _KEPT = frozenset(
 
 
 class WorkerError(DynalintError):
-    """The worker could not be started or could not go on; the text says why in one sentence."""
+    """The worker could not be started or could not continue; the text gives the reason in one sentence."""
 
 
 @dataclass(frozen=True)
 class WorkerOptions:
     """How to run the worker.
 
-    `python` is the user's interpreter, `search` what to add to its `sys.path` (the project's roots), `folders` where
-    more operations are found. `seconds` is the time for one request, `memory` the bytes it may use. `required` has
-    nothing run where no sandbox holds. `cwd` is the working folder of the code under check. `budget` is what all
-    requests may take together.
+    `python` is the user's interpreter, `search` lists entries to add to its `sys.path` (the project's roots), `folders`
+    lists folders with further operations. `seconds` is the time limit of one request, `memory` its limit in bytes. If
+    `required` is true, nothing runs without a sandbox. `cwd` is the working folder of the code under check. `budget`
+    limits the total processor time of all requests.
     """
 
     python: Path = Path(sys.executable)
@@ -65,17 +65,17 @@ class WorkerOptions:
 
 @dataclass(frozen=True)
 class Hello:
-    """Which interpreter answers: versions of Python and of torch, None where torch is not installed."""
+    """The versions of the worker's Python and torch; None if torch is not installed."""
 
     python: str
     torch: str | None
 
 
 class Server:
-    """One process that answers messages; it has said hello. Raises WorkerError where it cannot be started.
+    """A running server process that has sent its hello. Raises WorkerError if it cannot be started.
 
-    `number` is that of the last message. `warm` tells that one has been answered, for which torch was imported, `idle`
-    that nothing is under way.
+    `number` is the number of the last message. `warm` is true once a message has been answered, so torch is imported;
+    `idle` is true while no request is running.
     """
 
     def __init__(self, options: WorkerOptions) -> None:
@@ -95,11 +95,11 @@ class Server:
 
     @property
     def pid(self) -> int | None:
-        """The number of the process; None once it was ended."""
+        """The process id, or None after the process ended."""
         return None if self._process is None else self._process.pid
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Send a message; OSError or EOFError says that nobody listens."""
+        """Send a message. Raises OSError or EOFError if the process no longer reads."""
         stream = self._process.stdin if self._process is not None else None
         if stream is None:
             raise EOFError("the worker ended")
@@ -113,8 +113,8 @@ class Server:
     def receive(self, deadline: float) -> dict[str, Any]:
         """Return the next message.
 
-        `queue.Empty` says that it is too late, EOFError that none comes any more, ValueError that it makes no sense or
-        that more was said since the last `end` than one answer may hold.
+        Raises `queue.Empty` at the deadline, EOFError if the process has ended, and ValueError if the message is
+        malformed or the messages since the last `end` exceed the limit for one answer.
         """
         line = self._lines.next(deadline)
         if not line:
@@ -128,7 +128,7 @@ class Server:
         return message
 
     def serve_again(self, options: WorkerOptions) -> bool:
-        """Go over to another project; False if that cannot be done."""
+        """Switch to another project. Returns False if that fails."""
         try:
             self.send({"hello": {"search": options.search}})
             self.hello = self._greeted()
@@ -137,7 +137,7 @@ class Server:
         return True
 
     def end(self) -> None:
-        """End the process and all that it has started, and remove what they have left."""
+        """End the process and everything it started, and remove its files."""
         process, self._process = self._process, None
         if process is not None:
             _end(process)
@@ -152,9 +152,9 @@ class Server:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=complaints,
-                    # Without a buffer there is no lock of one, which a thread that waits would hold.
+                    # A buffer has a lock, which a waiting thread would hold.
                     bufsize=0,
-                    # Programs and libraries are looked for where one is, too: never in the project.
+                    # Programs and libraries may be searched for in the working folder, so it must not be the project.
                     cwd=self._folder.path,
                     env=_environment(self._folder.path, options.device),
                     start_new_session=True,
@@ -183,9 +183,9 @@ _keepers = 0
 
 @contextlib.contextmanager
 def keeping_a_server() -> Iterator[None]:
-    """Meanwhile the server of a worker that is closed waits for the next worker: torch is imported once for both.
+    """Inside this context, a closed worker's server waits for the next worker, so that torch is imported only once.
 
-    One waits at most. It never runs code of the user's itself, so that the next worker finds it as the first one did.
+    At most one server waits. A server never runs user code itself, so the next worker gets it in its initial state.
     """
     global _keepers  # noqa: PLW0603 - a process has as many servers as it has, whoever asks
     _keepers += 1
@@ -198,7 +198,7 @@ def keeping_a_server() -> Iterator[None]:
 
 
 def take_server(options: WorkerOptions) -> Server:
-    """Return the server that waits, if it is of the kind that is needed, or a new one. Raises WorkerError."""
+    """Return the waiting server if it fits the options, otherwise a new one. Raises WorkerError."""
     while _waiting and _waiting[-1].kind == _kind(options):
         server = _waiting.pop()
         if server.serve_again(options):
@@ -208,7 +208,7 @@ def take_server(options: WorkerOptions) -> Server:
 
 
 def give_back(server: Server) -> None:
-    """Have a server wait for the next worker where one is to be kept; else end it."""
+    """Keep a server for the next worker inside `keeping_a_server`, otherwise end it."""
     if not _keepers or not server.idle or server.pid is None:
         server.end()
         return
@@ -218,19 +218,19 @@ def give_back(server: Server) -> None:
 
 
 def _kind(options: WorkerOptions) -> _Kind:
-    """Return what two servers must have in common for one to stand in for the other."""
+    """Return the settings in which a waiting server must match a worker."""
     return str(options.python), options.device, tuple(sorted(_environment(Path(), options.device).items()))
 
 
 class _Lines:
-    """What comes through a pipe, line by line, and an empty one at the end; it is not read on before that is wanted."""
+    """The lines from a pipe, followed by an empty one. Reading pauses while too many lines are waiting."""
 
     def __init__(self) -> None:
         self._queue: queue.Queue[bytes] = queue.Queue(_MOST_WAITING)
         self._closed = False
 
     def next(self, deadline: float) -> bytes:
-        """Return the next line; raises `queue.Empty` at the deadline, by the monotonic clock."""
+        """Return the next line. Raises `queue.Empty` at the deadline, given in monotonic time."""
         line = self._queue.get(timeout=max(deadline - time.monotonic(), 0.01))
         if not line:
             self.close()
@@ -238,11 +238,11 @@ class _Lines:
         return line
 
     def close(self) -> None:
-        """Have the thread that pumps come to its end."""
+        """Make the reading thread stop."""
         self._closed = True
 
     def pump(self, stream: Any) -> None:
-        """Read until the stream ends, and close it: nobody else may while this waits for it."""
+        """Read until the stream ends, then close it. No other thread may close it during a read."""
         with stream:
             for line in _lines_of(stream.fileno()):
                 if not self._put(line):
@@ -259,7 +259,7 @@ class _Lines:
 
 
 def _lines_of(descriptor: int) -> Iterator[bytes]:
-    """Yield lines as they come, up to one that is longer than any may be."""
+    """Yield lines as they arrive, and stop at one that exceeds the length limit."""
     begun = b""
     while len(begun) <= LONGEST_LINE + _ROOM:
         try:
@@ -273,29 +273,29 @@ def _lines_of(descriptor: int) -> Iterator[bytes]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a server: it does so by itself, with all that it has started, when nobody is there to ask it any more."""
+    """End a server. It ends by itself, with everything it started, when its standard input closes."""
     assert process.stdin is not None
     with contextlib.suppress(OSError):
         process.stdin.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout=_PARTING_SECONDS)
         return
-    # The supervisor notices, and ends what there is behind the walls.
+    # The supervisor notices, and ends the sandboxed processes.
     process.kill()
     process.wait()
 
 
 def _program(python: Path) -> str:
-    """Return what to start: a path from anywhere, or a name to be looked for."""
+    """Return the program to start: an absolute path, or a bare name to look up in PATH."""
     return str(python) if python.name == str(python) else str(python.absolute())
 
 
 def _environment(scratch: Path, device: str) -> dict[str, str]:
-    """Return the variables that the worker sees.
+    """Return the worker's environment variables.
 
-    PYTHONPATH is left out: what it names must not be imported by the server, which stands outside the walls. It goes
-    to the forked processes with each request. Where code is run on the CPU no GPU is seen: a process that has used one
-    cannot be forked, and Dynamo uses those it sees.
+    PYTHONPATH is left out because the server, which is not sandboxed, must not import modules from it. It is passed to
+    the forked processes with each request. If code runs on the CPU, GPUs are hidden: a process that has used a GPU
+    cannot be forked, and Dynamo uses any GPU it sees.
     """
     hidden = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), "") if device == "cpu" else {}
     kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")}
@@ -313,7 +313,7 @@ def _environment(scratch: Path, device: str) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "HF_HUB_OFFLINE": "1",
         "MPLBACKEND": "Agg",
-        # Targets that run side by side should not fight for cores, and a process with threads cannot be forked.
+        # Targets that run in parallel should not compete for cores, and a process with threads cannot be forked safely.
         "OPENBLAS_NUM_THREADS": "1",
         **hidden,
     }

@@ -1,4 +1,4 @@
-"""What the parts of a worker's answer look like, where they are not records: an answer that does not fit is none."""
+"""The types of the parts of a worker's answer that are not records, to reject malformed answers."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _VERIFIED: Mapping[str, Any] = {
 
 
 def fits(operation: str, parts: Mapping[str, Any], *, done: bool) -> bool:
-    """Whether the parts of an answer to an operation are of their kinds, and all there if it ran to its end."""
+    """Whether the parts of an answer have the right types, and are complete if the operation ran to completion."""
     return operation != "operations.verifying:verify" or _verified(parts, done=done)
 
 

@@ -1,4 +1,4 @@
-"""The text of the user's files, as verdicts need it: columns of both kinds, words of a line, names of functions."""
+"""The text of the user's files: columns in characters and bytes, the words of a line, the names of functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 class Sources:
-    """Reads files once. `overrides` maps resolved paths to texts that stand in for what is on the disk."""
+    """Reads each file once. `overrides` maps resolved paths to texts that replace the files on disk."""
 
     def __init__(self, overrides: Mapping[str, str] | None = None) -> None:
         self._overrides = dict(overrides or {})
@@ -25,7 +25,7 @@ class Sources:
         self._functions: dict[str, list[tuple[int, int, str]]] = {}
 
     def lines(self, path: str) -> list[str]:
-        """Return the lines of a file without their endings, none if it cannot be read."""
+        """Return the lines of a file without line endings, or an empty list if it cannot be read."""
         if path not in self._lines:
             text = self._overrides.get(path)
             if text is None:
@@ -34,29 +34,29 @@ class Sources:
                 except (OSError, ValueError):
                     self._lines[path] = []
                     return []
-            # As Python counts lines: a form feed or a separator of another script ends none.
+            # Split as Python does: a form feed or a Unicode line separator does not end a line.
             self._lines[path] = re.split(r"\r\n|\r|\n", text)
         return self._lines[path]
 
     def line(self, path: str, number: int) -> str:
-        """Return one line, counted from 1, empty if there is none."""
+        """Return one line, counted from 1, or an empty string if it does not exist."""
         lines = self.lines(path)
         return lines[number - 1] if 0 < number <= len(lines) else ""
 
     def has_line(self, path: str, number: int) -> bool:
-        """Whether there is such a file of Python's, with so many lines."""
+        """Whether the file is a readable Python file or notebook with at least this many lines."""
         return (
             path.endswith((".py", ".pyi", ".ipynb")) and 0 < number <= len(self.lines(path)) and bool(self.lines(path))
         )
 
     def spot(self, path: str, finding: Finding) -> Spot:
-        """Return the range of a finding with columns as bytecode counts them."""
+        """Return the range of a finding in bytecode positions."""
         start = self._byte_column(path, finding.line, finding.column)
         end = self._byte_column(path, finding.end_line, finding.end_column)
         return finding.line, start, finding.end_line, end
 
     def character_columns(self, path: str, line: int, start: int, end: int) -> tuple[int, int]:
-        """Return byte columns of one line as findings count them: characters, from 1."""
+        """Convert byte columns of a line to the columns of findings: in characters, from 1."""
         data = self.line(path, line).encode()
         return tuple(len(data[:column].decode("utf-8", "replace")) + 1 for column in (start, end))  # type: ignore[return-value]
 
@@ -68,7 +68,7 @@ class Sources:
         return frozenset(word for number in range(first, last + 1) for word in _WORD.findall(self.line(path, number)))
 
     def function_at(self, path: str, line: int) -> str:
-        """Return the qualified name of the innermost function around a line, empty outside of any."""
+        """Return the qualified name of the innermost function around a line, or an empty string outside functions."""
         if path not in self._functions:
             self._functions[path] = functions_of("\n".join(self.lines(path)))
         around = [(last - first, name) for first, last, name in self._functions[path] if first <= line <= last]
@@ -77,7 +77,7 @@ class Sources:
 
 @lru_cache(maxsize=64)
 def functions_of(text: str) -> list[tuple[int, int, str]]:
-    """Return first line, last line and qualified name of every function of a module."""
+    """Return the first line, last line and qualified name of every function in a module."""
     found: list[tuple[int, int, str]] = []
 
     def visit(node: ast.AST, prefix: str) -> None:

@@ -1,7 +1,7 @@
-"""Folders for temporary files that are gone in the end, however a run ends.
+"""Temporary folders that are always removed, however a run ends.
 
-Each holds a file with a lock on it, which the kernel lets go of when the process that made the folder is gone. What a
-crash of the machine, or a kill of all processes at once, has left behind is removed by the next run that finds it.
+Each folder contains a locked file; the kernel releases the lock when the owning process ends. Folders left behind by a
+crash of the machine or a kill of all processes are removed by a later run.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _LOCK = "lock"
 
 
 class TemporaryFolder:
-    """A folder of this process alone; `path` is where."""
+    """A temporary folder of this process; `path` is its location."""
 
     def __init__(self) -> None:
-        """Make it. Raises OSError where that cannot be done."""
+        """Create it. Raises OSError if that fails."""
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
         self._lock = _locked(self.path / "locking", os.O_CREAT)
         if self._lock is not None:
-            # Never to be seen without the lock on it.
+            # Rename the file once it is locked, so that no process sees it unlocked.
             (self.path / "locking").rename(self.path / _LOCK)
 
     def remove(self) -> None:
-        """Remove it with all that is in it."""
+        """Remove the folder and its contents."""
         remove(self.path)
         held, self._lock = self._lock, None
         if held is not None:
@@ -39,7 +39,7 @@ class TemporaryFolder:
 
 
 def is_owned(folder: Path) -> bool:
-    """Whether the process that has made a temporary folder is still there; True where that cannot be told."""
+    """Whether the process that created a temporary folder is still running; True if unknown."""
     held = _locked(folder / _LOCK)
     if held is None:
         return True
@@ -48,9 +48,10 @@ def is_owned(folder: Path) -> bool:
 
 
 def remove_abandoned() -> None:
-    """Remove what processes of this user's that are no more have left in the folder for temporary files.
+    """Remove temporary folders of this user whose processes have ended.
 
-    Others may write there too: only folders that belong to this user and that nobody else may enter count.
+    Other users may write to the same place, so only folders that this user owns and nobody else can enter are
+    considered.
     """
     if not hasattr(os, "getuid"):
         return
@@ -64,10 +65,10 @@ def remove_abandoned() -> None:
 
 
 def _locked(file: Path, flags: int = 0) -> int | None:
-    """Lock a file for this process and return its descriptor, None where another has it or it cannot be done."""
+    """Lock a file and return its descriptor, or None if another process holds the lock or locking fails."""
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | flags, 0o600)
-    except (OSError, AttributeError):  # on Windows nobody else may enter a user's folder for temporary files
+    except (OSError, AttributeError):  # on Windows, only the user can enter their folder for temporary files
         return None
     if _lock(descriptor):
         return descriptor

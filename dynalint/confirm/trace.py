@@ -1,4 +1,4 @@
-"""Run a command whose processes confirm the calls they make; see `dynalint/confirm/worker/tracing`."""
+"""Run a command whose processes confirm the calls that they make; see `dynalint/confirm/worker/tracing`."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _POLL = 0.05
 _GRACE_SECONDS = 5.0
 _ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
 _ABANDON_SECONDS = 1.0
-# As two signals one of which follows from the other do.
+# Two signals within this time count as one, because one often follows from the other.
 _ONE_SIGNAL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
 class Traced:
-    """What became of a command and of the calls it made.
+    """The outcome of a command and of the calls that it made.
 
-    `code` is the command's own exit code. `problems` are the names of what was not confirmed, with reasons, `raising`
-    those of calls that end in an exception of their own, `left` those that no time was left for, `foreign` the packages
-    whose modules were called and are not the user's own, `failures` what went wrong in tracing. `processes` counts
-    those that imported torch, `known` the kinds of calls that there was evidence of before. `seconds` is what was
-    spent of the budget.
+    `code` is the command's own exit code. `problems` lists the calls that could not be confirmed, with reasons,
+    `raising` the calls that raise an exception of their own, `left` the calls for which no time was left, `foreign` the
+    packages outside the user's code whose modules were called, `failures` the errors in tracing itself. `processes`
+    counts the processes that imported torch, `known` the kinds of calls that already had evidence. `seconds` is the
+    part of the budget that was spent.
     """
 
     code: int
@@ -58,7 +58,7 @@ class Traced:
 def trace(
     command: Sequence[str], options: ConfirmOptions, budget: float, progress: Callable[[str], None] | None = None
 ) -> Traced:
-    """Run a command, wait for what it left to confirm as long as the budget lasts, and return what was found.
+    """Run a command, wait for its pending confirmations within the budget, and return the results.
 
     Raises:
         DynalintError: the command cannot be run, or this system cannot fork processes.
@@ -110,7 +110,7 @@ def trace(
 
 
 def _abandon(session: Session) -> None:
-    """End what is still confirmed, and wait until it has let go of the folder."""
+    """Stop pending confirmations, and wait until they have released the folder."""
     session.abandon()
     end = time.monotonic() + _ABANDON_SECONDS
     while session.waiting() and time.monotonic() < end:
@@ -118,9 +118,9 @@ def _abandon(session: Session) -> None:
 
 
 def _run(command: Sequence[str], environment: dict[str, str]) -> tuple[int, bool]:
-    """Run a command as though it had been started in place of this process.
+    """Run a command as if it had been started in place of this process.
 
-    Returns its exit code, and whether a signal came that should end it.
+    Returns its exit code, and whether a terminating signal was received.
     """
     try:
         process = subprocess.Popen(command, env=environment)
@@ -133,9 +133,9 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> tuple[int, bool
 
 @contextlib.contextmanager
 def _signals_left_to(process: subprocess.Popen[bytes]) -> Iterator[list[float]]:
-    """Hand on what should end this process, for the command to decide on; a second time it has no choice.
+    """Forward terminating signals to the command, which may handle them; a second signal kills it.
 
-    Yields the times at which signals came. Ctrl-C at a terminal reaches the command by itself.
+    Yields the times of the signals. Ctrl-C at a terminal reaches the command directly and is not forwarded.
     """
     received: list[float] = []
 
@@ -156,7 +156,7 @@ def _signals_left_to(process: subprocess.Popen[bytes]) -> Iterator[list[float]]:
 
 
 def _is_in_foreground() -> bool:
-    """Whether Ctrl-C at the terminal would reach this process and the command alike."""
+    """Whether Ctrl-C at the terminal reaches both this process and the command."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:
@@ -170,7 +170,7 @@ def _is_in_foreground() -> bool:
 
 
 def problems_of(notes: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
-    """Return the names of calls that were seen and not confirmed, each with the reason, from the notes of a session."""
+    """Return the calls that were seen but not confirmed, each with the reason, from the notes of a session."""
     found: dict[tuple[str, str], None] = {}
     for note in notes:
         if "declined" in note:

@@ -1,7 +1,7 @@
-"""What code under check says, made harmless: every text that comes from a worker, or goes into a report, goes through.
+"""Sanitise text from code under check: all text from a worker, and all text in a report, passes through here.
 
-Code under check can forge all that its process says. What it says is taken for data of its kind, never for characters
-that act on a terminal, and never for more than somebody would read.
+The code under check can forge everything that its process sends. Its text is treated as plain data: control characters
+are replaced, and excessive length is cut.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from typing import Any
 
 from dynalint.findings import Evidence, Finding
 
-# Of a text as it comes, which may be the code of a graph; of a sentence; of a name in one.
+# The most characters of a raw text, which may be the code of a graph; of a sentence; of a name in a sentence.
 MOST_TEXT = 1 << 16
 MOST_SENTENCE = 800
 MOST_NAME = 120
 
 _BREAK = re.compile(r"GB\d{1,6}")
 
-# What names files: it is compared with paths, which may have any characters, and shown as they are shown.
+# Keys whose values are file paths. They are compared with other paths, so they stay unchanged; reports sanitise them
+# when they show them.
 _PATHS = frozenset(("file", "files", "fail_file"))
 
 
 def tamed(value: Any, most: int = MOST_TEXT) -> Any:
-    """Return what JSON can hold with all texts in it as `plain` has them, cut, but for keys and paths."""
+    """Return JSON data with every text made `plain` and cut, except keys and paths."""
     if isinstance(value, str):
         return plain(cut(value, most))
     if isinstance(value, list):
@@ -36,7 +37,7 @@ def tamed(value: Any, most: int = MOST_TEXT) -> Any:
 
 
 def plain(text: str) -> str:
-    """Return a text without characters that act on a terminal or reorder what is read; lines and tabs stay."""
+    """Return a text without control characters or characters that reorder text; newlines and tabs stay."""
     if text.isprintable():
         return text
     return "".join(one if _is_plain(one) else "\N{REPLACEMENT CHARACTER}" for one in text)
@@ -47,17 +48,17 @@ def _is_plain(character: str) -> bool:
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text of at most so many characters."""
+    """Return a text cut to at most `most` characters."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def sentence(text: str) -> str:
-    """Return a text as it may stand in a report: on one line, of a length that somebody reads."""
+    """Return a text fit for a report: on one line, and not too long."""
     return cut(" ".join(plain(cut(text, MOST_TEXT)).split()), MOST_SENTENCE)
 
 
 def worded(finding: Finding) -> Finding:
-    """Return what only running showed with all texts as they may stand in a report."""
+    """Return a discovery with all its texts made fit for a report."""
     return replace(
         finding,
         message=sentence(finding.message),
@@ -71,7 +72,7 @@ def worded(finding: Finding) -> Finding:
 
 
 def sober(evidence: Evidence) -> Evidence:
-    """Return evidence with its words as they may stand in a report."""
+    """Return evidence with its texts made fit for a report."""
     gb = evidence.gb if evidence.gb is not None and _BREAK.fullmatch(evidence.gb) else None
     return replace(evidence, detail=sentence(evidence.detail), gb=gb)
 

@@ -1,9 +1,9 @@
-"""What the results say of each finding. Nothing is run here.
+"""Derive the verdict of each finding from the results. Nothing is run here.
 
-A break belongs to the innermost frame in the user's own code. A finding is `confirmed` where Dynamo broke or
-recompiled; `refuted` only where Dynamo traced every operation of its range in a frame that it really captured;
-`unreached` where the target ran and never came there; else `unconfirmed`, with the reason. What breaks only once
-another break no longer leaves its frame to eager costs nothing yet: it is confirmed, as advice.
+A break belongs to the innermost frame in the user's own code. A finding is `confirmed` if Dynamo broke the graph or
+recompiled there; `refuted` only if Dynamo traced every operation of its range in a frame that it captured; `unreached`
+if the target ran without reaching it; otherwise `unconfirmed`, with the reason. Code that breaks only once another
+break no longer makes its frame fall back to eager costs nothing yet, so it is confirmed as advice.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from dynalint.findings import Evidence, Finding
 
 CONFIRMABLE = ("graph-break", "recompile", "miscompile")
 
-# The order in which verdicts of several targets win. One that saw the line run and could not see how it fared keeps
-# the finding in the report even if another traced it whole.
+# The order in which the verdicts of several targets win. If one target ran the line and could not judge it, the finding
+# stays in the report even if another target traced it completely.
 _CONFIRMED, _LATENT, _UNSEEN, _REFUTED, _UNREACHED, _FAILED = 6, 5, 4, 3, 2, 1
-_WAYS = 4  # roots that a finding is looked for by, the nearest first
+_WAYS = 4  # the most roots to try for a finding, the nearest first
 _DECIDED = (_CONFIRMED, _LATENT, _REFUTED)
 _NOT_REACHED = (_UNREACHED, _FAILED)
 _BREAKS = frozenset(("Unsupported", "UserError"))
-# A part of what could not be run may still be: all but what nobody had the time to try.
+# If a target fails in one of these phases, a part of it may still run.
 _NO_CALL = ("build", "inputs", "run", "process")
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A finding with its resolved path, its range as bytecode counts it, and the file of its compiled root if known.
+    """A finding with its resolved path, its range in bytecode positions, and the file of its compiled root if known.
 
-    `leads` are the compiled roots that lead to it, the nearest first.
+    `leads` are the compiled roots that lead to the finding, the nearest first.
     """
 
     finding: Finding
@@ -54,7 +54,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """All that a verdict is reached by. `is_own` tells the user's own files from others by their resolved paths."""
+    """The input of all verdicts. `is_own` says whether a resolved path is a file of the user's own."""
 
     placed: Sequence[Placed]
     results: Sequence[TargetResult]
@@ -66,11 +66,11 @@ class Confirmation:
         return next((frame for frame in reversed(tuple(stack)) if self.is_place(frame.file, frame.line)), None)
 
     def is_place(self, file: str, line: int) -> bool:
-        """Whether there is such a line in the user's own code; what a worker tells of may be made up."""
+        """Whether the user's own code has this line. A worker may have invented it."""
         return self.is_own(file) and self.sources.has_line(file, line)
 
     def attributed(self, stack: Sequence[Frame], gb: str | None) -> list[Placed]:
-        """Return the findings that a break there belongs to: by line, then by column, then by the kind of break."""
+        """Return the findings that a break belongs to: matched by line, then by column, then by the kind of break."""
         frame = self.own_frame(stack)
         if frame is None:
             return []
@@ -78,12 +78,12 @@ class Confirmation:
         exact = [p for p in found if _overlaps(p.spot, frame)]
         found = exact or found
         expected = [p for p in found if gb in p.finding.gb]
-        # Of a range that spans a block, a break of another kind further down is another matter.
+        # A finding may span a block. A break of another kind further down in the block is unrelated.
         return expected or [p for p in found if not p.finding.gb or p.finding.line == frame.line or exact]
 
 
 def place(finding: Finding, options: ConfirmOptions, sources: Sources, leads: Iterable[Target]) -> Placed:
-    """Return a finding with its places; `leads` are the compiled roots that lead to it, the nearest first."""
+    """Return a finding with its places. `leads` are the compiled roots that lead to it, the nearest first."""
     path = os.path.realpath(options.directory / finding.path)
     root = os.path.realpath(options.directory / finding.steps[0].path) if finding.steps else ""
     return Placed(finding, path, sources.spot(path, finding), root, tuple(resolved(leads)))
@@ -97,7 +97,7 @@ def _overlaps(spot: Spot, frame: Frame) -> bool:
 
 
 def with_verdicts(confirmation: Confirmation) -> list[Finding]:
-    """Return the findings with what the results say of each; those that nothing was heard of stay as they were."""
+    """Return the findings with their verdicts. Findings without a result stay unchanged."""
     verdicts = _best(confirmation)
     return [
         placed.finding if best is None else _with_verdict(placed.finding, best)
@@ -106,7 +106,7 @@ def with_verdicts(confirmation: Confirmation) -> list[Finding]:
 
 
 def not_run(confirmation: Confirmation) -> list[Placed]:
-    """Return the findings that no target came to, for those that are meant to could not be built or called."""
+    """Return findings that were not reached because a target that should reach them could not be built or called."""
     problems = [(one, one.problem) for one in confirmation.results if one.problem is not None]
     failed = [one for one, problem in problems if problem.phase in _NO_CALL and problem.outcome != "budget"]
     if not failed:
@@ -119,12 +119,12 @@ def not_run(confirmation: Confirmation) -> list[Placed]:
 
 
 def undecided(confirmation: Confirmation, targets: Iterable[Target]) -> dict[Target, dict[str, list[list[int]]]]:
-    """Return the targets that are meant to come to findings that are not decided, with the lines of these by file."""
+    """Return the targets that should reach undecided findings, with the lines of these findings by file."""
     known = dict.fromkeys(targets)
     wanted: dict[Target, dict[str, list[list[int]]]] = {}
     for placed, best in zip(confirmation.placed, _best(confirmation), strict=True):
         if placed.finding.category in CONFIRMABLE and (best is None or best[0] not in _DECIDED):
-            # A class may inherit what is compiled of it: its own instances come to its code, those of the base do not.
+            # A class may inherit its compiled method: only its own instances run its code, not those of the base class.
             own = [one for one in known if is_way_to(one, placed)]
             nearest = [one for one in placed.leads if one in known][:_WAYS]
             for target in dict.fromkeys([*own, *nearest]):
@@ -134,7 +134,7 @@ def undecided(confirmation: Confirmation, targets: Iterable[Target]) -> dict[Tar
 
 
 def spots_of(placed: Iterable[Placed]) -> dict[str, list[list[int]]]:
-    """Return the ranges to be judged, by file, each once and in order."""
+    """Return the ranges to judge, by file, sorted and without duplicates."""
     ranges: dict[str, set[tuple[int, int, int, int]]] = {}
     for one in placed:
         if one.finding.category in CONFIRMABLE:
@@ -143,24 +143,25 @@ def spots_of(placed: Iterable[Placed]) -> dict[str, list[list[int]]]:
 
 
 def unconfirmed(finding: Finding, detail: str) -> Finding:
-    """Return a finding that nothing could be said of, for a reason that concerns all."""
+    """Return a finding as unconfirmed, for a reason that applies to all findings."""
     if finding.category not in CONFIRMABLE:
         return finding
     return replace(finding, evidence=Evidence("unconfirmed", detail))
 
 
 def _best(confirmation: Confirmation) -> list[Verdict | None]:
-    """Return the verdict that wins on each finding."""
+    """Return the winning verdict for each finding."""
     attributions = [_attributions(confirmation, result) for result in confirmation.results]
     found = []
     for placed in confirmation.placed:
         verdicts = []
         for result, breaks in zip(confirmation.results, attributions, strict=True):
             verdict = _verdict(confirmation, placed, result, breaks.get(id(placed), []))
-            # Of a part that is called by itself only a break counts: its callers may pass something else.
+            # For a part called by itself, only a break counts: real callers may pass other arguments.
             if verdict is None or (result.part and verdict[0] < _LATENT):
                 continue
-            # That nothing is wrong counts from code that is meant to come there: what runs may forge what it shows.
+            # Only a target that should reach the code may refute a finding, because code that runs could forge its
+            # results.
             meant = str(result.target.path) == placed.path or result.target in placed.leads
             if verdict[0] != _REFUTED or meant or _concerns(result, placed):
                 verdicts.append(verdict)
@@ -190,7 +191,7 @@ Verdict = tuple[int, Evidence]
 def _verdict(
     confirmation: Confirmation, placed: Placed, result: TargetResult, breaks: Sequence[Break]
 ) -> Verdict | None:
-    """Return what one target says of one finding, None if nothing."""
+    """Return the verdict of one target on one finding, or None if it has none."""
     if placed.finding.category not in CONFIRMABLE:
         return None
     if result.default is None or result.eager is None:
@@ -212,7 +213,7 @@ def _verdict(
 
 
 def _failed(result: TargetResult) -> Verdict | None:
-    """Say why the target was not heard to the end."""
+    """Return a verdict that says why the target did not run to completion."""
     if result.problem is None:
         return None
     text = problem_text(result.problem, result.target, result.torch)
@@ -226,7 +227,7 @@ def _concerns(result: TargetResult, placed: Placed) -> bool:
 
 
 def is_way_to(target: Target, placed: Placed) -> bool:
-    """Whether the finding lies in this target's own code or, by the chain of the analysis, in what that reaches."""
+    """Whether the finding is in the target's own code, or in code that its call chain reaches from the target."""
     finding = placed.finding
     here = str(target.path) == placed.path
     if here and (finding.function == target.qualname or finding.function.startswith(f"{target.qualname}.")):
@@ -238,13 +239,13 @@ def is_way_to(target: Target, placed: Placed) -> bool:
 
 
 def _ran(result: TargetResult, placed: Placed) -> bool:
-    """Whether a line of the finding ran without the compiler."""
+    """Whether a line of the finding ran in eager."""
     lines = result.eager.lines.get(placed.path, ()) if result.eager is not None else ()
     return any(placed.finding.line <= line <= placed.finding.end_line for line in lines)
 
 
 def _never_reached(result: TargetResult, placed: Placed) -> Verdict | None:
-    """Say so only of a target that is meant to come there: that others do not means nothing."""
+    """Return `unreached`, but only for a target that should reach the finding."""
     if not _concerns(result, placed):
         return None
     return _UNREACHED, _evidence(result, "unreached", f"{result.inputs} ran, but never reached this line.")
@@ -276,7 +277,7 @@ def _short(path: str) -> str:
 
 
 def _compared(confirmation: Confirmation, placed: Placed, result: TargetResult) -> Verdict | None:
-    """Judge by the comparison of compiled with uncompiled code."""
+    """Judge by comparing compiled code with eager."""
     comparison = result.comparison
     coverage = coverage_of(placed, result)
     if comparison is None or not coverage.traced:
@@ -293,7 +294,7 @@ def _compared(confirmation: Confirmation, placed: Placed, result: TargetResult) 
 
 
 def _unbroken(confirmation: Confirmation, placed: Placed, result: TargetResult) -> Verdict | None:
-    """Judge a finding that no break and no recompile belongs to: traced whole, hidden, partly run or never reached."""
+    """Judge a finding without a break or recompilation: traced completely, hidden, partly run or never reached."""
     coverage = coverage_of(placed, result)
     default = result.default
     if not _ran(result, placed) and not coverage.traced:
@@ -301,7 +302,7 @@ def _unbroken(confirmation: Confirmation, placed: Placed, result: TargetResult) 
     name = placed.finding.function.rpartition(".")[2]
     again = next((one for one in result.recompiles if one.file == placed.path and name in one.function), None)
     if again is not None and placed.finding.category == "recompile":
-        # Each compile brings a new value along: whether this would have asked for one never shows.
+        # Each recompilation brings a new value, so it cannot show whether this guard would also have failed.
         text = f"{result.inputs}: identical calls recompiled for another reason: {guard(again)}."
     elif placed.finding.category == "recompile" and breaks_at(placed, result):
         text = f"{result.inputs}: identical calls read the same value here; what another one costs did not show."
@@ -327,7 +328,7 @@ def _unbroken(confirmation: Confirmation, placed: Placed, result: TargetResult) 
 def _uncovered(
     confirmation: Confirmation, placed: Placed, result: TargetResult, frame: Frame, hiding: Break
 ) -> Verdict:
-    """Judge what a break hides by the run in which that break was taken out of the way, if there was one."""
+    """Judge a finding hidden by a break from the run in which that break was removed, if there was one."""
     kind = f"{hiding.gb}, {hiding.gb_type}" if hiding.gb else hiding.gb_type
     hidden = f"hidden by the graph break in line {frame.line} ({kind}), which leaves this code in eager"
     if result.latent is None or placed.finding.category != "graph-break":
@@ -343,12 +344,12 @@ def _uncovered(
 
 
 def coverage_of(placed: Placed, result: TargetResult) -> Coverage:
-    """Return how much of a finding's operations Dynamo traced."""
+    """Return how many of a finding's operations Dynamo traced."""
     return result.coverage.get(placed.path, {}).get(placed.spot, Coverage(0, 0))
 
 
 def _hiding(confirmation: Confirmation, placed: Placed, result: TargetResult) -> tuple[Frame, Break] | None:
-    """Return the break that sent the function of this finding to eager, with its place in the user's code."""
+    """Return the break that made the function of this finding fall back to eager, with its place in the user's code."""
     name = placed.finding.function.rpartition(".")[2]
     for seen in result.default.breaks if result.default is not None else ():
         frame = confirmation.own_frame(seen.stack)
@@ -368,7 +369,7 @@ def _evidence(
     gb: str | None = None,
     recompiles: int = 0,
 ) -> Evidence:
-    """Return evidence with what `fullgraph=True` said of this very place, where that is known."""
+    """Return evidence, including the result of `fullgraph=True` at this place if known."""
     fullgraph: Literal["passes", "breaks"] | None = None
     if placed is not None and confirmation is not None and result.fullgraph is not None:
         error = result.fullgraph.error

@@ -1,4 +1,4 @@
-"""Sentences for the user: what Dynamo said of a break, and why something could not be run."""
+"""Sentences for the user: Dynamo's explanation of a break, and why something could not be run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynalint.confirm.results import Problem
 from dynalint.confirm.untrusted import MOST_NAME, cut
 from dynalint.confirm.worker.dynamo.records import Break, Comparison, Failure
 
-# Hints that Dynamo gives with nearly every break and that help nobody who reads about one line.
+# Hints that Dynamo gives with nearly every break and that do not help with a particular line.
 _EMPTY_HINTS = (
     "It may be possible to write Dynamo tracing rules",
     "This graph break is fundamental",
@@ -27,27 +27,27 @@ _NETWORK_TYPES = frozenset(
 
 
 def break_text(found: Break | Failure) -> str:
-    """Return Dynamo's explanation, and the first hints that say something about this very break and are short."""
+    """Return Dynamo's explanation with its first short hints that are specific to this break."""
     explanation = found.explanation or found.gb_type or "Dynamo gives no explanation."
     return " ".join([_sentence(explanation), *(f"Hint: {hint}" for hint in helpful_hints(found.hints))])
 
 
 def helpful_hints(hints: Iterable[str]) -> list[str]:
-    """Return the first of Dynamo's hints that say something about this very break and are short, as sentences."""
+    """Return the first of Dynamo's hints that are short and specific to this break, as sentences."""
     hints = [hint for hint in hints if not hint.startswith(_EMPTY_HINTS)]
     short = [hint for hint in hints if len(hint) <= _LONGEST] or hints
     return [_sentence(hint) for hint in short[:_HINTS]]
 
 
 def effect_text(found: Break) -> str:
-    """Return what a break costs beyond one more graph, empty if nothing."""
+    """Return the cost of a break beyond the additional graph, or an empty string."""
     if found.effect == "frame":
         return "The whole function falls back to eager."
     return "The rest of the function falls back to eager." if found.effect == "rest" else ""
 
 
 def _sentence(text: str) -> str:
-    """Return the text on one line, ended by a full stop, without a trace of graph variables."""
+    """Return the text on one line, ending with a full stop and without any dump of graph variables."""
     text = re.split(r"\s*The branch condition involves a tensor computed", text)[0]
     text = " ".join(text.split())
     if len(text) > _LONGEST:
@@ -56,7 +56,7 @@ def _sentence(text: str) -> str:
 
 
 def comparison_text(found: Comparison) -> str:
-    """Return in what compiled code differed from the code itself, as a sentence without its full stop."""
+    """Return how compiled code differs from eager, as a sentence without a full stop."""
     mode = " in evaluation mode" if found.evaluation else "" if found.training else " without gradients"
     return (
         f"compiled with aot_eager, call {found.call + 1}{mode} differs from the same call in eager in "
@@ -65,14 +65,14 @@ def comparison_text(found: Comparison) -> str:
 
 
 def problem_text(problem: Problem, target: Target, torch: str) -> str:
-    """Return one sentence on why a target was not heard, and what would help."""
+    """Return a sentence that says why a target did not run, and what may help."""
     if problem.failure is None:
         return _process_text(problem)
     if torch == "" and problem.failure.type == "ModuleNotFoundError":
         return f"torch is not installed for the interpreter that runs the code: {problem.failure.message}."
     missing = re.fullmatch(r"No module named '([\w.]+)'", problem.failure.message)
     if problem.phase == "import" and problem.failure.type == "ModuleNotFoundError" and missing:
-        # The same words wherever it is imported, so that they are said once.
+        # The text is the same for every importing module, so reports show it once.
         return f"`{missing[1]}` is not installed for the interpreter that runs the code."
     walls = _walls_text(problem.failure)
     what = {
@@ -122,7 +122,7 @@ def _process_text(problem: Problem) -> str:
 
 
 def _walls_text(failure: Failure) -> str:
-    """Return what the code tried that the sandbox forbids, empty if the failure is of another kind."""
+    """Return what the sandbox blocked, or an empty string if the failure has another cause."""
     message = failure.message
     files = {Path(frame.file).name for frame in failure.stack}
     if failure.type in _NETWORK_TYPES or ("Operation not permitted" in message and "socket.py" in files):

@@ -1,7 +1,8 @@
-"""Have a Python process take part in `dynalint trace`, or in a run of the project's tests by `dynalint fix --test`.
+"""Make a Python process take part in `dynalint trace`, or in a test run of `dynalint fix --test`.
 
-Python imports it at its start, for this folder comes first in PYTHONPATH; then the sitecustomize that this one hides is
-run. Whatever Python that is: nothing here may fail, print, or need more than the standard library.
+Python imports this file at startup because its folder comes first in PYTHONPATH; afterwards, the sitecustomize that it
+hides is imported. It runs under any version of Python, so it must not fail, print, or need more than the standard
+library.
 """
 
 import os
@@ -10,7 +11,7 @@ import sys
 
 def _take_part() -> None:
     here = os.path.dirname(os.path.abspath(__file__))
-    # Found once is enough: the program sees the search path that it would have had.
+    # Remove this folder from the search path, so that the program sees its usual one.
     sys.path[:] = [entry for entry in sys.path if not entry or os.path.abspath(entry) != here]
     session = os.environ.get("DYNALINT_TRACE")
     if not session or sys.version_info < (3, 10):
@@ -28,7 +29,7 @@ def _take_part() -> None:
 
 
 def _import_the_copy() -> None:
-    """Have the project's modules come from the copy under test, however the project is installed."""
+    """Make imports of the project's modules use the copy under test, however the project is installed."""
     name = os.environ.get("DYNALINT_SUITE")
     if not name:
         return
@@ -41,7 +42,7 @@ def _import_the_copy() -> None:
         moved = copy + (os.path.realpath(entry) + os.sep)[len(root) :]
         if (os.path.realpath(entry) + os.sep).startswith(root) and os.path.isdir(moved):
             sys.path[place] = moved.rstrip(os.sep)
-    # Behind the standard library, which a module of the project may have the name of.
+    # After the standard library, because a module of the project may share a name with one of its modules.
     installed = [place for place, entry in enumerate(sys.path) if "site-packages" in entry or "dist-packages" in entry]
     first = installed[0] if installed else len(sys.path)
     sys.path[first:first] = [entry for entry in settings["search"] if entry not in sys.path[:first]]
@@ -51,9 +52,9 @@ def _import_the_copy() -> None:
 try:
     _import_the_copy()
     _take_part()
-except Exception:  # noqa: BLE001, S110 - the program must run as though this was not here
+except Exception:  # noqa: BLE001, S110 - the program must run as if this file did not exist
     pass
 
-# The hidden one takes this one's place, or there is none, and `site` is used to that.
+# The hidden sitecustomize is imported next. If there is none, `site` ignores that.
 sys.modules.pop("sitecustomize", None)
 import sitecustomize  # type: ignore[import-not-found]  # noqa: E402, F401

@@ -1,7 +1,7 @@
-"""A pytest plugin: tells which tests ran, how each ended, and which of the watched functions it called.
+"""A pytest plugin that reports which tests ran, how each ended, and which watched functions it called.
 
-`dynalint fix --test` loads it into the pytest of the project, whatever Python that is. It appends lines of JSON to a
-file, each by one write, so that several processes may do so.
+`dynalint fix --test` loads it into the project's pytest, under any version of Python. It appends JSON lines to a file,
+with one write per line, so that several processes can report at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 _SETTINGS: dict[str, Any] = json.loads(Path(os.environ["DYNALINT_SUITE"]).read_bytes())
-# By the file that code says it comes from: its name in the project, whether it is the copy's, and lines.
+# For each file name in code objects: the file's name in the project, whether it belongs to the copy, and lines.
 _WATCHED: dict[str, tuple[str, bool, set[int]]] = {
     str(Path(_SETTINGS[base]) / file): (file, base == "copy", set(lines))
     for file, lines in _SETTINGS["watched"].items()
@@ -30,7 +30,7 @@ _TOOL = 4
 
 
 class _Probe:
-    """Notes which watched functions are called: those that begin in one of the watched lines."""
+    """Records which watched functions are called. A function is watched if it starts on one of the watched lines."""
 
     def __init__(self) -> None:
         self.called: set[tuple[str, int, bool]] = set()
@@ -41,7 +41,7 @@ class _Probe:
             sys.monitoring.set_events(_TOOL, events.PY_START)
 
     def begin(self) -> None:
-        """Note calls from now on."""
+        """Start recording calls."""
         self.called = set()
         if sys.version_info >= (3, 12):
             sys.monitoring.restart_events()
@@ -50,7 +50,7 @@ class _Probe:
             sys.setprofile(self._profiles)
 
     def end(self) -> None:
-        """Note no more calls."""
+        """Stop recording calls."""
         if sys.version_info < (3, 12):
             sys.setprofile(None)
             threading.setprofile(None)
@@ -72,7 +72,7 @@ class _Probe:
 
 
 _probe = _Probe()
-# What each fixture has called: those of a wider scope are set up for one test and serve others.
+# The calls that each fixture made. A fixture with a wider scope is set up during one test and used by others.
 _by_fixture: dict[int, set[tuple[str, int, bool]]] = {}
 _outcome: dict[str, str] = {}
 
@@ -87,14 +87,14 @@ def _tell(*event: object) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Have all tests run that can be collected, however many fail."""
+    """Run all tests that can be collected, however many fail."""
     config.option.maxfail = 0
     config.option.continue_on_collection_errors = True
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out all but the tests that are asked for, if any are."""
+    """Deselect all tests except those in `only`, if given."""
     if _SETTINGS["only"] is not None:
         only = set(_SETTINGS["only"])
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in only])
@@ -102,14 +102,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
-    """Tell what cannot be collected."""
+    """Report a file that cannot be collected."""
     if report.failed:
         _tell("uncollected", report.nodeid, _last_line(report.longreprtext))
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_fixture_setup(fixturedef: Any) -> Iterator[None]:
-    """Note what a fixture calls."""
+    """Record the calls that a fixture makes."""
     before, _probe.called = _probe.called, set()
     yield
     _by_fixture[id(fixturedef)] = _probe.called
@@ -118,7 +118,7 @@ def pytest_fixture_setup(fixturedef: Any) -> Iterator[None]:
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Tell of a test when it begins, and when it has ended."""
+    """Report a test when it begins and when it has ended."""
     _tell("begins", item.nodeid)
     _outcome.clear()
     _seed()
@@ -137,7 +137,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Take note of how a part of a test has ended."""
+    """Record the outcome of one phase of a test."""
     report: pytest.TestReport = (yield).get_result()  # type: ignore[attr-defined]
     if report.failed:
         _outcome.setdefault("failed", _last_line(report.longreprtext) if call.excinfo is None else _said(call.excinfo))
@@ -154,7 +154,7 @@ def _last_line(text: str) -> str:
 
 
 def _seed() -> None:
-    """Have each test draw the same numbers, whichever were run before."""
+    """Give each test the same random numbers, regardless of the tests before it."""
     random.seed(0)
     for name, seed in (("numpy", "random.seed"), ("torch", "manual_seed")):
         found: Any = sys.modules.get(name)
@@ -164,5 +164,5 @@ def _seed() -> None:
             found(0)
 
 
-# Said at once: of a command line that pytest does not understand, it calls no plugin.
+# Reported at import: if pytest rejects its command line, it calls no plugin hooks.
 _tell("pytest", pytest.__version__)

@@ -1,5 +1,5 @@
-"""What runs in the user's own interpreter: standard library and torch only, never the rest of dynalint.
+"""The code that runs in the user's own interpreter. It needs only the standard library and torch.
 
-The package is imported as `dynalint.confirm.worker` by tests and by the rule harness, and under another name, straight
-from its folder, by an interpreter that has no dynalint installed (see `__main__`). Imports inside it are relative.
+Tests and the rule harness import this package as `dynalint.confirm.worker`. An interpreter without dynalint loads it
+from its folder under another name (see `__main__`). Imports inside it are therefore relative.
 """

@@ -1,7 +1,7 @@
-"""Start the worker in an interpreter that has no dynalint: `python path/to/worker`.
+"""Start the worker in an interpreter without dynalint: `python path/to/worker`.
 
-The folder is loaded as a package of another name, and taken off the search path that Python put it on, so that no
-module here can hide one of the user's.
+The folder is loaded as a package with another name, and removed from the search path where Python put it, so that no
+module here can hide one of the user's modules.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NAME = "_dynalint_worker"
 
 
 def main() -> None:
-    """Load the package beside this file and serve."""
+    """Load the package next to this file and serve requests."""
     if sys.version_info < (3, 10):  # noqa: UP036 - the user's interpreter may be any
         raise SystemExit(f"Python 3.10 or newer is needed, this is {sys.version.split()[0]}")
     folder = Path(__file__).resolve().parent

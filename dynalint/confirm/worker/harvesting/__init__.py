@@ -1,7 +1,7 @@
-"""Real calls of targets, found by running what the project has: its tests, and the code in its documentation.
+"""Real calls of targets, found by running the project's tests and the code in its documentation.
 
-calls       sees the calls of wanted targets and has each confirmed in a fork of the process
-devices     has what asks for a GPU run on the CPU
-snippets    runs pieces of code, statement by statement
-suites      runs tests by pytest, those that are asked for
+calls       intercepts calls of wanted targets and confirms each in a fork of the process
+devices     makes code that asks for a GPU run on the CPU
+snippets    runs code from documentation, statement by statement
+suites      runs selected tests with pytest
 """

@@ -1,7 +1,7 @@
-"""See the calls of wanted targets while other code runs, and confirm them in a fork of the process at that moment.
+"""Intercept calls of wanted targets in running code, and confirm each in a fork of the process at that moment.
 
-The fork has the real module and arguments, which nothing else could make again: nothing is copied, pickled or guessed,
-and whatever happens in it, the code that made the call goes on as it was. All of this is behind the sandbox's walls.
+The fork has the real module and arguments, which could not be recreated: nothing is copied, pickled or guessed.
+Whatever happens in the fork, the calling code continues unchanged. All of this runs in the sandbox.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ from ..tracing.instrument import instrument
 from ..tracing.live import maker
 from .devices import OnTheCpu
 
-# Of one target: kinds of calls that are looked at, and calls that are compiled.
+# Limits per target: distinct kinds of calls to look at, and calls to compile.
 _MOST_KINDS = 24
 _MOST_CALLS = 6
-# Of the time for a request: when no further call is taken on, and what one may take.
+# Fractions of the request's time: when to stop taking on calls, and the limit for one call.
 _SHARE, _FOR_A_CALL = 0.7, 0.3
-# What takes longer without the compiler takes too long with it; in seconds of processor time.
+# The limit for an eager call, in seconds of processor time. A slower call would take too long compiled.
 _QUICK = 4
-# A tensor that holds more makes each of many runs slow.
+# The most bytes that the tensors of a call may hold. More would make each of its many runs slow.
 _MOST_BYTES = 1 << 28
-# Of a problem, in characters.
+# The length limit of a problem's text, in characters.
 _LONGEST = 200
-# Of a call that waits for something, so many times its processor time pass by the clock at most.
+# The wall-clock limit of a call, as a multiple of its processor-time limit, for calls that wait for something.
 _PATIENCE = 4
 
 Lines = dict[str, list[list[int]]]
 
 
 class EnoughError(BaseException):
-    """All that was wanted has been seen; none of the user's code is to hold this up."""
+    """All wanted calls have been seen. A BaseException, so that user code does not catch it."""
 
 
 @dataclass
 class Wanted:
-    """A target, and the ranges of lines, by file, that somebody wants it to reach."""
+    """A target, and the ranges of lines, by file, that it should reach."""
 
     target: dict[str, str]
     lines: Lines
@@ -71,15 +71,15 @@ class Wanted:
 
     @property
     def done(self) -> bool:
-        """Whether no further call is needed."""
+        """Whether no further calls are needed."""
         return self.calls >= _MOST_CALLS or (self.calls > 0 and not any(self.lines.values()))
 
 
 class Harvest:
-    """What torch's calls of modules report to; see `instrument`.
+    """Receives all calls of modules; see `instrument`.
 
-    `where` tells what is running, in words; `problems` are such words, each with why that gave no call. Everything
-    stops once so many seconds of processor time are used up.
+    `where` describes the code that is running; `problems` are pairs of such a description and the reason why the code
+    gave no call. Harvesting stops when its share of the request's processor time is used up.
     """
 
     busy = False
@@ -98,7 +98,7 @@ class Harvest:
         self._count = 0
 
     def install(self) -> None:
-        """Be told of every call of a module from now on."""
+        """Start intercepting calls of modules and wanted functions."""
         for method in (Harvest.enter, Harvest.leave):
             eval_frame.skip_code(method.__code__)
         instrument(nn.Module._wrapped_call_impl, self, "self")  # noqa: SLF001
@@ -112,7 +112,7 @@ class Harvest:
                 self._watch_function(one, found)
 
     def _watch_function(self, wanted: Wanted, found: Any) -> None:
-        """Have a function, by whatever name it is known, tell of its calls."""
+        """Intercept calls of a function, under any name it is bound to."""
         function = innermost(found)
         if not isinstance(function, types.FunctionType) or function.__closure__:
             return
@@ -124,7 +124,7 @@ class Harvest:
 
         def called(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             if not (self.busy or wanted.done or torch.compiler.is_compiling()):
-                # Of a method, the instance is part of what is called.
+                # For a method, the instance is part of the callable.
                 subject = types.MethodType(found, args[0]) if owner and args and callable(found) else found
                 self._look([wanted], subject, args[1:] if subject is not found else args, kwargs)
             return plain(*args, **kwargs)
@@ -133,7 +133,7 @@ class Harvest:
         function.__code__ = _calling(called)
 
     def note(self, where: str, reason: str) -> None:
-        """Keep why something gave no call."""
+        """Record why some code gave no call."""
         self.problems[where[:_LONGEST], reason[:_LONGEST]] = None
 
     @property
@@ -142,7 +142,7 @@ class Harvest:
         return all(one.done for one in self._wanted.values()) or seconds_used() > self._until
 
     def enter(self, subject: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-        """Look at a call; always False: what it calls in turn is looked at too."""
+        """Consider a call. Always returns False, so that the calls inside it are considered too."""
         wanted = [one for one in self._of(type(subject)) if not one.done]
         if wanted:
             self._look(wanted, subject, args, kwargs)
@@ -162,10 +162,10 @@ class Harvest:
             raise self.stop
 
     def leave(self) -> None:
-        """Never called, as `enter` takes on nothing."""
+        """Never called, because `enter` always returns False."""
 
     def _of(self, cls: type) -> list[Wanted]:
-        """Return the targets that a call of an instance is a call of: its class, and the one that `forward` is from."""
+        """Return the targets that an instance belongs to: its class, and the class that defines its `forward`."""
         definer = next((base for base in cls.__mro__ if "forward" in vars(base)), cls)
         keys = dict.fromkeys(_key_of(one) for one in (cls, definer))
         return [self._wanted[key] for key in keys if key in self._wanted]
@@ -199,7 +199,7 @@ class Harvest:
             }
 
     def _confirmed(self, wanted: list[Wanted], subject: Any, call: Call) -> list[list[Any]] | None:
-        """Confirm a call in a fork; return the wanted ranges of lines that it reached, None where it shows nothing."""
+        """Confirm a call in a fork. Returns the wanted ranges of lines that it reached, or None if it shows nothing."""
         number, self._count = self._count, self._count + 1
         source, sink = os.pipe()
         child = os.fork()
@@ -259,7 +259,7 @@ _STAND_IN = "<what is told of calls>"
 
 
 def _calling(act: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> types.CodeType:
-    """Return the code of a function that does nothing but call `act` with what it is given."""
+    """Return the code of a function that only calls `act` with its arguments."""
 
     def trampoline(*args: Any, **kwargs: Any) -> Any:
         act: Any = "<what is told of calls>"
@@ -270,9 +270,9 @@ def _calling(act: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> types.Cod
 
 
 def _tried(wanted: list[Wanted], subject: Any, call: Call, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Make a call without the compiler; return what it raises, or the wanted ranges of lines that it reached.
+    """Make a call in eager. Returns the exception it raises, or the wanted ranges of lines that it reached.
 
-    Nothing where it reaches none, unless nothing better has been seen so far, or takes too long.
+    Returns nothing if it reaches no wanted lines, unless no call has been confirmed yet. A slow call counts as raising.
     """
     watched = confirming.code_names(request["spots"])
     started = time.process_time()
@@ -289,7 +289,7 @@ def _tried(wanted: list[Wanted], subject: Any, call: Call, request: Mapping[str,
 
 
 def _heard(child: int, source: int, seconds: float) -> tuple[dict[str, Any], str]:
-    """Wait for a fork to end; return what it said and how it ended."""
+    """Wait for a fork to end. Returns its message, and how it ended."""
     end = time.monotonic() + _PATIENCE * seconds
     text = b""
     with os.fdopen(source, "rb", buffering=0) as stream:
@@ -315,32 +315,32 @@ def _heard(child: int, source: int, seconds: float) -> tuple[dict[str, Any], str
 
 
 def seconds_used() -> float:
-    """Return the processor time of this process and of those that it has waited for."""
+    """Return the processor time of this process and of the children that it has waited for."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
 
 class _Part(Reply):
-    """Hands parts on under the number of a call, and what is being done as one of them."""
+    """Forwards parts, prefixed with the number of a call, and stages as parts."""
 
     def __init__(self, name: str, reply: Reply) -> None:
         self._name, self._reply = name, reply
         self.broken = False
 
     def send(self, kind: str, value: Any) -> None:
-        """Hand on a part, or what is being done as one."""
+        """Forward a part, or a stage as a part."""
         name, content = value if kind == "part" else (kind, value)
         self._reply.part(f"{self._name}.{name}", content)
 
 
 class _Nowhere(Reply):
-    """A reply for what nobody is to hear of."""
+    """A reply that sends nothing."""
 
     def __init__(self) -> None:
         super().__init__(-1, "")
 
     def send(self, kind: str, value: Any) -> None:
-        """Take no notice."""
+        """Do nothing."""
 
 
 def _copied(lines: Mapping[str, Any]) -> Lines:
@@ -358,7 +358,7 @@ def _key_of(cls: type) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Have what is done inside interrupted by an exception after so many seconds of this process's processor time."""
+    """Interrupt the body with TimeoutError after `seconds` of this process's processor time."""
 
     def interrupt(_number: int, _frame: types.FrameType | None) -> None:
         raise TimeoutError(f"it took more than {seconds:g} s")

@@ -1,4 +1,4 @@
-"""Have code that asks for a GPU run on the CPU: many tests do so without asking whether there is one."""
+"""Make code that asks for a GPU run on the CPU. Many tests do so without checking that there is one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 
 
 class OnTheCpu(TorchFunctionMode):  # type: ignore[misc]
-    """While it is entered, `cuda` means the CPU to all that torch is asked for."""
+    """While this mode is active, torch treats `cuda` as the CPU."""
 
     def __torch_function__(
         self,
@@ -19,13 +19,13 @@ class OnTheCpu(TorchFunctionMode):  # type: ignore[misc]
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Call a function of torch with another device."""
+        """Call a torch function with the device replaced."""
         if func == torch.Tensor.cuda:
             return args[0]
         return func(*map(_moved, args), **{name: _moved(value) for name, value in (kwargs or {}).items()})
 
     def forget(self) -> None:
-        """Leave for good, from under what was entered since."""
+        """Exit this mode permanently, even below other modes."""
         above = []
         while torch._C._len_torch_function_stack():  # noqa: SLF001
             mode = _pop_mode()

@@ -1,4 +1,4 @@
-"""Run pieces of code that stand in documentation: statement by statement, past those that fail."""
+"""Run code from documentation, statement by statement, skipping statements that fail."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from torch import nn
 
 from .calls import EnoughError, Harvest, limited
 
-# Of processor time, for one piece.
+# The processor time for one snippet, in seconds.
 _SECONDS = 8.0
 _ON_THE_CPU = ("cuda", "half")
 
 
 def run_snippets(snippets: Iterable[Mapping[str, str]], names: Mapping[str, Any], harvest: Harvest) -> None:
-    """Run each piece, `{"where", "code"}`, with `names` at hand, until the harvest has enough."""
+    """Run each snippet, `{"where", "code"}`, with `names` defined, until the harvest needs no more calls."""
     for snippet in snippets:
         if harvest.over:
             return
         harvest.where = snippet["where"]
-        # Docstrings leave out what everybody imports.
+        # Docstrings often omit these imports.
         scope = {"torch": torch, "nn": nn, "F": nn.functional, **names, "__name__": "__main__"}
         try:
             tree = _OnTheCpu().visit(ast.parse(snippet["code"]))
@@ -51,7 +51,7 @@ def _run(body: list[ast.stmt], scope: dict[str, Any], harvest: Harvest) -> None:
 
 
 class _OnTheCpu(ast.NodeTransformer):
-    """Leaves out what moves a tensor to another device or dtype."""
+    """Removes calls that move a tensor to another device or dtype."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)

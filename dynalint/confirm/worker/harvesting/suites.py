@@ -1,4 +1,4 @@
-"""Run tests by pytest, those that are asked for, one of each function before the next of any."""
+"""Run selected tests with pytest: each function once before any is repeated with other parameters."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import torch
 
 from .calls import Harvest, limited
 
-# Of processor time, for one test without what is confirmed on the way, and for all that they import.
+# The processor time in seconds for one test, excluding confirmations, and for all imports of the tests.
 _SECONDS = 10.0
-# Of a property test, where the test itself does not say how many.
+# The number of examples for a property test that sets none itself.
 _EXAMPLES = 20
 _OPTIONS = "-q -s -p no:cacheprovider -p no:randomly --continue-on-collection-errors --no-header -W ignore"
 
 
 def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest) -> None:
-    """Run tests, `{"path", "names"}` with names like `test_one` and `TestAll::test_two`, in the order given."""
+    """Run tests, `{"path", "names"}` with names like `test_one` and `TestAll::test_two`, in the given order."""
     try:
         import pytest
     except ImportError:
@@ -31,7 +31,7 @@ def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest)
     pytest.hookimpl(hookwrapper=True)(_Plugin.pytest_runtest_protocol)
     os.chdir(folder)
     _tame_hypothesis()
-    # What the settings add is meant for whole runs: coverage, several processes, a report.
+    # Configured options are meant for whole runs: coverage, several processes, reports.
     options = [*_OPTIONS.split(), "-o", "addopts=", "--rootdir", folder]
     try:
         pytest.main([*options, *(one["path"] for one in tests)], plugins=[_Plugin(tests, harvest)])
@@ -40,7 +40,7 @@ def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest)
 
 
 def _tame_hypothesis() -> None:
-    """Have property tests make a few examples, take their time, and give up at the first failure."""
+    """Make property tests run few examples, without a deadline, and stop at the first failure."""
     try:
         from hypothesis import HealthCheck, Phase, settings
     except ImportError:
@@ -58,7 +58,7 @@ def _tame_hypothesis() -> None:
 
 
 class _Plugin:
-    """Chooses among the tests that pytest has collected, and takes note of what fails."""
+    """Selects among the collected tests, and records failures."""
 
     def __init__(self, tests: Sequence[Mapping[str, Any]], harvest: Harvest) -> None:
         wanted = [(one["path"], name) for one in tests for name in one["names"]]
@@ -66,7 +66,7 @@ class _Plugin:
         self._harvest = harvest
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Keep what is asked for, each function once before any comes again with other parameters."""
+        """Keep the wanted tests, each function once before any is repeated with other parameters."""
         rounds: Counter[tuple[str, str]] = Counter()
         order = []
         for item in items:
@@ -77,12 +77,12 @@ class _Plugin:
         items[:] = [item for _, item in sorted(order, key=lambda one: one[0])]
 
     def pytest_collectreport(self, report: Any) -> None:
-        """Take note of a file that cannot be imported."""
+        """Record a file that cannot be imported."""
         if report.failed:
             self._note(report.nodeid, str(report.longrepr))
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Take note of a test that fails, or has no fixture."""
+        """Record a test that fails or lacks a fixture."""
         if report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
             self._note(report.nodeid, crash.message if crash is not None else str(report.longrepr))
@@ -93,7 +93,7 @@ class _Plugin:
         self._harvest.note(where, first)
 
     def pytest_runtest_protocol(self, item: Any) -> Generator[None, Any, Any]:
-        """Run a test with all that its fixtures do, within its time."""
+        """Run a test with its fixtures, within its time limit."""
         self._harvest.where = item.nodeid
         torch.manual_seed(0)
         with limited(_SECONDS):

@@ -1,1 +1,1 @@
-"""What the worker can be asked for: each function here answers one kind of request."""
+"""The operations of the worker. Each handles one kind of request."""

@@ -1,12 +1,12 @@
-"""The operation that tries what would help without a change to the model: settings of Dynamo, and `fullgraph=True`.
+"""The operation that tries what helps without a change to the model: Dynamo settings, and `fullgraph=True`.
 
-Nothing is said that was not run. Parts of the answer, each as soon as it is known:
+Only measured results are reported. Parts of the answer, each sent as soon as it is known:
 
     problem     as in `confirming`
-    before      an `Outcome`: how it compiles as it is
-    tried       every way that was tried, as `Tried` records
-    remedies    those that help, as `Remedy` records: the smallest set of settings that does most comes first
-    cut_short   whether time or the number of tries ran out
+    before      an `Outcome`: the result with the current settings
+    tried       all settings that were tried, as `Tried` records
+    remedies    those that help, as `Remedy` records: first the smallest set of settings with the best result
+    cut_short   whether the time or the number of tries ran out
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from ..source import loading
 from .explaining import calls_of
 
 _MOST_TRIES = 30
-# Of the time for a request: after this much of it nothing new is tried of each kind.
+# Fractions of the request's time after which no further settings, or no `fullgraph=True`, are tried.
 _SETTINGS, _FULLGRAPH = 0.6, 0.85
 
 
 def advise(request: Mapping[str, Any], reply: Reply) -> None:
-    """Answer one request: the same as for `explaining`.
+    """Handle a request like one for `explaining`.
 
-    `ways` in it limits what is tried, to `settings` or `fullgraph`; with `once` all is called once only, so that
-    nothing is learnt of recompilation.
+    `ways` restricts what is tried to `settings` or `fullgraph`. With `once`, everything is called only once, so
+    recompilations are not seen.
     """
     runs.trace_own_compiles()
     loading.prepare(request["search"], request["overrides"])
@@ -52,20 +52,20 @@ def advise(request: Mapping[str, Any], reply: Reply) -> None:
 
 @dataclass
 class Way(Listener):
-    """Compiles by some way of our own. `runs` are the sizes of the graphs that the first call ran, in their order."""
+    """Compiles with a given compiler. `runs` are the sizes of the graphs that the first call ran, in order."""
 
     compiler: Callable[[Callable[..., Any], Any], Any] | None = None
     size: int = 0
     runs: list[int] = field(default_factory=list)
 
     def note_graph(self, module: torch.fx.GraphModule) -> None:
-        """Remember how large the graph is."""
+        """Record the size of the graph."""
         before = self.operations
         super().note_graph(module)
         self.size = self.operations - before
 
     def runner(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Count what the first call runs."""
+        """Record the graphs that the first call runs."""
         size = self.size
 
         def counted(*args: Any) -> Any:
@@ -76,18 +76,18 @@ class Way(Listener):
         return counted
 
     def compile(self, function: Callable[..., Any], backend: Callable[..., Any], *, fullgraph: bool) -> Any:
-        """Compile by the way of our own."""
+        """Compile with the given compiler, if any."""
         if self.compiler is None:
             return super().compile(function, backend, fullgraph=fullgraph)
         return self.compiler(function, backend)
 
 
 class OutOfTimeError(Exception):
-    """Time or tries have run out."""
+    """The time or the number of tries has run out."""
 
 
 class Advisor:
-    """Tries ways to compile one subject until nothing is left to try, or until the time is up."""
+    """Tries ways to compile one subject until all have been tried or the time is up."""
 
     def __init__(self, subject: Subject, request: Mapping[str, Any], reply: Reply, start: float) -> None:
         self._make = subject.make
@@ -101,7 +101,7 @@ class Advisor:
         self._remedies: list[Remedy] = []
 
     def serve(self) -> None:
-        """Try everything, and hand over what helps as it is found."""
+        """Try everything, and send each remedy as soon as it is found."""
         run, before = self._run(None)
         self._reply.part("before", encode(before))
         phases: list[tuple[str, float, Callable[[], None]]] = [
@@ -135,7 +135,7 @@ class Advisor:
         )
 
     def _try(self, name: str, lines: Sequence[str], way: Callable[[Callable[..., Any], Any], Any]) -> Tried:
-        """Run one way; raises OutOfTimeError where no time is left for it."""
+        """Run one way; raises OutOfTimeError if no time is left."""
         if len(self._tried) >= _MOST_TRIES or time.process_time() > self._deadline:
             raise OutOfTimeError
         self._reply.stage(f"trying {name}")
@@ -145,7 +145,7 @@ class Advisor:
         return tried
 
     def _keep(self, kind: str, tried: Tried, compiler: Callable[[Any, Any], Any], context: Any, note: str = "") -> None:
-        """Compare the results of a way that helps with those of the code itself, and hand it over."""
+        """Compare the results of a remedy with eager, and send it."""
         with context:
             found = compare(self._make, self._calls[-2:], lambda function: compiler(function, "aot_eager"))
         equal = None if not found.stable else found.same
@@ -160,7 +160,7 @@ class Advisor:
             return self._try(name, lines, lambda function, backend: compiled(function, settings, backend))
 
     def _try_settings(self, run: Run, before: Outcome) -> None:
-        """Find the smallest set of settings that does most: each by itself, all that can go together, fewer again."""
+        """Find the smallest set of settings with the best result: each alone, all compatible ones, then fewer."""
         alone: dict[str, Tried] = {}
         able: list[Setting] = []
         best: tuple[Setting, ...] = ()
@@ -199,17 +199,17 @@ class Advisor:
 
 
 def encode_all(records: Sequence[Any]) -> list[Any]:
-    """Return records as what JSON can hold."""
+    """Return records as JSON data."""
     return [encode(record) for record in records]
 
 
 def _merit(outcome: Outcome) -> tuple[bool, int, int, int]:
-    """Order outcomes: no error, then fewer breaks, fewer recompiles, more in the graphs."""
+    """Return a sort key for outcomes: no error, then fewer breaks, fewer recompilations, larger graphs."""
     return bool(outcome.error), outcome.breaks, outcome.recompiles, -outcome.operators
 
 
 def _compatible(settings: Sequence[Setting]) -> tuple[Setting, ...]:
-    """Return the settings but for those that another one stands in for: one for each function that logs, for shapes."""
+    """Return compatible settings: at most one that concerns shapes, and one for each logging function."""
     kept: dict[str, Setting] = {}
     for setting in settings:
         subject = setting.name.partition(": ")[2] or ("shapes" if setting.name in ("dynamic", "mark_dynamic") else "")

@@ -3,14 +3,15 @@
 Parts of the answer, in the order in which they are known:
 
     files     the project's own source files that were imported
-    inputs    how the target was built and called, in words
-    problem   why there is nothing more to come: `{"phase", "failure"}`, phases `import`, `build`, `inputs`, `run`
+    inputs    a description of how the target was built and called
+    problem   why no further parts follow: `{"phase", "failure"}`, phases `import`, `build`, `inputs`, `run`
     eager, default, fullgraph, explain       records of `dynamo`
-    coverage  for each spot asked about, how much of its bytecode Dynamo traced in frames that it captured
-    latent    what breaks that leave a frame to eager hid: `run`, a record of `dynamo`, and `coverage` as above
-    evaluation.*   the same of a run in evaluation mode, where that reaches other code
-    compare   a record of `compare`: where a file in `request["compare"]` was imported, or a call changes what it is
-              given or what the user's own modules keep
+    coverage  for each requested spot, how much of its bytecode Dynamo traced in frames that it captured
+    latent    the run without the breaks that make a frame fall back to eager: `run`, a record of `dynamo`,
+              and `coverage` as above
+    evaluation.*   the same parts for a run in evaluation mode, if it reaches other code
+    compare   a record of `compare`, if a file in `request["compare"]` was imported, or if a call changes its
+              arguments or the state of the user's own modules
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ from ..inputs.written_calls import texts_near
 from ..process.wire import Reply
 from ..source import loading, spans
 
-# The part of the time for a request after which nothing is compared that nobody asked about.
+# The fraction of the request's time after which results are compared only if the request asks for it.
 _COMPARE_AFTER = 0.2
 
 
 def prepare(request: Mapping[str, Any], reply: Reply) -> None:
-    """Import the module of a target, and find out what each of the requests about targets of it would have to."""
+    """Import the module of a target, and compute what all requests for its targets share."""
     runs.trace_own_compiles()
     loading.prepare(request["search"], request["overrides"])
     if not request["example"]:
@@ -58,14 +59,14 @@ def prepare(request: Mapping[str, Any], reply: Reply) -> None:
 
 
 def confirm(request: Mapping[str, Any], reply: Reply) -> None:
-    """Answer one request: `target`, `example`, `search`, `overrides`, `folder`, `roots`, `spots`, `compare`, ...
+    """Handle one request: `target`, `example`, `search`, `overrides`, `folder`, `roots`, `spots`, `compare`, ...
 
     `spots` maps absolute paths to ranges `[line, column, end line, end column]`, columns 0-based in UTF-8 bytes.
     """
     try:
         subject = subject_of(request, reply)
         reply.part("inputs", subject.text)
-        # Once now, for the case that the process does not come to its end, and again when all has been imported.
+        # Sent now in case the process dies, and again at the end, when everything has been imported.
         reply.part("files", loading.imported_files(request["roots"]))
         run_modes(subject, request, reply, None)
     except ProblemError as problem:
@@ -75,12 +76,12 @@ def confirm(request: Mapping[str, Any], reply: Reply) -> None:
 
 
 def run_modes(subject: Subject, request: Mapping[str, Any], reply: Reply, seen: Callable[[Run], None] | None) -> None:
-    """Run the modes and hand over what each showed.
+    """Run the modes and send the result of each.
 
-    `seen` is given the run in default mode, and then the one without the breaks that hide others, if there is one.
+    `seen` receives the run in default mode, and then the run without the breaks that hide others, if there is one.
 
     Raises:
-        ProblemError: the call does not run without the compiler.
+        ProblemError: the call fails in eager.
     """
     started = time.process_time()
     make, name = subject.make, request["target"]["qualname"]
@@ -92,14 +93,14 @@ def run_modes(subject: Subject, request: Mapping[str, Any], reply: Reply, seen: 
     if eager.error is not None:
         if eager.error.call < REPEATS:
             raise ProblemError("run", eager.error)
-        # Each call works by itself, and not after the others: keep to those that go together.
+        # The call works alone but fails after the others, so only the calls before it are kept.
         calls = calls[: eager.error.call]
         eager = replace(eager, error=None)
     chosen = replace(chosen, repeats=calls[: len(chosen.repeats)], others=calls[len(chosen.repeats) :])
     session = _Session(request, reply, watched, seen)
     partly = session.run(make, chosen, eager)
-    # A traced call is made in the mode that the program is in; what is built is in training mode by accident. What the
-    # other mode reaches is told of watched files alone.
+    # A traced call runs in the program's own mode, but a module built here is in training mode only by default.
+    # Evaluation mode is reported only if it reaches other lines of watched files.
     evaluating = _evaluating(make) if seen is None and watched else None
     if evaluating is not None:
         reply.stage(f"running {name} in evaluation mode")
@@ -121,7 +122,7 @@ def run_modes(subject: Subject, request: Mapping[str, Any], reply: Reply, seen: 
 
 @dataclass(frozen=True)
 class _Session:
-    """What all runs for a request have in common."""
+    """The state shared by all runs for a request."""
 
     request: Mapping[str, Any]
     reply: Reply
@@ -129,9 +130,9 @@ class _Session:
     seen: Callable[[Run], None] | None
 
     def run(self, make: Maker, chosen: Calls, eager: EagerRun) -> bool:
-        """Hand over what ran without the compiler, and run the modes of the compiler.
+        """Send the eager run, and run all modes of the compiler.
 
-        Returns whether a part of what was asked about was left untraced.
+        Returns whether part of a requested spot was left untraced.
         """
         request, reply, name = self.request, self.reply, self.request["target"]["qualname"]
         calls, repeats, others = chosen.all, chosen.repeats, chosen.others
@@ -154,7 +155,7 @@ class _Session:
             reply.part("latent", {"run": encode(replace(latent, traced={})), "coverage": self._coverage(latent)})
             if self.seen is not None:
                 self.seen(latent)
-        # The other modes are run where there is something to ask of them: a break, or a line that somebody has judged.
+        # The other modes run only if they can add something: there is a break, or there are spots to judge.
         if default.breaks or default.error is not None or chosen.asked:
             reply.stage(f"running {name} with fullgraph=True")
             reply.part("fullgraph", encode(_fullgraph(make, repeats, others)))
@@ -168,7 +169,7 @@ class _Session:
 
 
 class _Under(Reply):
-    """Hands everything on, its parts with a name in front of theirs."""
+    """Forwards everything, with a prefix before the names of parts."""
 
     def __init__(self, name: str, reply: Reply) -> None:
         self._name = name
@@ -179,7 +180,7 @@ class _Under(Reply):
 
 
 def _evaluating(make: Maker) -> Maker | None:
-    """Return a maker of the same module in evaluation mode, None where there is no module in training mode."""
+    """Return a maker of the same module in evaluation mode, or None unless it is a module in training mode."""
 
     def evaluating() -> Callable[..., Any]:
         function = make()
@@ -198,7 +199,7 @@ def _reaches_no_more(one: EagerRun, other: EagerRun) -> bool:
 
 
 def _fullgraph(make: Maker, repeats: Sequence[Call], others: Sequence[Call]) -> Run:
-    """Run with `fullgraph=True`, the calls alike by themselves: the others may need a compile each, up to the limit."""
+    """Run with `fullgraph=True`. Identical calls run by themselves, because others may hit the recompile limit."""
     run = runs.fullgraph_run(make, repeats)
     if run.error is None and others:
         other = runs.fullgraph_run(make, others)
@@ -207,7 +208,7 @@ def _fullgraph(make: Maker, repeats: Sequence[Call], others: Sequence[Call]) -> 
 
 
 def code_names(paths: Container[str]) -> dict[str, str]:
-    """Return, for each imported file among resolved `paths`, the name that its code objects have, with its path."""
+    """Map the file name in code objects to the resolved path, for each imported file among `paths`."""
     return {file: path for file, path in loading.module_files() if path in paths}
 
 
@@ -221,7 +222,7 @@ def _coverage(
     traced: Mapping[str, Sequence[Span]],
     overrides: Mapping[str, str],
 ) -> dict[str, list[dict[str, int]]]:
-    """Count, for each spot, the operations that lie within it and those of them that Dynamo traced."""
+    """Count the operations in each spot, and how many of them Dynamo traced."""
     answer = {}
     for file, path in watched.items():
         operations = spans.operations_of(_text(path, overrides), file)

@@ -1,9 +1,9 @@
-"""The operation behind `dynalint explain`: everything that Dynamo makes of one target.
+"""The operation behind `dynalint explain`: everything that Dynamo does with one target.
 
-Parts of the answer, in the order in which they are known; `files`, `inputs` and `problem` are those of `confirming`:
+Parts of the answer, in the order in which they are known; `files`, `inputs` and `problem` are as in `confirming`:
 
     eager      a record of `dynamo`: which lines of the user's own files ran
-    calls      how many calls were made: `{"same", "batch"}`
+    calls      the number of calls: `{"same", "batch"}`
     run, flow  records of `dynamo` and of `graphs`, from a run that watches every line
     fullgraph  a record of `dynamo`
 """
@@ -30,19 +30,19 @@ _BATCHES = 2
 
 @dataclass(frozen=True)
 class Calls:
-    """The calls to make: the first compiles, the `warm` ones are like it, and the rest have another batch size."""
+    """The calls to make: the first compiles, the `warm` ones repeat it, and the rest use another batch size."""
 
     calls: tuple[Call, ...]
     warm: range
 
     @property
     def batch(self) -> int:
-        """How many calls have another batch size."""
+        """The number of calls with another batch size."""
         return len(self.calls) - self.warm.stop
 
 
 def explain(request: Mapping[str, Any], reply: Reply) -> None:
-    """Answer one request: those of `confirming` without `spots` and `compare`."""
+    """Handle a request like one for `confirming`, without `spots` and `compare`."""
     runs.trace_own_compiles()
     loading.prepare(request["search"], request["overrides"])
     try:
@@ -56,7 +56,7 @@ def explain(request: Mapping[str, Any], reply: Reply) -> None:
 
 
 def calls_of(make: Maker, call: Call) -> Calls:
-    """Return the calls that show the graphs, the way a call goes once they are compiled, and what recompiles."""
+    """Return calls that show the graphs, the execution of compiled code, and recompilations."""
     same = [call] * (1 + _WARM)
     batch = other_batch(call)
     others = [] if batch is None or runs.eager_run(make, [batch]).error is not None else [batch] * _BATCHES

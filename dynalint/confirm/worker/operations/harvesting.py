@@ -1,13 +1,14 @@
-"""The operation that confirms targets on the calls that the project itself makes of them.
+"""The operation that confirms targets on the calls that their own project makes.
 
-The request is one of `confirming` for the file of `target`, and besides:
+The request is one for `confirming` with the file of `target`, with these additional keys:
 
-    wanted     `[{"target", "lines"}]`: what to look for, and the ranges of lines, by file, that it is to reach
+    wanted     `[{"target", "lines"}]`: the targets to look for, and the ranges of lines, by file, to reach
     snippets   `[{"where", "code"}]`: code in documentation, the best first
-    tests      `[{"path", "names"}]`: functions in files of tests, the best first
+    tests      `[{"path", "names"}]`: test functions by file, the best first
 
-Parts of the answer: those of `confirming` for each call that was confirmed, with its number before their names;
-`N.call`, `{"targets", "outcome", "seconds"}`, once it has ended; `problems`, pairs of what gave no call and why.
+Parts of the answer: those of `confirming` for each confirmed call, with the number of the call as a prefix; `N.call`,
+`{"targets", "outcome", "seconds"}`, when the call has ended; `problems`, pairs of code that gave no call and the
+reason.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ..source import loading
 
 
 def harvest(request: Mapping[str, Any], reply: Reply) -> None:
-    """Answer one request; nothing is run where no walls hold, for tests may do anything to the machine they run on."""
+    """Handle one request. Nothing runs without a sandbox, because tests may do anything to the machine."""
     if not reply.enclosed:
         return
     runs.trace_own_compiles()
@@ -43,8 +44,8 @@ def harvest(request: Mapping[str, Any], reply: Reply) -> None:
 
 
 def _names(target: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return what the module of a target binds, nothing where it cannot be imported."""
+    """Return the names bound by the target's module, or nothing if it cannot be imported."""
     try:
         return vars(loading.load_module(target["path"], target["module"]))
-    except BaseException:  # noqa: BLE001 - user code; `confirm` tells of it
+    except BaseException:  # noqa: BLE001 - user code; `confirm` reports it
         return {}

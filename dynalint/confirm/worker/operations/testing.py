@@ -1,13 +1,13 @@
-"""Run the project's own tests in a copy of it, in the sandbox. Standard library only.
+"""Run the project's own tests in a copy of it, in the sandbox. Needs only the standard library.
 
-The request: `root`, the folder to copy, without folders of the names in `left_out`; `folder`, where in it the command
-runs; `command`; `files`, contents in base64 for files of the copy, by path; `search`, folders of the copy to import
-from; `watched`, first lines of functions by file; `only`, the tests to run, or None for all; `programs`, a folder to
-look for programs in; `hook`, what is put in front of PYTHONPATH.
+The request: `root`, the folder to copy, except folders with a name in `left_out`; `folder`, the working folder of the
+command inside it; `command`; `files`, base64 contents of files to replace in the copy, by path; `search`, folders of
+the copy to import from; `watched`, the first lines of functions, by file; `only`, the tests to run, or None for all;
+`programs`, a folder to look for programs in; `hook`, the folder to put first in PYTHONPATH.
 
-Parts of the answer: `events` with a number behind, what the plugin told since the one before (see `dynalint_suite`);
-at the end `tests`: `problem`, a clause on why nothing was run, else empty, the `status` of the command and the last
-line of its `output`.
+Parts of the answer: `eventsN`, the events that the plugin has reported since the previous part (see `dynalint_suite`);
+at the end `tests`: `problem`, a clause on why nothing ran, or an empty string; the `status` of the command; and the
+last line of its `output`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONGEST_LINE = 300
 
 
 def run_tests(request: Mapping[str, Any], reply: Reply) -> None:
-    """Answer one request."""
+    """Handle one request."""
     folder = Path(os.path.realpath(tempfile.mkdtemp()))
     reply.stage("copying the project")
     problem = _copy(request, folder / "project")
@@ -44,11 +44,11 @@ def run_tests(request: Mapping[str, Any], reply: Reply) -> None:
 
 
 def _copy(request: Mapping[str, Any], copy: Path) -> str:
-    """Copy the project; return a clause on why that cannot be done, empty if it can."""
+    """Copy the project. Returns a clause on why that failed, or an empty string."""
     try:
         shutil.copytree(request["root"], copy, symlinks=True, ignore=shutil.ignore_patterns(*request["left_out"]))
     except shutil.Error as error:
-        # A pipe, say, or a file that nobody may read, is no test's.
+        # Files that cannot be copied, such as pipes or unreadable files, are not needed by tests.
         full = os.strerror(errno.ENOSPC)
         if any(full in str(reason) for *_, reason in error.args[0]):
             return "a copy of the project needs more memory than the limit"
@@ -62,7 +62,7 @@ def _copy(request: Mapping[str, Any], copy: Path) -> str:
 
 
 def _run(request: Mapping[str, Any], folder: Path, reply: Reply) -> str:
-    """Run the command and tell what came of it; return a clause on why it cannot be run, empty if it can."""
+    """Run the command and report its result. Returns a clause on why it cannot run, or an empty string."""
     copy, events = folder / "project", folder / "events"
     events.touch()
     settings = {
@@ -98,7 +98,7 @@ def _run(request: Mapping[str, Any], folder: Path, reply: Reply) -> str:
             )
         except OSError as error:
             return f"it cannot be run in the sandbox ({error.strerror})"
-        # Told as they come: of tests that never end, or end all of it, the last one that began is known.
+        # Events are sent as they arrive. If a test hangs or kills the process, the parent knows which test began last.
         with events.open("rb") as told:
             ended = False
             while not ended:
@@ -114,7 +114,7 @@ def _run(request: Mapping[str, Any], folder: Path, reply: Reply) -> str:
 
 
 def _program(request: Mapping[str, Any], copy: Path, path: str) -> str | None:
-    """Return the program to start: a name is looked for, a path may lead to what was left out of the copy."""
+    """Return the program to start. A name is looked up; a path may lead to a folder left out of the copy."""
     name: str = request["command"][0]
     if os.sep not in name:
         return shutil.which(name, path=path)
@@ -127,7 +127,7 @@ def _last_line(said: str) -> str:
 
 
 def _events(file: BinaryIO) -> list[Any]:
-    """Return what has been told since the last time; what is no event, something else has written."""
+    """Return the events reported since the last call. Malformed lines, written by other code, are skipped."""
     found = []
     for line in file.read().splitlines():
         try:

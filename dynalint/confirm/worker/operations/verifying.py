@@ -1,39 +1,39 @@
-"""The operation behind each verified fix: the original and the rewritten code side by side, then under the compiler.
+"""The operation behind each verified fix: compare the original with the rewritten code, then compile the result.
 
     versions    several states of one project imported in one process
-    trials      inputs like those of an example, until every side of a branch has run
-    observing   one call and all that could be noticed of it
-    differences how two such observations differ
-    reached_code  which of them are worth a comparison
+    trials      variations of an example's inputs, until every side of a branch has run
+    observing   one call and everything observable about it
+    differences how two observations differ
+    reached_code  which of them are worth comparing
     pairs       both versions in the same state
-    lockstep    these through the same calls
-    turned_tests  the same with the answer of a test beside the changed code turned over
+    lockstep    both versions run through the same calls
+    turned_tests  the same with the result of a test near the changed code inverted
 
-The request is one of `confirming` with `overrides` being the texts of the original, and besides:
+The request is one for `confirming` in which `overrides` holds the texts of the original, with these additional keys:
 
-    marked      the texts of the original with marks in them (see `reached_code.Marks`)
+    marked      the texts of the original with marks inserted (see `reached_code.Marks`)
     rewritten   the texts after the fix
     sides       what has to run: `[mark, truth]`, truth null for a statement
-    anyway      whether to ask the compiler even where nothing of that has run
+    anyway      whether to compile even if none of these ran
     exact, numbers, practical   what counts as equal (see `differences.Equality`)
-    methods     methods to call in between, as "Class.method", if no call has come by them
-    half        whether to look for further inputs in half precision too
-    left_out    names of inputs that are not to be tried
-    search_seconds   how long to look for further inputs, in seconds of work
-    turned      `{"rewritten", "words"}`: the texts after the fix with marks on the tests beside what changed, and
+    methods     methods to call in between, as "Class.method", if no call has reached them
+    half        whether to try further inputs in half precision too
+    left_out    names of inputs that must not be tried
+    search_seconds   the time limit for finding further inputs, in seconds of processor time
+    turned      `{"rewritten", "words"}`: the texts after the fix with marks on the tests near the change, and
                 `[mark, words]` for each of these
 
 Parts of the answer, in the order in which they are known:
 
-    text        how the target was built and called, in words
-    trying      the name of the input that the original is being called with; null while the fixed code is
-    problem     why there is nothing more to come: `{"version", "phase", "message"}`
+    text        a description of how the target was built and called
+    trying      the name of the input that the original is being called with; null while the fixed code runs
+    problem     why no further parts follow: `{"version", "phase", "message"}`
     ran         `{"inputs", "returned", "error", "rounded", "stride", "passed"}`; `seen`, the sides that ran;
-                `difference`, null or what did, once more in the end where only an answer turned over shows it
-    compiled    what the compiler makes of the rewritten code: `breaks` in default mode, `failure` of fullgraph=True,
-                `recompiles` for inputs of the same shape with the `reason` of one, `differs` null or what compiled code
-                gets wrong; where there is any of these, what the original did in `breaks_before` and so on;
-                or a `problem`
+                `difference`, null or the difference found, sent again at the end if only an inverted test shows one
+    compiled    how the rewritten code compiles: `breaks` in default mode, `failure` with fullgraph=True,
+                `recompiles` for inputs of the same shape with the `reason` of one, `differs` null or the
+                difference between compiled code and eager; if there are any of these, the results of the original
+                in `breaks_before` and so on; or a `problem`
 """
 
 from __future__ import annotations
@@ -65,17 +65,17 @@ _OTHER_VALUES = 3
 
 
 class _Silent(Reply):
-    """A reply that hands nothing on, for the versions after the first."""
+    """A reply that sends nothing, for all versions after the first."""
 
     def __init__(self) -> None:
         super().__init__(-1, "")
 
     def send(self, kind: str, value: Any) -> None:
-        """Take no notice."""
+        """Do nothing."""
 
 
 def verify(request: Mapping[str, Any], reply: Reply) -> None:
-    """Answer one request, see the top of the module."""
+    """Handle one request, described at the top of the module."""
     runs.trace_own_compiles()
     marks = Marks()
     marks.install()
@@ -98,13 +98,13 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     if found.difference is not None or not found.returned:
         return
     alike = one_sided(search, dict(request["turned"]["words"]))
-    # The compiler is not asked about other code than what was changed, which may take it long.
+    # If none of the changed code ran, compiling other code, which may take long, would show nothing.
     if wanted and not seen and not request["anyway"]:
         reply.part("compiled", {"problem": "nothing of the changed code ran"})
         return
     reply.stage(f"running {name} under torch.compile after the fix")
     reply.part("compiled", _compiled(rewritten, plain, found))
-    # Last, as code that goes on by an answer that it never gives may not end.
+    # This comes last, because code that runs with an impossible test result may not end.
     reply.stage(f"running {name} with other answers of the tests beside the fix")
     turned = _turned_over(request, original, equality, search, found, alike)
     if turned is not None:
@@ -112,7 +112,7 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
 
 
 def _versions(request: Mapping[str, Any], reply: Reply) -> tuple[Subject, Subject] | None:
-    """Make both versions ready; None, and the reply says why, where one cannot be."""
+    """Prepare both versions. Returns None, after reporting the problem, if one cannot be prepared."""
     try:
         original = _guarded("original", lambda: _subject(request, request["marked"], reply))
         rewritten = _guarded("rewritten", lambda: _alike(_subject(request, request["rewritten"]), original))
@@ -130,13 +130,13 @@ def _search(request: Mapping[str, Any], marks: Marks, wanted: frozenset[Side]) -
 
 
 def _asks_too_much(request: Mapping[str, Any], original: Subject, found: Findings) -> bool:
-    """Whether a difference is none but that the original raises for inputs that need gradients."""
+    """Whether the only difference is that the original raises for inputs that require gradients."""
     asked = found.difference is not None and bool(found.error) and request.get("differentiated", True)
     return asked and not takes_gradients(original.again())
 
 
 def _begin(reply: Reply, trial: Trial) -> None:
-    """Tell which input comes next, should the original not survive it; without the example's own there is no proof."""
+    """Report the next input, in case it crashes the original. The example's own input cannot be left out."""
     reply.part("trying", None if trial.name == BASE.name else trial.name)
 
 
@@ -162,7 +162,7 @@ def _first_line(text: str) -> str:
 
 
 def _subject(request: Mapping[str, Any], texts: Mapping[str, str], reply: Reply | None = None) -> Subject:
-    """Import one version and make the target ready to be called."""
+    """Import one version and prepare its target for calls."""
     version = Version(request["search"], request["roots"], texts)
     with version.active():
         found = subject_of(request, reply if reply is not None else _Silent())
@@ -173,9 +173,9 @@ def _subject(request: Mapping[str, Any], texts: Mapping[str, str], reply: Reply 
 
 
 def _alike(subject: Subject, original: Subject) -> Subject:
-    """Have a version called with the very values that the original is called with.
+    """Make a version use the same values as the original in its calls.
 
-    Arguments of the project's own classes are kept: each version has its own classes.
+    Arguments of the project's own classes are kept, because each version has its own classes.
     """
     theirs, layout = pytree.tree_flatten(original.call)
     own, own_layout = pytree.tree_flatten(subject.call)
@@ -197,7 +197,7 @@ def _turned_over(
     found: Findings,
     tests: Mapping[int, str],
 ) -> Difference | None:
-    """Look for a difference that the inputs do not come to, as they all answer these tests alike."""
+    """Look for a difference that the inputs cannot show, because these tests give the same result for all of them."""
     if not tests:
         return None
     try:
@@ -208,7 +208,7 @@ def _turned_over(
 
 
 def _tell(reply: Reply, found: Findings, seen: set[Side]) -> None:
-    """Tell what has run, and what differed."""
+    """Report what ran, and the difference if any."""
     reply.part("trying", None)
     ran = {name: getattr(found, name) for name in ("inputs", "returned", "error", "rounded", "stride")}
     reply.part("ran", {**ran, "passed": sorted(found.passed)})
@@ -217,7 +217,7 @@ def _tell(reply: Reply, found: Findings, seen: set[Side]) -> None:
 
 
 def _compiled(subject: Subject, plain: Callable[[], Subject], found: Findings) -> dict[str, Any]:
-    """Run the rewritten code under the compiler, and the original where something is left to compare with."""
+    """Compile the rewritten code, and the original if there are results to compare with."""
     values = [trial for trial in found.worked if trial in USUAL]
     repeats, others = (_REPEATS, _OTHER_VALUES) if found.stride == 1 else (2, 1)
     trials = ([BASE] * repeats if BASE in found.worked else []) + values[:others]
@@ -260,19 +260,19 @@ def _failed(one: Failure) -> dict[str, Any]:
 
 
 def _guard(reason: str) -> str:
-    """Return the guard that failed, without the place in torch's own words that follows it."""
+    """Return the failed guard, without the source location that torch appends."""
     return _first_line(reason).partition("  #")[0].strip()
 
 
 def _needless(run: Run, same: int) -> list[Any]:
-    """The recompiles for calls of the same shapes as before."""
+    """Return the recompilations in calls whose shapes were seen before."""
     return [one for one in run.recompiles if one.call < same]
 
 
 def _compiles_wrong(subject: Subject, trials: Sequence[Trial]) -> str | None:
-    """Compare compiled code (`aot_eager`) with the code itself, gradients and state included.
+    """Compare compiled code (`aot_eager`) with eager, including gradients and state.
 
-    Both are imported anew for that: neither sees what the other left in a global or the environment.
+    Both are imported afresh, so that neither sees changes of the other to globals or the environment.
     """
     for training in (True, False):
         pair = _alike(subject.again(), subject), _alike(subject.again(), subject)

@@ -1,1 +1,1 @@
-"""Comparing two versions of a callable, or compiled code with its source, over many inputs."""
+"""Compare two versions of a callable, or compiled code with eager, on many inputs."""

@@ -1,4 +1,4 @@
-"""Find the innermost module whose compiled code alone computes something else, and the line of it that is meant."""
+"""Find the innermost module that gives different results when compiled alone, and the line responsible."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from .compiled import Compiler, Mode, differs, usual
 def place_of(
     make: Maker, calls: Sequence[Call], found: Comparison, roots: Iterable[str], seconds: float
 ) -> Frame | None:
-    """Return the place of a difference in the user's own code, None where the callable itself is not that.
+    """Return the place of a difference in the user's own code, or None if no user code is responsible.
 
-    Of the modules that the callable consists of, each class of the user's own is compiled by itself, the innermost
-    first; the first that differs is meant. No further one is tried after `seconds`.
+    For each of the user's own module classes in the callable, one submodule is compiled alone, the innermost first. The
+    first that differs is responsible. No further submodule is tried after `seconds`.
     """
     deadline = time.process_time() + seconds
     mode = Mode(grad=found.training, evaluation=found.evaluation)
@@ -40,7 +40,7 @@ def place_of(
 
 
 def _parts(function: Callable[..., Any], folders: Sequence[Path]) -> Iterator[tuple[str, types.CodeType]]:
-    """Yield one submodule for each `forward` of the user's own, the deepest first."""
+    """Yield one submodule for each `forward` in the user's own code, the deepest first."""
     modules = list(function.named_modules())[1:] if isinstance(function, nn.Module) else []
     seen: set[types.CodeType] = set()
     for name, module in sorted(modules, key=lambda item: -item[0].count(".")):
@@ -62,7 +62,7 @@ def _is_own(code: types.CodeType, folders: Iterable[Path]) -> bool:
 
 
 def _part_compiler(name: str) -> Compiler:
-    """Return what compiles nothing but one submodule of a module."""
+    """Return a compiler that compiles only one submodule of a module."""
 
     def compile_part(function: Callable[..., Any]) -> Callable[..., Any]:
         module: Any = function
@@ -74,7 +74,7 @@ def _part_compiler(name: str) -> Compiler:
 
 
 def _frame(code: types.CodeType, what: str) -> Frame:
-    """Return the line that first names the state that differs, else that of the definition."""
+    """Return the first line that names the differing state, or the line of the function's definition."""
     file = str(Path(code.co_filename).resolve())
     try:
         lines, first = inspect.getsourcelines(code)

@@ -1,11 +1,11 @@
-"""Does compiled code compute what the code itself computes? Values, gradients and state, over several calls.
+"""Check that compiled code computes the same as eager: values, gradients and state, over several calls.
 
-Some code traces whole and is silently wrong: an in-place buffer whose value reaches autograd, a `deque(maxlen)`, a
-0-dim float64 buffer. Only a comparison shows it. The compiled side runs on `aot_eager`, which does all that happens to
-a graph before code is generated, the backward pass included.
+Some code traces without a break and silently gives wrong results: an in-place buffer update whose value reaches
+autograd, a `deque(maxlen)`, a 0-dim float64 buffer. Only a comparison shows this. Compiled code runs on `aot_eager`,
+which includes every step before code generation, the backward pass too.
 
-A difference counts only where the code itself does not differ as much: run again, run with other random numbers, or
-run on inputs and parameters that differ in the last digits.
+A difference only counts if eager runs do not differ from each other as well: when repeated, with other random numbers,
+or with the last digits of inputs and parameters changed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Difference = tuple[int, str, str]
 _PLAIN = (int, float, bool, str, type(None))
 _OTHER_SEEDS = 1000
 _LAST_DIGITS = 1e-6
-# Of numbers that cancel out, whatever the size of what they were.
+# The error allowed for numbers that cancel out, regardless of the size of their terms.
 _ROUNDING = {"rtol": 1e-4, "atol": 1e-5, "equal_nan": True}
 
 
@@ -41,13 +41,13 @@ Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @dataclass(frozen=True)
 class Mode:
-    """With a backward pass or without gradients, and in evaluation mode or as it was built."""
+    """With a backward pass or without gradients, and in evaluation mode or the mode that the module was built in."""
 
     grad: bool
     evaluation: bool = False
 
     def callable_of(self, make: Maker) -> Callable[..., Any]:
-        """Make the callable, in this mode."""
+        """Make the callable in this mode."""
         function = fresh_callable(make)
         module = _module_of(function)
         if self.evaluation and module is not None:
@@ -59,10 +59,10 @@ _MODES = (Mode(grad=True), Mode(grad=False), Mode(grad=False, evaluation=True))
 
 
 def compare(make: Maker, calls: Sequence[Call], compiler: Compiler | None = None) -> Comparison:
-    """Run `calls` with and without the compiler, with gradients and without, and compare after each call.
+    """Run `calls` in eager and compiled, with and without gradients, and compare after each call.
 
-    `compiler` returns a callable compiled, by default with `aot_eager` and nothing else. A module is run as it was
-    built, and in evaluation mode where that makes it another. Where the code itself is not stable, `stable` is False.
+    `compiler` compiles a callable; the default uses `aot_eager`. A module runs in the mode that it was built in, and
+    also in evaluation mode if its results differ there. `stable` is False if eager runs differ from each other.
     """
     stable, gradients = True, False
     modes = list(_MODES)
@@ -70,10 +70,10 @@ def compare(make: Maker, calls: Sequence[Call], compiler: Compiler | None = None
     for mode in modes:
         expected = _observe(make, calls, None, mode)
         if mode.grad and "exception" in expected[-1]:
-            # An in-place update of an input is an error once that input asks for gradients.
+            # An in-place update of a leaf raises once the leaf requires gradients.
             continue
         if mode == _MODES[-1] and first_difference(former, expected) is None:
-            # Nothing here depends on the mode.
+            # The results do not depend on the mode.
             continue
         former = expected
         gradients = gradients or any(name.startswith("gradient") for seen in expected for name in seen)
@@ -90,7 +90,7 @@ def compare(make: Maker, calls: Sequence[Call], compiler: Compiler | None = None
 
 
 def leaves_traces(make: Maker, call: Call) -> bool:
-    """Whether a call changes its arguments or what the user's own modules keep: without that, little can go wrong."""
+    """Whether a call changes its arguments or the state of the user's own modules. If not, a miscompile is unlikely."""
     given = clone_inputs(call)
     try:
         function = fresh_callable(make)
@@ -109,7 +109,7 @@ def _tensors_in(call: Call) -> Observation:
 
 
 def _kept(function: Callable[..., Any]) -> Observation:
-    """Return what the modules keep that are not torch's own: running statistics of norms are in good hands."""
+    """Return the state of modules that are not torch's own. The state of torch's modules is compiled correctly."""
     module = _module_of(function)
     kept: Observation = {}
     for prefix, part in module.named_modules() if module is not None else ():
@@ -124,18 +124,18 @@ def _is_kept(name: str, value: Any) -> bool:
 
 
 def usual(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile with `aot_eager` and nothing else."""
+    """Compile with `aot_eager` and default options."""
     compiled: Callable[..., Any] = user_compile(function, backend="aot_eager")
     return compiled
 
 
 def differs(make: Maker, calls: Sequence[Call], compiler: Compiler, mode: Mode) -> Difference | None:
-    """Return call, name and words for the first thing that is not the same in one mode, None where all is."""
+    """Return the call, name and description of the first difference in one mode, or None."""
     return first_difference(_observe(make, calls, None, mode), _observe(make, calls, compiler, mode))
 
 
 def _is_stable(make: Maker, calls: Sequence[Call], mode: Mode, expected: list[Observation]) -> bool:
-    """Whether the code itself gives these values again, whatever the random numbers and the last digits."""
+    """Whether eager gives the same values again, with other random numbers, and with changed last digits."""
     others = (
         _observe(make, calls, None, mode),
         _observe(make, calls, None, mode, seed=_OTHER_SEEDS),
@@ -158,7 +158,7 @@ def _nudged_maker(make: Maker) -> Maker:
 
 
 def _nudged(value: Any) -> Any:
-    """Change the floats in a nested value in their last digits, up and down in turns."""
+    """Change the last digits of all floats in a nested value, alternately up and down."""
 
     def nudge(tensor: torch.Tensor) -> torch.Tensor:
         if not tensor.is_floating_point():
@@ -177,7 +177,7 @@ def _module_of(function: Callable[..., Any]) -> nn.Module | None:
 def _observe(
     make: Maker, calls: Sequence[Call], compiler: Compiler | None, mode: Mode, seed: int = 0
 ) -> list[Observation]:
-    """Run all calls and return what could be seen after each; an exception is the last thing seen."""
+    """Run all calls and return an observation after each. An exception ends the list."""
     torch.compiler.reset()
     seen: list[Observation] = []
     try:
@@ -205,7 +205,7 @@ def _inputs(call: Call, *, grad: bool) -> Any:
 
 
 def _look(function: Callable[..., Any], result: Any, inputs: Any, *, grad: bool) -> Observation:
-    """Collect the results, the gradients of inputs and parameters, and the state that the call left."""
+    """Collect the results, the gradients of inputs and parameters, and the state after the call."""
     seen: Observation = {}
     leaves = pytree.tree_leaves(result)
     for at, leaf in enumerate(leaves):
@@ -225,7 +225,7 @@ def _look(function: Callable[..., Any], result: Any, inputs: Any, *, grad: bool)
 
 
 def _gradients(results: list[Any], sources: dict[str, Any]) -> Observation:
-    """Differentiate a fixed weighted sum of all results, and forget the gradients."""
+    """Differentiate a weighted sum of all results, then clear the gradients."""
     total: Any = None
     for leaf in results:
         if isinstance(leaf, torch.Tensor) and leaf.requires_grad and leaf.is_floating_point():
@@ -263,7 +263,7 @@ def _frozen(value: Any) -> Any:
 
 
 def first_difference(expected: list[Observation], found: list[Observation]) -> Difference | None:
-    """Return call, name and words for the first thing that is not the same, None where all is."""
+    """Return the call, name and description of the first difference, or None if there is none."""
     for call, (one, other) in enumerate(zip(expected, found, strict=False)):
         if "exception" in one or "exception" in other:
             if one.get("exception") == other.get("exception") or "exception" in one:

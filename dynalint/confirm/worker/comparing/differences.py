@@ -1,4 +1,4 @@
-"""Say how two observations of the same call differ, in a clause for a report."""
+"""Describe how two observations of the same call differ, as a clause for a report."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch import nn
 from .observing import ADDRESS, PLAIN, SCRIPT, Observation, tensors_in
 
 _MOST_COMPARED = 100_000
-# How many roundings of its largest number a sum in another order may be away.
+# The error allowed for a sum in another order, as a multiple of epsilon times the largest number.
 _MOST_ROUNDED = 32
-# How torch warns of what a fix takes out: that a tensor becomes a number which no gradient comes back from.
+# The start of torch's warning about a conversion that fixes remove: from a tensor to a number without gradients.
 _CONVERTED = "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior"
-# What a practical equality lets pass on such inputs.
+# The allowance reported when practical equality ignores a difference on non-finite inputs.
 NOT_FINITE = "results differ where inputs are infinite or NaN"
 
 
@@ -25,14 +25,14 @@ NOT_FINITE = "results differ where inputs are infinite or NaN"
 class Equality:
     """What counts as equal.
 
-    `exact` asks for the same numbers, else for numbers as close as their dtype allows. Gradients are sums that autograd
-    adds up in no order that it promises: of these it asks for the same but for the rounding of such a sum. `numbers`
-    are attributes in which a 0-dim tensor may stand for a Python number. `compiled` makes the allowances that a
-    compiler needs: rounding, zeros for no gradient, its own exceptions, views and effects. `practical` makes those
-    that a reviewer would: numbers within the tolerances of `torch.testing.assert_close`, zeros for no gradient, be it
-    that none reaches a parameter or that an output has none, and an output of its own for one that shares memory with
-    something else. `computed_in` is a dtype that numbers of any dtype were computed in: they are as close as that one
-    allows.
+    `exact` requires identical numbers; otherwise numbers must agree within the precision of their dtype. Autograd adds
+    up gradients in no guaranteed order, so even with `exact`, gradients may differ by the rounding of a sum. `numbers`
+    are attributes in which a 0-dim tensor may replace a Python number. `compiled` makes the allowances that a compiler
+    needs: rounding, zeros in place of no gradient, its own exceptions, views and effects. `practical` makes the
+    allowances that a reviewer would: numbers within the tolerances of `torch.testing.assert_close`, zeros in place of
+    no gradient (for a parameter that gets none, or an output that requires none), and a separate output in place of one
+    that shared memory. `computed_in` is a dtype that all numbers were computed in; they need only agree within its
+    precision.
     """
 
     exact: bool = True
@@ -43,7 +43,7 @@ class Equality:
 
 
 def difference(one: Observation, other: Observation, equality: Equality) -> str | None:
-    """Return what differs first, as a clause that begins with the aspect; None if nothing does."""
+    """Return the first difference as a clause that begins with its aspect, or None if there is none."""
     if (one.error is None) != (other.error is None) or not (equality.compiled or _is_same_error(one, other)):
         return f"exception: {_raised(one.error)} became {_raised(other.error)}"
     checks: list[tuple[str, Any, Any]] = []
@@ -76,7 +76,7 @@ def _without_conversions(warnings: list[tuple[str, str]]) -> list[tuple[str, str
 
 
 def let_pass(one: Observation, other: Observation) -> Iterator[str]:
-    """Yield what a practical equality has let pass, as clauses."""
+    """Yield the differences that practical equality allowed, as clauses."""
     gained = [name for name, right in other.gradients.items() if right is not None and one.gradients.get(name) is None]
     yield from (f"{name} has a gradient of zeros, not None" for name in gained)
     for (where, left), (_, right) in zip(tensors_in(one.output), tensors_in(other.output), strict=False):
@@ -86,13 +86,13 @@ def let_pass(one: Observation, other: Observation) -> Iterator[str]:
 
 
 def rounded(one: Observation, other: Observation) -> bool:
-    """Whether some gradient of the second has other numbers than that of the first, which `difference` lets pass."""
+    """Whether some gradients differ in the rounding that `difference` allows."""
     pairs = ((left, other.gradients.get(name)) for name, left in one.gradients.items())
     return any(left is not None and right is not None and not _equal_bits(left, right) for left, right in pairs)
 
 
 def _is_same_error(one: Observation, other: Observation) -> bool:
-    """Whether two calls end by the same exception. Each operator has its own message for bad inputs."""
+    """Whether two calls ended with the same exception. Operators have different messages for the same bad inputs."""
     return one.error == other.error or (one.refused and other.refused)
 
 
@@ -127,10 +127,10 @@ def _gradients_differ(one: Observation, other: Observation, equality: Equality) 
 
 
 def _equal_sums(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two gradients may be the sums of the same numbers in another order."""
+    """Whether two gradients may be sums of the same numbers in another order."""
     if (one.dtype, one.shape, one.layout) != (other.dtype, other.shape, other.layout):
         return False
-    # Of narrower numbers, rounding leaves so little that nothing could be told apart.
+    # Narrower dtypes are too imprecise to tell rounding from a real difference.
     wide = one.dtype in (torch.float32, torch.float64)
     return wide and _within(one, other, _MOST_ROUNDED * torch.finfo(one.dtype).eps)
 
@@ -141,9 +141,9 @@ def _states_differ(one: Observation, other: Observation, equality: Equality) -> 
         number = name.rpartition(".")[2] in equality.numbers
         if (name in one.state) != (name in other.state):
             if number or equality.compiled:
-                continue  # the compiler leaves notes of its own on what it compiled
+                continue  # the compiler stores attributes of its own
             if name.rpartition(".")[0] + "." in scripts:
-                continue  # one is a module, the other a script of it
+                continue  # one is a module, the other is its TorchScript version
             return f"{_kept(name)}: {'gone' if name in one.state else 'new'}"
         left, right = one.state[name], other.state[name]
         if number and isinstance(right, torch.Tensor) and right.dim() == 0 and not isinstance(left, torch.Tensor):
@@ -159,7 +159,7 @@ def _kept(name: str) -> str:
 
 
 def _differ(where: str, one: Any, other: Any, equality: Equality, seen: set[tuple[int, int]]) -> str | None:
-    """Compare two values of any kind, by the names of their types where the two versions have classes of their own."""
+    """Compare two values of any kind. Types are compared by name, because each version has its own classes."""
     if (id(one), id(other)) in seen or len(seen) > _MOST_COMPARED:
         return None
     if _is(one, torch.Tensor) and _is(other, torch.Tensor):
@@ -184,12 +184,12 @@ def _differ(where: str, one: Any, other: Any, equality: Equality, seen: set[tupl
 
 
 def _is(value: Any, kinds: type | tuple[type, ...]) -> bool:
-    """The same as `isinstance`, except for mocks, which say that they are what they stand in for."""
+    """Like `isinstance`, except that a mock is not an instance of the class it imitates."""
     return issubclass(type(value), kinds)
 
 
 def _children(value: Any) -> list[tuple[str, Any]] | None:
-    """Return what a value holds, with the text that leads to each; None for what is compared by its type alone."""
+    """Return the items of a value with the path to each, or None if only its type is compared."""
     if isinstance(value, Mapping):
         return [
             (f"[{'a tensor' if isinstance(key, torch.Tensor) else repr(key)}]", item) for key, item in value.items()
@@ -222,7 +222,7 @@ def _tensors_differ(where: str, one: torch.Tensor, other: torch.Tensor, equality
         left, right = getattr(one, name), getattr(other, name)
         if left != right:
             return f"{where}: {name} {_short(left)} became {_short(right)}"
-    # Whether they are zeros, the gradients of inputs and parameters tell.
+    # The gradients of inputs and parameters show whether the output's gradient is zero.
     zeros = equality.practical and where.startswith("output") and not one.requires_grad
     if one.requires_grad != other.requires_grad and not (equality.compiled or zeros):
         return f"{where}: requires_grad {one.requires_grad} became {other.requires_grad}"
@@ -238,7 +238,7 @@ def _tensors_differ(where: str, one: torch.Tensor, other: torch.Tensor, equality
 
 
 def _first_apart(one: torch.Tensor, other: torch.Tensor) -> str:
-    """Tell the first element in which two tensors differ, for those of which the first few look the same."""
+    """Describe the first element that differs, for tensors whose first few elements look the same."""
     one, other = one.to_dense().cpu(), other.to_dense().cpu()
     apart = ~torch.isclose(one, other, rtol=0.0, atol=0.0, equal_nan=True) if one.is_floating_point() else one != other
     if not apart.any():
@@ -248,9 +248,9 @@ def _first_apart(one: torch.Tensor, other: torch.Tensor) -> str:
 
 
 def _equal_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether all numbers are the same; NaN is NaN, and zero is zero whatever its sign."""
+    """Whether all numbers are the same. NaN equals NaN, and zeros are equal regardless of sign."""
     try:
-        # Most are, and saying so at once is many times cheaper; only of a NaN it does not hold.
+        # Most tensors are equal, and this check is many times cheaper. It is only inconclusive for NaN.
         if torch.equal(one, other):
             return True
     except (RuntimeError, NotImplementedError):
@@ -263,7 +263,7 @@ def _equal_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _within_tolerances(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether numbers are as close as tests of models ask for."""
+    """Whether numbers agree within the default tolerances of `torch.testing.assert_close`."""
     try:
         torch.testing.assert_close(one, other, equal_nan=True)
     except (AssertionError, RuntimeError, NotImplementedError):
@@ -272,9 +272,9 @@ def _within_tolerances(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def close(one: torch.Tensor, other: torch.Tensor, computed_in: torch.dtype | None = None) -> bool:
-    """Whether numbers differ by rounding at most, as sums of numbers as large as the largest here may.
+    """Whether numbers differ at most by rounding, relative to the largest number.
 
-    They are rounded to their own dtype, or to the one that they were computed in.
+    The precision is that of their dtype, or of the dtype that they were computed in.
     """
     if not (one.is_floating_point() or one.is_complex()) or not one.numel():
         return _equal_bits(one, other)
@@ -282,7 +282,7 @@ def close(one: torch.Tensor, other: torch.Tensor, computed_in: torch.dtype | Non
 
 
 def _within(one: torch.Tensor, other: torch.Tensor, share: float, least: float = 0.0) -> bool:
-    """Whether numbers differ by no more than a share of the largest of them; NaN is NaN, and infinity infinity."""
+    """Whether numbers differ by at most a fraction of the largest; NaN equals NaN, and infinity equals infinity."""
     one, other = (tensor.detach().to_dense() for tensor in (one, other))
     finite = torch.nan_to_num(one.abs(), nan=0.0, posinf=0.0)
     allowed = share * max(float(finite.max()), least)

@@ -1,4 +1,4 @@
-"""Take two versions of a callable through the same calls, from the same state, until all that was asked for has run."""
+"""Run two versions of a callable through the same calls, from the same state, until all wanted code has run."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ Told = dict[Side, tuple["StateChange | None", Trial]]
 
 @dataclass
 class Findings:
-    """What the calls showed.
+    """The results of the calls.
 
-    `worked` are trials that ran without an exception, for the compiler to be tried on. `telling` has for each side
-    the last that made it run, which mostly is a drawn one, and the change of state that it ran with. `passed` says in
-    what both differed that a practical equality lets pass. `finite` are the sides that ran, and equally so, on inputs
-    without infinite or NaN numbers.
-    `error` is the exception of the first call that raised one, `rounded` whether gradients were rounded otherwise.
-    Only one in `stride` of the trials was run where they take long.
+    `worked` are trials without an exception, on which the compiler is tried. `telling` maps each side to the last trial
+    that ran it, usually a random one, and the state change it ran with. `passed` describes the differences that
+    practical equality allowed. `finite` are the sides that ran with equal results on finite inputs.
+
+    `error` is the first exception that a call raised; `rounded` says whether gradients differ by rounding. If trials
+    are slow, only one in `stride` runs.
     """
 
     inputs: int = 0
@@ -73,7 +73,7 @@ class Findings:
 
 
 def run_side_by_side(one: Subject, other: Subject, equality: Equality, search: Search) -> Findings:
-    """Run both through the usual trials, then through others until the search is complete.
+    """Run both through the usual trials, then through further ones until the search is complete.
 
     The first difference ends the run.
     """
@@ -87,7 +87,7 @@ def run_side_by_side(one: Subject, other: Subject, equality: Equality, search: S
 
 
 def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search, found: Findings) -> None:
-    """Run all scenes up to the first difference, and note in `found` what they show."""
+    """Run all scenes up to the first difference, and record the results in `found`."""
     for scene in _scenes(one, other, equality, search, found.telling):
         for trial in scene.trials:
             if is_left_out(trial, search.left_out):
@@ -110,7 +110,7 @@ def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search
                 if ran - found.finite and all_finite(trial.of(one.call)):
                     found.finite |= ran
             elif (scene.change in PRECISIONS or trial is TWICE) and first.error is not None:
-                break  # the code is not made for it
+                break  # the code does not support it
             elif (
                 equality.practical
                 and first.error == second.error
@@ -118,7 +118,7 @@ def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search
                 and not all_finite(trial.of(one.call))
             ):
                 found.passed.add(NOT_FINITE)
-                break  # what both keep has parted
+                break  # the states of both versions have diverged
             else:
                 explained = _explained(one, other, scene, differs)
                 raises = first.error is None and second.error is not None
@@ -129,7 +129,7 @@ def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search
 
 
 def _note(found: Findings, scene: _Scene, trial: Trial, first: Observation) -> None:
-    """Note that a trial was run, and what the first version made of it."""
+    """Record that a trial was run, and its outcome in the first version."""
     found.inputs += 1
     if trial.method is None and first.error is None:
         found.returned += 1
@@ -141,7 +141,7 @@ def _note(found: Findings, scene: _Scene, trial: Trial, first: Observation) -> N
 
 @dataclass
 class _Scene:
-    """Trials for one pair. `change` says how its state was set, if it was; without `tells` they are varied no more."""
+    """Trials for one pair. `change` is the change of its initial state, if any; trials are only reused if `tells`."""
 
     pair: Pair
     trials: Iterable[Trial]
@@ -184,8 +184,8 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
         large = (BASE, *USUAL, *islice(broken_trials(), _BROKEN))
         yield _Scene(pair, search.telling(large, pair.probe), training=True, change=HALF)
     for precision in PRECISIONS:
-        # What is rounded to bfloat16 is compared so, whatever counts as equal. A number that became a tensor is
-        # float32, which practical lets pass in float64.
+        # Results rounded to bfloat16 are always compared at that precision. A number that became a tensor is float32,
+        # so practical equality allows that precision in float64.
         coarse = replace(equality, practical=True, computed_in=torch.bfloat16)
         fine = replace(equality, computed_in=torch.float32) if equality.practical else equality
         wanted = fine if precision.dtype is torch.float64 else coarse
@@ -201,7 +201,7 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
 
 
 def _counted(one: Subject, other: Subject, equality: Equality, search: Search) -> Iterator[_Scene]:
-    """Yield the calls around those that the code counts to."""
+    """Yield calls with counters set close to the limits that the code compares them with."""
     for limit, training in product(search.limits, (True, False)):
         if search.goes_on():
             change = counted_to(limit - 2)
@@ -210,7 +210,7 @@ def _counted(one: Subject, other: Subject, equality: Equality, search: Search) -
 
 
 def _last_scenes(one: Subject, other: Subject, equality: Equality, search: Search, told: Told) -> Iterator[_Scene]:
-    """Yield what comes when all is known that inputs reach: what runs together, and what spoils numbers."""
+    """Yield the final scenes, when all reachable sides have run: new combinations of sides, and non-finite inputs."""
     for joined in (islice(random_trials(), _PASSED, _PASSED + _JOINED), islice(mixed_trials(), _JOINED)):
         pair = Pair(one, other, equality, training=True)
         yield _Scene(pair, search.joining(joined, partial(_probe_apart, one)), training=True, tells=False)
@@ -219,18 +219,18 @@ def _last_scenes(one: Subject, other: Subject, equality: Equality, search: Searc
         yield _Scene(pair, search.thinned(NO_NUMBERS), training, tells=False)
     pair = Pair(one, other, equality, training=True)
     yield _Scene(pair, search.thinned(islice(broken_trials(), _BROKEN)), training=True, tells=False)
-    # The example itself is no last way to a side mostly, and may come to it where its edges spoil the test of others.
+    # The example is rarely the last trial that ran a side, but it reaches sides whose tests other trials' edges spoil.
     yield _Scene(pair, search.thinned(at_edges([BASE])), training=True, tells=False)
     yield from _told_scenes(one, other, equality, search, told)
 
 
 def _told_scenes(one: Subject, other: Subject, equality: Equality, search: Search, told: Told) -> Iterator[_Scene]:
-    """Yield the ways by which sides were come to, at their edges."""
+    """Yield the trials that ran each side, with elements at the edges."""
     ways = [told[side] for side in sorted(told, key=lambda side: side not in search.wanted)]
     for state in dict.fromkeys(change for change, _ in ways):
         pair = Pair(one, other, equality, training=True, change=state)
         if state is not None:
-            # What a state decides may meet each side of what the inputs decide.
+            # A side that depends on state may be combined with any side that depends on inputs.
             every = dict.fromkeys(trial for _, trial in ways)
             yield _Scene(pair, search.thinned(every), training=True, change=state, tells=False)
             pair = Pair(one, other, equality, training=True, change=state)
@@ -239,7 +239,7 @@ def _told_scenes(one: Subject, other: Subject, equality: Equality, search: Searc
 
 
 def _probe_apart(subject: Subject) -> Callable[[Trial], None]:
-    """Return what runs trials on a version imported anew: what it keeps in globals, no comparison sees."""
+    """Return a function that runs trials on a fresh import, so that changes to globals do not affect a comparison."""
     again = subject.again()
     function = fresh(again, training=True)
 
@@ -253,7 +253,7 @@ def _probe_apart(subject: Subject) -> Callable[[Trial], None]:
 
 
 def _other_states(one: Subject, other: Subject, equality: Equality, search: Search) -> Iterator[_Scene]:
-    """Yield what is run whatever has run: what a test of the state decides may meet each side of a test of inputs."""
+    """Yield trials in other states, which always run: tests of the state may combine with any test of the inputs."""
     if state_tensors(fresh(one, training=True)):
         for change in ALWAYS:
             pair = Pair(one, other, equality, training=True, change=change)
@@ -261,7 +261,7 @@ def _other_states(one: Subject, other: Subject, equality: Equality, search: Sear
 
 
 def _other_builds(subject: Subject, search: Search) -> Iterator[StateChange]:
-    """Yield the states of those other builds with which something runs that has not run yet."""
+    """Yield the states of builds that run code which has not run yet."""
     if not search.goes_on():
         return
     with subject.version.active():
@@ -289,7 +289,7 @@ def _visits(method: str) -> tuple[Trial, ...]:
 
 
 def _explained(one: Subject, other: Subject, scene: _Scene, differs: str) -> Difference:
-    """Find out whether the last trial alone shows the difference, and whether the first version agrees with itself."""
+    """Determine whether the last trial alone shows the difference, and whether the first version agrees with itself."""
     trial = scene.done[-1]
     alone = _replay(one, other, scene, [trial])
     trials = [trial] if alone is not None else scene.done

@@ -1,4 +1,4 @@
-"""Run one call and keep everything that a caller could notice of it.
+"""Run one call and record everything that a caller could notice.
 
 Observations hold live objects, not copies: compare two of them before either callable runs again.
 """
@@ -34,11 +34,11 @@ _RAISING = ("RAISE_VARARGS", "RERAISE")
 
 @dataclass
 class Observation:
-    """What one call did, by aspect, each under the words that name it in a report.
+    """The effects of one call. Each key is the name of an aspect in reports.
 
-    `error` is the type and message of the exception that ended it, None if it returned; `refused` tells that it was an
-    operator that could not compute what it was given. `gradients` are those of the inputs and parameters, `state` is
-    all that the callable keeps, `effects` what went elsewhere.
+    `error` is the type and message of the exception that ended the call, or None if it returned. `refused` means that
+    an operator raised it for its inputs. `gradients` are those of inputs and parameters, `state` is everything that the
+    callable keeps between calls, `effects` holds the other side effects.
     """
 
     error: tuple[str, str] | None = None
@@ -62,10 +62,11 @@ def observe(
     times: int = 1,
     differentiated: bool = True,
 ) -> Observation:
-    """Run `run` on `call` and look at what it did; `owner` is the callable that keeps the state.
+    """Run `run` on `call` and return an observation; `owner` is the callable that keeps the state.
 
-    With `training` floating inputs require gradients, if they are `differentiated`, and a backward pass of a weighted
-    sum of the outputs follows; without, everything runs under `no_grad`. All `times` come before the one backward pass.
+    With `training`, floating inputs require gradients if they are `differentiated`, and a backward pass of a weighted
+    sum of the outputs follows; otherwise everything runs under `no_grad`. The call runs `times` times before the single
+    backward pass.
     """
     seen = Observation()
     prepared = [_with_gradients(call, training=training and differentiated) for _ in range(times)]
@@ -85,7 +86,7 @@ def observe(
             seen.error = (type(error).__name__, ADDRESS.sub("0x", str(error)))
             seen.refused = type(error) is RuntimeError and not _is_raised(error)
     seen.effects["the random state of torch"] = torch.get_rng_state()
-    # As bytes: of hundreds of numbers, only whether all are the same is asked.
+    # As bytes, because the states are only tested for equality and hold hundreds of numbers.
     seen.effects["the random state of random"] = marshal.dumps(random.getstate())
     if "numpy" in sys.modules:
         seen.effects["the random state of NumPy"] = sys.modules["numpy"].random.get_state(legacy=False)
@@ -99,7 +100,7 @@ def observe(
 
 
 def _is_raised(error: BaseException) -> bool:
-    """Whether a statement of Python raised an exception, and no operator of torch."""
+    """Whether a Python statement raised an exception, rather than a torch operator."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -109,7 +110,7 @@ def _is_raised(error: BaseException) -> bool:
 def attempt(
     run: Callable[..., Any], call: Call, seed: int, *, training: bool, differentiated: bool = True
 ) -> Exception | SystemExit | None:
-    """Run `run` on `call` as `observe` does, without a look at what comes of it but for what it raises."""
+    """Run `run` on `call` like `observe`, but only return the exception, if any."""
     _, (args, kwargs) = _with_gradients(call, training=training and differentiated)
     _seed(seed)
     with _watching({}), torch.set_grad_enabled(training):
@@ -121,7 +122,7 @@ def attempt(
 
 
 def modules_of(owner: Any) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the modules that a callable consists of, by name; itself has the empty name."""
+    """Yield the modules of a callable by name. The callable itself has the empty name."""
     for root in (owner, getattr(owner, "__self__", None)):
         if isinstance(root, nn.Module):
             yield from root.named_modules()
@@ -138,14 +139,14 @@ def parameters_of(owner: Any) -> dict[str, nn.Parameter]:
 
 
 SCRIPT = "<TorchScript>"
-"""Where `state_of` tells that a module is a script, and so does not show its attributes."""
+"""The key by which `state_of` marks a module as TorchScript, whose attributes are not visible."""
 
 
 def state_of(owner: Any) -> dict[str, Any]:
-    """Return what a callable keeps between calls: parameters, buffers, attributes, class attributes, closures."""
+    """Return the state that a callable keeps: parameters, buffers, attributes, class attributes, closures."""
     state: dict[str, Any] = {}
     for prefix, module in modules_of(owner):
-        # What TorchScript keeps on a module is its own; the attributes of the Python module are not among it.
+        # TorchScript keeps internal attributes on a module, but not the attributes of the Python module.
         is_script = isinstance(module, torch.jit.ScriptModule)
         own = {} if is_script else {name: value for name, value in vars(module).items() if name not in OWN_TO_MODULES}
         own.update(module._parameters)  # noqa: SLF001
@@ -174,7 +175,7 @@ def state_of(owner: Any) -> dict[str, Any]:
 
 
 def globals_of(namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plain values and containers among the globals of a module."""
+    """Return the globals of a module that are plain values or containers."""
     return {name: value for name, value in namespace.items() if _keepable(name, value)}
 
 
@@ -184,7 +185,7 @@ def _keepable(name: str, value: Any) -> bool:
 
 
 def _with_gradients(call: Call, *, training: bool) -> tuple[list[torch.Tensor], Call]:
-    """Have floating inputs collect gradients. The arguments are copies of those leaves: code may write to them."""
+    """Make floating inputs require gradients. The arguments are copies of these leaves, so code may write to them."""
     leaves: list[torch.Tensor] = []
 
     def prepared(tensor: torch.Tensor) -> torch.Tensor:
@@ -206,7 +207,7 @@ def _seed(seed: int) -> None:
 
 @contextlib.contextmanager
 def hearing_all_logs() -> Iterator[None]:
-    """Let records of every level through; put around many calls, it spares each of them the change of all loggers."""
+    """Let log records of all levels through. Used around many calls, it avoids changing the level for each of them."""
     root = logging.getLogger()
     level = root.level
     _set_level(root, logging.DEBUG)
@@ -223,11 +224,11 @@ def _set_level(logger: logging.Logger, level: int) -> None:
 
 @contextlib.contextmanager
 def _watching(effects: dict[str, Any]) -> Iterator[None]:
-    """Keep what is printed, logged and warned about, all of it: nothing is shown once only."""
+    """Record everything that is printed, logged and warned about, including repeated messages."""
     out, err = io.StringIO(), io.StringIO()
     records: list[tuple[str, str, str]] = []
     root, handler = logging.getLogger(), logging.Handler()
-    # Torch itself logs every step of a compile.
+    # Torch logs every step of a compilation.
     handler.addFilter(lambda record: not record.name.startswith("torch."))
     handler.emit = lambda record: records.append((record.name, record.levelname, _message(record)))  # type: ignore[method-assign]
     always = torch.is_warn_always_enabled()
@@ -259,7 +260,7 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def tensors_in(value: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors in a result with the path to each, those in objects that torch does not know included."""
+    """Yield the tensors in a result with the path to each, including those in objects that pytree does not know."""
     seen: set[int] = set()
 
     def walk(where: str, item: Any, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
@@ -284,7 +285,7 @@ def tensors_in(value: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _loss(output: Any) -> torch.Tensor | None:
-    """A sum in which each element has a weight of its own: a plain sum hides errors that cancel out."""
+    """Return a sum with a different weight for each element, because errors can cancel out in a plain sum."""
     terms = []
     for _, tensor in tensors_in(output):
         if tensor.requires_grad:
@@ -295,7 +296,7 @@ def _loss(output: Any) -> torch.Tensor | None:
 
 
 def _aliases(output: Any, inputs: Any, state: Mapping[str, Any]) -> Iterator[str]:
-    """Say which tensors of the output share memory with inputs, with state, or with one another."""
+    """Describe which tensors of the output share memory with inputs, state, or each other."""
     owners: dict[int, str] = {}
     for where, tensor in [*tensors_in(inputs), *((f" {name}", item) for name, item in state.items())]:
         pointer = _memory(tensor) if isinstance(tensor, torch.Tensor) else None

@@ -1,7 +1,7 @@
-"""Other arguments for the constructors of a callable's own classes, for what no input to a call makes run.
+"""Other constructor arguments for a callable's own classes, to run code that no input reaches.
 
-Code compares what a constructor was given with numbers and words: a value on the other side of such a number, one of
-these words, or a flag turned over may lead elsewhere.
+Code compares constructor arguments with numbers and strings. A value on the other side of the number, one of the
+strings, or an inverted flag may reach other code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_STEPS = 3
 
 @dataclass(frozen=True)
 class Build:
-    """Another value for one argument of a constructor, wherever an instance of that class is made."""
+    """Another value for one constructor argument, used for every instance of the class."""
 
     module: str
     cls: str
@@ -34,12 +34,12 @@ class Build:
 
     @property
     def words(self) -> str:
-        """What is different, for a sentence."""
+        """A description of the change, for a sentence."""
         return f"{self.cls} made with {self.argument}={self.value!r}"
 
 
 def builds_of(function: Any, modules: Iterable[ModuleType]) -> Iterator[Build]:
-    """Yield other ways to build a callable, of its parts that are classes of these modules: the first few there are."""
+    """Yield the first few other builds of a callable, for its classes that are defined in these modules."""
     names = {module.__name__ for module in modules}
     classes = dict.fromkeys(type(part) for _, part in modules_of(function))
     own = [cls for cls in classes if cls.__module__ in names and "__init__" in vars(cls)]
@@ -68,7 +68,7 @@ _SEVERAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def _literals(cls: type, parameters: Iterable[str]) -> Mapping[str, list[Any]]:
-    """Return what the methods of a class compare each parameter with, under whatever name they keep it."""
+    """Return the literals that methods of a class compare each parameter with, under any name that they keep it by."""
     kept: dict[str, str] = {}
     functions = [one for one in vars(cls).values() if inspect.isfunction(one)]
     for node in (node for one in functions for node in nodes_of(one)):
@@ -90,7 +90,7 @@ def _name(node: ast.expr) -> str:
 
 @contextmanager
 def built(build: Build | None, modules: Iterable[ModuleType]) -> Iterator[None]:
-    """Have all instances that are made meanwhile be made so; nothing changes for None."""
+    """Use the other value for all instances created meanwhile; change nothing if `build` is None."""
     with ExitStack() as stack:
         for module in modules if build is not None else ():
             cls = getattr(module, build.cls, None) if build is not None and module.__name__ == build.module else None

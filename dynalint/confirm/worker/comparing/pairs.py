@@ -1,4 +1,4 @@
-"""Two versions of a callable, made alike: in the same state, and watched through the same calls."""
+"""Two versions of a callable in the same state, observed through the same calls."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from .trials import BASE, Trial
 
 @dataclass(frozen=True)
 class Subject:
-    """One version of a callable: a maker of fresh ones, and a call that works or is meant to.
+    """One version of a callable: its maker, and a call that is expected to work.
 
-    `again` imports the version anew, so that nothing in its modules remembers earlier calls. `begin` hears of each
-    trial before it runs. Its inputs are `differentiated` unless it raises with gradients of theirs, and not without.
+    `again` imports the version afresh, so that its modules keep nothing from earlier calls. `begin` is called with each
+    trial before it runs. `differentiated` is False if the version raises only for inputs that require gradients.
     """
 
     version: Version
@@ -39,10 +39,10 @@ class Subject:
 
 @dataclass(frozen=True)
 class Difference:
-    """What differed and on which input. `raises` tells that the second version failed where the first did not.
+    """A difference, and the input that shows it. `raises` means that only the second version raised.
 
-    `passes` tells that a practical equality lets the difference pass.
-    `stable` is False where the first version differs from itself too when it is run again.
+    `passes` means that practical equality allows the difference. `stable` is False if the first version also differs
+    from itself when run again.
     """
 
     what: str
@@ -53,17 +53,17 @@ class Difference:
 
 
 class NotMadeError(Exception):
-    """The second version cannot be made in a way in which the first one can."""
+    """The second version cannot be built with arguments that work for the first."""
 
     def __init__(self, build: Build, error: Exception) -> None:
-        """Keep what the report says of it as `difference`."""
+        """Store the description for the report as `difference`."""
         super().__init__(str(error))
         what = f"exception: none became {type(error).__name__}({(str(error).splitlines() or [''])[0][:160]!r})"
         self.difference = Difference(what, f"{build.words}, before any call", raises=True)
 
 
 class Pair:
-    """Two fresh callables in the same state. What the first one holds in tensors, the second one starts with."""
+    """Two fresh callables in the same state: the tensors of the first are copied to the second."""
 
     def __init__(
         self, one: Subject, other: Subject, equality: Equality, *, training: bool, change: StateChange | None = None
@@ -78,7 +78,7 @@ class Pair:
                 _count_from(function, equality.numbers, change.count)
 
     def step(self, trial: Trial) -> tuple[str | None, Observation, Observation]:
-        """Run one trial on both; return what differs, if anything, and what was seen of each."""
+        """Run one trial on both. Returns the difference, if any, and both observations."""
         seen = [
             _observed(subject, function, trial, self._change, training=self._training)
             for subject, function in zip(self._subjects, self._functions, strict=True)
@@ -86,7 +86,7 @@ class Pair:
         return difference(seen[0], seen[1], self.equality), seen[0], seen[1]
 
     def probe(self) -> Callable[[Trial], None]:
-        """Return what runs trials on one more copy of the first callable, without a look at what they do."""
+        """Return a function that runs trials on another copy of the first callable, without observing them."""
         subject = self._subjects[0]
         function = fresh(subject, self._build, training=self._training)
         _set_otherwise(function, self._change)
@@ -102,7 +102,7 @@ class Pair:
 
 
 def fresh(subject: Subject, build: Build | None = None, *, training: bool) -> Callable[..., Any]:
-    """Make the callable of a version anew, in training mode or not; with `build`, in another way."""
+    """Make a new callable of a version, in training or evaluation mode, with the argument of `build` if given."""
     with subject.version.active(), built(build, subject.version.modules()):
         function = fresh_callable(subject.make)
     owner = getattr(function, "__self__", function)
@@ -112,7 +112,7 @@ def fresh(subject: Subject, build: Build | None = None, *, training: bool) -> Ca
 
 
 def takes_gradients(subject: Subject) -> bool:
-    """Whether a version runs with inputs that need gradients as well as without, as far as its example shows."""
+    """Whether a version accepts inputs that require gradients, judging by its example."""
     for differentiated in (True, False):
         function = fresh(subject, training=True)
         with subject.version.active(), force_eager():
@@ -133,7 +133,7 @@ def _made(subject: Subject, build: Build | None, *, training: bool) -> Callable[
 
 
 def _level(one: Any, other: Any, change: StateChange | None) -> None:
-    """Copy the tensors of one callable's state to the other's, changed if asked for."""
+    """Copy the tensors of one callable's state to the other, after applying `change` if given."""
     _set_otherwise(one, change)
     _set_otherwise(other, change)
     generator = torch.Generator().manual_seed(0 if change is None else change.seed)
@@ -148,7 +148,7 @@ def _level(one: Any, other: Any, change: StateChange | None) -> None:
 
 
 def _cast(subject: Subject, change: StateChange | None) -> Subject:
-    """Return a subject that is called with floating numbers of the dtype that a change of state asks for."""
+    """Return a subject whose floating inputs have the dtype of a state change."""
     if change is None or change.dtype is None:
         return subject
 
@@ -159,7 +159,7 @@ def _cast(subject: Subject, change: StateChange | None) -> Subject:
 
 
 def _set_otherwise(function: Any, change: StateChange | None) -> None:
-    """Give a callable the flags and the dtype that a change of state asks for."""
+    """Apply the flags and the dtype of a state change to a callable."""
     owner = getattr(function, "__self__", function)
     if change is not None and change.flags:
         _turn_flags(function)
@@ -168,7 +168,7 @@ def _set_otherwise(function: Any, change: StateChange | None) -> None:
 
 
 def _count_from(function: Any, names: Collection[str], count: int) -> None:
-    """Have the counts of these names, be they numbers or tensors, start at one number."""
+    """Set the counters with these names, whether numbers or tensors, to `count`."""
     for _, module in modules_of(function):
         for name in names:
             held = getattr(module, name, None)
@@ -180,7 +180,7 @@ def _count_from(function: Any, names: Collection[str], count: int) -> None:
 
 
 def _turn_flags(function: Any) -> None:
-    """Turn over each public attribute that is True or False, of the parts that are not torch's own."""
+    """Invert each public bool attribute of modules that are not torch's own."""
     for _, module in modules_of(function):
         if not type(module).__module__.startswith("torch."):
             for name, value in vars(module).items():
@@ -223,7 +223,7 @@ def _observed(
 
 
 def _method(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return the method of the first part of a callable that has the class, or a function that does nothing."""
+    """Return a method of the first part of a callable that has the class, or a function that does nothing."""
     cls, _, method = name.rpartition(".")
     owner = getattr(function, "__self__", function)
     for part in [owner, *(module for _, module in modules_of(function))]:

@@ -1,4 +1,4 @@
-"""What of the changed code has run, and which further inputs are worth a comparison: those that make more of it run."""
+"""Which of the changed code has run, and which further inputs are worth comparing because they run more of it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Side = tuple[int, "bool | None"]
 
 
 class Marks:
-    """Collects which marks of the marked version have run: (mark, truth) for tests, (mark, None) for statements."""
+    """Records the marks that ran in the marked version: (mark, truth) for tests, (mark, None) for statements."""
 
     def __init__(self) -> None:
         self.seen: set[Side] = set()
         self._turned: int | None = None
 
     def __call__(self, mark: int, *tested: object) -> object:
-        """Note that `mark` was passed; give back the value that was tested, unchanged but where it is turned over."""
+        """Record `mark`, and return the tested value, inverted if this test is being inverted."""
         if not tested:
             self.seen.add((mark, None))
             return None
@@ -43,7 +43,7 @@ class Marks:
 
     @contextlib.contextmanager
     def turning(self, mark: int) -> Iterator[None]:
-        """Turn over the answers of one test; what runs meanwhile does not count."""
+        """Invert the result of one test. Marks recorded meanwhile are discarded."""
         before, self.seen, self._turned = self.seen, set(), mark
         try:
             yield
@@ -51,18 +51,17 @@ class Marks:
             self.seen, self._turned = before, None
 
     def install(self) -> None:
-        """Make the marks known to all code: marked texts call a builtin."""
+        """Make the marks available everywhere, as a builtin that marked code calls."""
         setattr(builtins, MARK, self)
 
 
 @dataclass
 class Search:
-    """Looks for inputs until all that is `wanted` has run, for so many seconds of work.
+    """Looks for inputs until everything `wanted` has run or `seconds` of processor time are spent.
 
-    `methods` are to be called in between, counts are taken to the `limits` that the code counts to, and trials with the
-    names `left_out` never run. With `half`, half precision is tried too. Waiting for a processor that others use is no
-    work: the same search goes equally far on a busy machine. What is run in any case may take twice as long, or is
-    thinned out.
+    `methods` are called in between, counters are set close to `limits`, and trials named in `left_out` are skipped.
+    With `half`, half precision is tried too. Processor time makes the search reach equally far on a busy machine.
+    Trials that always run may take twice as long before they are thinned out.
     """
 
     marks: Marks
@@ -79,7 +78,7 @@ class Search:
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
-        """Count the time for one step."""
+        """Measure the time of one step."""
         begun = time.process_time()
         yield
         self._spent += time.process_time() - begun
@@ -87,24 +86,24 @@ class Search:
 
     @property
     def stride(self) -> int:
-        """One in how many of the trials that are run in any case there is time for."""
+        """The interval at which trials that always run are selected, so that they fit the time."""
         expected = _STEPS_IN_ANY_CASE * self._spent / max(1, self._steps)
         return max(1, math.ceil(expected / (2 * self.seconds))) if self.seconds else 1
 
     def thinned(self, trials: Iterable[Trial]) -> Iterator[Trial]:
-        """Return the trials that there is time for, some of every part of them."""
+        """Return every `stride`-th trial."""
         return islice(trials, None, None, self.stride)
 
     def begin(self) -> None:
-        """Count the time from now on."""
+        """Start the time limit."""
         self._end = time.thread_time() + self.seconds
 
     def left(self) -> frozenset[Side]:
-        """Return what has not run yet."""
+        """Return the wanted sides that have not run yet."""
         return self.wanted - self.marks.seen
 
     def goes_on(self) -> bool:
-        """Whether something has not run yet, and there is time to look for it."""
+        """Whether a wanted side has not run yet and there is time to look for it."""
         return bool(self.left()) and self.has_time()
 
     def has_time(self) -> bool:
@@ -112,7 +111,7 @@ class Search:
         return time.thread_time() < self._end
 
     def shown_by(self, run: Callable[[], object]) -> set[Side]:
-        """Run something and return what came to run; it does not count as having run."""
+        """Call `run` and return the sides that it ran, without recording them."""
         seen, self.marks.seen = self.marks.seen, set()
         try:
             run()
@@ -121,17 +120,17 @@ class Search:
         return shown
 
     def note(self, shown: Iterable[Side]) -> None:
-        """Note which sides ran together in a comparison."""
+        """Record which sides ran together in a comparison."""
         self._met |= self._meeting(shown)
 
     def _meeting(self, shown: Iterable[Side]) -> set[tuple[Side, Side]]:
-        """The pairs of an answer that is wanted and the answer of another test."""
+        """Return the pairs of a wanted test result and a result of another test."""
         answers = [side for side in shown if side[1] is not None]
         own = self.wanted.intersection(answers)
         return {(one, other) for one in own for other in answers if one[0] != other[0]}
 
     def joining(self, trials: Iterable[Trial], probe: Callable[[], Callable[[Trial], None]]) -> Iterator[Trial]:
-        """Yield those trials, while there is time, by which sides run together that have not in any comparison."""
+        """Yield the trials, while there is time, that run a new combination of sides."""
         run: Callable[[Trial], None] | None = None
         for trial in trials:
             if not self._met or not self.has_time():
@@ -143,9 +142,9 @@ class Search:
                 yield trial
 
     def telling(self, trials: Iterable[Trial], probe: Callable[[], Callable[[Trial], None]]) -> Iterator[Trial]:
-        """Yield the trials worth a comparison while the search goes on: the first few, then those that show more.
+        """Yield the trials worth comparing while the search goes on: the first few, then those that run new sides.
 
-        What `probe` returns finds out which these are, by one run without a comparison, at a tenth of the cost.
+        The function that `probe` returns finds these with a single run, at a tenth of the cost of a comparison.
         """
         run: Callable[[Trial], None] | None = None
         skipped: list[Trial] = []
@@ -164,14 +163,14 @@ class Search:
             left = self.left()
             yield trial
             if self.left() == left:
-                # It takes what earlier calls left behind.
+                # The new side depends on state from earlier calls.
                 yield from skipped
                 yield trial
             skipped.clear()
 
 
 def limits_of(texts: Iterable[str]) -> tuple[int, ...]:
-    """Return the whole numbers in comparisons of the functions with marks: a count may be compared with them."""
+    """Return the integers in comparisons of marked functions, with which a counter may be compared."""
     functions = (
         node
         for text in texts

@@ -1,4 +1,4 @@
-"""Other states to compare two versions in: changed parameters and buffers, other builds, other precisions."""
+"""Other states in which to compare two versions: changed parameters and buffers, other builds, other precisions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from .tensor_changes import apart, filled, normal, same, scaled
 
 @dataclass(frozen=True)
 class StateChange:
-    """A change of all parameters and buffers, in words and by kind of tensor.
+    """A change of all parameters and buffers, with a name and a function for each kind of tensor.
 
-    With `flags`, bools are turned over. With `build`, it is the state of what was built otherwise. With `dtype`,
-    floating numbers are cast to it, those of inputs too; with `autocast`, calls run under `torch.autocast`. What counts
-    calls starts at `count`.
+    `flags` inverts bool attributes. `build` changes a constructor argument. `dtype` casts floating tensors to it,
+    including inputs. `autocast` makes calls run under `torch.autocast`. Counters of calls start at `count`.
     """
 
     name: str
@@ -32,7 +31,7 @@ class StateChange:
     count: int | None = None
 
     def of(self, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """Return the changed tensor, of the same dtype and on the same device."""
+        """Return the changed tensor, with the same dtype and device."""
         if tensor.is_floating_point() or tensor.is_complex():
             changed = self.floats(tensor, generator)
         else:
@@ -41,12 +40,12 @@ class StateChange:
 
 
 def built_otherwise(build: Build) -> StateChange:
-    """Return the state that another build comes with."""
+    """Return the state of another build."""
     return StateChange(build.words, same, _as_it_is, _as_it_is, build=build)
 
 
 def counted_to(count: int) -> StateChange:
-    """Return the state after so many calls, as far as counts go."""
+    """Return the state in which counters have the value `count`."""
     return StateChange(f"counts at {count}", same, _as_it_is, _as_it_is, count=count)
 
 
@@ -59,7 +58,7 @@ def _drawn_state(number: int, *, flags: bool) -> StateChange:
     return StateChange(name, apart, _as_it_is, _as_it_is, seed=number, flags=flags)
 
 
-# Integers in buffers are mostly indices and counts: rarely worth changing, and then upwards.
+# Integers in buffers are mostly indices and counts: rarely worth changing, and then only upwards.
 STATES: tuple[StateChange, ...] = (
     StateChange("flags turned over", same, _as_it_is, _as_it_is, flags=True),
     StateChange("parameters negated", scaled(-1.0), _as_it_is, torch.logical_not),
@@ -69,7 +68,7 @@ STATES: tuple[StateChange, ...] = (
 )
 ALWAYS = STATES[1:3]
 HALF = StateChange("all in half precision", same, _as_it_is, _as_it_is, dtype=torch.float16)
-# Code need not run so: where the original raises, nothing is compared.
+# Code need not support these: if the original raises, nothing is compared.
 PRECISIONS = (
     StateChange("all in bfloat16", same, _as_it_is, _as_it_is, dtype=torch.bfloat16),
     StateChange("autocast to bfloat16", same, _as_it_is, _as_it_is, autocast=True),

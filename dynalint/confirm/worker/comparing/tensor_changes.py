@@ -1,4 +1,4 @@
-"""Changes of one tensor, of which trials and changes of state are made: drawn anew, scaled, filled, spoilt."""
+"""Changes of one tensor, used by trials and state changes: random, scaled, filled, with single values replaced."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Change = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 
 
 def same(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
-    """Return the tensor as it is."""
+    """Return the tensor unchanged."""
     return tensor
 
 
@@ -24,7 +24,7 @@ def normal(scale: float, shift: float = 0.0) -> Change:
 
 
 def apart(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Numbers with a scale and a shift that are drawn for this tensor, so that one is negative and another is not."""
+    """Return numbers with a random scale and shift for each tensor, so that tensors differ in sign and size."""
     scale = 10.0 ** (torch.rand((), generator=generator) * 4 - 2)
     shift = torch.randint(-1, 2, (), generator=generator) * scale * torch.randint(1, 5, (), generator=generator)
     return torch.randn(tensor.shape, generator=generator, dtype=torch.float32) * scale + shift
@@ -41,7 +41,7 @@ def scaled(factor: float) -> Change:
 
 
 def with_one(value: float) -> Change:
-    """The tensor with its middle element replaced."""
+    """Return a change that replaces the middle element."""
 
     def put(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
         result = tensor.clone().flatten()
@@ -52,7 +52,7 @@ def with_one(value: float) -> Change:
 
 
 def drawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Integers within the range of the example's own, and from zero on: ids must stay valid."""
+    """Return random integers from the range of the example's, extended to zero, so that ids stay valid."""
     if not tensor.numel():
         return tensor
     low, high = min(0, int(tensor.min())), int(tensor.max())
@@ -60,7 +60,7 @@ def drawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def lowest(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
-    """Return the tensor filled with its smallest integer: ids stay valid."""
+    """Return the tensor filled with its smallest integer, so that ids stay valid."""
     return torch.full_like(tensor, int(tensor.min())) if tensor.numel() else tensor
 
 
@@ -70,12 +70,12 @@ def highest(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
 
 
 def coin(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Return bools of which each is drawn."""
+    """Return independent random bools."""
     return torch.randint(0, 2, tensor.shape, generator=generator).bool()
 
 
 def mask(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Bools of which each is drawn, or all are true, or none."""
+    """Return bools that are random, all true, or all false."""
     share = torch.randint(3, (), generator=generator) / 2
     return torch.rand(tensor.shape, generator=generator) < share
 

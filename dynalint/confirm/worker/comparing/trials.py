@@ -1,7 +1,7 @@
-"""Other inputs like those of an example: signs, scales, zeros, masks, batch sizes, values that are no numbers.
+"""Variations of an example's inputs: signs, scales, zeros, masks, batch sizes, non-finite values.
 
-A trial changes the tensors of a call and leaves everything else. It is the same for the same seed, so that it can be
-made again for another copy of the code.
+A trial changes the tensors of a call and nothing else. It is deterministic for a seed, so that it can be repeated for
+another copy of the code.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .tensor_changes import (
 
 @dataclass(frozen=True)
 class Spoilt:
-    """One element of each float tensor in the range `which` becomes `value`, or every third if it is `widely` so."""
+    """Replaces one element of each float tensor in the range `which` by `value`, or every third element if `widely`."""
 
     value: float
     which: tuple[int, int | None] = (0, None)
@@ -46,13 +46,12 @@ class Spoilt:
 
 @dataclass(frozen=True)
 class Trial:
-    """A change of all tensors of a call, in words and by kind of tensor. `seed` also seeds what the code draws.
+    """A change of all tensors of a call, with a name and a function for each kind. `seed` also seeds the code itself.
 
-    `batch` is another size for the first dimension of the tensors that share it. With `method`, it is no call of the
-    target but one of a method without arguments, "Class.method", on the first part of it that has this class. With
-    `alike`, tensors of one shape and dtype all hold the numbers of the first of them. `which` is the range, among all
-    tensors, that it changes. After that comes what is `spoilt`. The target is called so many `times` before one
-    backward pass.
+    `batch` is another size for the first dimension of tensors that share it. With `method`, the trial calls that method
+    without arguments, "Class.method", on the first part of the target that has the class. With `alike`, all tensors of
+    the same shape and dtype get the numbers of the first. `which` is the range of tensors that it changes. Elements are
+    `spoilt` afterwards. The target is called `times` times before one backward pass.
     """
 
     name: str
@@ -68,7 +67,7 @@ class Trial:
     times: int = 1
 
     def of(self, call: Call) -> Call:
-        """Return the call with its tensors changed; no tensor of the given call is in it."""
+        """Return the call with its tensors changed. It shares no tensor with the given call."""
         leaves, layout = pytree.tree_flatten(call)
         generator = torch.Generator().manual_seed(self.seed)
         size = _batch_size(leaves)
@@ -105,13 +104,13 @@ class Trial:
 
 
 def all_finite(call: Call) -> bool:
-    """Whether a call has no number in it that is infinite or NaN."""
+    """Whether all numbers in a call are finite."""
     floats = (leaf for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point())
     return all(bool(torch.isfinite(leaf.to_dense()).all()) for leaf in floats)
 
 
 def is_changeable(leaf: object) -> bool:
-    """Whether a part of a call is a tensor whose elements can be set: sparse ones stay as they are given."""
+    """Whether a part of a call is a tensor whose elements can be set. Sparse tensors stay unchanged."""
     return isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided
 
 
@@ -177,11 +176,11 @@ RANKS: tuple[Trial, ...] = (
 # For tests of whether two tensors are equal.
 ALIKE = Trial("inputs drawn anew and equal to each other", 15, normal(1.0), drawn, coin, alike=True)
 
-# What the first call keeps for its gradient, the second one must not change.
+# The second call must not change tensors that the first saved for its backward pass.
 TWICE = Trial("two calls before one backward pass", 25, normal(1.0), drawn, coin, times=2)
 
-# On callables of their own: state that has once been NaN may never show anything else. What is infinite on the side of
-# a branch that is not taken must not reach the gradient, and the sign mostly decides which side that is.
+# Run on separate callables, because state that has become NaN hides other differences. An infinite value on the side of
+# a branch that is not taken must not reach the gradient; the sign usually selects the side.
 NO_NUMBERS: tuple[Trial, ...] = (
     Trial("one element infinite", 12, with_one(float("inf")), same, same),
     Trial("one element infinite and negative", 17, with_one(float("-inf")), same, same),
@@ -194,11 +193,11 @@ NO_NUMBERS: tuple[Trial, ...] = (
 
 
 def at_edges(trials: Sequence[Trial]) -> Iterator[Trial]:
-    """Yield some of these trials with one element where slopes are infinite, or itself no finite number.
+    """Yield some of these trials with one element at a point where slopes are infinite, or with a non-finite element.
 
-    What a branch keeps from such a point, a choice between both sides must keep from it too; so with numbers of which
-    the exponential is infinite, and with NaN where another function stops gradients. State that such a number has
-    spoilt shows nothing any more, so these come last.
+    If a branch keeps such a point out of a gradient, a choice between both sides must do so too. The same holds for
+    numbers whose exponential is infinite, and for NaN where another function stops gradients. Afterwards the state is
+    spoilt and shows nothing more, so these trials come last.
     """
     some = trials[:_MOST_AT_EDGES]
     for value, words, (where, which) in _EDGES:
@@ -213,7 +212,7 @@ def at_edges(trials: Sequence[Trial]) -> Iterator[Trial]:
 
 
 def _with(trial: Trial, words: str, spoilt: Spoilt) -> Trial:
-    """Return a trial with numbers spoilt beside those that it spoils itself, by which it may come to a side."""
+    """Return a trial with further elements spoilt, besides those that it needs to reach a side."""
     return replace(trial, name=f"{trial.name}, {words}", spoilt=(*trial.spoilt, spoilt))
 
 
@@ -226,13 +225,13 @@ def _then(change: Change, after: Change) -> Change:
 
 
 def _stretched(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
-    """The tensor multiplied so that the largest of its numbers is 1000, whatever its sign."""
+    """Return the tensor scaled so that its largest absolute value is 1000."""
     largest = tensor.abs().amax() if tensor.numel() else tensor.new_ones(())
     return tensor * (1000 / largest) if largest > 0 else tensor
 
 
 def _shifted(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
-    """The tensor with a number added so that its largest is 100."""
+    """Return the tensor shifted so that its largest value is 100."""
     return tensor + (100 - tensor.amax()) if tensor.numel() else tensor
 
 
@@ -245,7 +244,7 @@ _EDGES: tuple[tuple[float, str, tuple[str, tuple[int, int | None]]], ...] = (
 )
 _MOST_AT_EDGES = 8
 _MOST_LARGER = 8
-# The exponential is infinite from 89 on, and of the many things that tests ask, each keeps to one of these.
+# The exponential overflows from 89 on. Each change preserves other properties that tests may check.
 _LARGER: tuple[tuple[Change, str], ...] = (
     (scaled(30), "30 times larger"),
     (_stretched, "larger, up to 1000"),
@@ -254,7 +253,7 @@ _LARGER: tuple[tuple[Change, str], ...] = (
 
 
 def is_left_out(trial: Trial, names: Collection[str]) -> bool:
-    """Whether a trial is one of those named, or shares with two of them what is no finite number."""
+    """Whether a trial is among `names`, or contains the kind of non-finite value that two of them share."""
     return trial.name in names or any(
         word in trial.name and sum(word in name for name in names) > 1 for word in ("NaN", "infinite")
     )
@@ -266,7 +265,7 @@ def visit(method: str) -> Trial:
 
 
 def random_trials() -> Iterator[Trial]:
-    """Yield trials without end, each from another distribution, for the branches that the usual ones miss."""
+    """Yield an endless series of trials with different distributions, for branches that the usual trials miss."""
     seed = 100
     while True:
         choose = random.Random(seed)  # noqa: S311 - inputs for a comparison, no secrets
@@ -280,7 +279,7 @@ def random_trials() -> Iterator[Trial]:
 
 
 def broken_trials() -> Iterator[Trial]:
-    """Yield trials without end in which one element is no finite number: to be run on callables of their own."""
+    """Yield an endless series of trials with one non-finite element, to run on separate callables."""
     for seed in itertools.count(10_000):
         choose = random.Random(seed)  # noqa: S311 - as above
         drawn, how = choose.choice([(apart, "apart"), (negative, "negative"), (positive, "positive")])
@@ -291,7 +290,7 @@ def broken_trials() -> Iterator[Trial]:
 
 
 def mixed_trials() -> Iterator[Trial]:
-    """Yield trials without end that change each tensor in its own way, some to numbers that are infinite or none."""
+    """Yield an endless series of trials that change each tensor differently, some to non-finite values."""
     for seed in itertools.count(20_000):
         yield Trial("each tensor changed in its own way, some infinite or NaN", seed, _in_any_way, drawn, mask)
 

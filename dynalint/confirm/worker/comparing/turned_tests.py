@@ -1,7 +1,8 @@
-"""Turn over the answer of a test that all inputs gave alike, in both versions: another configuration may give it so.
+"""Invert a test that gives the same result for all inputs, in both versions: another configuration may give the other.
 
-Beside the code that is changed, `x.dim() > 2` or `self.wide` decides what comes to it, and the example knows one answer
-only. What the code does by the other one shows nothing where it fails, and a difference where only one version does.
+Near the changed code, a test such as `x.dim() > 2` or `self.wide` may decide which values reach it, while the example
+only ever gives one result. If the original fails with the other result, that shows nothing; if only the rewritten code
+fails, it is a difference.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from .trials import BASE, Trial
 
 _MOST_TESTS = 12
 _MOST_WAYS = 6
-# Of the time that the search for inputs has.
+# The fraction of the search's time limit.
 _SHARE = 1 / 4
 
 Way = tuple["StateChange | None", Trial]
 
 
 def one_sided(search: Search, words: Mapping[int, str]) -> dict[int, str]:
-    """Return those of the tests, words by mark, that have run with one answer only."""
+    """Return the tests that have only given one result, as descriptions by mark."""
     answers = {mark: [truth for other, truth in search.marks.seen if other == mark] for mark in words}
     alike = [mark for mark, found in answers.items() if found in ([True], [False])]
     return {mark: words[mark] for mark in alike[:_MOST_TESTS]}
@@ -34,7 +35,7 @@ def one_sided(search: Search, words: Mapping[int, str]) -> dict[int, str]:
 def difference_when_turned(
     one: Subject, other: Subject, equality: Equality, search: Search, told: Told, tests: Mapping[int, str]
 ) -> Difference | None:
-    """Return what differs first with the answer of one of the `tests` turned over, which are words by mark."""
+    """Return the first difference with one of `tests` inverted. `tests` are descriptions by mark."""
     search = replace(search, seconds=search.seconds * _SHARE)
     search.begin()
     wanted = [told[side] for side in sorted(search.wanted, key=str) if side in told]
@@ -61,7 +62,7 @@ def _first_difference(
             again = Pair(one, one.again(), equality, training=training, change=change)
             with search.marks.turning(mark):
                 if again.step(trial)[0] is not None:
-                    continue  # it differs from itself too
+                    continue  # it also differs from itself
             passes = difference(first, second, replace(equality, practical=True)) is None
             mode = "while training" if training else "in evaluation, without gradients"
             where = f"{trial.name}, {mode},"

@@ -1,1 +1,1 @@
-"""What a target is built and called with: calls written down, shapes stated, values guessed."""
+"""The arguments to build and call a target with: from calls in the source, stated shapes, and guesses."""

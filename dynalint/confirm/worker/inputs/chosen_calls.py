@@ -1,4 +1,4 @@
-"""Choose the calls by which a target is judged: the one that works, again, and others that reach more of its code."""
+"""Choose the calls that judge a target: repeats of one that works, and others that reach more code."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Spots = Mapping[str, Sequence[Sequence[int]]]
 
 @dataclass(frozen=True)
 class Calls:
-    """`repeats` are calls that should need one compile, the last of another batch size perhaps; `others` may need more.
+    """`repeats` should need one compilation, though the last may have another batch size; `others` may need more.
 
-    `asked` tells whether one of them reaches a line that somebody wants to know about.
+    `asked` says whether one of them reaches a line that is being asked about.
     """
 
     repeats: list[Call]
@@ -31,17 +31,16 @@ class Calls:
 
     @property
     def all(self) -> list[Call]:
-        """All calls in their order."""
+        """All calls in order."""
         return [*self.repeats, *self.others]
 
 
 def choose(make: Maker, call: Call, watched: Mapping[str, str], spots: Spots, *, guessed: bool = False) -> Calls:
-    """Return the calls to run. `watched` maps the files as code objects name them to the paths that `spots` has.
+    """Return the calls to run. `watched` maps file names in code objects to the paths in `spots`.
 
-    Where the shapes of the call are `guessed`, nothing may rest on them alone: other ranks are tried too.
-
-    Where no line in question is reached, every call costs a compile for nothing but discoveries: only those are kept
-    that reach lines of their own. Where no file is watched, none does.
+    If the shapes of the call are `guessed`, calls with other ranks are tried too, so that no verdict rests on the
+    guess. If no line in question is reached, extra compilations can only give discoveries, so only calls that reach
+    further lines are kept. If no file is watched, there are no such calls.
     """
     if not watched:
         return Calls([call] * REPEATS, [], asked=False)
@@ -77,7 +76,7 @@ def choose(make: Maker, call: Call, watched: Mapping[str, str], spots: Spots, *,
 def _others(
     function: Callable[..., Any], call: Call, lines: Callable[[Call], Lines | None]
 ) -> list[tuple[Call, Lines]]:
-    """Return the calls that work with other values, and one for each of the first few parameters left out."""
+    """Return the working calls with other values, and one for each of the first few optional parameters."""
     found = list(_working(variants(call), lines))
     for alternatives in itertools.islice(options(function, call), _OPTIONS):
         found += itertools.islice(_working(alternatives, lines), 1)
@@ -85,7 +84,7 @@ def _others(
 
 
 def _working(calls: Iterable[Call], lines: Callable[[Call], Lines | None]) -> Iterator[tuple[Call, Lines]]:
-    """Yield the calls that raise nothing, with the lines that they reach."""
+    """Yield the calls that do not raise, with the lines that they reach."""
     return ((call, seen) for call in calls if (seen := lines(call)) is not None)
 
 

@@ -1,8 +1,8 @@
-"""Which fields of settings an error tells of, and what else they may be.
+"""Which config fields an error is about, and other values for them.
 
-An error tells of the fields that are read in the lines that it came through, or in the condition under which one of
-these lines raised it. One that is None gets what its class documents, else what its name and type suggest; one that
-was made small gets its own value back; one that has to divide another a divisor.
+An error is about the fields read on the lines of its traceback, or in the condition that guards its `raise`. A field
+that is None gets the value that its class documents, or one suggested by its name and type. A field that was reduced
+gets its default back; a field that must divide another gets a divisor.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _DIVISIBLE = re.compile(r"divisible|multiple of|divide|modulo|group")
 
 
 def revised_fields(error: BaseException, settings: Iterable[Any], fields: Fields) -> Iterator[Fields]:
-    """Yield `fields` with another value for one field that the error tells of, the likeliest first."""
+    """Yield `fields` with another value for one field that the error is about, the likeliest first."""
     message = str(error)
     known = [inner for one in settings for inner in nested(one)]
     count = 0
     for holder, name in _blamed(error, known):
-        # Some are made of others by the code itself.
+        # The code may derive a config from another.
         given = [one for one in known if one is holder] or [one for one in known if _has(one, name)]
         for value in _others(holder, name, message) if given else ():
             count += 1
@@ -41,7 +41,7 @@ def revised_fields(error: BaseException, settings: Iterable[Any], fields: Fields
 
 
 def _blamed(error: BaseException, settings: list[Any]) -> Iterator[tuple[Any, str]]:
-    """Yield settings with the name of a field, from the innermost line outward, then what the message names."""
+    """Yield configs with the name of a field: from the innermost line outwards, then from the message."""
     seen: set[tuple[int, str]] = set()
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         for path, name in _READ.findall(_text(frame, line)):
@@ -56,7 +56,7 @@ def _blamed(error: BaseException, settings: list[Any]) -> Iterator[tuple[Any, st
 
 
 def _has(holder: Any, name: str) -> bool:
-    """Whether this is a field, and no method."""
+    """Whether `name` is a field rather than a method."""
     try:
         return not callable(getattr(holder, name))
     except Exception:  # noqa: BLE001 - user code
@@ -64,7 +64,7 @@ def _has(holder: Any, name: str) -> bool:
 
 
 def _text(frame: FrameType, line: int) -> str:
-    """Return the statement that starts in a line, and where it raises the condition on which it does."""
+    """Return the statement that starts on a line, with its condition if it is a `raise`."""
     file = frame.f_code.co_filename
     text = linecache.getline(file, line)
     if re.match(r"\s*raise\b", text) is None:
@@ -91,7 +91,7 @@ def _reached(frame: FrameType, path: str) -> Any:
 
 
 def _others(holder: Any, name: str, message: str) -> Iterator[Any]:
-    """Yield other values for a field than the one it has."""
+    """Yield other values for a field."""
     value = value_of(holder, name)
     default = defaults_of(type(holder)).get(name)
     if value is None:
@@ -104,7 +104,7 @@ def _others(holder: Any, name: str, message: str) -> Iterator[Any]:
 
 
 def _stated(holder: Any, name: str) -> Iterator[Any]:
-    """Yield what a field that nobody gave a value is to be: as documented, one of what is listed, or by its name."""
+    """Yield values for a field that is None: as documented, from a list of choices, or guessed from its name."""
     cls = type(holder)
     documented = _documented(cls, name)
     if documented is not None:
@@ -120,7 +120,7 @@ def _stated(holder: Any, name: str) -> Iterator[Any]:
 
 
 def _documented(cls: type, name: str) -> Any:
-    """Return the default that the docstring of a class, or of one that it stands on, states for a field."""
+    """Return the default of a field documented in the docstring of a class or one of its bases."""
     for owner in cls.__mro__:
         stated = re.search(rf"^\s*{name}\s*\(.*?defaults? to\s*`*([^`]+?)`*\)\s*:", owner.__doc__ or "", re.MULTILINE)
         with suppress(ValueError, SyntaxError):

@@ -1,4 +1,4 @@
-"""Work out a constructor's arguments: a first guess, then other values where the error says what was wrong with one."""
+"""Find constructor arguments: start with a guess, then change the argument that the error is about."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ Revision = Callable[[Any, "re.Match[str]"], Iterator[Any]]
 
 
 def constructions(cls: type) -> Generator[Built, BaseException | None, None]:
-    """Yield makers of instances, each with the expression it stands for, and be sent what came of it.
+    """Yield makers of instances, each with the expression it evaluates, and receive the outcome of each through `send`.
 
-    That is what the constructor raised, a NoInputsError where it was built and no call of it was found, or None. Where
-    settings are among the arguments, their widths are first divided by much, then by less. Raises NoGuessError where a
-    parameter cannot be guessed.
+    The outcome is the constructor's exception, a NoInputsError if it was built but no call was found, or None. If the
+    arguments include configs, their widths are first divided by a large number, then by smaller ones. Raises
+    NoGuessError if a parameter cannot be guessed.
     """
     first = constructor_arguments(cls, Level(DIVISORS[0]))
     settled = any(is_configuration(type(value)) for value in first.values())
@@ -61,23 +61,23 @@ def constructions(cls: type) -> Generator[Built, BaseException | None, None]:
                 answers += [_Try(other, fields) for other in _revised(cls, arguments, error)]
             waiting[:0] = answers
             if built:
-                # No call of it was found.
+                # It was built, but no call was found.
                 waiting += [_Try(other, fields) for other in _alike(arguments)]
 
 
 class _Try(NamedTuple):
-    """Arguments of a constructor, and the fields of settings that earlier errors asked for."""
+    """Constructor arguments, and the config fields changed because of earlier errors."""
 
     arguments: Arguments
     fields: Fields
     answered: str | None = None
-    """The error that the last of these answered: where it comes again, another field was meant."""
+    """The error that led to the latest change of a field. If it occurs again, the change did not help."""
 
 
 def _other_settings(cls: type, attempt: _Try, error: BaseException, divisor: int) -> Iterator[_Try]:
-    """Yield arguments with other values for the fields that an error tells of."""
+    """Yield arguments with other values for the fields that an error is about."""
     for fields in revised_fields(error, attempt.arguments.values(), attempt.fields):
-        # Settings may refuse a value.
+        # A config may reject a value.
         with suppress(Exception):
             if str(error) != attempt.answered:
                 yield _Try(constructor_arguments(cls, Level(divisor, fields=fields)), fields, str(error))
@@ -89,16 +89,16 @@ def _fits(cls: type, divisor: int) -> bool:
 
 def _built(cls: type, arguments: Arguments) -> Built:
     text = ", ".join(f"{name}={worded(value)}" for name, value in arguments.items())
-    # The code under check may change what it is given: each instance gets its own.
+    # The code under check may change its arguments, so each instance gets a copy.
     return (lambda: cls(**copy.deepcopy(dict(arguments)))), f"{cls.__name__}({text})"
 
 
 def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[Arguments]:
-    """Yield arguments that answer an error, the likeliest first."""
+    """Yield changed arguments in response to an error, the likeliest first."""
     message = f"{type(error).__name__}: {error}"
     missing = re.search(r"missing \d+ required (?:positional|keyword-only) arguments?: (.*)", message)
     if missing is not None:
-        # Arguments that a base class takes, handed on as they come.
+        # Arguments of a base class, passed on through `**kwargs`.
         named = re.findall(r"'(\w+)'", missing[1])
         yield {**arguments, **{name: by_name(name) for name in named}}
     yield from _parts_with_attribute(arguments, error)
@@ -116,7 +116,7 @@ def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[
 
 
 def _parts_with_attribute(arguments: Arguments, error: BaseException) -> Iterator[Arguments]:
-    """Yield other settings where they lack what is read: those of their parts that have it."""
+    """If a config lacks an attribute, yield those of its nested configs that have it."""
     lacking, name = getattr(error, "obj", None), getattr(error, "name", None)
     if not isinstance(error, AttributeError) or not isinstance(name, str):
         return
@@ -128,7 +128,7 @@ def _parts_with_attribute(arguments: Arguments, error: BaseException) -> Iterato
 
 
 def _alike(arguments: Arguments) -> Iterator[Arguments]:
-    """Yield arguments with equal numbers: what is added up or compared inside has to have the same size."""
+    """Yield arguments with equal numbers, because code that adds or compares tensors needs equal sizes."""
     numbers = {name: value for name, value in arguments.items() if type(value) is int}
     if len(numbers) > 1:
         largest = max(numbers.values())
@@ -137,7 +137,7 @@ def _alike(arguments: Arguments) -> Iterator[Arguments]:
 
 
 def _blamed(arguments: Arguments, error: BaseException) -> list[str]:
-    """Return the arguments in the order in which the lines that the error came through name them, innermost first."""
+    """Return the arguments in the order in which the lines of the traceback name them, innermost first."""
     found: dict[str, None] = {}
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         text = linecache.getline(frame.f_code.co_filename, line)
@@ -151,7 +151,7 @@ def _blamed(arguments: Arguments, error: BaseException) -> list[str]:
 def compared_in(cls: type) -> dict[str, list[Any]]:
     """Return the literals that the methods of a class compare names with."""
     found: dict[str, list[Any]] = {}
-    # Not the source of the class, for which Python parses all of the file.
+    # `inspect.getsource` of a class would parse the whole file.
     for node in (node for one in vars(cls).values() if inspect.isfunction(one) for node in nodes_of(one)):
         if isinstance(node, ast.Compare) and isinstance(node.left, (ast.Name, ast.Attribute)):
             name = node.left.id if isinstance(node.left, ast.Name) else node.left.attr
@@ -164,7 +164,7 @@ def compared_in(cls: type) -> dict[str, list[Any]]:
 
 
 def nodes_of(function: Callable[..., Any]) -> Iterator[ast.AST]:
-    """Yield the nodes of a function's source, none where it cannot be had."""
+    """Yield the AST nodes of a function's source, or nothing if the source is unavailable."""
     try:
         yield from ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))
     except (OSError, TypeError, SyntaxError):
@@ -172,7 +172,7 @@ def nodes_of(function: Callable[..., Any]) -> Iterator[ast.AST]:
 
 
 def _lists(value: Any, _match: re.Match[str]) -> Iterator[Any]:
-    """Several values are wanted where one number was given: as many as there are stages, mostly."""
+    """Replace a number by a list, typically with one value for each stage."""
     if type(value) in (int, float):
         for count in (2, 3, 4, 5):
             yield [value] * count
@@ -195,14 +195,14 @@ def _number(value: Any, _match: re.Match[str]) -> Iterator[Any]:
 
 
 def _function(value: Any, _match: re.Match[str]) -> Iterator[Any]:
-    """What is called is a class or a function: one that takes anything."""
+    """Replace a value that was called by a class or function that accepts anything."""
     if not isinstance(value, type) and not callable(value):
         yield nn.Identity
         yield functional.relu
 
 
 def _called(value: Any, _match: re.Match[str]) -> Iterator[Any]:
-    """A module was called as though it was its class, or a class as though it was a function."""
+    """Replace a module that was called like its class, or a class that was called like a function."""
     if isinstance(value, nn.Module):
         yield nn.Identity
         yield functional.relu
@@ -212,13 +212,13 @@ def _called(value: Any, _match: re.Match[str]) -> Iterator[Any]:
 
 
 def _module(value: Any, _match: re.Match[str]) -> Iterator[Any]:
-    """A module is wanted where a number was given, to be called with more than one thing perhaps."""
+    """Replace a number by a module, which may be called with several arguments."""
     if type(value) in (int, float, str):
         yield PassThrough()
 
 
 def _object(value: Any, match: re.Match[str]) -> Iterator[Any]:
-    """An attribute of it is read: settings, or a layer that has it."""
+    """Replace a value that lacks an attribute by a config, or by a layer that has the attribute."""
     if type(value) in (int, float, str):
         yield nn.Linear(WIDTH, WIDTH) if hasattr(nn.Linear(1, 1), match[1]) else Settings()
 
@@ -245,5 +245,5 @@ _BY_MESSAGE: tuple[tuple[str, Revision], ...] = (
     (r"divisible|multiple of|divide|modulo", _divisible),
     (r"AssertionError", _divisible),
 )
-# Compiled before the processes are forked.
+# Compiled before processes are forked.
 _REVISIONS = tuple((re.compile(pattern), revise) for pattern, revise in _BY_MESSAGE)

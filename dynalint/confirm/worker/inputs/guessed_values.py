@@ -1,7 +1,7 @@
-"""Work out plain argument values from defaults, annotations and usual names. Needs torch for `nn` types only.
+"""Guess plain argument values from defaults, annotations and common names. Needs torch only for `nn` types.
 
-Sizes are small and agree with each other: every width is 16, every count of heads divides it, every length is the
-same. A guess may be wrong; the caller runs it and reads the error.
+Sizes are small and consistent: every width is 16, every number of heads divides it, every length is the same. A guess
+may be wrong; the caller runs the code and uses the error.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from torch import nn
 from .small_configs import NO_FIELDS, Fields, is_configuration, shrunk
 
 WIDTH = 16
-# Unlike each other and unlike usual sizes, so that no two dimensions are equal by chance.
+# Different from each other and from common sizes, so that dimensions are not equal by coincidence.
 BATCH = 5
 LENGTH = 7
 
-# The first pattern that matches the whole of a parameter's name, or its end after an underscore, gives the value.
+# The first pattern that matches a whole parameter name, or its part after an underscore, gives the value.
 _BY_NAME: tuple[tuple[str, Any], ...] = (
-    # Classes, called with whatever the code gives them: Identity takes anything.
+    # Classes called with unknown arguments: Identity accepts anything.
     (r"(act|norm)\w*_layer|\w+_(cls|class)", nn.Identity),
     (r"(num_|n_?)?(attention_)?heads?|nheads?|num_groups", 4),
     (r"(num_key_value|num_kv|n_kv)_heads", 4),
@@ -64,19 +64,19 @@ SETTINGS = ("config", "cfg", "conf", "args", "opt", "opts", "hparams", "params",
 
 
 class NoGuessError(Exception):
-    """Nothing plausible is known for a parameter; the text names it."""
+    """No plausible value is known for a parameter; the text names it."""
 
 
 class PassThrough(nn.Module):  # type: ignore[misc]
-    """Stands for a module that is handed in: returns the first of whatever it is given."""
+    """Stands in for a module argument: returns its first argument."""
 
     def forward(self, given: Any, *_args: Any, **_kwargs: Any) -> Any:
-        """Return what came first."""
+        """Return the first argument."""
         return given
 
 
 class Settings:
-    """Stands for a configuration object of unknown class: every attribute asked for is a guess by its name."""
+    """Stands in for a config of unknown class: every attribute is guessed from its name."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -89,7 +89,7 @@ class Settings:
         return getattr(self, str(name))
 
     def get(self, _name: str, default: Any = None) -> Any:
-        """Return the default as a dict would for a key it lacks."""
+        """Return the default, as a dict does for a missing key."""
         return default
 
     def __repr__(self) -> str:
@@ -98,9 +98,9 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Level:
-    """How deep in the arguments of arguments a guess is made, and how settings among them are made small.
+    """The nesting depth of a guess, and how to reduce configs among the arguments.
 
-    Their widths are divided by `divisor`; `fields` have values of their own.
+    Widths are divided by `divisor`; `fields` are fixed values of config fields.
     """
 
     divisor: int = 1
@@ -108,16 +108,16 @@ class Level:
     fields: Fields = dataclasses.field(default_factory=lambda: NO_FIELDS)
 
     def below(self) -> Level:
-        """Return the level of the arguments of an argument."""
+        """Return the level for nested arguments."""
         return dataclasses.replace(self, depth=self.depth + 1)
 
 
-# Compiled once, for every process that is forked later: Python's own cache would be filled anew in each.
+# Compiled once before processes are forked. The cache of `re` would have to be filled in each of them.
 _NAMES = tuple((re.compile(f"({pattern})|\\w+_({pattern})"), value) for pattern, value in _BY_NAME)
 
 
 def by_name(name: str) -> Any:
-    """Return what a parameter of this name usually is; an unknown name is taken for a width."""
+    """Return a typical value for a parameter of this name. An unknown name is treated as a width."""
     bare = name.strip("_").lower()
     for pattern, value in _NAMES:
         if pattern.fullmatch(bare):
@@ -126,7 +126,7 @@ def by_name(name: str) -> Any:
 
 
 def for_parameter(name: str, annotation: Any, level: Level | None = None) -> Any:
-    """Guess a value for a parameter; raises NoGuessError where the annotation asks for what cannot be made."""
+    """Guess a value for a parameter; raises NoGuessError if no instance of its annotation can be made."""
     level = level or Level()
     if name.strip("_").lower() in SETTINGS:
         made = _instance(annotation, level)
@@ -166,7 +166,7 @@ def _by_annotation(name: str, hint: Any, level: Level) -> Any:
 
 
 def _plain(name: str, hint: Any) -> Any:
-    """Return a guess for a builtin type or one of torch's, None for any other."""
+    """Return a guess for a builtin or torch type, or None for any other."""
     guess = by_name(name)
     if hint is bool:
         return guess if isinstance(guess, bool) else False
@@ -190,7 +190,7 @@ def _plain(name: str, hint: Any) -> Any:
 
 
 def _instance(hint: Any, level: Level) -> Any:
-    """Make an instance of a class by guesses for its own parameters, None where the hint is no class to make."""
+    """Make an instance of a class with guessed arguments, or return None if the hint is not a suitable class."""
     if not isinstance(hint, type) or level.depth > 3 or hint.__module__ in ("builtins", "inspect", "typing", "torch"):
         return None
     if issubclass(hint, enum.Enum):
@@ -201,7 +201,7 @@ def _instance(hint: Any, level: Level) -> Any:
 
 
 def constructor_arguments(cls: type, level: Level | None = None) -> dict[str, Any]:
-    """Guess the arguments that have no default, by name; raises NoGuessError where one is beyond guessing."""
+    """Guess the arguments without a default, by name; raises NoGuessError if one cannot be guessed."""
     if dataclasses.is_dataclass(cls):
         hints = hints_of(cls)
         missing = dataclasses.MISSING
@@ -213,9 +213,9 @@ def constructor_arguments(cls: type, level: Level | None = None) -> dict[str, An
 
 
 def _declared(cls: type, name: str, hint: Any) -> Any:
-    """Return the class of settings that a class declares in its body, where the parameter has no annotation of use.
+    """Return the config class that a class declares in its body, if the parameter has no useful annotation.
 
-    Without one it is a class of settings that its module knows, and that has all that the constructor reads of it.
+    Otherwise return a config class in its module that has all attributes that the constructor reads.
     """
     annotated = isinstance(hint, type) and hint is not inspect.Parameter.empty
     if annotated or name not in SETTINGS:
@@ -245,7 +245,7 @@ def _source_of(cls: type) -> str:
 
 
 def required_parameters(function: Any) -> Iterator[tuple[str, Any]]:
-    """Yield name and annotation of each parameter without a default that can be given by name."""
+    """Yield the name and annotation of each parameter without a default that can be passed by name."""
     hints = hints_of(getattr(function, "__init__", function) if isinstance(function, type) else function)
     try:
         signature = inspect.signature(function)
@@ -260,7 +260,7 @@ def required_parameters(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def hints_of(function: Any) -> dict[str, Any]:
-    """Return resolved annotations of a callable, or of a class with its bases; those that do not resolve left out."""
+    """Return the resolved annotations of a callable, or of a class and its bases. Unresolvable ones are omitted."""
     try:
         return typing.get_type_hints(function)
     except Exception:  # noqa: BLE001 - annotations are user code

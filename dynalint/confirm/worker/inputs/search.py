@@ -1,6 +1,6 @@
-"""Find arguments that a callable runs with: its constructor's by guesses, its tensors' by trial and error.
+"""Find arguments that a callable runs with: guessed constructor arguments, and tensors found by trial and error.
 
-Everything is deterministic: the same code gives the same inputs. Attempts are bounded in number and in seconds.
+The search is deterministic: the same code gives the same inputs. The number and time of attempts are limited.
 """
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ from .value_text import first_line, worded
 
 ATTEMPTS = 60
 _KEPT_ERRORS = 3
-# Of one tensor. No model needs more to show where it breaks.
+# The most elements of one tensor. No model needs more to show its breaks.
 _MOST_ELEMENTS = 1 << 21
-# What no other arguments would change: the sandbox's walls, a missing package, an end asked for.
+# Errors that no other arguments would change: the sandbox, a missing package, an exit.
 FINAL = (OSError, EOFError, ImportError, MemoryError, RecursionError, SystemExit, KeyboardInterrupt)
 _NO_MEMORY = "can't allocate memory"
 _FLAG = ("return_", "use_", "is_", "need_", "output_", "with_", "do_", "training", "verbose", "inplace")
 
 
 class NoInputsError(Exception):
-    """No arguments were found that the callable runs with; the text says what was tried last and what it raised.
+    """No arguments were found that the callable runs with; the text gives the last exception.
 
-    Its cause is what most of the tries raised.
+    Its cause is the exception raised most often.
     """
 
 
 @dataclass(frozen=True)
 class Found:
-    """Arguments that work: one call, and the constructor's and the call's arguments in words."""
+    """Arguments that work: a call, and a description of it."""
 
     call: Call
     text: str
@@ -77,13 +77,14 @@ class Found:
 def find_call(function: Callable[..., Any], device: str, seconds: float) -> Found:
     """Try arguments until `function`, a module or a plain callable, runs without an exception.
 
-    Raises NoInputsError after `ATTEMPTS` or `seconds`, and at once what no other arguments would change (`FINAL`).
+    Raises NoInputsError after `ATTEMPTS` or `seconds`, and immediately re-raises errors that no other arguments would
+    change (`FINAL`).
     """
     search = _Search(function, device, time.process_time() + seconds)
     plain = _first_guess(function)
     stated = stated_specs(function, plain)
     if stated != plain:
-        # What the source says of shapes may be wrong, or of another kind of input: it does not use up all attempts.
+        # Stated shapes may be wrong or for another kind of input, so they get only half of the attempts.
         found = search.run(stated, ATTEMPTS // 2, generic=False)
         if found is not None:
             return found
@@ -110,16 +111,16 @@ class _Search:
         self._errors: dict[str, Exception | None] = {}
 
     def _keeps_tensors(self, specs: Specs) -> bool:
-        """Whether all parameters that are annotated as tensors are given tensors."""
+        """Whether every parameter annotated as a tensor has a tensor."""
         return all(isinstance(value, TensorSpec) for name, value in specs.items() if name in self._tensors)
 
     @property
     def usual(self) -> Exception | None:
-        """What was raised most often, of the first few errors."""
+        """The most frequent of the first few errors."""
         return self._errors[max(self._errors, key=lambda message: self._counts[message])] if self._errors else None
 
     def run(self, start: Specs, most: int, *, generic: bool) -> Found | None:
-        """Go on from `start` until there are `most` attempts in all; `generic` shapes come last."""
+        """Continue from `start` until there are `most` attempts in total; `generic` shapes come last."""
         waiting: list[Specs] = [start]
         later: list[Specs] = []
         usual = _generic(start) if generic else iter(())
@@ -138,26 +139,29 @@ class _Search:
             if trouble is None:
                 return Found(call, ", ".join(f"{name}={worded(value)}" for name, value in specs.items()))
             answers = [*_supplied(self._function, specs, trouble), *revisions(specs, trouble)]
-            # An answer to the newest error goes first: each one brings the arguments a step nearer.
+            # Answers to the latest error go first, because each brings the arguments closer.
             new = (answer for answer in answers if repr(answer) not in self._tried)
             waiting[:0] = [answer for answer in new if self._keeps_tensors(answer)]
             later[:0] = itertools.islice(told_sizes(specs, trouble.message), 4)
             self.last = trouble
             self._counts[trouble.message] += 1
-            # A traceback holds all that was computed on its way.
+            # A traceback keeps all intermediate values alive, so only a few are stored.
             if len(self._errors) < _KEPT_ERRORS:
                 self._errors.setdefault(trouble.message, trouble.error)
         return None
 
 
 def _unfit(specs: Specs) -> bool:
-    """Whether a tensor would be too large, or empty: that runs through most code, and shows nothing of it."""
+    """Whether a tensor would be too large, or empty. Most code runs with empty tensors, so they prove nothing."""
     shapes = [spec.shape for spec in specs.values() if isinstance(spec, TensorSpec)]
     return any(not 0 < math.prod(shape) <= _MOST_ELEMENTS for shape in shapes)
 
 
 def _first_guess(function: Callable[..., Any]) -> Specs:
-    """Start from annotations, names, and what the first layer wants; of parameters with defaults, from the main one."""
+    """Return a first guess from annotations, names and the first layer. Optional parameters are left out.
+
+    If all parameters have defaults, the model's `main_input_name` is guessed.
+    """
     target = function.forward if isinstance(function, nn.Module) else function
     parameters = parameters_of(target)
     needed = [item for item in parameters if item.default is item.empty]
@@ -174,7 +178,7 @@ def _first_guess(function: Callable[..., Any]) -> Specs:
 
 
 def _guess(function: Callable[..., Any], parameter: inspect.Parameter, *, first: bool) -> Any:
-    """Return a guess for one parameter of a call, None where nothing is known of what its annotation asks for."""
+    """Return a guess for one parameter of a call, or None if nothing is known about its annotation."""
     target = function.forward if isinstance(function, nn.Module) else function
     name, hint = parameter.name, hints_of(target).get(parameter.name, parameter.annotation)
     choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
@@ -184,7 +188,7 @@ def _guess(function: Callable[..., Any], parameter: inspect.Parameter, *, first:
         by_settings = sized_by(settings, name)
         if by_settings is not None:
             return by_settings
-    # An annotation with dimensions is one of jaxtyping, and `stated` reads them.
+    # Annotations with dimensions are from jaxtyping; `stated_shapes` reads them.
     unknown = isinstance(hint, str) or hint in (parameter.empty, Any) or hasattr(hint, "dim_str")
     if (unknown or hint in KINDS) and not (unknown and name.startswith(_FLAG)):
         layers = list(function.modules()) if isinstance(function, nn.Module) else []
@@ -192,7 +196,7 @@ def _guess(function: Callable[..., Any], parameter: inspect.Parameter, *, first:
         guess = _tensor_guess(name, wanted, first=first)
         kind = KINDS.get(hint) if not unknown else None
         named = by_parameter_name(name)
-        # `Tensor` says nothing of the kind, which the name may.
+        # `Tensor` does not give the dtype, but the name may.
         told_by_name = hint is torch.Tensor and named is not None and guess.kind == named.kind
         if kind is None or guess.kind == kind or told_by_name:
             return guess
@@ -205,7 +209,7 @@ def _guess(function: Callable[..., Any], parameter: inspect.Parameter, *, first:
 
 
 def _settings_of(function: Callable[..., Any]) -> Iterator[Any]:
-    """Yield the settings of a module, and those that they are made of: of the part that sees, say."""
+    """Yield the config of a module, and its nested configs."""
     settings = getattr(function, "config", None)
     if settings is not None:
         yield settings
@@ -213,7 +217,7 @@ def _settings_of(function: Callable[..., Any]) -> Iterator[Any]:
 
 
 def _supplied(function: Callable[..., Any], specs: Specs, trouble: Trouble) -> Iterator[Specs]:
-    """Give parameters that were left at their defaults, and that the error shows to be missed."""
+    """Yield specs that add an optional parameter that the error shows to be needed."""
     target = function.forward if isinstance(function, nn.Module) else function
     missed = [item for item in parameters_of(target) if item.name not in specs and item.name in trouble.missed]
     for parameter in missed:
@@ -223,9 +227,9 @@ def _supplied(function: Callable[..., Any], specs: Specs, trouble: Trouble) -> I
 
 
 def _missed(error: Exception, names: Iterable[str]) -> tuple[str, ...]:
-    """Return which of these names the error tells of: by its message, or as None in a line that the error came through.
+    """Return the `names` that an error is about: those in its message, or with value None on a line of its traceback.
 
-    The innermost line counts most.
+    Names in the message come first, then those on the innermost line.
     """
     found = dict.fromkeys(word for word in re.findall(r"\w+", str(error)) if word in names)
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
@@ -240,9 +244,9 @@ def _tensor_guess(name: str, wanted: TensorSpec, *, first: bool) -> TensorSpec:
     if named is not None and len(named.shape) == 4 and len(wanted.shape) != 4:
         return named
     if name == "input_features" and wanted.kind == "float" and len(wanted.shape) == 2:
-        # Of sound, over time.
+        # Audio features over time.
         return TensorSpec((BATCH, 64, wanted.shape[-1]))
-    # The first argument goes where the first layer says, unless the name speaks of integers and the layer does not.
+    # The shape of the first argument comes from the first layer, unless the name suggests another kind than the layer.
     if named is None or (first and named.kind == wanted.kind):
         return wanted
     return named
@@ -253,7 +257,7 @@ def _tensor_inside(value: Any) -> Any:
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the parameters that a callable names, none where it has no signature."""
+    """Return the named parameters of a callable, or none if it has no signature."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -266,18 +270,18 @@ def _names(function: Callable[..., Any]) -> list[str]:
 
 
 def _generic(start: Specs) -> Iterator[Specs]:
-    """Yield the usual shapes for all float tensors at once, and for all, where no error message helps."""
+    """Yield common shapes, first for all float tensors at once, then for all tensors."""
     tensors = {name: spec for name, spec in start.items() if isinstance(spec, TensorSpec)}
     floats = [name for name, spec in tensors.items() if spec.kind == "float"]
     for spec in GENERIC:
         yield {**start, **dict.fromkeys(floats, spec)}
-    # A name may have spoken of integers where what it names is as the others are.
+    # A name may suggest integers although its tensor is like the others.
     for spec in GENERIC if len(floats) < len(tensors) else ():
         yield {**start, **dict.fromkeys(tensors, spec)}
 
 
 def _call(function: Callable[..., Any], specs: Specs, device: str) -> Call:
-    """Make the arguments; positional where the signature allows it, as a user would write the call."""
+    """Make the arguments of a call, positional where the signature allows it, as a user would write it."""
     runs.seed_torch(0)
     made = {name: spec.make().to(device) if isinstance(spec, TensorSpec) else spec for name, spec in specs.items()}
     target = function.forward if isinstance(function, nn.Module) else function
@@ -290,7 +294,7 @@ def _call(function: Callable[..., Any], specs: Specs, device: str) -> Call:
 
 
 def _attempt(function: Callable[..., Any], specs: Specs, call: Call) -> Trouble | None:
-    """Run once without a compiler; return what went wrong, and in which layer of torch's."""
+    """Call once in eager. Returns the error, if any, and the torch layer that was running."""
     args, kwargs = call
     entered: list[tuple[nn.Module, Any]] = []
     with _watched_layers(function, entered):
@@ -304,7 +308,7 @@ def _attempt(function: Callable[..., Any], specs: Specs, call: Call) -> Trouble 
                 raise
             layer, given = entered[-1] if entered else (None, None)
             received = given if isinstance(given, torch.Tensor) else None
-            # `_call` puts the first of the specs into `args`, in their order.
+            # `_call` puts the first specs into `args`, in order.
             named = {**dict(zip(specs, args, strict=False)), **kwargs}
             direct = next((name for name, value in named.items() if received is not None and value is received), None)
             missed = _missed(error, [name for name in _names(function) if name not in specs])
@@ -314,7 +318,7 @@ def _attempt(function: Callable[..., Any], specs: Specs, call: Call) -> Trouble 
 
 @contextmanager
 def _watched_layers(function: Callable[..., Any], entered: list[tuple[nn.Module, Any]]) -> Iterator[None]:
-    """Keep in `entered` the layers of torch's that are running, each with its first argument."""
+    """Keep the running torch layers in `entered`, each with its first argument."""
     handles = []
 
     def enter(layer: nn.Module, args: Any) -> None:

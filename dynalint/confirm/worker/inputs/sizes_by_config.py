@@ -1,4 +1,4 @@
-"""What the settings of a module say of its inputs: of pictures, whole or in patches, and of sound."""
+"""Input sizes given by a module's config: for images, whole or in patches, and for audio."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from .guessed_values import BATCH
 from .small_configs import value_of
 from .tensor_shapes import Specs, TensorSpec
 
-# Pictures are large: two of them show as much as five.
+# Images are large, so a batch has two of them, which show as much as five.
 _PAIR = 2
-# Of the sides of a picture, in patches: what merges patches by twos or fours divides it.
+# The side of an image in patches. It must be divisible by two and four, because some code merges patches.
 _PATCHES = 4
 _GRID = re.compile(r"(\w+_)?grid_(t?)hw")
 
 
 def sized_by(settings: Any, name: str) -> TensorSpec | None:
-    """Return the sizes that a module's own settings give to a parameter: to pictures, sound and their features."""
+    """Return the size that the config gives for a parameter: images, audio and their features."""
 
     def size(*names: str) -> Any:
         return _first(settings, *names)
@@ -43,10 +43,10 @@ def sized_by(settings: Any, name: str) -> TensorSpec | None:
 
 
 def packed(settings: Any, names: Iterable[str]) -> Mapping[str, TensorSpec]:
-    """Return specs for one picture cut into patches, where a parameter is the grid that they come from.
+    """Return specs for one image cut into patches, if a parameter is the grid of patches.
 
-    The patches are rows of numbers, as many as the grid has places; of parameters, those for pictures take them, else
-    the first. Nothing is returned where there is no such parameter, or the settings do not tell the size of a patch.
+    Each patch is a row of numbers, and there are as many rows as grid cells. They are passed to the parameter for
+    images, or else to the first. Returns nothing if there is no grid parameter, or the config has no patch size.
     """
     names = list(names)
     grids = {name: match for name in names if (match := _GRID.fullmatch(name)) is not None}
@@ -66,7 +66,7 @@ def packed(settings: Any, names: Iterable[str]) -> Mapping[str, TensorSpec]:
 
 
 def in_pairs(specs: Specs) -> Specs:
-    """Return specs in which what comes with two pictures, or sounds, is there twice as well."""
+    """Reduce the batch of other tensors to two if images or audio have a batch of two."""
     tensors = {name: spec for name, spec in specs.items() if isinstance(spec, TensorSpec) and len(spec.shape) > 1}
     if not any(spec.shape[0] == _PAIR for spec in tensors.values()):
         return specs

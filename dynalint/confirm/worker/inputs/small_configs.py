@@ -1,9 +1,9 @@
-"""Make configuration objects small, so that a model of any size is built in no time and runs in little memory.
+"""Reduce configs, so that a model of any size builds quickly and runs in little memory.
 
-A configuration is an object whose class gives all its fields defaults: a dataclass, or a class whose constructor takes
-keywords. Fields are told apart by their names. Widths are all divided by the same number, so that whatever divided
-another, or summed up to it, still does; counts of heads and channels stay; layers, experts, vocabularies and positions
-are cut to a few, for nothing depends on how many there are.
+A config is an object whose class has defaults for all fields: a dataclass, or a class whose constructor takes keyword
+arguments. Fields are classified by name. All widths are divided by the same number, so that their ratios and sums still
+match. Numbers of heads and channels stay. Layers, experts, vocabularies and positions are cut to a few, because nothing
+else depends on them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 DIVISORS = (16, 8, 4, 2)
 
-# Widths that are divided by less leave time for more layers: some models need one of each kind.
+# The less widths are reduced, the more layers are kept: some models need one layer of each kind.
 _LAYERS = {16: 2, 8: 4, 4: 8, 2: 8}
 _EXPERTS = 4
 _VOCABULARY = 128
@@ -26,7 +26,7 @@ _PICTURE = 224
 _SMALLEST = 16
 
 Fields = Mapping[type, Mapping[str, Any]]
-"""Values for fields, by the class of the settings."""
+"""Values for config fields, by class."""
 
 NO_FIELDS: Fields = MappingProxyType({})
 
@@ -34,7 +34,7 @@ _MAIN_WIDTH = re.compile(r"hidden_(size|dim)|embed_dim|d_model|n_embd|dim")
 _HEAD_WIDTH = re.compile(r"(\w+_)?head_(dim|size)|d_head|d_kv")
 _HEADS = re.compile(r"(num_|n_)?((encoder|decoder)_)?(attention_)?heads?|n_head")
 _TOKEN = re.compile(r"\w+_(token_id|token_index|token)|(pad|bos|eos|cls|sep|mask|unk|blank)\w*_id")
-# The first pattern that matches the whole of a name decides what is done to the value.
+# The first pattern that matches the whole name decides how the value changes.
 _KINDS: tuple[tuple[str, str], ...] = (
     (
         r"\w*(hidden_(size|dim)|head_(dim|size)|embed_dim|intermediate_size|ffn_dim|mlp_dim|_dims?)\w*|d_head|d_kv",
@@ -66,13 +66,13 @@ _KINDS: tuple[tuple[str, str], ...] = (
 
 
 def is_configuration(cls: type) -> bool:
-    """Whether instances of a class are settings: named so, or a dataclass of defaults that is no module."""
+    """Whether a class is a config: by its name, or because it is a dataclass."""
     named = re.search(r"(Config|Configuration|Settings|Options|Params|Hyperparameters|Args|HParams)$", cls.__name__)
     return named is not None or dataclasses.is_dataclass(cls)
 
 
 def nested(value: Any) -> Iterator[Any]:
-    """Yield settings with those that they are made of, nothing for what is none."""
+    """Yield a config and its nested configs, or nothing if the value is not a config."""
     if is_configuration(type(value)):
         yield value
         for inner in getattr(value, "__dict__", {}).values():
@@ -80,7 +80,7 @@ def nested(value: Any) -> Iterator[Any]:
 
 
 def heads_fit(settings: Any) -> bool:
-    """Whether widths still are multiples of the numbers of heads, four times that: many turn quarters of a head."""
+    """Whether each width is a multiple of four times its number of heads: some models rotate quarters of a head."""
     for one in nested(settings):
         fields = {name: value for name, value in getattr(one, "__dict__", {}).items() if type(value) is int}
         width = next((value for name, value in fields.items() if _MAIN_WIDTH.fullmatch(name)), None)
@@ -92,11 +92,11 @@ def heads_fit(settings: Any) -> bool:
 
 
 def shrunk(instance: Any, given: Mapping[str, Any], divisor: int, fields: Fields = NO_FIELDS) -> Any:
-    """Return another instance of the same class with small values; `given` are arguments that it needs.
+    """Return a smaller instance of the same class. `given` are arguments that it needs.
 
-    `fields` are values for fields, which no rule of this module changes. Where the class does not take all of them, it
-    gets the kinds of fields that it takes: the others may have conditions that nobody told of. Where it takes none,
-    the instance itself comes back.
+    `fields` are fixed values that this module must not change. If the class rejects the combined changes, each kind of
+    field is tried separately, because fields may have to satisfy unknown conditions. If it rejects all changes, the
+    instance itself is returned.
     """
     cls = type(instance)
     given = {**given, **fields.get(cls, {})}
@@ -121,7 +121,7 @@ def _made(cls: type, arguments: Mapping[str, Any]) -> Any:
 
 
 def _changes(instance: Any, divisor: int, given: Fields) -> Iterator[tuple[str, Any]]:
-    """Yield the fields that are to have another value."""
+    """Yield the fields that change, with their new values."""
     fields = dict(_fields(instance))
     most = _LAYERS.get(divisor, 2)
     layers = next((value for name, value in fields.items() if _kind(name) == "layers" and type(value) is int), None)
@@ -132,11 +132,11 @@ def _changes(instance: Any, divisor: int, given: Fields) -> Iterator[tuple[str, 
             yield name, shrunk(value, {}, divisor, given)
         elif _TOKEN.fullmatch(name) and type(value) is int:
             if value >= _VOCABULARY and (vocabulary is None or vocabulary > value or vocabulary > _VOCABULARY):
-                # Tokens that mean something stay apart from each other, at the end of the vocabulary.
+                # Special tokens must stay distinct, so they are moved to the end of the vocabulary.
                 tokens -= 1
                 yield name, tokens
         else:
-            # What is left open is worked out by the class itself, but for the sizes in a dict.
+            # If a field is None, its class computes the value. Only sizes in a dict are changed then.
             worked_out = value_of(instance, name) if value is None else value
             changed = _changed(name, worked_out, divisor, layers, most)
             if changed != worked_out and (value is not None or isinstance(changed, dict)):
@@ -144,7 +144,7 @@ def _changes(instance: Any, divisor: int, given: Fields) -> Iterator[tuple[str, 
 
 
 def value_of(instance: Any, name: str) -> Any:
-    """Return a field of settings, None where there is none or it may not be read."""
+    """Return the value of a config field, or None if it does not exist or cannot be read."""
     try:
         return getattr(instance, name, None)
     except Exception:  # noqa: BLE001 - user code
@@ -152,7 +152,7 @@ def value_of(instance: Any, name: str) -> Any:
 
 
 def defaults_of(cls: type) -> dict[str, Any]:
-    """Return the default of each field that a constructor of settings takes, `Parameter.empty` where it has none."""
+    """Return the default of each field that a config's constructor takes; `Parameter.empty` if it has none."""
     empty = inspect.Parameter.empty
     if dataclasses.is_dataclass(cls):
         missing = dataclasses.MISSING
@@ -166,7 +166,7 @@ def defaults_of(cls: type) -> dict[str, Any]:
 
 
 def _fields(instance: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the fields that the constructor takes: the default of each, or what became of it where that is settings."""
+    """Yield the fields that the constructor takes: the default, or the current value of a config or required field."""
     for name, default in defaults_of(type(instance)).items():
         value = value_of(instance, name)
         is_settings = value is not None and is_configuration(type(value))
@@ -183,7 +183,7 @@ def _changed(name: str, value: Any, divisor: int, layers: int | None, most: int)
         return {key: _changed(str(key), item, divisor, layers, most) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         if layers is not None and len(value) == layers > most and kind != "width":
-            # One of each kind of layer, where a kind is named.
+            # Keep one of each kind of layer, if kinds are named.
             kinds = [item for at, item in enumerate(value) if isinstance(item, str) and item not in value[:at]]
             return type(value)([*kinds, *value][:most])
         if kind in ("width", "layers") and all(type(item) is int for item in value):

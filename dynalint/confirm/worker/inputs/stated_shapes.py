@@ -1,8 +1,8 @@
-"""Shapes that the source itself states for a parameter: by annotation, comment, docstring, assertion, pattern or use.
+"""Shapes that the source states for a parameter, in an annotation, comment, docstring, assertion, pattern or use.
 
-Read are, in this order: annotations of jaxtyping and `Annotated`, comments (`x,  # (batch, seq, dim)`), docstrings of
-the function and its class, and the body: assertions about dimensions, shapes that are taken apart, patterns of einops.
-A statement may be wrong: what comes of it is a first guess like any other.
+Sources are read in this order: annotations with jaxtyping or `Annotated`, comments (`x,  # (batch, seq, dim)`),
+docstrings of the function and its class, and the body: assertions about dimensions, unpacked shapes, einops patterns. A
+statement may be wrong, so its result is only a first guess.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Dimensions = tuple[str, ...]
 
 _SIDE = 16
 _LARGEST = 1024
-# What follows the name of a parameter: a type perhaps, words about shapes, and the dimensions in brackets.
+# What may follow a parameter name: a type, text about shapes, and the dimensions in brackets.
 _DIMENSION = r"(?:-1|[A-Za-z_]\w*|\d+)(?:\s*[*+/-]+\s*(?:[A-Za-z_]\w*|\d+))*|\.\.\.|\*"
 _BRACKETS = rf"[(\[{{]\s*(?:#\s*)?({_DIMENSION})\s*((?:,\s*(?:{_DIMENSION})\s*)*),?\s*[)\]}}]"
-# What parts `x: (batch, time), mask: (batch,)`.
+# Separates entries such as `x: (batch, time), mask: (batch,)`.
 _NEXT = r"[,;]\s*(?:and\s+)?(?=\w+\s*:\s*\()"
 _PLAIN_TYPES = frozenset("int float str bool list tuple dict optional tensor default torch none".split())
 _KINDS = (
@@ -56,7 +56,7 @@ class Stated:
     kind: str | None = None
 
     def over(self, other: Stated | None) -> Stated:
-        """Return what this says, completed by another statement."""
+        """Return this statement, completed by another."""
         if other is None:
             return self
         return Stated(
@@ -68,9 +68,9 @@ class Stated:
 
 
 def stated_specs(function: Callable[..., Any], guesses: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the guesses with the shapes that the source states for them; sizes that are left open stay guesses.
+    """Return the guesses with the shapes that the source states. Sizes that it leaves open stay as guessed.
 
-    Dimensions of the same name have the same size, over all parameters.
+    Dimensions with the same name have the same size in all parameters.
     """
     tensors = {name: guess for name, guess in guesses.items() if isinstance(guess, TensorSpec) and not guess.rows}
     known: dict[str, Stated] = {}
@@ -84,7 +84,7 @@ def stated_specs(function: Callable[..., Any], guesses: Mapping[str, Any]) -> di
 
 
 def _statements(function: Callable[..., Any], names: Iterable[str]) -> Iterator[dict[str, Stated]]:
-    """Yield what each source says, the most exact first."""
+    """Yield the statements of each source, the most precise first."""
     target = function.forward if isinstance(function, nn.Module) else function
     names = list(names)
     yield {name: stated for name in names if (stated := _annotated(target, name)) is not None}
@@ -101,7 +101,7 @@ def _statements(function: Callable[..., Any], names: Iterable[str]) -> Iterator[
 
 
 def _annotated(target: Callable[..., Any], name: str) -> Stated | None:
-    """Read `Float[Tensor, "batch dim"]` of jaxtyping, and the text or tuple in an `Annotated`."""
+    """Read jaxtyping annotations such as `Float[Tensor, "batch dim"]`, and the text or tuple in an `Annotated`."""
     hint: Any = None
     with suppress(Exception):
         hint = typing.get_type_hints(target, include_extras=True).get(name)
@@ -121,17 +121,17 @@ def _annotated(target: Callable[..., Any], name: str) -> Stated | None:
 
 
 def _of_pattern(text: str) -> Dimensions:
-    """Return the dimensions of a pattern of einops or jaxtyping; those in parentheses are one, `...` is none."""
+    """Return the dimensions of an einops or jaxtyping pattern. A group in parentheses is one; `...` is left out."""
     found = []
     for group, word in re.findall(r"\(([^()]*)\)|([^\s(),\[\]]+)", text):
-        # jaxtyping names a size as `dim=4`, and puts signs in front of names.
+        # jaxtyping writes a fixed size as `dim=4`, and puts modifiers before names.
         one = word.partition("=")[2] or word.lstrip("*#?")
         found.append("*".join(group.split()) if group else one)
     return tuple(item for item in found if item and item != "...")
 
 
 def _comments(source: str, tree: ast.Module, names: list[str]) -> Iterator[tuple[str | None, str]]:
-    """Yield comments, each with the one parameter whose line in the signature it ends, if it does."""
+    """Yield comments, each with its parameter if it ends the line of only one in the signature."""
     function = next((node for node in tree.body if isinstance(node, ast.FunctionDef)), None)
     if function is None:
         return
@@ -146,7 +146,7 @@ def _comments(source: str, tree: ast.Module, names: list[str]) -> Iterator[tuple
 
 
 def _texts(lines: Iterable[tuple[str | None, str]], names: list[str]) -> Iterator[dict[str, Stated]]:
-    """Yield what lines of plain text say: the name of a parameter and, behind it or in the next line, a shape."""
+    """Yield statements from lines of text: the name of a parameter, followed by a shape there or on the next line."""
     about, left = None, 0
     for owner, line in ((owner, part) for owner, whole in lines for part in re.split(_NEXT, whole)):
         text = re.sub(r":math:|`|\\text|\\_", lambda match: "_" if match[0] == "\\_" else "", line)
@@ -171,7 +171,7 @@ def _of_text(text: str) -> Stated | None:
     for match in re.finditer(_BRACKETS, text):
         parts = [part.strip() for part in match[0][1:-1].lstrip("# ").split(",")]
         found = tuple(part for part in parts if part and part not in ("...", "*"))
-        # One word in parentheses is a type or a remark more often than a shape.
+        # A single word in parentheses is more often a type or a remark than a shape.
         remark = len(parts) == 1 and match[0][0] == "(" and text[match.end() - 2 : match.end()] != ",)"
         if found and not remark and not _PLAIN_TYPES.intersection(part.lower() for part in found):
             return Stated(found, kind=kind)
@@ -179,7 +179,7 @@ def _of_text(text: str) -> Stated | None:
 
 
 def _body(tree: ast.Module, names: list[str]) -> dict[str, Stated]:
-    """Read assertions, shapes that are taken apart and patterns of einops, until a parameter is bound anew."""
+    """Read assertions, unpacked shapes and einops patterns, up to where a parameter is rebound."""
     found: dict[str, Stated] = {}
     open_names = set(names)
     function = next((node for node in tree.body if isinstance(node, ast.FunctionDef)), None)
@@ -192,7 +192,7 @@ def _body(tree: ast.Module, names: list[str]) -> dict[str, Stated]:
         )
         open_names -= {node.id for node in stored}
         if not isinstance(statement, (ast.Assign, ast.Assert, ast.Expr, ast.AnnAssign, ast.Return)):
-            # What stands in a branch may hold on that way only.
+            # A statement in a branch may only hold in that branch.
             break
     return found
 
@@ -221,7 +221,7 @@ def _filled(dimension: str, sizes: Mapping[str, str]) -> str:
 
 
 def _of_comparison(left: ast.expr, right: ast.expr, names: set[str]) -> Iterator[tuple[str, Stated]]:
-    """Read what an assertion compares: a number of dimensions, one size, or all of them."""
+    """Read what an assertion compares: the number of dimensions, one size, or the whole shape."""
     value = right.elts[0] if isinstance(right, (ast.Tuple, ast.List)) and right.elts else right
     owner, what = _measured(left)
     if owner in names and isinstance(value, ast.Constant) and isinstance(value.value, int) and what is not None:
@@ -262,7 +262,7 @@ def _spec(stated: Stated, guess: TensorSpec, sizes: _Sizes) -> TensorSpec:
 
 
 class _Sizes:
-    """A size for each name of a dimension: an attribute of the module, what a layer's guess says, or a usual one."""
+    """A size for each dimension name: from a module attribute, a layer's guess, or a common size."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
@@ -270,7 +270,7 @@ class _Sizes:
         self._known: dict[str, int] = {}
 
     def fit(self, stated: Stated, guess: TensorSpec) -> None:
-        """Take sizes from a guess that a layer gave: all where the rank is the same, else those that layers ask for."""
+        """Take sizes from a layer's guess: all if the ranks are equal, otherwise only the last."""
         names, shape = stated.dimensions, guess.shape
         if names[:1] in (("N",), ("n",)):
             self._known.setdefault(names[0], BATCH)
@@ -285,7 +285,7 @@ class _Sizes:
                 self._known.setdefault(name, size)
 
     def of(self, dimension: str, at: int) -> int:
-        """Return the size of the dimension `at` this place: a number, a name, or an expression of these."""
+        """Return the size of a dimension at position `at`: a number, a name, or an expression of these."""
         unknown = WIDTH if at else BATCH
         if dimension.lstrip("-").isdigit():
             size = int(dimension)

@@ -1,4 +1,4 @@
-"""What is to be run: import the target of a request, build it, find a call that it runs with."""
+"""Import the target of a request, build it, and find a call that it runs with."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Makers = Generator[tuple[Maker, str], BaseException | None, None]
 
 
 class ProblemError(Exception):
-    """What keeps a target from being run, as the parts of the answer tell it."""
+    """Why a target cannot be run, in the form used in the answer."""
 
     def __init__(self, phase: str, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -39,9 +39,9 @@ class ProblemError(Exception):
 
 @dataclass(frozen=True)
 class Subject:
-    """What is to be run: a maker of fresh callables, one call that works or is meant to, and words for both.
+    """A callable to run: its maker, one call that is expected to work, and a description of both.
 
-    `guessed` tells that nobody declared the call and no program made it.
+    `guessed` means that the call was neither declared nor made by a program.
     """
 
     make: Maker
@@ -73,7 +73,7 @@ def subject_of(request: Mapping[str, Any], reply: Reply) -> Subject:
         try:
             return _tried(make, text, request, reply)
         except ProblemError as met:
-            # Of several, the first that came furthest tells most.
+            # Keep the first problem from the furthest phase, which is the most informative.
             problem = met if problem is None or (problem.phase, met.phase) == ("build", "inputs") else problem
             if isinstance(met.__cause__, FINAL):
                 break
@@ -92,7 +92,7 @@ def _next(makers: Makers, error: BaseException | None) -> tuple[Maker, str] | No
 
 
 def _tried(make: Maker, text: str, request: Mapping[str, Any], reply: Reply) -> Subject:
-    """Build a target in one way and find a call of it; raises ProblemError."""
+    """Build a target with one maker and find a call; raises ProblemError."""
     name = request["target"]["qualname"]
     reply.stage(f"building {name}")
     function = _guarded("build", lambda: runs.fresh_callable(make))
@@ -110,7 +110,7 @@ def _tried(make: Maker, text: str, request: Mapping[str, Any], reply: Reply) -> 
 
 
 def _guarded(phase: str, act: Callable[[], Any]) -> Any:
-    """Do what runs user code, and turn whatever it raises into a problem."""
+    """Call `act`, which runs user code, and convert any exception to a problem."""
     try:
         return act()
     except NoInputsError as error:
@@ -120,7 +120,7 @@ def _guarded(phase: str, act: Callable[[], Any]) -> Any:
 
 
 def _declared(example: Any, name: str, device: str) -> Subject:
-    """Call the user's example function and check what it returns."""
+    """Call the user's example function and check its result."""
 
     def produce() -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         torch.manual_seed(0)
@@ -135,9 +135,9 @@ def _declared(example: Any, name: str, device: str) -> Subject:
 
 
 def _makers(found: Any, target: Mapping[str, str], device: str) -> Makers:
-    """Yield makers for a class, a method, a module or a function, each with words for it: one at least.
+    """Yield at least one maker for a class, method, module or function, each with a description.
 
-    What a maker raises is to be sent back, so that the next one does better.
+    The caller sends back the exception of a maker, so that the next one can avoid it.
     """
     found = getattr(found, "_orig_mod", found)
     if isinstance(found, nn.Module):

@@ -1,4 +1,4 @@
-"""Shapes and kinds of tensor arguments: what a layer wants, and what an error message asks for."""
+"""Shapes and kinds of tensor arguments: as layers require, and as error messages suggest."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _SIDES = (28, 64, 224, 96, 16, 128, 8)
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A tensor to be made: `kind` is `float`, `int` (from 0 up to `high`, exclusive) or `bool`.
+    """A tensor to create: `kind` is `float`, `int` (from 0 to `high`, exclusive) or `bool`.
 
-    `rows` are the values of one of two dimensions that is not random. With `unit`, floats are between 0 and 1, as
-    probabilities are.
+    `rows` are the values of a 2-dimensional tensor that is not random. With `unit`, floats are between 0 and 1, like
+    probabilities.
     """
 
     shape: tuple[int, ...]
@@ -32,7 +32,7 @@ class TensorSpec:
     unit: bool = False
 
     def make(self) -> torch.Tensor:
-        """Return a tensor of this description from torch's own random numbers."""
+        """Create the tensor with torch's random numbers."""
         if self.rows:
             return torch.tensor(self.rows)
         if self.kind == "int":
@@ -43,25 +43,25 @@ class TensorSpec:
 
 
 Specs = Mapping[str, Any]
-"""A value for each parameter by name; a TensorSpec stands for a tensor to be made."""
+"""A value for each parameter by name; a TensorSpec represents a tensor to create."""
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why an attempt failed: the message, and the layer that was running with the tensor that it was given."""
+    """Why an attempt failed: the message, and the layer that was running with its input tensor."""
 
     message: str
     layer: nn.Module | None = None
     received: torch.Tensor | None = None
     direct: str | None = None
-    """The parameter that was handed to the layer as it stood."""
+    """The parameter that was passed to the layer unchanged."""
     missed: tuple[str, ...] = ()
-    """Parameters left at their defaults that the error shows to be needed, the likeliest first."""
+    """Optional parameters that the error shows to be needed, the likeliest first."""
     error: Exception | None = None
 
 
 def wanted_by(layer: nn.Module) -> list[TensorSpec]:
-    """Return what a layer of torch's takes, the likeliest first; nothing for a layer that takes anything."""
+    """Return the inputs that a torch layer accepts, the likeliest first, or nothing if it accepts anything."""
     if isinstance(layer, nn.Linear):
         return [TensorSpec((BATCH, layer.in_features)), TensorSpec((BATCH, LENGTH, layer.in_features))]
     if isinstance(layer, nn.modules.conv._ConvNd):  # noqa: SLF001 - the one base of all convolutions
@@ -101,7 +101,7 @@ KINDS: Mapping[Any, str] = {
 
 
 def by_parameter_name(name: str) -> TensorSpec | None:
-    """Return what a tensor parameter of this name usually is, None where the name says nothing."""
+    """Return a typical tensor for a parameter of this name, or None if the name suggests nothing."""
     bare = name.lower()
     if re.search(r"(^|_)(ids?|idx|index|indices|tokens?|labels?|targets?|src|tgt|words|positions?)(_|$|\d)", bare):
         return TensorSpec((BATCH, LENGTH), "int", 2)
@@ -132,7 +132,7 @@ GENERIC: tuple[TensorSpec, ...] = (
 
 
 def revisions(specs: Specs, trouble: Trouble) -> Iterator[Specs]:
-    """Yield other specs that answer the error, the likeliest first."""
+    """Yield changed specs in response to an error, the likeliest first."""
     if trouble.layer is not None and trouble.received is not None:
         yield from _for_layer(specs, trouble.layer, trouble.received, trouble.direct)
     for pattern, revise in _REVISIONS:
@@ -146,7 +146,7 @@ def _tensors(specs: Specs) -> dict[str, TensorSpec]:
 
 
 def _for_layer(specs: Specs, layer: nn.Module, received: torch.Tensor, direct: str | None) -> Iterator[Specs]:
-    """The layer that failed says what it wants; the argument it came from is changed."""
+    """Yield specs in which the argument that reached the failed layer fits the layer."""
     wanted = sorted(wanted_by(layer), key=lambda spec: len(spec.shape) != received.dim())
     if not wanted:
         return
@@ -170,13 +170,13 @@ def _for_layer(specs: Specs, layer: nn.Module, received: torch.Tensor, direct: s
 
 
 def _for_features(specs: Specs, got: int, want: int) -> Iterator[Specs]:
-    """A linear layer was given `got` features, not `want`: by a last dimension, or by a picture that was flattened."""
+    """Yield specs that give a linear layer `want` features, not `got`: as the last dimension or a flattened image."""
     yield from _swap_size(specs, got, want)
     for name, spec in _tensors(specs).items():
         if len(spec.shape) < 3:
             continue
         exact = round(spec.shape[-1] * math.sqrt(want / max(got, 1)))
-        # Padding and strides round: of the usual sizes near the exact one, any may be meant.
+        # Padding and strides cause rounding, so any common size near the exact one is possible.
         near = [side for side in _SIDES if abs(side - exact) <= 4]
         for side in dict.fromkeys((*near, exact, *_SIDES)):
             if side > 0 and len(spec.shape) == 4:
@@ -187,7 +187,7 @@ def _for_features(specs: Specs, got: int, want: int) -> Iterator[Specs]:
 
 
 def _swap_size(specs: Specs, got: int, want: int) -> Iterator[Specs]:
-    """Replace a size, the last of its kind, in all tensors at once and then in each; never that of the batch."""
+    """Yield specs with a size replaced, in all tensors and then in each. The batch size never changes."""
     if got == BATCH:
         return
     changed = {name: replace(spec, shape=_swapped(spec.shape, got, want)) for name, spec in _tensors(specs).items()}
@@ -198,7 +198,7 @@ def _swap_size(specs: Specs, got: int, want: int) -> Iterator[Specs]:
 
 
 def told_sizes(specs: Specs, message: str) -> Iterator[Specs]:
-    """Whatever the message says: of the first numbers in it, one may be a size that is had, another the one wanted."""
+    """Yield specs in which a size from the message is replaced by another number from the message."""
     numbers = list(dict.fromkeys(int(digits) for digits in re.findall(r"(?<![\w.])\d{1,5}(?![\w.]\d)", message)))[:4]
     sizes = {size for spec in _tensors(specs).values() for size in spec.shape}
     for got in numbers:
@@ -211,14 +211,14 @@ def _swapped(shape: tuple[int, ...], got: int, want: int) -> tuple[int, ...]:
     for at in range(len(shape) - 1, -1, -1):
         if shape[at] == got:
             if at == len(shape) - 1 > 2 and shape[at - 1] == got:
-                # A picture stays square.
+                # An image stays square.
                 return (*shape[: at - 1], want, want)
             return (*shape[:at], want, *shape[at + 1 :])
     return shape
 
 
 def _rank(specs: Specs, rank: int, former: int | None = None) -> Iterator[Specs]:
-    """Give tensors another number of dimensions: those of rank `former`, or any."""
+    """Yield specs that give a tensor another rank: only tensors of rank `former`, or any."""
     for name, spec in _tensors(specs).items():
         if len(spec.shape) == rank or (former is not None and len(spec.shape) != former):
             continue
@@ -228,7 +228,7 @@ def _rank(specs: Specs, rank: int, former: int | None = None) -> Iterator[Specs]
 
 
 def of_rank(shape: tuple[int, ...], rank: int) -> tuple[int, ...] | None:
-    """Return the usual shape of so many dimensions with the features or channels of `shape`, None of more than five."""
+    """Return a common shape of this rank with the features or channels of `shape`, or None above rank 5."""
     last = shape[-1] if shape else WIDTH
     channels = shape[1] if len(shape) > 2 else last
     shapes = {
@@ -269,12 +269,12 @@ def _floating(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
 
 
 def _between(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
-    """Probabilities are asked for; what they are compared with mostly has the same bounds."""
+    """Yield specs with all floats between 0 and 1, because tensors that are compared usually have the same bounds."""
     yield {**specs, **{name: replace(spec, unit=True) for name, spec in _tensors(specs).items()}}
 
 
 def _single(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
-    """A tensor of one element is asked for, or no tensor at all: an argument after the first is a flag more often."""
+    """Yield specs with one-element tensors, after plain values: a later argument is more often a flag."""
     yield from _plain(specs, match)
     tensors = _tensors(specs)
     for name in reversed(tensors):
@@ -283,14 +283,14 @@ def _single(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
 
 
 def _alike(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
-    """All tensors are to have the same shape: that of the first, or of one of the others."""
+    """Yield specs in which all tensors have the same shape."""
     tensors = _tensors(specs)
     for spec in dict.fromkeys(tensors.values()):
         yield {**specs, **dict.fromkeys(tensors, spec)}
 
 
 def _larger(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
-    """What comes in is too small for the kernels and pools on its way."""
+    """Yield specs with larger inputs, because kernels or pooling windows were too large."""
     pictures = {name: spec for name, spec in _tensors(specs).items() if len(spec.shape) in (4, 5)}
     for side in (64, 128, 224):
         changed = {n: replace(spec, shape=(*spec.shape[:-2], side, side)) for n, spec in pictures.items()}
@@ -302,7 +302,7 @@ def _larger(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
 
 
 def _one_row(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
-    """Only a batch of one is taken."""
+    """Yield specs with a batch of one."""
     yield {
         **specs,
         **{n: replace(spec, shape=(1, *spec.shape[1:])) for n, spec in _tensors(specs).items() if spec.shape},
@@ -310,7 +310,7 @@ def _one_row(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
 
 
 def _plain(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
-    """Give arguments after the first something that is no tensor: a number, a pair of sizes, a module."""
+    """Yield specs with plain values after the first argument: a number, a pair of sizes, a module."""
     others = [name for name in _tensors(specs) if name != next(iter(specs))]
     for value in (2, (WIDTH, WIDTH), nn.Identity()):
         for name in reversed(others):
@@ -320,21 +320,21 @@ def _plain(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
 
 
 def _sizes(got: int, want: int) -> Callable[[Specs, re.Match[str]], Iterator[Specs]]:
-    """Return a revision that swaps the sizes found in these groups of the message."""
+    """Return a revision that replaces one size in the message by another, given their groups."""
     return lambda specs, match: _swap_size(specs, int(match[got]), int(match[want]))
 
 
 def _patched(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
-    """Sizes that no argument has: of pictures cut into patches, there are too few or too many."""
+    """Yield specs for an image cut into patches, if the number of patches is wrong."""
     got, want = int(match[1]), int(match[2])
     sizes = {size for spec in _tensors(specs).values() for size in spec.shape}
-    # From sides that were worked out before there is no way on: pictures are not what this is about.
+    # Only for common image sizes: computed ones come from an earlier attempt of this kind.
     if not {got, want} & sizes and sizes & {*_SIDES, *_IMAGE.values()}:
         yield from _for_features(specs, got, want)
 
 
 def _unpacked(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
-    """Something is taken apart into so many: mostly a shape, else the tensor itself, else no tensor."""
+    """Yield specs for a failed unpacking: by rank, which is most likely, by first dimension, or with plain values."""
     count = int(match[1])
     yield from _rank(specs, count)
     for name, spec in _tensors(specs).items():
@@ -373,5 +373,5 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"only one element tensors|single element|more than one value is ambiguous|a Tensor with \d+ elements", _single),
     (r"^TypeError: (?!.*[Ff]ound dtype)", _plain),
 )
-# Compiled before the processes are forked.
+# Compiled before processes are forked.
 _REVISIONS = tuple((re.compile(pattern), revise) for pattern, revise in _BY_MESSAGE)

@@ -1,4 +1,4 @@
-"""Short expressions for values, for the report."""
+"""Short expressions for values in reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .tensor_shapes import TensorSpec
 
 
 def first_line(text: str) -> str:
-    """Return the first line that says something, at most 200 characters of it."""
+    """Return the first line that is not blank, cut to 200 characters."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return line if len(line) <= 200 else f"{line[:197]}..."
 

@@ -1,4 +1,4 @@
-"""Other calls made from one that works, so that both sides of a branch run: other rows, values and options."""
+"""Variations of a call that works, so that both sides of a branch run: other batch sizes, values and options."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _SIDE = 4
 
 
 def other_batch(call: Call) -> Call | None:
-    """Return the call with more rows in every tensor that has the batch size, None where no tensor has a batch.
+    """Return the call with more rows in every tensor that has the batch size, or None if no tensor has a batch.
 
-    The batch is the first dimension of the first tensor, unless another dimension has the size that guessed inputs
-    give to batches.
+    The batch is the first dimension of the first tensor, unless another of its dimensions has the batch size of guessed
+    inputs.
     """
     tensors = [leaf for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor) and leaf.dim() > 0]
     if not tensors:
@@ -45,7 +45,7 @@ def other_batch(call: Call) -> Call | None:
 
 
 def variants(call: Call) -> Iterator[Call]:
-    """Yield calls of the same shapes with other values: opposite signs, all positive, all zero."""
+    """Yield calls of the same shapes with other values: negated, all positive, all zero."""
     changes: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
         lambda tensor: ~tensor if tensor.dtype == torch.bool else -tensor,
         lambda tensor: torch.ones_like(tensor) if tensor.dtype == torch.bool else tensor.abs() + 1,
@@ -58,9 +58,9 @@ def variants(call: Call) -> Iterator[Call]:
 
 
 def other_ranks(call: Call) -> Iterator[list[Call]]:
-    """Yield alternatives with one dimension more in the tensors that have as many as the first, then with one less.
+    """Yield alternatives with one more dimension in tensors that have the rank of the first, then with one fewer.
 
-    A rank that was guessed is one of several that may be meant, and code may go other ways for another.
+    A guessed rank is one of several possible ones, and another may reach other code.
     """
     tensors = [leaf for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor) and leaf.dim() > 0]
     if not tensors:
@@ -85,9 +85,9 @@ def other_ranks(call: Call) -> Iterator[list[Call]]:
 
 
 def options(function: Callable[..., Any], call: Call) -> Iterator[list[Call]]:
-    """Yield, for each parameter left at None or False that a name or an annotation says more of, calls that set it.
+    """Yield, for each optional parameter that is False or may be a tensor, alternative calls that set it.
 
-    The calls of one parameter are alternatives, the likeliest first.
+    The alternatives for one parameter are sorted, the likeliest first.
     """
     target = function.forward if isinstance(function, nn.Module) else function
     args, kwargs = call
@@ -112,7 +112,7 @@ def _takes_tensor(parameter: inspect.Parameter) -> bool:
 
 
 def _tensors_like(name: str, first: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield tensors that may go with the first one: masks over its positions, labels for its rows, or its like."""
+    """Yield tensors that fit the first one: masks for its positions, labels for its rows, or a copy."""
     rows, positions = tuple(first.shape[:1]), tuple(first.shape[: max(first.dim() - 1, 1)])
     if "mask" in name:
         square = (*rows, 1, *first.shape[1:2], *first.shape[1:2])
@@ -126,13 +126,13 @@ def _tensors_like(name: str, first: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def rising(call: Call, number: int) -> list[Call]:
-    """Return `number` calls of the same shapes whose floats grow: what a call keeps for the next one then shows."""
+    """Return `number` calls of the same shapes with growing floats, so that state kept from earlier calls shows."""
     return [_mapped(call, partial(_changed, partial(torch.mul, other=1 + step / 2))) for step in range(number)]
 
 
 def _changed(change: Callable[[torch.Tensor], torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
     if not (tensor.dtype == torch.bool or tensor.is_floating_point()):
-        # Integers are mostly indices: other values may be out of bounds, and are no other branch.
+        # Integers are mostly indices: other values may be out of bounds, and rarely reach another branch.
         return tensor
     return change(tensor.detach()).requires_grad_(tensor.requires_grad)
 

@@ -1,8 +1,7 @@
-"""Calls that the author wrote down: in `if __name__ == "__main__":`, in functions that test, in docstrings and READMEs.
+"""Calls in the project's source: in `if __name__ == "__main__":`, in test functions, in docstrings and READMEs.
 
-Nothing is run but what such a call needs: the assignments before it that its arguments, and those of the constructor,
-depend on, where they do no more than make numbers, tensors and instances. What raises, is large or takes long is passed
-over.
+Only the code that such a call needs is run: the assignments before it that its arguments and the constructor's depend
+on, if they only create numbers, tensors and instances. Calls that raise, are large or take long are skipped.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from torch.utils import _pytree as pytree
 from ..dynamo.runs import Call, call_once
 from ..source.nearby_files import mentions, near_texts
 
-# Of one tensor, and of a model: what is larger takes too long, and a smaller one shows as much.
+# Size limits of a tensor and of a model. Larger ones take too long, and smaller ones show as much.
 _MOST_ELEMENTS = 1 << 21
 _MOST_PARAMETERS = 1 << 24
 _QUICK = 2.0
@@ -52,21 +51,21 @@ class Written:
     text: str
 
 
-# What is asked of one module is asked for each of its classes.
+# Cached because every class of a module reads the same files.
 texts_near = cache(near_texts)
 
 
 def written_calls(cls: type, folder: str | None = None) -> Iterator[Written]:
-    """Yield what is written about a class, one for each place that makes and calls it: in its own file, then elsewhere.
+    """Yield one call for each place that creates and calls an instance: first in the class's file, then elsewhere.
 
-    Elsewhere are the READMEs and tests from its file up to `folder`.
+    The other places are READMEs and tests, from the folder of its file up to `folder`.
     """
     module = sys.modules.get(cls.__module__)
     if module is None:
         return
     try:
         text = inspect.getsource(module)
-        # Most files never call their own classes, and to parse a large one takes as long as to run a small model.
+        # Most files never call their own classes, and parsing a large one takes as long as running a small model.
         is_called = re.search(rf"(?<!class )(?<!\w){cls.__name__}\s*\(", text) is not None
         tree = ast.parse(text if is_called else "")
     except (OSError, TypeError, SyntaxError):
@@ -85,7 +84,7 @@ def written_calls(cls: type, folder: str | None = None) -> Iterator[Written]:
 
 @dataclass(frozen=True)
 class _Found:
-    """A constructor, a call of what it makes, and the assignments that both need, in their order."""
+    """A constructor call, a call of the instance, and the assignments that both need, in order."""
 
     constructor: ast.Call
     call: ast.Call
@@ -93,7 +92,7 @@ class _Found:
 
 
 def _blocks(tree: ast.Module, cls: type) -> Iterator[tuple[str, list[ast.stmt]]]:
-    """Yield the simple statements of each place where examples stand, with the name of the place."""
+    """Yield the simple statements of each place that may contain examples, with the name of the place."""
     for node in tree.body:
         if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
             yield 'the block `if __name__ == "__main__"`', list(_simple(node.body))
@@ -106,7 +105,7 @@ def _blocks(tree: ast.Module, cls: type) -> Iterator[tuple[str, list[ast.stmt]]]
 
 
 def _in_file(path: str, text: str) -> Iterator[tuple[str, list[ast.stmt]]]:
-    """Yield the blocks of Python in a README with its imports, or the tests in a file with what it binds."""
+    """Yield the Python blocks of a README with its imports, or the tests of a file with its top-level bindings."""
     name = f"`{Path(path).name}`"
     if path.endswith(".py"):
         with suppress(SyntaxError, ValueError):
@@ -127,7 +126,7 @@ def _in_file(path: str, text: str) -> Iterator[tuple[str, list[ast.stmt]]]:
 
 
 def _simple(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield statements in their order, those within blocks that run once included."""
+    """Yield statements in order, including those inside `with` blocks."""
     for statement in body:
         if isinstance(statement, ast.With):
             yield from _simple(statement.body)
@@ -157,7 +156,7 @@ def _call_in(block: Sequence[ast.stmt], name: str) -> _Found | None:
 
 
 def _constructor(node: ast.expr, name: str) -> ast.Call | None:
-    """Return the call of the class that an expression is, or ends in a method of, such as `Model(3).eval()`."""
+    """Return the constructor call in an expression, such as `Model(3)` in `Model(3).eval()`."""
     while isinstance(node, ast.Call):
         called = node.func
         if (isinstance(called, ast.Name) and called.id == name) or (
@@ -171,7 +170,7 @@ def _constructor(node: ast.expr, name: str) -> ast.Call | None:
 
 
 def _needed(before: Sequence[ast.stmt], wanted: Sequence[ast.AST]) -> list[ast.stmt]:
-    """Return the statements that bind the names in what is wanted, and those that these need."""
+    """Return the statements that bind the names in `wanted`, and the statements that these need."""
     names = {node.id for one in wanted for node in ast.walk(one) if isinstance(node, ast.Name)}
     kept: list[ast.stmt] = []
     for statement in reversed(before):
@@ -189,7 +188,7 @@ def _is_store(node: ast.Name) -> bool:
 
 
 class _OnTheCpu(ast.NodeTransformer):
-    """Leaves out what moves a tensor to another device or dtype."""
+    """Removes calls that move a tensor to another device or dtype."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
@@ -203,7 +202,7 @@ class _OnTheCpu(ast.NodeTransformer):
 
 
 def _is_plain(found: _Found) -> bool:
-    """Whether nothing is called but constructors, functions of torch and the like, and what they have made."""
+    """Whether the code only calls constructors, functions of torch and similar packages, and their results."""
     bound = {
         node.id for one in found.before for node in ast.walk(one) if isinstance(node, ast.Name) and _is_store(node)
     }
@@ -222,7 +221,7 @@ def _is_plain(found: _Found) -> bool:
 
 
 def _made(found: _Found, names: dict[str, Any]) -> tuple[Callable[[], Any], Call] | None:
-    """Return a maker and a call, None where they do not run or take too much."""
+    """Return a maker and a call, or None if they fail or are too large."""
     try:
         make, call = _evaluated(found, names)
         return (make, call) if _is_small(make, call) else None
@@ -231,7 +230,7 @@ def _made(found: _Found, names: dict[str, Any]) -> tuple[Callable[[], Any], Call
 
 
 def _is_small(make: Callable[[], Any], call: Call) -> bool:
-    """Whether model and tensors are of a size to be compiled many times, by one run."""
+    """Whether the model and tensors are small and fast enough to compile many times, judged by one run."""
     sizes = [leaf.numel() for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor)]
     if any(size > _MOST_ELEMENTS for size in sizes):
         return False
@@ -243,9 +242,9 @@ def _is_small(make: Callable[[], Any], call: Call) -> bool:
 
 
 def _evaluated(found: _Found, names: dict[str, Any]) -> tuple[Callable[[], Any], Call]:
-    """Run what is needed, and return a maker and a call."""
+    """Run the needed statements, and return a maker and a call."""
     torch.manual_seed(0)
-    # Docstrings leave out what everybody imports.
+    # Docstrings often omit these imports.
     scope = {"torch": torch, "nn": nn, "F": nn.functional, **names}
     body = [_OnTheCpu().visit(statement) for statement in found.before]
     exec(compile(ast.fix_missing_locations(ast.Module(body, [])), "<written>", "exec"), scope)  # noqa: S102

@@ -1,1 +1,1 @@
-"""Watching Dynamo: runs of one callable, and records of the breaks, graphs and recompiles they showed."""
+"""Run a callable under Dynamo and record the breaks, graphs and recompilations."""

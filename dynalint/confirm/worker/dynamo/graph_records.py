@@ -1,4 +1,4 @@
-"""What the worker tells of the graphs of one callable. As `records`, which says how these travel."""
+"""Records of the graphs of one callable. `records` describes how they are sent."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Size:
-    """How many tensors, and how many bytes they take."""
+    """A number of tensors and their size in bytes."""
 
     tensors: int = 0
     bytes: int = 0
@@ -15,7 +15,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Operation:
-    """One operator as one line of source asks for it, `count` times; `file` is the user's own, None where none is."""
+    """An operator that one source line runs `count` times. `file` is None if the line is not in the user's own code."""
 
     name: str
     count: int
@@ -25,9 +25,9 @@ class Operation:
 
 @dataclass(frozen=True)
 class Guards:
-    """What must hold for a graph to be used again: how many guards there are of each kind.
+    """The number of guards of each kind that must hold for a graph to be reused.
 
-    `conditions` are those that other inputs or another state may well fail, as Dynamo writes them.
+    `conditions` are the guards that may fail for other inputs or states, in Dynamo's words.
     """
 
     kinds: dict[str, int]
@@ -36,10 +36,10 @@ class Guards:
 
 @dataclass(frozen=True)
 class Graph:
-    """One graph, in the order in which they were compiled; `compile_id` is that of its frame's compile.
+    """One graph, in order of compilation. `compile_id` is the id of the frame's compilation.
 
-    `lines` are the lines that Dynamo traced for it, by file. Sizes are those of its first run; parameters and buffers
-    of the model are no inputs.
+    `lines` are the lines that Dynamo traced for it, by file. Sizes are those of its first run; the model's parameters
+    and buffers do not count as inputs.
     """
 
     compile_id: str
@@ -54,9 +54,9 @@ class Graph:
 
 @dataclass(frozen=True)
 class Step:
-    """One run of a graph in a call whose graphs had all been compiled.
+    """One run of a graph, in a call that compiled nothing.
 
-    `crossing` are tensors that this step or one before it made and that a graph after it takes.
+    `crossing` are tensors created up to this step that a later graph uses.
     """
 
     graph: int
@@ -65,9 +65,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Flow:
-    """The graphs of a callable and the order in which one call runs them.
+    """The graphs of a callable, and the order in which one call runs them.
 
-    `breaks` are the compile ids during which the breaks of the run happened, in their order.
+    `breaks` are the compile ids of the run's breaks, in order.
     """
 
     graphs: tuple[Graph, ...]
@@ -77,11 +77,11 @@ class Flow:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one way to compile came to.
+    """The result of compiling in one way.
 
-    `breaks` are the breaks told apart by place and kind, `graphs` the runs of graphs in the first call, `operators`
-    those in these runs, `recompiles` those over all calls. `error` is what ended the run, empty if nothing did.
-    `places` are the files and lines of the breaks.
+    `breaks` counts breaks with different places or kinds, `graphs` the graph runs of the first call, `operators` the
+    operators in these runs, `recompiles` the recompilations in all calls. `error` is the exception that ended the run,
+    or an empty string. `places` are the files and lines of the breaks.
     """
 
     breaks: int
@@ -94,7 +94,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Tried:
-    """A way to compile that was run: its name, the code that asks for it, and what came of it."""
+    """A way to compile that was tried: its name, the code that applies it, and the result."""
 
     name: str
     lines: tuple[str, ...]
@@ -103,9 +103,9 @@ class Tried:
 
 @dataclass(frozen=True)
 class Remedy:
-    """A way to compile that helps. `equal` is None where the code differs from run to run by itself.
+    """A way to compile that helps. `equal` is None if eager runs differ from each other.
 
-    `kind` is `settings` or `fullgraph`; `difference` says what was not equal, `note` what the way changes by nature.
+    `kind` is `settings` or `fullgraph`; `difference` describes unequal results, `note` the side effects of the setting.
     """
 
     kind: str

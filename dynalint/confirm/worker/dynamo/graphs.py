@@ -1,4 +1,4 @@
-"""Look at each graph that Dynamo makes of a callable, and watch in which order a call runs them."""
+"""Record the graphs that Dynamo compiles for a callable, and the order in which a call runs them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .records import Run
 from .runs import Call, Listener, Maker, compiled_run
 
 _PLACE = re.compile(r'File "([^"]+)", line (\d+), in ')
-# Guards that every frame has, or that only a change of the program itself fails.
+# Kinds of guards that depend on the inputs or the state, and not only on the program.
 _VARYING = (
     "EQUALS_MATCH",
     "CONSTANT_MATCH",
@@ -35,9 +35,9 @@ _MOST_CONDITIONS = 200
 
 
 def trace_flow(make: Maker, calls: Sequence[Call], files: Mapping[str, str], warm: range) -> tuple[Run, Flow]:
-    """Compile and run `calls`; the steps are those of the calls numbered `warm`, which must be alike.
+    """Compile and run `calls`. The steps are recorded in the calls numbered `warm`, which must be identical.
 
-    `files` are the user's own: the names that their code objects have, with the paths to report.
+    `files` maps the user's own files, as named in code objects, to the paths to report.
     """
     listener = GraphListener(frozenset(files), own=files)
     run = compiled_run(make, calls, listener)
@@ -46,7 +46,7 @@ def trace_flow(make: Maker, calls: Sequence[Call], files: Mapping[str, str], war
 
 @dataclass
 class _Made:
-    """A tensor that a step made, and the last step that took it."""
+    """A tensor that a step created, and the last step that used it."""
 
     step: int
     last: int
@@ -55,7 +55,7 @@ class _Made:
 
 @dataclass
 class _Called:
-    """One call of the callable: the graphs that it ran, and the tensors that these made."""
+    """One call of the callable: the graphs that it ran, and the tensors that they created."""
 
     ran: list[int] = field(default_factory=list)
     made: list[_Made] = field(default_factory=list)
@@ -63,7 +63,7 @@ class _Called:
 
 @dataclass
 class GraphListener(Listener):
-    """Notes the graphs too: what is in them, which guards they have, when they run and what they hand on."""
+    """Also records the graphs: their operators and guards, when they run, and which tensors they pass on."""
 
     own: Mapping[str, str] = field(default_factory=dict)
     found: list[Graph] = field(default_factory=list)
@@ -73,7 +73,7 @@ class GraphListener(Listener):
     _kept: set[int] = field(default_factory=set)
 
     def compile(self, function: Callable[..., Any], backend: Callable[..., Any], *, fullgraph: bool) -> Any:
-        """Compile as `torch.compile` does, by the older name of it that also tells the guards."""
+        """Compile through `torch._dynamo.optimize`, which also reports guards."""
         owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
         if isinstance(owner, nn.Module):
             self._kept = {id(tensor) for tensor in (*owner.parameters(), *owner.buffers())}
@@ -82,7 +82,7 @@ class GraphListener(Listener):
         return partial(self._call, optimize(function))
 
     def note_graph(self, module: torch.fx.GraphModule) -> None:
-        """Keep the operators of a graph and the lines that were traced for it."""
+        """Record the operators of a graph, and the lines that were traced for it."""
         super().note_graph(module)
         lines = {self.own[file]: tuple(sorted(_lines(spans))) for file, spans in self.attempt.items()}
         operations = tuple(_operations(module, self.own))
@@ -90,16 +90,16 @@ class GraphListener(Listener):
         self.found.append(Graph(_compile_id(), self.call, operations, lines, nothing, nothing, nothing, Guards({}, ())))
 
     def note_break(self, error: BaseException | None, reason: str, stack: Any, effect: str = "split") -> None:
-        """Remember which frame was being compiled."""
+        """Record which frame was being compiled."""
         super().note_break(error, reason, stack, effect)
         self.break_ids.append(_compile_id())
 
     def runner(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what runs the graph noted last."""
+        """Return a function that runs the latest graph."""
         return partial(self._run, len(self.found) - 1, run)
 
     def flow(self, warm: range) -> Flow:
-        """Return all that was seen, with the steps of the last call among `warm`."""
+        """Return everything recorded, with the steps of the last call in `warm`."""
         called = [self.called[number] for number in warm if number < len(self.called)]
         steps = tuple(_steps(called[-1])) if called else ()
         return Flow(tuple(self.found), tuple(self.break_ids), steps)
@@ -164,7 +164,7 @@ def _lines(spans: Iterable[tuple[int, int, int, int]]) -> set[int]:
 
 
 def _operations(module: torch.fx.GraphModule, own: Mapping[str, str]) -> Iterator[Operation]:
-    """Yield the operators in order, those alike from one line together at the first one's place."""
+    """Yield the operators in order. Repeats on the same line are counted at the first."""
     counts: Counter[tuple[str, str | None, int]] = Counter()
     for node in module.graph.nodes:
         if node.op.startswith("call_"):
@@ -183,7 +183,7 @@ def _name(module: torch.fx.GraphModule, node: torch.fx.Node) -> str:
 
 
 def _place(trace: str, own: Mapping[str, str]) -> tuple[str | None, int]:
-    """Return the innermost line of the user's own code in a stack as Dynamo writes it."""
+    """Return the innermost line of the user's own code in a stack trace as Dynamo formats it."""
     for file, line in reversed(_PLACE.findall(trace)):
         if file in own:
             return own[file], int(line)
@@ -203,7 +203,7 @@ def _guards(guards: Iterable[Any]) -> Guards:
 
 def _conditions(kind: str, guard: Any) -> Iterator[str]:
     if kind == "TENSOR_MATCH":
-        # Its code is all about marks that hardly any tensor has.
+        # Its code consists of checks that almost no tensor fails.
         yield f"{guard.name}: dtype, device, shape, strides and requires_grad"
     else:
         yield from (code for code in map(str, guard.code_list or ()) if not code.startswith("___check"))

@@ -1,12 +1,11 @@
-"""Find what a graph break hides: run again with the value of the breaking expression given beforehand.
+"""Find what a graph break hides: run again with the value of the breaking expression known in advance.
 
-A break inside a `for`, a `try` or a `with` leaves its whole frame to eager, and whatever else breaks there is never
-reported. So each such expression is replaced, in the code of the functions in memory, by the values that it had in an
-uncompiled run over the same calls; Dynamo then traces the frame up to what breaks next, and so on, for a few rounds.
-
-So are the heads of `with` blocks and stores. Nothing is said of frames whose break is anything else: an unpacking, a
-store to an attribute that the file reads. Where Python or torch (before 3.11 and 2.12) do not tell columns, the one
-range asked about that begins in the line is taken for the expression.
+A break inside a `for`, `try` or `with` makes the whole frame fall back to eager, so further breaks in it are never
+reported. Each breaking expression is therefore replaced, in the functions' code in memory, by the values from an eager
+run of the same calls. Dynamo then traces up to the next break, and so on for a few rounds. The context expressions of
+`with` statements and stores are replaced too. Frames with any other break are left alone, such as an unpacking or a
+store to an attribute that the file reads. Python before 3.11 and torch before 2.12 report no columns; if only one
+requested range starts on the line, that range is used.
 """
 
 from __future__ import annotations
@@ -26,17 +25,16 @@ _HIDING = ("frame", "rest")
 
 @dataclass(frozen=True)
 class Asked:
-    """The text of a file, and the ranges in it that are asked about."""
+    """The text of a file, and the ranges in it to judge."""
 
     text: str
     spots: Sequence[Sequence[int]]
 
 
 def latent_run(make: Maker, calls: Sequence[Call], seen: Run, asked: Mapping[str, Asked], seconds: float) -> Run | None:
-    """Return the breaks and the traced operations that `seen`, a default run, hid; None where none can be run.
+    """Return the breaks and traced operations that a default run, `seen`, hid, or None if nothing more can run.
 
-    `asked` holds the files that are asked about, by the name their code objects have. `seconds` bounds the time after
-    which no further round begins.
+    `asked` maps files, as named in code objects, to the ranges to judge. No further round starts after `seconds`.
     """
     deadline = time.process_time() + seconds
     given: list[Place] = []
@@ -56,7 +54,7 @@ def latent_run(make: Maker, calls: Sequence[Call], seen: Run, asked: Mapping[str
 
 
 def _hiding(run: Run, asked: Mapping[str, Asked]) -> Iterator[Place]:
-    """Yield the places of the breaks that left a frame, or the rest of one, to eager."""
+    """Yield the places of the breaks that made a frame, or the rest of it, fall back to eager."""
     for broken in run.breaks:
         frame = next((frame for frame in reversed(broken.stack) if frame.file in asked), None)
         if broken.effect not in _HIDING or frame is None:
@@ -79,7 +77,7 @@ def _joined(first: Run, second: Run) -> Run:
 
 
 def _given_run(make: Maker, calls: Sequence[Call], given: Sequence[Place], sources: Mapping[str, str]) -> Run | None:
-    """Compile with the values of `given` known; None where they cannot be put in place or the code then fails."""
+    """Compile with the values of `given` known. Returns None if they cannot be inserted, or the code then fails."""
     edits = [Edit(number, place) for number, place in enumerate(given)]
     record = {RECORD: lambda number, value: edits[number].record(value)}
     with rewritten(edits, sources, recording=True, names=record) as done:

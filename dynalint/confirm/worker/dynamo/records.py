@@ -1,7 +1,7 @@
-"""What the worker tells: plain records that travel as JSON between interpreters of different versions.
+"""Records that the worker sends as JSON between interpreters of different versions.
 
-Standard library only, so that both sides import it. Paths are absolute as Python reports them, lines are 1-based,
-calls are counted from 0.
+Both sides import this module, so it only needs the standard library. Paths are absolute, as Python reports them, lines
+are 1-based, and calls are counted from 0.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 Span = tuple[int, int, int, int]
-"""Line, column, end line, end column as bytecode has them: lines 1-based, columns 0-based in UTF-8 bytes."""
+"""Line, column, end line, end column in bytecode positions: lines 1-based, columns 0-based in UTF-8 bytes."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One level of a user's stack; columns, 0-based in UTF-8 bytes, where this release of torch knows them."""
+    """One frame of a user's stack. Columns are 0-based in UTF-8 bytes, or None if this torch release has none."""
 
     file: str
     line: int
@@ -33,10 +33,10 @@ class Frame:
 class Break:
     """One graph break as Dynamo reported it.
 
-    `gb` is None where this release of torch gives the kind no id. `stack` runs from the outermost frame to the
-    innermost. `effect` says what was lost: `split` ended one graph and began another, `rest` left the remainder of the
-    frame to eager, `frame` left the whole frame to eager. `secondary` are the ids of what Dynamo ran into while it
-    handled this break (a loop, a context manager, an inlined call): consequences, not causes.
+    `gb` is None if this torch release has no id for the kind. `stack` runs from the outermost frame to the innermost.
+    `effect` is `split` if one graph ended and another began, `rest` if the remainder of the frame fell back to eager,
+    `frame` if the whole frame did. `secondary` are the ids of breaks that Dynamo met while it handled this one (in a
+    loop, a context manager, an inlined call): consequences, not causes.
     """
 
     gb: str | None
@@ -54,8 +54,8 @@ class Break:
 class Compile:
     """One attempt to compile a frame, from Dynamo's own metrics.
 
-    `guarded` tells that compiled code was installed. `recompile` is why the code compiled before did not fit, None for
-    a first compile. `fail_type` and `fail_reason` tell why the frame went back to eager.
+    `guarded` means that compiled code was installed. `recompile` is the reason why existing compiled code did not fit,
+    or None for a first compilation. `fail_type` and `fail_reason` say why the frame fell back to eager.
     """
 
     function: str
@@ -74,7 +74,7 @@ class Compile:
 
 @dataclass(frozen=True)
 class Failure:
-    """An exception that ended a run at call `call`; `gb` and `gb_type` where Dynamo raised it for a break."""
+    """An exception that ended a run in call `call`. `gb` and `gb_type` are set if Dynamo raised it for a break."""
 
     type: str
     message: str
@@ -90,11 +90,11 @@ class Failure:
 
 @dataclass(frozen=True)
 class Run:
-    """What one compiled run over all calls showed.
+    """The result of one compiled run over all calls.
 
-    `graphs` and `operations` are running totals after each call that ended. `traced` holds, for each file asked for,
-    the spans of the bytecode that Dynamo traced in frames it really captured (lines with empty columns before Python
-    3.11). `limit_hit` names the functions at which Dynamo gave up recompiling.
+    `graphs` and `operations` are running totals after each completed call. `traced` holds, for each requested file, the
+    spans of bytecode that Dynamo traced in frames that it captured (whole lines with empty columns before Python 3.11).
+    `limit_hit` names the functions that Dynamo stopped recompiling.
     """
 
     graphs: tuple[int, ...]
@@ -107,13 +107,13 @@ class Run:
 
     @property
     def recompiles(self) -> tuple[Compile, ...]:
-        """The compiles that replaced code compiled before."""
+        """The compilations that replaced existing compiled code."""
         return tuple(attempt for attempt in self.compiles if attempt.recompile is not None)
 
 
 @dataclass(frozen=True)
 class EagerRun:
-    """What a run without any compiler showed: the lines that ran in each file asked for, and how it ended."""
+    """The result of an eager run: the lines that ran in each requested file, and the exception that ended it."""
 
     lines: dict[str, tuple[int, ...]]
     error: Failure | None
@@ -121,7 +121,7 @@ class EagerRun:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What `torch._dynamo.explain` said of one call. `graph_break_count` is torch's own, `graph_count - 1`."""
+    """The output of `torch._dynamo.explain` for one call. `graph_break_count` is torch's own, `graph_count - 1`."""
 
     graph_count: int
     graph_break_count: int
@@ -132,7 +132,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class AllRuns:
-    """What all modes showed of one callable."""
+    """The results of one callable in all modes."""
 
     torch: str
     python: str
@@ -144,11 +144,11 @@ class AllRuns:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Whether compiled code did what the code does. Where it did not: at which call, in what, and the two values.
+    """Whether compiled code gave the same results as eager; if not, the call, the aspect and the two values.
 
-    `stable` is False where the code itself gives other values in every run; `gradients` tells that some were compared;
-    `training` that the difference was seen with gradients on, `evaluation` that it was seen in evaluation mode. `place`
-    is the definition of the innermost function of the user's own that shows it when it alone is compiled.
+    `stable` is False if eager itself gives other values in every run; `gradients` means that gradients were compared;
+    `training` means that the difference occurred with gradients enabled, `evaluation` that it occurred in evaluation
+    mode. `place` is the definition of the innermost function in the user's own code that differs when compiled alone.
     """
 
     same: bool
@@ -163,14 +163,14 @@ class Comparison:
 
 
 def encode(record: Any) -> Any:
-    """Return a record as what `json.dumps` takes."""
+    """Return a record as data for `json.dumps`."""
     return dataclasses.asdict(record)
 
 
 def decode(cls: type[T], data: Any) -> T:
-    """Rebuild a record of type `cls` from what `json.loads` gave.
+    """Rebuild a record of type `cls` from JSON data.
 
-    Raises TypeError, KeyError or ValueError where the data does not fit.
+    Raises TypeError, KeyError or ValueError if the data does not fit.
     """
     return typing.cast("T", _decode(cls, data))
 
@@ -200,7 +200,7 @@ def _decode(hint: Any, data: Any) -> Any:
 
 
 def _plain(hint: Any, data: Any) -> Any:
-    """Return a value that is no record, of the very type that is expected: `True` is no number."""
+    """Return a plain value if it has exactly the expected type; `True` does not count as a number."""
     if hint is float and type(data) is int:
         return float(data)
     if (

@@ -1,4 +1,4 @@
-"""Read Dynamo's reports: ids, explanations and hints out of messages, the user's frames out of stacks."""
+"""Parse Dynamo's reports: ids, explanations and hints from messages, the user's frames from stacks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def failure(error: BaseException, call: int) -> Failure:
 
 
 def gb_id(gb_type: str) -> str | None:
-    """Return the id that this release of torch gives to a kind of break, None where it has none."""
+    """Return the id that this torch release gives to a kind of break, or None."""
     return _registry().get(gb_type)
 
 
@@ -67,7 +67,7 @@ def _registry() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Part:
-    """One break of those that a message tells about."""
+    """One of the breaks in a message."""
 
     gb: str | None
     gb_type: str
@@ -76,10 +76,10 @@ class Part:
 
 
 def parts_of(error: BaseException | None, message: str) -> list[Part]:
-    """Split a message into the break itself and what followed from it, the cause first.
+    """Split a message into the break that caused it and the breaks that followed, the cause first.
 
-    A message is written as `gb_type`, `  Explanation: ...`, `  Hint: ...`, `  Developer debug context: ...`, each with
-    continuation lines that are indented deeper; breaks met while handling one follow it.
+    Each is written as `gb_type`, `  Explanation: ...`, `  Hint: ...`, `  Developer debug context: ...`, each with
+    continuation lines that are indented further.
     """
     parts = [_part(segment) for segment in message.split(_NESTED)]
     cause = error.__cause__ if error is not None else None
@@ -105,18 +105,18 @@ def _part(segment: str) -> Part:
 
 
 def resumed(name: str) -> str:
-    """Return the name of the function that one of Dynamo's resume functions goes on with, any other name as it is."""
+    """Return the name of the function that a resume function of Dynamo continues, or any other name unchanged."""
     match = _RESUME.match(name)
     return match[1] if match else name
 
 
 def is_limit(text: str) -> bool:
-    """Whether a message says that Dynamo gave up compiling the same code again."""
+    """Whether a message says that Dynamo reached its recompile limit."""
     return _LIMIT.search(text) is not None
 
 
 def frames_of(stack: Iterable[traceback.FrameSummary]) -> tuple[Frame, ...]:
-    """Return the user's frames, outermost first; Dynamo's resume functions stand for the function they resume."""
+    """Return the user's frames, outermost first. Resume functions are replaced by the functions they resume."""
     frames: list[Frame] = []
     for summary in stack:
         if summary.filename is None or summary.filename.startswith((_TORCH + "_dynamo" + os.sep, _HERE)):
@@ -131,7 +131,7 @@ def frames_of(stack: Iterable[traceback.FrameSummary]) -> tuple[Frame, ...]:
 
 
 def stack_above_dynamo() -> list[traceback.FrameSummary]:
-    """Return the Python frames that called the frame being compiled, without those of torch and of the worker."""
+    """Return the Python frames that called the frame being compiled, without those of torch and the worker."""
     above: list[traceback.FrameSummary] = []
     for summary in traceback.extract_stack():
         if Path(summary.filename).name == "convert_frame.py":

@@ -1,21 +1,21 @@
-"""Run one callable under Dynamo and record what it reports: breaks, graphs, recompiles, `fullgraph=True`, `explain`.
+"""Run one callable under Dynamo and record breaks, graphs, recompilations, `fullgraph=True` and `explain`.
 
-With `reports`, this is the only module that knows the private parts of torch that differ between releases (2.6 to
-2.13). It needs torch and the standard library, works in any process (the sandboxed worker, the rule harness, a test)
-and starts each run from a fresh `torch._dynamo.reset()`.
+This module and `reports` are the only ones that use private parts of torch that differ between releases (2.6 to 2.13).
+It needs torch and the standard library, works in any process (the sandboxed worker, the rule harness, a test) and
+starts each run with `torch._dynamo.reset()`.
 
-A *maker* is a function without arguments that returns the callable, a new one each time, so that no run sees the
-state that another left. A *call* is `(args, kwargs)`; its tensors are cloned before use, so in-place updates of an
-input do not leak either. The seeds of torch and random are set before the maker runs.
+A *maker* is a function without arguments that returns a new callable each time, so that no run sees state from another.
+A *call* is `(args, kwargs)`; its tensors are cloned before use, so in-place updates of an input do not leak either. The
+seeds of torch and random are set before the maker runs.
 
     all_runs(make, calls, files=())      -> AllRuns       all of the following
     default_run(make, calls, files=())   -> Run           `torch.compile(fn)`: every break with its id and stack
-    fullgraph_run(make, calls)           -> Run           `fullgraph=True`: `error` is what it raised, None if it passed
+    fullgraph_run(make, calls)           -> Run           `fullgraph=True`: `error` is the exception, None if it passed
     explain_call(make, call)             -> Explanation   `torch._dynamo.explain`
-    eager_run(make, calls, files=())     -> EagerRun      no compiler: which lines of `files` ran
+    eager_run(make, calls, files=())     -> EagerRun      eager: which lines of `files` ran
 
-The records are in `records.py` and travel as JSON. No function here raises for what user code does: an exception
-ends the run and is in its `error`.
+The records are defined in `records.py` and are sent as JSON. Exceptions in user code are never raised here: an
+exception ends the run and is stored in its `error`.
 """
 
 # Whatever user code raises is a result here, never an error of ours.
@@ -48,9 +48,9 @@ Maker = Callable[[], Callable[..., Any]]
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 _METRICS_KEPT = 4096
-# Kept here, for `trace_own_compiles` puts another in its place.
+# Saved here because `trace_own_compiles` replaces it.
 user_compile = torch.compile
-# The worker puts another here where there is no GPU.
+# The worker replaces it if there is no GPU.
 seed_torch: Callable[[int], object] = torch.manual_seed
 
 
@@ -68,7 +68,7 @@ def all_runs(make: Maker, calls: Sequence[Call], files: Iterable[str] = ()) -> A
 
 
 def default_run(make: Maker, calls: Sequence[Call], files: Iterable[str] = (), backend: str = "eager") -> Run:
-    """Compile as a user does and run `calls`; `files` are those whose traced bytecode is wanted."""
+    """Compile as a user does and run `calls`. Traced bytecode is recorded for `files`."""
     return compiled_run(make, calls, Listener(frozenset(files)), backend)
 
 
@@ -78,7 +78,7 @@ def fullgraph_run(make: Maker, calls: Sequence[Call]) -> Run:
 
 
 def eager_run(make: Maker, calls: Sequence[Call], files: Iterable[str] = ()) -> EagerRun:
-    """Run `calls` without a compiler and note the lines of `files` that ran."""
+    """Run `calls` in eager and record the lines of `files` that ran."""
     torch.compiler.reset()
     lines = EagerLines(files)
     done = 0
@@ -95,7 +95,7 @@ def eager_run(make: Maker, calls: Sequence[Call], files: Iterable[str] = ()) -> 
 
 
 def call_once(function: Callable[..., Any], call: Call, files: Iterable[str] = ()) -> EagerRun:
-    """Make one call of a callable at hand without a compiler; what it did to the callable stays."""
+    """Call an existing callable once in eager. Its state is not restored afterwards."""
     lines = EagerLines(files)
     try:
         args, kwargs = clone_inputs(call)
@@ -107,7 +107,7 @@ def call_once(function: Callable[..., Any], call: Call, files: Iterable[str] = (
 
 
 def explain_call(make: Maker, call: Call) -> Explanation:
-    """Return what `torch._dynamo.explain` reports for one call."""
+    """Return the output of `torch._dynamo.explain` for one call."""
     try:
         args, kwargs = clone_inputs(call)
         output = dynamo.explain(fresh_callable(make))(*args, **kwargs)
@@ -120,7 +120,7 @@ def explain_call(make: Maker, call: Call) -> Explanation:
 
 
 def fresh_callable(make: Maker) -> Callable[..., Any]:
-    """Seed torch and random, make the callable and take off a `torch.compile` that the user put on it."""
+    """Seed torch and random, make the callable, and remove the user's `torch.compile` from it."""
     seed_torch(0)
     random.seed(0)
     function: Any = make()
@@ -131,7 +131,7 @@ def fresh_callable(make: Maker) -> Callable[..., Any]:
 
 
 def innermost(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function without a `torch.compile` that the user put on it."""
+    """Return a function without the user's `torch.compile`."""
     found: Any = getattr(eval_frame, "innermost_fn", None)
     return found(function) if found is not None else function
 
@@ -143,7 +143,7 @@ def to_device(value: Any, device: str) -> Any:
 
 @contextmanager
 def force_eager() -> Iterator[None]:
-    """Have whatever the user compiled run as though it was not."""
+    """Make everything that the user compiled run in eager."""
     stance = getattr(torch.compiler, "set_stance", None)
     if stance is None:
         yield
@@ -153,10 +153,10 @@ def force_eager() -> Iterator[None]:
 
 
 def trace_own_compiles() -> None:
-    """From now on have the user's own uses of `torch.compile` report here, and never start another backend.
+    """Make the user's own uses of `torch.compile` report here and never start another backend, from now on.
 
-    `fullgraph`, `mode`, `options` and `backend` are dropped: every run chooses for itself. For the worker's processes
-    only, since it stays.
+    `fullgraph`, `mode`, `options` and `backend` are dropped, because every run chooses its own. Only for the worker's
+    processes, since the change is permanent.
     """
 
     def compile_quietly(model: Any = None, **options: Any) -> Any:
@@ -187,7 +187,7 @@ def clone_inputs(value: Any) -> Any:
 
 @dataclass
 class Listener:
-    """Collects what Dynamo reports while its hooks are in place. `call` is the call now running."""
+    """Collects what Dynamo reports while its hooks are installed. `call` is the number of the running call."""
 
     files: frozenset[str] = frozenset()
     call: int = 0
@@ -203,16 +203,16 @@ class Listener:
         return user_compile(function, backend=backend, fullgraph=fullgraph)
 
     def note_graph(self, module: torch.fx.GraphModule) -> None:
-        """Note a new graph, before it is compiled."""
+        """Record a new graph before it is compiled."""
         self.graphs += 1
         self.operations += sum(node.op.startswith("call_") for node in module.graph.nodes)
 
     def runner(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what is to run the graph noted last, which `run` does."""
+        """Return the function that runs the latest graph, by default `run`."""
         return run
 
     def note_break(self, error: BaseException | None, reason: str, stack: Any, effect: str = "split") -> None:
-        """Note a break, before Dynamo logs it."""
+        """Record a break before Dynamo logs it."""
         message = str(getattr(error, "msg", "")) or reason
         primary, *others = parts_of(error, message)
         stack = getattr(error, "real_stack", None) or stack or TracingContext.extract_stack()
@@ -231,7 +231,7 @@ class Listener:
         self.attempt_breaks += 1
 
     def note_lost_frame(self, error: BaseException) -> None:
-        """A frame went back to eager: mark its break, or note the one that older releases do not report."""
+        """Record that a frame fell back to eager: mark its break, or add one that older releases do not report."""
         if self.attempt_breaks:
             self.breaks[-1] = replace(self.breaks[-1], effect="frame")
         elif isinstance(error, BREAKS) or isinstance(error.__cause__, BREAKS):
@@ -239,7 +239,7 @@ class Listener:
             self.note_break(cause, str(cause), None, "frame")
 
     def note_instruction(self, file: str, instruction: Any) -> None:
-        """Note an instruction that is about to be traced."""
+        """Record an instruction before it is traced."""
         positions = getattr(instruction, "positions", None)
         if positions is None:
             if instruction.starts_line is not None:
@@ -250,16 +250,16 @@ class Listener:
             self.attempt.setdefault(file, set()).add(span)
 
     def keep_attempt(self) -> None:
-        """The frame was captured: what was traced of it counts."""
+        """Record that the frame was captured, so its traced instructions count."""
         for file, spans in self.attempt.items():
             self.traced.setdefault(file, set()).update(spans)
 
 
 @contextmanager
 def _listening(listener: Listener) -> Iterator[None]:
-    """Put the hooks into Dynamo's translator and take them out again."""
+    """Install hooks in Dynamo's translator, and remove them afterwards."""
     base = symbolic_convert.InstructionTranslatorBase
-    # A method of the translator since 2.8, a function of the module before.
+    # A method of the translator since 2.8, and a function of the module before.
     owner: Any = base if "log_graph_break" in vars(base) else symbolic_convert
     log, run, step = owner.log_graph_break, base.run, base.step
 
@@ -309,7 +309,7 @@ def _listening(listener: Listener) -> Iterator[None]:
 def compiled_run(
     make: Maker, calls: Sequence[Call], listener: Listener, backend: str = "eager", *, fullgraph: bool = False
 ) -> Run:
-    """Compile and run `calls` up to the first exception, with `listener` noting what Dynamo reports."""
+    """Compile and run `calls` up to the first exception, while `listener` records Dynamo's reports."""
     torch.compiler.reset()
     _forget_metrics()
     inner = dynamo.lookup_backend(backend) if backend != "eager" else None
@@ -351,7 +351,7 @@ def compiled_run(
 
 
 def _forget_metrics() -> None:
-    """Empty Dynamo's list of compilation metrics and make it long enough for a model of many frames."""
+    """Clear Dynamo's list of compilation metrics, and make it long enough for a model with many frames."""
     set_limit = getattr(dynamo_utils, "set_compilation_metrics_limit", None)
     if set_limit is not None:
         set_limit(_METRICS_KEPT)
@@ -359,11 +359,11 @@ def _forget_metrics() -> None:
 
 
 def _metrics(call: int) -> list[Compile]:
-    """Return all attempts since the list was emptied; those not seen before belong to `call`."""
+    """Return all attempts since the list was cleared. New ones belong to `call`."""
     attempts = []
     frames: dict[str, Any] = {}
     for metric in dynamo_utils.get_compilation_metrics():
-        # An attempt that ended at the recompile limit names no code: its number begins with that of the frame.
+        # An attempt that ended at the recompile limit names no code, but its id starts with the frame's.
         compile_id = str(getattr(metric, "compile_id", "")).strip("[]")
         frame = compile_id.partition("/")[0]
         code = metric if metric.co_filename is not None else frames.get(frame)
@@ -390,7 +390,7 @@ def _metrics(call: int) -> list[Compile]:
 
 
 def _recompile_reason(metric: Any) -> str | None:
-    """Return the guard that failed; releases before 2.7 only tell that there was compiled code for the frame."""
+    """Return the guard that failed. Releases before 2.7 only report that the frame already had compiled code."""
     reason = getattr(metric, "recompile_reason", None)
     if reason is None and not hasattr(metric, "recompile_reason") and getattr(metric, "cache_size", None):
         return "a guard that this release of torch does not name"

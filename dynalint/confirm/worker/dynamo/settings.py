@@ -1,4 +1,4 @@
-"""The settings that Dynamo offers against breaks and recompiles: which may help, and how they are put in force."""
+"""Dynamo settings that avoid breaks and recompilations: which may help, and how to apply them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _LOGGERS = "debug info warning error exception critical log".split()
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting, by the line of code that makes it.
+    """One setting, with the line of code that applies it.
 
-    `config` are values of Dynamo's configuration, sets among them to be added to what is there; `options` go to
-    `torch.compile`, `dynamic` are (position or name, dimension) of tensors to be marked. `note` says what it changes by
-    nature.
+    `config` are values of Dynamo's configuration; sets are added to the existing value. `options` are passed to
+    `torch.compile`. `dynamic` lists (position or name, dimension) of tensors to mark. `note` describes the setting's
+    side effects.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Setting:
 
 @contextmanager
 def in_force(settings: Iterable[Setting]) -> Iterator[None]:
-    """Have the configuration of all settings in place."""
+    """Apply the configuration of all settings."""
     values: dict[str, Any] = {}
     for setting in settings:
         for name, value in setting.config.items():
@@ -56,7 +56,7 @@ def in_force(settings: Iterable[Setting]) -> Iterator[None]:
 
 
 def compiled(function: Callable[..., Any], settings: Sequence[Setting], backend: Any, **options: Any) -> Any:
-    """Compile with the options of all settings; dimensions are marked in each call."""
+    """Compile with the options of all settings. Dimensions are marked in each call."""
     for setting in settings:
         options.update(setting.options)
     run = user_compile(function, backend=backend, **options)
@@ -73,7 +73,7 @@ def compiled(function: Callable[..., Any], settings: Sequence[Setting], backend:
 
 
 def relevant(function: Callable[..., Any], calls: Sequence[Call], run: Run) -> list[Setting]:
-    """Return the settings that may help against the breaks and recompiles of a run, those that change least first."""
+    """Return the settings that may avoid the breaks and recompilations of a run, those with the least effect first."""
     found: list[Setting] = []
     if run.breaks:
         found += map(_switch, _known("capture_scalar_outputs", "capture_dynamic_output_shape_ops"))
@@ -89,7 +89,7 @@ def relevant(function: Callable[..., Any], calls: Sequence[Call], run: Run) -> l
 
 
 def _known(*names: str) -> list[str]:
-    """Return those that this release of torch has."""
+    """Return the names that exist in this torch release."""
     return [name for name in names if hasattr(dynamo.config, name)]
 
 
@@ -98,7 +98,7 @@ def _switch(name: str) -> Setting:
 
 
 def _logging(run: Run) -> Iterator[Setting]:
-    """Yield what lets calls that write pass, for those on the lines that break."""
+    """Yield settings that allow the printing and logging calls on the lines that break."""
     called: dict[str, Any] = {}
     for found in run.breaks:
         for frame in found.stack[-1:]:

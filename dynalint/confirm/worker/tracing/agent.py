@@ -1,6 +1,6 @@
-"""Take part in a traced command: wait until the program imports torch, then put the probe into it.
+"""Join a traced command: wait until the program imports torch, then install the probe in it.
 
-Standard library only, and next to nothing of it: processes that never import torch must not notice.
+Needs very little of the standard library, so that processes that never import torch are not slowed down.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 
 def take_part(session: str) -> None:
-    """Have this process report to the session in a folder, once it imports torch."""
+    """Make this process report to the session in a folder once it imports torch."""
     sys.meta_path.insert(0, _Watcher(session))
 
 
 def watch(session: str) -> Any:
-    """Have this process, which has imported torch, report to a session from now on; return its `Watch`."""
+    """Make this process, which has imported torch, report to a session from now on. Returns its `Watch`."""
     watcher = _Watcher(session)
     watcher.watch_modules(sys.modules["torch"])
     if "torch._dynamo.eval_frame" in sys.modules:
@@ -31,7 +31,7 @@ def watch(session: str) -> Any:
 
 
 class _Watcher:
-    """Stands in front of the finders until torch and its compiler are imported, and changes nothing of how."""
+    """Goes first among the import finders until torch and its compiler are imported, without changing the imports."""
 
     def __init__(self, session: str) -> None:
         self._session = session
@@ -53,7 +53,7 @@ class _Watcher:
             execute, act = loader.exec_module, self._after.pop(name)
 
             def exec_module(module: ModuleType) -> None:
-                # An attribute of the loader, over the method of its class, for this one time.
+                # An instance attribute that hides the class's method, for this one import.
                 del loader.exec_module
                 execute(module)
                 self._safely(act, module)
@@ -64,7 +64,7 @@ class _Watcher:
         return spec
 
     def forget(self, name: str) -> None:
-        """Wait for a module no longer."""
+        """Stop waiting for a module."""
         del self._after[name]
 
     def _safely(self, act: Callable[[ModuleType], None], module: ModuleType) -> None:
@@ -80,7 +80,7 @@ class _Watcher:
             Session(self._session).note(failed=reason)
 
     def watch_modules(self, torch: Any) -> None:
-        """Put the probe into the call of modules."""
+        """Install the probe in the call of modules."""
         from .instrument import instrument, probe_in
         from .probe import Probe, Watch
         from .session import Session
@@ -94,7 +94,7 @@ class _Watcher:
         self._probe.watches.append(self.watch)
 
     def watch_compiled(self, eval_frame: Any) -> None:
-        """Put the probe into the call of compiled functions."""
+        """Install the probe in the call of compiled functions."""
         from .instrument import instrument, probe_in
 
         call = eval_frame._TorchDynamoContext.__call__  # noqa: SLF001

@@ -1,7 +1,7 @@
-"""Put a probe into a function of torch so that nothing shows: same function object, same lines, same tracebacks.
+"""Install a probe in a torch function without visible changes: same function object, same lines, same tracebacks.
 
-A wrapper would be a frame more in every traceback and another object where Dynamo compares identities. So the code of
-the function itself is compiled again from its own source, with the calls of the probe added. Standard library only.
+A wrapper would add a frame to every traceback, and Dynamo compares function identities. The function's own source is
+therefore recompiled with the probe's calls added. Needs only the standard library.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 _STAND_IN = "<the probe of dynalint>"
-_FUTURES = 0x1FF0000  # the flags of `from __future__ import ...` among those of a code object
+_FUTURES = 0x1FF0000  # the flags of `from __future__ import ...` in a code object
 _SKELETON = f"""
 if torch.compiler.is_compiling() or {_STAND_IN!r}.busy or not {_STAND_IN!r}.enter(SUBJECT, ARGS, KWARGS):
     pass
@@ -26,16 +26,17 @@ else:
 
 
 def instrument(function: FunctionType, probe: object, subject: str, inner: Sequence[str] = ()) -> None:
-    """Have `probe.enter(subject, args, kwargs)` called before a method, and `probe.leave()` after it if that was true.
+    """Make a method call `probe.enter(subject, args, kwargs)` first, and `probe.leave()` last if that returned True.
 
-    `subject` is a name in the method that stands for what is called. With `inner` it is the function of the first of
-    these names inside the method that is watched. Dynamo sees none of it: to code that is traced, the compiler is on.
+    `subject` is the name in the method of the object being called. With `inner`, the first function with one of these
+    names inside the method is instrumented instead. Dynamo sees none of it, because the probe is skipped while code is
+    traced.
 
-    Raises LookupError where torch is not built as expected.
+    Raises LookupError if torch's source has an unexpected form.
     """
     lines, first = inspect.getsourcelines(function)
     owner = function.__qualname__.rpartition(".")[0].rpartition(".")[2]
-    # The class around it gives back the indentation, the qualified name, and private names their prefix.
+    # The surrounding class restores the indentation, the qualified name and the mangling of private names.
     tree = ast.parse("".join([f"class {owner}:\n", *lines]))
     ast.increment_lineno(tree, first - 2)
     _rewrite(_definition(tree, inner or (function.__name__,)), subject)
@@ -48,7 +49,7 @@ def instrument(function: FunctionType, probe: object, subject: str, inner: Seque
 
 
 def probe_in(function: FunctionType) -> Any:
-    """Return the probe that was put into a function before, None if there is none."""
+    """Return the probe already installed in a function, or None."""
 
     def search(code: CodeType) -> Any:
         for constant in code.co_consts:
@@ -85,7 +86,7 @@ def _rewrite(node: ast.FunctionDef, subject: str) -> None:
 
 
 def _code(code: CodeType, function: FunctionType) -> CodeType | None:
-    """Return the code of the function within that of its module."""
+    """Return the function's code object from inside its module's."""
     original = function.__code__
     if (code.co_name, code.co_firstlineno) == (original.co_name, original.co_firstlineno):
         return code if code.co_freevars == original.co_freevars else None

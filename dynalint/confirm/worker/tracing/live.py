@@ -1,4 +1,4 @@
-"""Confirm a call of what is in memory, as the worker confirms what it has built: the same runs, the same records."""
+"""Confirm a call of objects in memory, with the same runs and records as for objects that the worker builds."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from ..operations import confirming
 from ..process.wire import Reply
 from ..source import loading, spans
 
-# Every line is asked about.
+# A range that covers every line.
 _WHOLE = (1, 0, sys.maxsize, 0)
 
 
 def run_call(
     subject: Any, call: Call, text: str, target: Mapping[str, str], roots: Sequence[str], seconds: float, reply: Reply
 ) -> None:
-    """Run `call` of `subject` in all modes and hand over what each showed.
+    """Run `call` of `subject` in all modes and send the result of each.
 
-    Two parts come on top of the worker's: `files` are those of the user's own that any of the calls ran or was traced
-    in, and `spans` their operations with the runs that traced each, for what to judge by them is not known yet.
+    Two parts are added to the worker's: `files` are the user's own files that any call ran or traced, and `spans` are
+    their operations with the runs that traced each. They are recorded for all lines, because the findings are not known
+    yet.
     """
     runs.trace_own_compiles()
     own = loading.imported_files(roots)
@@ -59,7 +60,7 @@ def run_call(
 
 
 class _Seen(Reply):
-    """Hands everything on, and remembers the files with lines that ran."""
+    """Forwards everything, and remembers the files with lines that ran."""
 
     def __init__(self, reply: Reply) -> None:
         self._reply = reply
@@ -72,9 +73,9 @@ class _Seen(Reply):
 
 
 def _tables(own: Sequence[str], runs: Sequence[Run], ran: set[str]) -> dict[str, list[tuple[int, ...]]]:
-    """Return the operations of each file that was reached: line, column, end line, end column, and a bit for each run.
+    """Return the operations of each reached file: line, column, end line, end column, and a bit mask of runs.
 
-    The bit is set in operations that the run traced.
+    The bit of each run that traced the operation is set.
     """
     traced = [
         {str(Path(file).resolve()): set(found) for file, found in run.traced.items()} if run else {} for run in runs
@@ -90,7 +91,7 @@ def _tables(own: Sequence[str], runs: Sequence[Run], ran: set[str]) -> dict[str,
 
 
 def maker(subject: Any) -> Callable[[], Any]:
-    """Return a maker of copies; what cannot be copied is used again and again."""
+    """Return a maker of copies. If the subject cannot be copied, the maker always returns the subject itself."""
     if isinstance(subject, nn.Module):
         with contextlib.suppress(Exception):
             copy.deepcopy(subject)

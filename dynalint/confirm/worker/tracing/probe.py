@@ -1,6 +1,6 @@
-"""See the outermost calls of modules and compiled functions, and have those worth it confirmed on a snapshot.
+"""Watch the outermost calls of modules and compiled functions, and confirm new kinds of calls in a fork.
 
-Nothing here raises into the program, and no Python code of the program is run here.
+Nothing here raises into the program or runs the program's Python code.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from .snapshot import Snapshot, take
 _REPORT_SECONDS = 0.2
 _MOST_FAILURES = 20
 _DATA_LOADERS = "torch.utils.data._utils.signal_handling"
-# The share of the memory of one target that its tensors may hold: a run keeps several copies of them.
+# The tensors may hold at most this fraction of a target's memory limit, because a run copies them several times.
 _SHARE = 4
 
 
 @dataclass
 class _Subject:
-    """What is called: where its code stands, and the keys of the calls of it that have been dealt with."""
+    """A callable: the location of its code, and the keys of its calls that were seen."""
 
     path: str
     module: str
@@ -47,21 +47,21 @@ class _Subject:
 
 
 class Probe(threading.local):
-    """What torch's functions call; see `instrument`. Whether it is `busy` is read without running any Python code."""
+    """The object that torch's functions call; see `instrument`. Reading `busy` runs no Python code."""
 
     busy = False
 
     def __init__(self, watches: list[Watch]) -> None:
-        # Called again by each thread that comes along, with the same list.
+        # Each new thread calls this again, with the same list.
         self.watches = watches
 
     def enter(self, subject: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-        """Begin a call; True if `leave` is to be called at its end."""
+        """Begin a call. Returns True if `leave` must be called at its end."""
         watches = [watch for watch in self.watches if not watch.off]
         if not watches:
             return False
         self.busy = True
-        # A part of a compiled program that runs uncompiled: Dynamo must not take this for the program.
+        # This may run in eager code of a compiled program, and Dynamo must not compile it as part of the program.
         former = _set_eval_frame(None)
         try:
             for watch in watches:
@@ -76,7 +76,7 @@ class Probe(threading.local):
 
 
 class Watch:
-    """Decides on calls, and keeps account of the time that takes. `touched` are the keys of all that was called."""
+    """Decides which calls to confirm, and measures its own time. `touched` are the keys of all calls."""
 
     def __init__(self, session: Session) -> None:
         self.off = False
@@ -93,7 +93,7 @@ class Watch:
         session.note(torch=str(torch.__version__))
 
     def see(self, subject: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Look at a call, and take a snapshot of the process if it is of a new kind."""
+        """Look at a call, and fork the process if the call is of a new kind."""
         if not self._lock.acquire(blocking=False):
             return
         start = time.perf_counter()
@@ -126,7 +126,7 @@ class Watch:
             self.off = True
 
     def _consider(self, subject: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> float:
-        """Return the seconds spent waiting for snapshots before this one, which those account for."""
+        """Return the seconds spent waiting for earlier snapshots, which account for that time themselves."""
         subject = getattr(subject, "_orig_mod", subject)
         known = self._known(subject)
         if known is None or torch._C._is_tracing() or torch._C._len_torch_dispatch_stack():  # noqa: SLF001
@@ -148,7 +148,7 @@ class Watch:
             return 0.0
 
     def _known(self, subject: Any) -> _Subject | None:
-        """Return what is known of a subject, None if none of its code is the user's own."""
+        """Return the record of a callable, or None if none of its code is the user's own."""
         key = subject.__func__ if isinstance(subject, types.MethodType) else subject
         if not isinstance(key, (nn.Module, types.FunctionType)):
             return None
@@ -227,7 +227,7 @@ class Watch:
 
 
 def _check_process() -> None:
-    """Raise DeclinedError where a process cannot be forked without a trace."""
+    """Raise DeclinedError if the process cannot be forked without the program noticing."""
     if sys.platform == "win32":
         raise DeclinedError("this system cannot fork a process")
     if torch.cuda.is_initialized():
@@ -237,7 +237,7 @@ def _check_process() -> None:
 
 
 def _handler_of_ended_processes() -> Any:
-    """Return the program's handler for processes that end; torch's data loaders only handle their own."""
+    """Return the program's SIGCHLD handler. Those of torch's data loaders are skipped: they only handle workers."""
     handler: Any = signal.getsignal(signal.SIGCHLD)
     while isinstance(handler, types.FunctionType) and handler.__module__ == _DATA_LOADERS:
         cells = dict(zip(handler.__code__.co_freevars, handler.__closure__ or (), strict=False))
@@ -246,7 +246,7 @@ def _handler_of_ended_processes() -> Any:
 
 
 def _file_of(cls: type) -> str:
-    """Return the resolved file of the module that defines a class, empty if there is none."""
+    """Return the resolved file of the module that defines a class, or an empty string."""
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     return str(Path(file).resolve()) if isinstance(file, str) else ""
 
@@ -256,7 +256,7 @@ def _import_name(module: str) -> str:
 
 
 def _resident_memory() -> int:
-    """Return the bytes that this process holds in memory, 0 where the system does not tell."""
+    """Return the resident memory of this process in bytes, 0 if unknown."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):

@@ -1,6 +1,6 @@
-"""What all processes of one traced command share, as files in one folder. Standard library only.
+"""The state shared by all processes of one traced command, as files in one folder. Standard library only.
 
-Locks are those of the kernel, which lets go of them however a process ends.
+Locks are kernel locks, which are released however a process ends.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ VARIABLE = "DYNALINT_TRACE"
 _SETTINGS = "settings.json"
 _SLOTS = 16
 _PAUSE = 0.02
-# A class that comes in ever new shapes must not use up the time of all others.
+# A class called with ever-changing shapes must not use up the time of all others.
 _MOST_OF_A_KIND = 8
 
 
 class Session:
-    """One run of `dynalint trace`, seen from any of its processes."""
+    """One run of `dynalint trace`, as seen from any of its processes."""
 
     def __init__(self, folder: str) -> None:
-        """Raise OSError or ValueError where the folder holds no session, or no longer."""
+        """Open a session. Raises OSError or ValueError if the folder does not contain one."""
         self.folder = Path(folder)
         settings = json.loads((self.folder / _SETTINGS).read_bytes())
         self.evidence = Path(settings["evidence"])
@@ -45,7 +45,7 @@ class Session:
 
     @staticmethod
     def create(folder: Path, settings: Mapping[str, Any]) -> Session:
-        """Begin a session in an empty folder."""
+        """Start a session in an empty folder."""
         (folder / _SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
         for name in ("claims", "notes", "outcomes"):
             (folder / name).mkdir()
@@ -53,23 +53,23 @@ class Session:
 
     @property
     def spent(self) -> float:
-        """The seconds of the budget that are used up."""
+        """The spent part of the budget, in seconds."""
         with contextlib.suppress(OSError, ValueError):
             return float((self.folder / "spent").read_bytes() or b"0")
         return 0.0
 
     @property
     def left(self) -> float:
-        """The seconds of the budget that remain."""
+        """The remaining part of the budget, in seconds."""
         return self.budget - self.spent
 
     def spend(self, seconds: float) -> None:
-        """Take seconds off the budget."""
+        """Subtract seconds from the budget."""
         with self._locked("spending"):
             (self.folder / "spent").write_text(repr(self.spent + seconds), encoding="ascii")
 
     def claim(self, kind: str, key: str) -> bool:
-        """Take on a call for this process; False if another has it, or calls of its kind have had their share."""
+        """Claim a call for this process. Returns False if it is claimed already, or its kind has had its share."""
         folder = self.folder / "claims" / kind
         folder.mkdir(exist_ok=True)
         if sum(1 for _ in folder.iterdir()) >= _MOST_OF_A_KIND:
@@ -81,13 +81,13 @@ class Session:
         return True
 
     def slot(self, size: int) -> int | None:
-        """Wait for a place for a snapshot of `size` bytes; return its descriptor, None if none comes free.
+        """Wait for a slot for a snapshot of `size` bytes. Returns its descriptor, or None if no slot becomes free.
 
-        The place is taken until all copies of the descriptor are closed.
+        The slot is taken until all copies of the descriptor are closed.
         """
         free = _available_memory()
         count = _SLOTS if free is None else min(_SLOTS, free // 2 // max(size, 1))
-        # What is spent is told only at the end of a snapshot, and one may never end.
+        # A snapshot only reports its time at the end, and it may never end.
         end = time.monotonic() + self.left
         while count and self.left > 0 and time.monotonic() < end:
             for number in range(count):
@@ -100,9 +100,9 @@ class Session:
         return None
 
     def is_over(self) -> bool:
-        """Whether nobody is there any more to whom it matters: the folder is gone, or the process that has made it."""
+        """Whether the session is over: its folder, or the process that created it, is gone."""
         try:
-            # Where a supervisor asks, nothing can be written.
+            # Read-only, because a supervisor cannot write files.
             descriptor = os.open(self.folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return not self.folder.is_dir()
@@ -114,18 +114,18 @@ class Session:
             os.close(descriptor)
 
     def waiting(self) -> bool:
-        """Whether any snapshot is at work or waits for its turn."""
+        """Whether any snapshot is running or waiting for its turn."""
         return any(True for _ in self._taken())
 
     def abandon(self) -> None:
-        """Kill the snapshots that have not ended, each with what it has started: all die with the one above them."""
+        """Kill the remaining snapshots. The processes below each of them end with it."""
         for text in self._taken():
             self.note(failed="a copy of the program did not end in its time")
             with contextlib.suppress(OSError, ValueError):
                 os.kill(int(text), signal.SIGKILL)
 
     def _taken(self) -> Iterator[bytes]:
-        """Yield the process of each snapshot that lives, nothing where it has not been told yet."""
+        """Yield the process id of each running snapshot, or nothing if it has not been written yet."""
         for file in self.folder.glob("slot-*"):
             descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
             try:
@@ -135,11 +135,11 @@ class Session:
                 os.close(descriptor)
 
     def turn(self) -> contextlib.AbstractContextManager[None]:
-        """Have one snapshot at work at a time, so that what they take adds up to what they add."""
+        """Let only one snapshot work at a time, so that their times add up to the time spent."""
         return self._locked("turn")
 
     def note(self, **values: Any) -> None:
-        """Leave a note for the summary."""
+        """Write a note for the summary."""
         line = json.dumps(values) + "\n"
         with (self.folder / "notes" / f"{os.getpid()}.jsonl").open("a", encoding="utf-8") as stream:
             stream.write(line)
@@ -152,7 +152,7 @@ class Session:
                     yield json.loads(line)
 
     def keep(self, key: str, evidence: Mapping[str, Any]) -> None:
-        """Leave evidence for `dynalint check`."""
+        """Store evidence for `dynalint check`."""
         self.evidence.mkdir(parents=True, exist_ok=True)
         marker = self.evidence.parent / ".gitignore"
         if not marker.exists():
@@ -173,7 +173,7 @@ class Session:
 
 
 def _locks(descriptor: int) -> bool:
-    """Lock an open file for this process and those forked from it, if no other has; return whether it did."""
+    """Lock an open file for this process and its forks. Returns False if another process holds the lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -182,12 +182,12 @@ def _locks(descriptor: int) -> bool:
 
 
 def digest(value: object) -> str:
-    """Return a name for a value that `repr` tells whole, the same in every process."""
+    """Return a hash of a value's `repr`, which is the same in every process."""
     return hashlib.sha256(repr(value).encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
 def content_hash(path: str) -> str | None:
-    """Return the hash of what a file holds, None where it cannot be read."""
+    """Return the hash of a file's content, or None if it cannot be read."""
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError:
@@ -195,7 +195,7 @@ def content_hash(path: str) -> str | None:
 
 
 def _available_memory() -> int | None:
-    """Return the bytes that the system could still give to programs, None where it does not tell."""
+    """Return the memory that the system has available, in bytes, or None if unknown."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):

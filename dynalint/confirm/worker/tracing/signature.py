@@ -1,7 +1,7 @@
-"""What tells one kind of call from another, and what rules a call out.
+"""Signatures that distinguish kinds of calls, and reasons to decline a call.
 
-Sizes count as zero, one or more, and numbers likewise: code and Dynamo treat 0 and 1 apart, and all else alike. The
-same call has the same signature in every process.
+Sizes count as zero, one or more, and so do numbers, because code and Dynamo only treat 0 and 1 specially. The same call
+has the same signature in every process.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _LONGEST_TEXT = 100
 
 
 class DeclinedError(Exception):
-    """A call that cannot be confirmed on a copy; the text says why."""
+    """The call cannot be confirmed in a fork; the text says why."""
 
 
 def of_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Signature:
-    """Return the signature of arguments; raises DeclinedError where a tensor among them cannot be run in a copy."""
+    """Return the signature of arguments; raises DeclinedError for a tensor that a fork cannot use."""
     return _of(args, 0), _of(kwargs, 0)
 
 
 def of_module(module: nn.Module) -> Signature:
-    """Return what a module is made of: the classes of its parts and the plain values among their attributes."""
+    """Return the signature of a module: the classes of its submodules and their plain attribute values."""
     parts: list[Any] = []
     for name, part in module.named_modules():
         if len(parts) > _MOST_MODULES:
@@ -50,14 +50,14 @@ def of_module(module: nn.Module) -> Signature:
 
 
 def text_of(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-    """Return arguments in words."""
+    """Return a description of arguments."""
     words = [*map(_word, args), *(f"{name}={_word(value)}" for name, value in kwargs.items())]
     text = ", ".join(words)
     return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}..."
 
 
 def tensors_of(subject: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[torch.Tensor]:
-    """Yield the tensors that a call works on: parameters, buffers and arguments."""
+    """Yield the tensors that a call uses: parameters, buffers and arguments."""
     if isinstance(subject, nn.Module):
         yield from subject.parameters()
         yield from subject.buffers()
@@ -65,7 +65,7 @@ def tensors_of(subject: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
 
 
 def check(tensor: torch.Tensor) -> None:
-    """Raise DeclinedError for a tensor that a forked process cannot compute with."""
+    """Raise DeclinedError for a tensor that a forked process cannot use."""
     if tensor.device.type not in ("cpu", "meta"):
         raise DeclinedError(f"its tensors are on {tensor.device.type}, which a forked process cannot use")
     if type(tensor) not in (torch.Tensor, nn.Parameter, nn.Buffer) or is_functorch_wrapped_tensor(tensor):

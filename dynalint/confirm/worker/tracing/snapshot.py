@@ -1,12 +1,12 @@
-"""A fork of the process at the moment of a call, and what is run in it.
+"""A fork of the process at the moment of a call, and the code that runs in it.
 
     program -- fork -- between -- fork -- snapshot -- fork -- supervisor -- fork -- cell
-    goes on            ends at            waits for its       watches               confirms, behind
-                       once               turn, keeps                               the sandbox's walls
+    continues          ends at            waits for its       watches               confirms in
+                       once               turn, stores                              the sandbox
                                           the evidence
 
-The one between keeps the snapshot out of the program's sight: it is no child of the program's, and no signal tells of
-its end.
+The process in between hides the snapshot from the program: the snapshot is not its child, so the program gets no signal
+when it ends.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ FORMAT = 1
 class Snapshot:
     """One call to confirm.
 
-    `key` names its evidence, `kind` all calls of the same subject; `target` is what is called, `text` the call itself,
-    in words.
+    `key` identifies its evidence, `kind` groups all calls of the same subject; `target` is the callable, `text` a
+    description of the call.
     """
 
     session: Session
@@ -64,9 +64,9 @@ class Snapshot:
 
 
 def take(snapshot: Snapshot, slot: int, switch_off: Callable[[], None]) -> None:
-    """Leave a snapshot behind that confirms the call in its own time; `slot` is closed here, and held there.
+    """Start a snapshot that confirms the call in the background. It holds `slot`, which is closed here.
 
-    Raises OSError where the system cannot fork.
+    Raises OSError if the system cannot fork.
     """
     try:
         between = _fork()
@@ -78,12 +78,12 @@ def take(snapshot: Snapshot, slot: int, switch_off: Callable[[], None]) -> None:
 
 
 def _reap(between: int) -> None:
-    """Wait for the process between, which has next to nothing to do; one that is stuck is killed.
+    """Wait for the process in between, which has very little to do; kill it if it hangs.
 
-    A thread of the program may have held a lock at the fork that nobody ever lets go in the copy.
+    It hangs if another thread of the program held a lock during the fork, because the fork never releases it.
     """
     end = time.monotonic() + _PARTING_SECONDS
-    with contextlib.suppress(ChildProcessError):  # reaped by a program that waits for whatever ends
+    with contextlib.suppress(ChildProcessError):  # reaped by a program that waits for all its children
         while os.waitpid(between, os.WNOHANG)[0] == 0:
             if time.monotonic() > end:
                 os.kill(between, signal.SIGKILL)
@@ -93,7 +93,7 @@ def _reap(between: int) -> None:
 
 
 def _fork() -> int:
-    """Fork as `os.fork` does, without its warning that the process has threads: what is run here can stand it."""
+    """Fork like `os.fork`, but without the warning about threads, which this code can handle."""
     python = ctypes.pythonapi
     python.PyOS_BeforeFork()
     process = int(ctypes.PyDLL(None).fork())
@@ -107,7 +107,7 @@ def _fork() -> int:
 
 
 def _part(act: Callable[[], None], slot: int, switch_off: Callable[[], None]) -> NoReturn:
-    """Be the process between: fork again, leave word of who has the slot, and end; none looks back at the program."""
+    """Be the process in between: fork again, write down the snapshot's process id, and end. Never returns."""
     try:
         switch_off()
         this = os.getpid()
@@ -122,7 +122,7 @@ def _part(act: Callable[[], None], slot: int, switch_off: Callable[[], None]) ->
 
 
 def _be_snapshot(snapshot: Snapshot, slot: int) -> None:
-    """Cut all ties to the program, wait for the turn, and confirm what time is left for."""
+    """Detach from the program, wait for the turn, and confirm the call in the remaining time."""
     os.setsid()
     _forget_signals()
     sys.settrace(None)
@@ -156,7 +156,7 @@ def _forget_signals() -> None:
 
 
 def _confirm(snapshot: Snapshot, seconds: float) -> None:
-    """Run the call in a cell and keep what it showed."""
+    """Run the call in a cell and store the result."""
     session, start = snapshot.session, time.monotonic()
     folder = Path(tempfile.mkdtemp(dir=session.folder, prefix="snapshot-"))
     try:
@@ -170,7 +170,7 @@ def _confirm(snapshot: Snapshot, seconds: float) -> None:
     spans, files = parts.pop("spans", None), parts.pop("files", [])
     changed = [path for path in files if Path(path).stat().st_mtime > session.started]
     if changed:
-        # What the program has imported may be what was there before.
+        # The program may have imported the previous version.
         reason = f"{Path(changed[0]).name} has changed since the command was started"
         session.note(declined=snapshot.target["qualname"], reason=reason)
         return
@@ -196,7 +196,7 @@ def _confirm(snapshot: Snapshot, seconds: float) -> None:
 
 
 def _heard(snapshot: Snapshot, folder: Path, seconds: float) -> dict[str, Any]:
-    """Return what the cell told, as `record_of` has it of a worker's answer."""
+    """Return the cell's messages, in the form of `record_of`."""
     source, sink = os.pipe()
     supervisor = _fork()
     if supervisor == 0:
@@ -218,7 +218,7 @@ def _heard(snapshot: Snapshot, folder: Path, seconds: float) -> dict[str, Any]:
 
 
 def _supervise(snapshot: Snapshot, folder: Path, seconds: float, sink: int) -> NoReturn:
-    """Be the supervisor: it shares some of the walls around the cell, so that only the pipe leads out."""
+    """Be the supervisor. It shares some restrictions of the cell, so that only the pipe leads outside."""
     session = snapshot.session
     try:
         with os.fdopen(sink, "wb", buffering=0) as stream:
@@ -238,8 +238,8 @@ def _supervise(snapshot: Snapshot, folder: Path, seconds: float, sink: int) -> N
 
 
 def _testify(snapshot: Snapshot, seconds: float, reply: Reply) -> None:
-    """Be the cell: confirm as the worker does, on what is in memory."""
-    # What held threads in the program holds none here: a pool of them does not survive a fork.
+    """Be the cell: confirm as the worker does, with the objects in memory."""
+    # Use one thread: the program's thread pool does not survive a fork.
     torch.set_num_threads(1)
     gc.freeze()
     gc.enable()
@@ -256,7 +256,7 @@ def _testify(snapshot: Snapshot, seconds: float, reply: Reply) -> None:
 
 
 def _raised(snapshot: Snapshot) -> str | None:
-    """Return the exception that the call ends in, tried in one more fork: most of the work would be for nothing."""
+    """Return the exception that the call raises, tried in another fork, because confirming it would be useless."""
     source, sink = os.pipe()
     trial = os.fork()
     if trial == 0:

@@ -1,1 +1,1 @@
-"""The processes that requests pass through, and how they speak: server, supervisor, the process behind the walls."""
+"""The worker's processes and the messages between them: server, supervisor, sandboxed process."""

@@ -1,8 +1,8 @@
-"""Run several jobs in one cell, each in a process forked from one that is ready for all of them. Standard library only.
+"""Run several jobs in one cell, each in a fork of a process prepared for all of them. Standard library only.
 
-What the jobs have in common, the import of the code under check above all, is done once so, and nothing that one of
-them does reaches the next. After a job that ends otherwise than it should, or that leaves processes behind, nothing
-more is run in the cell: it is for the other end to ask again for the rest, in a new one.
+Work that all jobs need, above all the import of the code under check, is done only once, and no job can affect the
+next. If a job ends abnormally or leaves processes behind, the cell runs nothing more; the client sends the remaining
+jobs again, for a new cell.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REAP_TICK = 0.005
 
 
 def run_apart(jobs: Sequence[Callable[[Reply], None]], reply: Reply) -> None:
-    """Run jobs in their order, the last in this very process, and tell how each before it ended."""
+    """Run jobs in order, the last in this process, and report how each of the others ended."""
     with contextlib.suppress(OSError):
         syscalls.adopt_orphans()
     for job in jobs[:-1]:
@@ -40,7 +40,7 @@ def run_apart(jobs: Sequence[Callable[[Reply], None]], reply: Reply) -> None:
 
 
 def can_fork() -> bool:
-    """Whether this process has one thread, as a fork that is to go on must: what the others hold stays locked in it."""
+    """Whether this process has only one thread. A fork cannot release locks that other threads held."""
     try:
         return len(list(Path("/proc/self/task").iterdir())) == 1
     except OSError:
@@ -48,7 +48,7 @@ def can_fork() -> bool:
 
 
 def _forked(job: Callable[[Reply], None], reply: Reply) -> int:
-    """Run a job in a process of its own and return the status it ended with, as `waitpid` gives it."""
+    """Run a job in a process of its own. Returns its exit status, as from `waitpid`."""
     child = os.fork()
     if child == 0:
         with contextlib.suppress(OSError):
@@ -61,7 +61,7 @@ def _forked(job: Callable[[Reply], None], reply: Reply) -> int:
 
 
 def _leaves_nothing() -> bool:
-    """Whether all the processes that a job has started, and that are this one's now, have ended."""
+    """Whether all processes left behind by a job, which this process has adopted, have ended."""
     for _ in range(_REAP_ATTEMPTS):
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:

@@ -1,4 +1,4 @@
-"""Removing a folder in which user code has done its worst. Standard library only."""
+"""Remove folders that user code has written to. Standard library only."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder of our own and all in it, as far as that can be done; no link is followed.
+    """Remove a folder and its contents as far as possible, without following links.
 
-    What lies deeper than Python can follow, or keeps its owner out, is left to the programs of the system.
+    If Python cannot remove it, because it is too deeply nested or access is denied, system programs are used.
     """
     with suppress(RecursionError):
         shutil.rmtree(folder, ignore_errors=True)

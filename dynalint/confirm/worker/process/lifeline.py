@@ -1,4 +1,4 @@
-"""The pipe that requests come through tells when whoever asks is gone, however it ended. Standard library only."""
+"""Detect that the client is gone, however it ended, through the pipe for requests. Standard library only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def is_cut(descriptor: int) -> bool:
-    """Whether nobody holds the other end of a pipe any more; False where the system does not tell."""
+    """Whether the other end of a pipe is closed; False if the system cannot tell."""
     if not hasattr(select, "poll"):
         return False
     poll = select.poll()
@@ -21,10 +21,10 @@ def is_cut(descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def ending_with(descriptor: int, leave: Callable[[], None]) -> Iterator[None]:
-    """Meanwhile end this process, which does something long and looks at no pipe, once the lifeline is cut.
+    """End this process if the lifeline is cut inside this context, while long work keeps it from reading the pipe.
 
-    `leave` is called before. The kernel sends a signal when something happens to the pipe. To be told when the parent
-    ends would not do: the kernel takes the thread that has started a process for its parent.
+    `leave` is called first. The kernel sends a signal when the state of the pipe changes. The signal for a parent's
+    death would not work, because the kernel sends it when the thread that started the process ends.
     """
     try:
         import fcntl

@@ -1,18 +1,18 @@
-"""The server: one process of the user's interpreter that has torch imported, and forks for what it is asked.
+"""The server: a process of the user's interpreter that imports torch and forks for each message.
 
-It speaks JSON lines with dynalint through the standard streams it was started with. It stands outside of the walls, so
-it never imports, reads or runs anything of the project's, and stays in its own folder: `python worker FOLDER`, which
-dynalint has made, and which it removes if dynalint ends without doing so.
+It exchanges JSON lines with dynalint through its standard streams. It runs outside the sandbox, so it never imports,
+reads or runs anything from the project. It stays in its own folder: `python worker FOLDER`. dynalint creates the
+folder, and the server removes it if dynalint ends without doing so.
 
-It says `{"hello": {...}}` first; then, for each message `{"id", "operation", "prepare", "requests", "limits", "device",
-"required", "search", "python_path", "folders", "cwd", "readable", "homes"}`, any number of `{"id", "kind", "value"}`
-and one `{"id", "end": {"outcome", ...}}` about the first of the requests. Where that has `"more": true`, the same
-follows for the next; else those that are left have not been looked at. `{"hello": {"search"}}` has it say hello again,
-for a project of which these are the folders to import from.
+The server first sends `{"hello": {...}}`. For each message `{"id", "operation", "prepare", "requests", "limits",
+"device", "required", "search", "python_path", "folders", "cwd", "readable", "homes"}` it sends any number of `{"id",
+"kind", "value"}` and then `{"id", "end": {"outcome", ...}}` for the first request. If that contains `"more": true`, the
+same follows for the next request; otherwise the remaining requests were not run. `{"hello": {"search"}}` makes it send
+a hello again, for a project with these import folders.
 
-An operation is `module:function` in this package or in one of the `folders`, which are added to the package's path
-(that is how verification of fixes brings its own); the function is called as `function(request, reply)`. `prepare`, if
-it is not empty, names another that is called once before, with the first request.
+An operation is `module:function` in this package or in one of the `folders`, which are added to the package's path. It
+is called as `function(request, reply)`. `prepare`, if not empty, names a function that is called once before, with the
+first request.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _METADATA = re.compile(r"torch-(\d[\w.+!]{0,80}?)(?:-py[\d.]+)?\.(?:dist|egg)-in
 
 
 def serve() -> None:
-    """Answer requests until the stream ends."""
+    """Answer requests until the input ends."""
     folder = Path(sys.argv[1])
     requests, answers = _take_streams()
     try:
@@ -63,13 +63,13 @@ def serve() -> None:
             abandoned = partial(is_cut, requests.fileno())
             _answer(message, folder, namespaces, abandoned, partial(_say, answers, message["id"]))
     except BrokenPipeError:
-        pass  # nobody listens any more
+        pass  # the client is gone
     finally:
         remove(folder)
 
 
 def _take_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Keep the standard streams for the protocol and leave /dev/null in their place."""
+    """Reserve the standard streams for the protocol, and replace them by /dev/null."""
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     null = os.open(os.devnull, os.O_RDWR)
@@ -85,13 +85,13 @@ def _say(answers: BinaryIO, number: int | None, message: Message) -> None:
 
 
 def _hello(search: list[str]) -> Message:
-    """Say who this is, without the seconds that importing torch takes."""
+    """Return the hello message, without importing torch, which takes seconds."""
     torch = next(filter(None, map(_release_of_torch, (*sys.path, *search))), None)
     return {"python": platform.python_version(), "torch": torch, "executable": sys.executable, "pid": os.getpid()}
 
 
 def _release_of_torch(folder: str) -> str | None:
-    """Return the release that is installed in a folder by the name of its metadata, which need not be opened for it."""
+    """Return the torch release installed in a folder, from the name of its metadata, which need not be readable."""
     try:
         names = [entry.name for entry in os.scandir(folder)]
     except OSError:
@@ -100,13 +100,13 @@ def _release_of_torch(folder: str) -> str | None:
 
 
 def _preload(device: str) -> None:
-    """Import torch, and have Dynamo compile something small, once for all the processes to be forked.
+    """Import torch and let Dynamo compile something small, once for all forks.
 
-    Where torch is found only by a search path of the project, each process imports it by itself, behind the walls.
+    If torch is only on the project's search path, each process imports it itself, in the sandbox.
     """
     if "torch" in sys.modules or importlib.util.find_spec("torch") is None:
         return
-    # What is imported stays: to look through it for garbage again and again takes a sixth of the time.
+    # Imported objects stay alive, and collecting garbage during the import takes a sixth of its time.
     gc.disable()
     with contextlib.suppress(Exception):
         from .warmup import warm_up
@@ -128,7 +128,7 @@ def _namespaces(scratch: Path) -> int:
 def _answer(
     message: Message, base: Path, namespaces: int, abandoned: Callable[[], bool], say: Callable[[Message], None]
 ) -> None:
-    """Run requests, in processes of their own where the system can fork, and say how they ended."""
+    """Run requests, in separate processes if the system can fork, and report how they ended."""
     job = partial(_run, message)
     if not hasattr(os, "fork"):
         say({"end": _run_here(job, say, required=message["required"])})
@@ -153,7 +153,7 @@ def _supervise(
     abandoned: Callable[[], bool],
     say: Callable[[Message], None],
 ) -> NoReturn:
-    """Be the supervisor of a message's requests: say how they ended and end, with status 0 if that could be said."""
+    """Be the supervisor of a message's requests, and report how they ended. Exits with status 0 if that succeeded."""
     from ..sandbox.readable import Reading
     from ..sandbox.walls import Limits
     from .supervisor import Rules, guarded
@@ -172,7 +172,7 @@ def _supervise(
 
 
 def _run_here(job: Callable[[Reply], None], say: Callable[[Message], None], *, required: bool) -> Message:
-    """Run the first request in this very process, where a system knows no fork: nothing encloses it."""
+    """Run the first request in this process, on systems without fork and therefore without a sandbox."""
     if required:
         return {"outcome": "refused", "reason": "no sandbox for this system is known"}
     try:
@@ -183,7 +183,7 @@ def _run_here(job: Callable[[Reply], None], say: Callable[[Message], None], *, r
 
 
 class _Direct(Reply):
-    """A reply that hands its messages on without a pipe."""
+    """A reply that forwards its messages without a pipe."""
 
     def __init__(self, say: Callable[[Message], None]) -> None:
         super().__init__(-1, "")
@@ -194,11 +194,11 @@ class _Direct(Reply):
 
 
 def _start_up(python_path: list[str]) -> None:
-    """Do what the interpreter does at its start for the folders of PYTHONPATH: search them, run their sitecustomize."""
+    """Do for PYTHONPATH what the interpreter does at startup: extend the search path, and run sitecustomize."""
     sys.path[:0] = [entry for entry in python_path if entry not in sys.path]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", python_path)
     if spec is not None and spec.loader is not None:
-        # As in `site`, whatever it raises does not keep the program from running.
+        # As in `site`, an exception does not stop the program.
         with contextlib.suppress(Exception):
             module = importlib.util.module_from_spec(spec)
             sys.modules["sitecustomize"] = module
@@ -206,7 +206,7 @@ def _start_up(python_path: list[str]) -> None:
 
 
 def _run(message: Message, reply: Reply) -> None:
-    """Find the operation and call it for each request; this is the first thing that happens behind the walls."""
+    """Look up the operation and call it for each request. This is the first code that runs in the sandbox."""
     os.chdir(message["cwd"])
     _start_up(message["python_path"])
     sys.path.extend(entry for entry in message["search"] if entry not in sys.path)

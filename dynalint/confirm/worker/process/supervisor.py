@@ -1,9 +1,9 @@
-"""Run a job in a process of its own, watch it, and say how it ended. Standard library only.
+"""Run a job in a separate process, watch it, and report how it ended. Standard library only.
 
-The server forks a supervisor for each job; the supervisor forks the process that runs user code and stays outside the
-walls that process is put behind. A job may consist of several (see `batch`), each with the whole of the time. It relays
-what comes through a private pipe, and only lines that begin with a token made for this job, so that user code that
-writes to whatever descriptors it finds forges nothing.
+The server forks a supervisor for each job. The supervisor forks the process that runs user code, and stays outside that
+process's sandbox. A job may consist of several (see `batch`), each with the full time limit. The supervisor only relays
+lines from a private pipe that begin with the job's token, so user code cannot forge messages by writing to every
+descriptor it finds.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _TICK = 0.05
 
 @dataclass(frozen=True)
 class Rules:
-    """What holds for one request, of `jobs` jobs.
+    """The rules for one request with `jobs` jobs.
 
-    `namespaces` are the flags of `unshare` that work here. With `required`, user code is not run where the walls do
-    not hold; the outcome is then `refused`. `abandoned` tells that nobody waits for an answer any more.
+    `namespaces` are the flags of `unshare` that work here. With `required`, user code is not run unless the sandbox
+    holds; otherwise the outcome is `refused`. `abandoned` returns whether nobody waits for an answer any more.
     """
 
     limits: Limits
@@ -54,7 +54,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Cell:
-    """Where one request runs, and under which rules."""
+    """The folders and rules of one request."""
 
     scratch: Path
     outside: Path
@@ -74,16 +74,16 @@ def guarded(job: Job, folder: Path, rules: Rules, forward: Callable[[Message], N
 
 
 def run_guarded(job: Job, cell: Cell, forward: Callable[[Message], None]) -> Message:
-    """Run `job` behind the walls, forward its messages, and return how it ended; called in the supervisor.
+    """Run `job` in the sandbox, forward its messages, and return how it ended. Called in the supervisor.
 
-    Of several jobs in one, it is how that one ended after which nothing more was run; of each before it,
-    `{"end": ..., "more": True}` is forwarded. What each has spent of its time goes before.
+    For several jobs, returns how the last one that ran ended; for each earlier one, `{"end": ..., "more": True}` is
+    forwarded. The time that each spent is forwarded before its end.
     """
     with contextlib.suppress(OSError):
         syscalls.adopt_orphans()
     with contextlib.suppress(OSError, AttributeError):
-        # Root alone may do this, and for root alone the kernel does not limit the number of processes: the watch must
-        # get its turn however many there are.
+        # Only root may do this, and only for root the kernel does not limit the number of processes. The supervisor
+        # must get processor time however many there are.
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
     if cell.rules.namespaces:
         syscalls.unshare(cell.rules.namespaces)
@@ -105,7 +105,7 @@ def run_guarded(job: Job, cell: Cell, forward: Callable[[Message], None]) -> Mes
 
 
 def run_to_end(job: Job, reply: Reply) -> NoReturn:
-    """Run a job as the leader of a new session, say that it is done or what it raised, and end this process."""
+    """Run a job as the leader of a new session, report its end or exception, and end this process."""
     status = 1
     try:
         os.setsid()
@@ -119,7 +119,7 @@ def run_to_end(job: Job, reply: Reply) -> NoReturn:
 
 
 def _child(job: Job, cell: Cell, reply: Reply) -> NoReturn:
-    """Shut this process in, run the job, and end."""
+    """Enter the sandbox, run the job, and end."""
 
     def behind_walls(reply: Reply) -> None:
         with contextlib.suppress(OSError):
@@ -147,7 +147,7 @@ def _tell(reply: Reply, error: BaseException) -> int:
 
 
 def leave_descriptors(keep: int) -> None:
-    """Leave this process /dev/null for the standard streams and `keep`, nothing else."""
+    """Close all descriptors except `keep`, and redirect the standard streams to /dev/null."""
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
@@ -159,7 +159,7 @@ def leave_descriptors(keep: int) -> None:
 
 
 def _watch(child: int, source: int, rules: Rules, course: _Course) -> Message:
-    """Relay messages until the process ends, its time is up or its memory is too much."""
+    """Relay messages until the process ends or exceeds its time or memory limit."""
     server, uses = os.getppid(), course.uses
     buffer = b""
     while True:
@@ -182,7 +182,7 @@ def _watch(child: int, source: int, rules: Rules, course: _Course) -> Message:
         excess = uses.excess()
         if excess is not None:
             return excess
-    # What it left behind may still write; only without it does the pipe come to an end.
+    # Processes left behind may still write, and the pipe only ends when they do.
     _kill_all(child)
     while not course.is_flooded(buffer) and (chunk := os.read(source, _CHUNK)):
         *lines, buffer = (buffer + chunk).split(b"\n")
@@ -194,10 +194,10 @@ def _watch(child: int, source: int, rules: Rules, course: _Course) -> Message:
 
 
 class _Course:
-    """What is known of the job at hand: what it uses, how it ended, and whether it was the last to be run here.
+    """The state of the running job: its resource usage, how it ended, and whether it was the last one to run here.
 
-    User code can find the token and send whatever it likes. The first message alone is certain to be none of its, and
-    tells of the walls.
+    User code can find the token and send any message. Only the first message, which describes the sandbox, is certain
+    not to be forged.
     """
 
     def __init__(self, token: str, rules: Rules, uses: Uses, forward: Callable[[Message], None]) -> None:
@@ -212,11 +212,11 @@ class _Course:
         self._bytes = self._values = 0
 
     def is_flooded(self, begun: bytes) -> bool:
-        """Whether more was said than an answer may hold; `begun` is a line that has not come to its end."""
+        """Whether more was sent than an answer may contain. `begun` is an incomplete line."""
         return len(begun) > LONGEST_LINE or self._bytes > MOST_BYTES or self._values > MOST_VALUES
 
     def take(self, lines: Iterable[bytes]) -> None:
-        """Forward the genuine messages among `lines`, and note what they say of the end."""
+        """Forward the genuine messages among `lines`, and record how the job ended."""
         for line in lines:
             if self.over or self.is_flooded(line):
                 return
@@ -238,7 +238,7 @@ class _Course:
                 self._forward({"kind": kind, "value": value})
 
     def _begin(self, kind: str, value: Any) -> None:
-        """Take note of the walls, or of why they could not be put up."""
+        """Record the sandbox, or why it could not be set up."""
         if kind == "sandbox":
             self._enclosed = True
             self._forward({"kind": kind, "value": value})
@@ -248,7 +248,7 @@ class _Course:
             self.ending = {"outcome": "failed", "reason": str(value)}
 
     def _go_on(self, value: Any) -> None:
-        """Go on to the next of several jobs, unless the one at hand ended otherwise than it should."""
+        """Continue with the next job, unless this one ended abnormally."""
         fits = isinstance(value, list) and len(value) == 2 and isinstance(value[0], int) and 0 <= value[0] < 1 << 16
         status, clean = value if fits else (1 << 8, False)
         self.ending = self.ending or _death(status)
@@ -266,7 +266,7 @@ def _death(status: int) -> Message:
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         if number in (signal.SIGXCPU, signal.SIGKILL):
-            # The kernel kills so at the hard limit of processor time, and when the machine's memory is out.
+            # The kernel sends these at the hard limit of processor time, and when the machine is out of memory.
             return {"outcome": "killed", "signal": signal.Signals(number).name}
         name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
         return {"outcome": "signal", "signal": name}
@@ -275,11 +275,11 @@ def _death(status: int) -> Message:
 
 
 def _kill_all(child: int) -> None:
-    """Kill the process group of `child` and whatever it left behind, and reap it."""
+    """Kill the process group of `child` and everything it left behind, and reap it."""
     for _ in range(100):
         with contextlib.suppress(OSError):
             os.killpg(child, signal.SIGKILL)
-        # Most leave nothing behind, and to look at all processes takes as long as to start one.
+        # Most leave nothing behind, and scanning all processes takes as long as starting one.
         if _reaped():
             return
         for process in {child, *_children()}:
@@ -289,7 +289,7 @@ def _kill_all(child: int) -> None:
 
 
 def _reaped() -> bool:
-    """Take note of all children that have ended; return whether there are no others."""
+    """Reap all children that have ended. Returns whether none are left."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

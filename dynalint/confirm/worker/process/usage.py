@@ -1,7 +1,7 @@
-"""What user code uses up: time, memory and processes, over all that it has started. Standard library only.
+"""The time, memory and processes that user code uses, including its descendants. Standard library only.
 
-Time is what the code would have taken on a machine of its own: processor time while any of its threads can run, time
-by the clock while all of them sleep. So a busy machine changes no verdict, and code that waits for ever still ends.
+Time is an estimate for an idle machine: processor time while any thread can run, wall-clock time while all threads
+sleep. A busy machine therefore changes no verdict, and code that waits forever still ends.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from .wire import PATIENCE
 
 _TICK = 0.2
 _SHARES = 16
-# So many threads are looked at to see whether one can run: a flood of them is another matter.
+# The most threads to check for a runnable one. A larger number is a flood, which has its own limit.
 _MOST_LOOKED_AT = 256
 
 
 class Uses:
-    """What a process and all that it has started use up together."""
+    """The resources that a process uses together with its descendants."""
 
     def __init__(self, child: int, limits: Limits) -> None:
-        """Take note of how things stand before the process `child` begins."""
+        """Record the state before the process `child` starts."""
         self._child = child
         self._limits = limits
-        # What the server had in memory already is no fault of this process.
+        # Memory that the server already used does not count.
         self._allowed = limits.memory + _resident(child)
         self._threads = _threads_of_all()
         self._worked = 0.0
         self.begin()
 
     def begin(self) -> None:
-        """Count the time from now on."""
+        """Restart the time measurement."""
         self._began = self._looked = time.monotonic()
         self._spent = 0.0
 
     @property
     def spent(self) -> float:
-        """The seconds spent so far; what came after the last look counts by the clock."""
+        """The seconds spent so far. The time since the last check is wall-clock time."""
         return self._spent + min(time.monotonic() - self._looked, _TICK)
 
     def excess(self) -> dict[str, Any] | None:
-        """Return how the job ends for what it uses, None where that is within the limits; now and then only."""
-        # One small file tells of a flood of processes long before the next look at all of them is due.
+        """Return how the job ends if it exceeds a limit, otherwise None. Most calls skip the check."""
+        # One small file shows a flood of processes long before the next full check is due.
         now = time.monotonic()
         if now <= self._looked + _TICK and _threads_of_all() <= self._threads + MOST_PROCESSES:
             return None
@@ -67,7 +67,7 @@ class Uses:
         return None
 
     def _count(self, family: Iterable[int], now: float) -> None:
-        """Add the time since the last look."""
+        """Add the time since the last check."""
         passed, self._looked = now - self._looked, now
         before, self._worked = self._worked, _processor_seconds(family)
         busy = self._worked > 0 and _can_run(family)
@@ -75,7 +75,7 @@ class Uses:
 
 
 def _processor_seconds(family: Iterable[int]) -> float:
-    """Return the processor time of processes and of their children that have ended; 0 where nobody tells."""
+    """Return the processor time of processes and of their children that have ended, 0 if unknown."""
     ticks = 0
     for process in family:
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -84,7 +84,7 @@ def _processor_seconds(family: Iterable[int]) -> float:
 
 
 def _can_run(family: Iterable[int]) -> bool:
-    """Whether any thread of some processes runs, waits for a processor, or for a disk."""
+    """Whether any thread of the processes is running, or waiting for a processor or a disk."""
     threads = (thread for process in family for thread in _threads(process))
     for thread in itertools.islice(threads, _MOST_LOOKED_AT):
         with contextlib.suppress(OSError, IndexError):
@@ -101,19 +101,19 @@ def _threads(process: int) -> list[Path]:
 
 
 def _fields(stat: Path) -> list[bytes]:
-    """Return the fields of a file of the kernel's on a process, from its state on; names may hold anything."""
+    """Return the fields of a kernel file about a process, from its state on. The name before may contain anything."""
     return stat.read_bytes().rpartition(b")")[2].split()
 
 
 def _threads_of_all() -> int:
-    """Return how many threads the whole machine has, 0 where the system does not tell."""
+    """Return the number of threads on the whole machine, 0 if unknown."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         return int(Path("/proc/loadavg").read_bytes().split()[3].partition(b"/")[2])
     return 0
 
 
 def _resident(process: int) -> int:
-    """Return the bytes that a process has in memory, 0 where it is gone or the system does not tell."""
+    """Return the resident memory of a process in bytes, 0 if it has ended or unknown."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         pages = int(Path(f"/proc/{process}/statm").read_bytes().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
@@ -121,7 +121,7 @@ def _resident(process: int) -> int:
 
 
 def family_of(root: int) -> dict[int, int]:
-    """Return the bytes resident in `root` and in each of its descendants, by process."""
+    """Return the resident memory of `root` and each of its descendants in bytes, by process id."""
     line = _line_of(root)
     if line:
         return {process: _resident(process) for process in line}
@@ -140,9 +140,9 @@ def family_of(root: int) -> dict[int, int]:
 
 
 def _line_of(process: int) -> list[int]:
-    """Return a child of this process, its child, and so on, where none has another; nothing where nobody tells.
+    """Return this process's child, its child, and so on, if none has siblings; otherwise an empty list.
 
-    Most have none. To look through all processes of the machine takes a good part of the time between two looks.
+    Most have no siblings, and scanning all processes of the machine takes much of the time between two checks.
     """
     line: list[int] = []
     try:
@@ -162,10 +162,11 @@ def _children_told(process: int | str) -> list[int]:
 
 
 def _memory(family: dict[int, int], enough: int) -> int:
-    """Return the bytes of memory that processes hold together; exact only from `enough` bytes on.
+    """Return the total memory of processes in bytes; exact only if it exceeds `enough`.
 
-    Forked processes share most of what they hold: where the cheap sum, which counts shared pages in each, is too
-    much, the largest are counted again by their share. That takes a while for each, and many are a flood of their own.
+    Forked processes share most of their memory. If the cheap sum, which counts shared pages repeatedly, is too high,
+    the largest processes are measured by their proportional share. That is slow, and a large number of processes has
+    its own limit.
     """
     total = sum(family.values())
     if total < enough or len(family) == 1:
@@ -175,7 +176,7 @@ def _memory(family: dict[int, int], enough: int) -> int:
 
 
 def _share(process: int, resident: int) -> int:
-    """Return the memory of a process with shared pages divided among those that share them."""
+    """Return the memory of a process, with shared pages divided among the processes that share them."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path(f"/proc/{process}/smaps_rollup").read_bytes().splitlines():
             if line.startswith(b"Pss:"):

@@ -1,4 +1,4 @@
-"""What the server does before it forks: import torch and the operations, and fill caches, by one small compile too."""
+"""The server's work before it forks: import torch and the operations, and fill caches with a small compilation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..dynamo import runs
 from ..operations import confirming, verifying  # noqa: F401 - so that no process has to import them
 from ..source import loading
 
-# By their names, as some are missing in some releases, and what to answer in their place.
+# By name, because some releases lack some of them, with the value to return instead.
 _MEASURES = (
     (guards, "profile_guard_manager", 0.0),
     (symbolic_convert, "get_funcname", None),
@@ -26,12 +26,12 @@ _MEASURES = (
 
 
 def warm_up(device: str) -> None:
-    """Do once what every process forked for `device` would have to do.
+    """Do once what every process forked for `device` would otherwise do.
 
-    Dynamo asks each device for the state of its random numbers. A GPU that has been asked is of no use after a fork, so
-    nothing is compiled where it is to be used; where it is not, the client has hidden it.
+    Dynamo asks each device for its random number state, and a GPU that was asked cannot be used after a fork. Nothing
+    is therefore compiled here if a GPU will be used; for the CPU, the client hides GPUs.
     """
-    # One thread: a pool of threads does not survive a fork, and two targets at once should not fight for cores.
+    # A thread pool does not survive a fork, and two targets at once should not compete for cores.
     torch.set_num_threads(1)
     leave_out_measures()
     if device == "cpu":
@@ -43,22 +43,23 @@ def warm_up(device: str) -> None:
 def _compile_something() -> None:
     with contextlib.suppress(Exception):
         model = torch.compile(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), backend="aot_eager")
-        # The second size makes Dynamo compile for sizes in general, which loads much more.
+        # The second size makes Dynamo compile with dynamic shapes, which loads many more modules.
         for rows in (3, 4):
             with torch.no_grad():
                 model(torch.zeros(rows, 2))
     with contextlib.suppress(Exception):
-        # Graphs with gradients load it. To compute one here could start threads for devices, which no fork survives.
+        # Graphs with gradients load it. Computing a gradient here could start device threads, which do not survive a
+        # fork.
         importlib.import_module("torch._inductor.pattern_matcher")
     torch.compiler.reset()
 
 
 def leave_out_measures() -> None:
-    """Have Dynamo leave out what it finds out for its logs alone: a small compile takes half as long.
+    """Make Dynamo skip work that only serves its logs, which halves the time of a small compilation.
 
-    It measures how long guards take, for which it first writes over the processor's caches, takes each file apart for
-    the names of functions by line, and writes down all settings, hundreds, for every compile. For the worker's
-    processes only, since it stays.
+    Dynamo measures how long guards take, after flushing the processor's caches, parses each file for function names by
+    line, and writes out hundreds of settings for every compilation. Only for the worker's processes, since the change
+    is permanent.
     """
     for module, name, instead in _MEASURES:
         if hasattr(module, name):
@@ -66,9 +67,9 @@ def leave_out_measures() -> None:
 
 
 def seed_what_is_there() -> None:
-    """Have runs seed the processor alone where there is no GPU.
+    """Make runs seed only the CPU if there is no GPU.
 
-    Torch would seed GPUs too, on the day that there is one: it keeps every seed for them, with the stack it came from.
+    Torch would queue each seed for GPUs that may appear later, together with a stack trace.
     """
     accelerator = getattr(torch, "accelerator", None)
     if accelerator is not None and not accelerator.is_available():

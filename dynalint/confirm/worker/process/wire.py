@@ -1,7 +1,7 @@
-"""Lines of JSON: how messages travel between the processes. Standard library only.
+"""JSON lines, the format of messages between the processes. Standard library only.
 
-Code under check can find the token that its process writes with, and write anything: what comes from there is bounded
-in size, in depth and in kind before anybody looks at it.
+The code under check can find its process's token and write any message, so messages are limited in size, depth and type
+before they are used.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import math
 import os
 from typing import Any, NoReturn
 
-# Of one line, and of all that is said of one job. An explanation of a model of thousands of operators takes a tenth.
+# Limits of one line, and of all messages of a job, in bytes. An explanation of a model with thousands of operators
+# needs a tenth.
 LONGEST_LINE = 8 << 20
 MOST_BYTES = 16 << 20
-# A value takes some seventy bytes of memory, and may have been written with two.
+# A value takes about seventy bytes of memory, but as little as two bytes of a message.
 MOST_VALUES = 1 << 20
 _DEEPEST = 48
-# By the clock, an answer may take so many times its limit: on a busy machine, code has to wait for its turn.
+# The wall-clock limit of an answer, as a multiple of its time limit, because code has to wait on a busy machine.
 PATIENCE = 10
 _MOST_DIGITS = 19
 
@@ -28,14 +29,14 @@ def pack(message: Any) -> bytes:
 
 
 def values_in(line: bytes) -> int:
-    """Return how many values a line of JSON has at most, without reading it."""
+    """Return an upper bound for the number of values in a line of JSON, without parsing it."""
     return 1 + line.count(b",") + line.count(b"[") + line.count(b"{")
 
 
 def parse(line: bytes) -> Any:
-    """Return what a line of JSON says.
+    """Parse a line of JSON.
 
-    Raises ValueError where it is none, is too long, nests too deep, or has numbers in it that nobody counts to.
+    Raises ValueError if it is invalid, too long, or too deeply nested, or contains numbers that are too large.
     """
     if len(line) > LONGEST_LINE or values_in(line) > MOST_VALUES:
         raise ValueError("the line is too long")
@@ -52,7 +53,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _integer(digits: str) -> int:
-    # Of millions of digits, it would take minutes to read.
+    # Parsing millions of digits would take minutes.
     if len(digits) > _MOST_DIGITS:
         raise ValueError("a number is too large")
     return int(digits)
@@ -72,9 +73,9 @@ def _check_depth(value: Any, depth: int) -> None:
 
 
 def unpack(line: bytes, token: str) -> tuple[str, Any] | None:
-    """Return kind and value of a line from the process under watch, None where it does not bear the token or is wrong.
+    """Return kind and value of a line from the sandboxed process, or None if the token is missing or it is invalid.
 
-    A `stage` is a text and a `part` a pair of a name and anything.
+    The value of a `stage` is a string, and that of a `part` is a pair of a name and any value.
     """
     prefix = token.encode() + b" "
     if not line.startswith(prefix):
@@ -92,9 +93,9 @@ def unpack(line: bytes, token: str) -> tuple[str, Any] | None:
 
 
 class Reply:
-    """The way out for what an operation has found, a piece at a time, so that a crash costs only what comes after."""
+    """Sends an operation's results piece by piece, so that a crash only loses later ones."""
 
-    # Whether the walls around this process hold, as far as is known.
+    # Whether this process is known to be sandboxed.
     enclosed = False
 
     def __init__(self, descriptor: int, token: str) -> None:
@@ -103,8 +104,8 @@ class Reply:
         self._prefix = token.encode() + b" "
 
     def send(self, kind: str, value: Any) -> None:
-        """Write one message; raises OSError, and sets `broken`, where the pipe has been closed."""
-        # Begun on a line of its own, whatever user code may have written to this descriptor before.
+        """Write one message; raises OSError, and sets `broken`, if the pipe was closed."""
+        # Starts on a new line, in case user code has written to this descriptor.
         line = b"\n" + self._prefix + pack([kind, value])
         try:
             while line:
@@ -114,9 +115,9 @@ class Reply:
             raise
 
     def stage(self, what: str) -> None:
-        """Say what is being done now, in words that complete "while ...": the last one heard explains a crash."""
+        """Report the current step, in words that complete "while ...". The last one explains a crash."""
         self.send("stage", what)
 
     def part(self, name: str, value: Any) -> None:
-        """Hand over one named piece of the answer, as what JSON can hold."""
+        """Send one named part of the answer, as JSON data."""
         self.send("part", [name, value])

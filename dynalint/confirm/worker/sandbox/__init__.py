@@ -1,1 +1,1 @@
-"""The walls around user code: what it may read, write, reach, ask of the kernel and use up. Standard library only."""
+"""The sandbox for user code: limits on files, network, system calls and resources. Standard library only."""

@@ -1,7 +1,7 @@
-"""Which system calls user code is refused, as a filter of the kernel's (seccomp). Standard library only.
+"""The system calls that user code is refused, as a seccomp filter. Standard library only.
 
-The other walls know files, addresses and processes by name; a filter sees numbers alone, and closes what they leave
-open: calls that reach other processes, leave something behind in the kernel, or change what a file says of itself.
+The other layers control files, addresses and processes by name. A filter only sees numbers, and closes the remaining
+gaps: calls that reach other processes, leave something behind in the kernel, or change file attributes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-# What nobody needs who computes: name, number on x86_64, number on aarch64 ("-" where it has none).
+# Calls that computations do not need: name, number on x86_64, number on aarch64 ("-" if it has none).
 _REFUSED = """
 socket of another kind:        io_uring_setup 425 425
 reads of other processes:      ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, kcmp 312 272,
@@ -35,7 +35,7 @@ attributes of files:           setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7,
                                removexattr 197 14, lremovexattr 198 15, fremovexattr 199 16, removexattrat 466 466,
                                file_setattr 469 469
 """
-# Programs try these on files of their own, and would fail for nothing if they were refused: they seem to work.
+# Programs use these on their own files, and would fail needlessly if they were refused. They appear to succeed.
 _PRETENDED = """
 mode:   chmod 90 -, fchmod 91 52, fchmodat 268 53, fchmodat2 452 452
 owner:  chown 92 -, lchown 94 -, fchown 93 55, fchownat 260 54
@@ -49,17 +49,18 @@ others:    setpriority 141 140, sched_setparam 142 118, sched_setscheduler 144 1
            sched_setattr 314 274, ioprio_set 251 30, prlimit64 302 261
 rest:      ioctl 16 29, fcntl 72 25, clone 56 220, clone3 435 435
 """
-# The numbers by which the audit system knows an architecture.
+# The architecture numbers of the audit system.
 _AUDIT = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 
 # Input on behalf of a terminal, owners of descriptors (who get signals), flags, versions and keys of files.
 _REFUSED_IOCTLS = (0x5412, 0x541C, 0x541D, 0x5423, 0x8901, 0x8902)
 _REFUSED_IOCTLS_ON_FILES = (0x4008_6602, 0x4004_6602, 0x401C_5820, 0x4008_7602, 0x800C_6613, 0x4080_6685)
-# Owners of descriptors, leases on files, notes of what happens in folders.
+# Owners of descriptors, leases on files, notifications about folders.
 _REFUSED_FCNTLS = (8, 15, 1024, 1026)
-# All kinds of namespaces; one of users has every right in it, and much of the kernel behind those is little tried.
+# All kinds of namespaces. Inside a user namespace, a process has all capabilities, which exposes poorly tested parts of
+# the kernel.
 _NEW_NAMESPACES = 0x7E02_0000
-# Pairs of datagram sockets can be turned to any other socket by its address, those of these kinds cannot.
+# Datagram socket pairs can be connected to any other socket by its address; pairs of these kinds cannot.
 _PAIRS = (socket.SOCK_STREAM, socket.SOCK_SEQPACKET)
 _KINDS_OF_SOCKETS = 0xF
 
@@ -67,7 +68,7 @@ _LOAD, _AND, _EQUAL, _AT_LEAST, _GIVE = 0x20, 0x54, 0x15, 0x35, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 _ALLOW, _ANSWER = 0x7FFF_0000, 0x0005_0000
 _EPERM, _ENOSYS, _DONE = _ANSWER | errno.EPERM, _ANSWER | errno.ENOSYS, _ANSWER
-# 32-bit pointers on a 64-bit kernel: the same calls under other numbers.
+# 32-bit pointers on a 64-bit kernel: the same calls with other numbers.
 _X32 = 0x4000_0000
 
 # One step of a filter: code, steps to skip if true, steps to skip if false, operand.
@@ -75,7 +76,7 @@ _Step = tuple[int, int, int, int]
 
 
 def numbers(table: str, machine: str) -> dict[str, int]:
-    """Return the numbers that the calls of a table have on a machine, by name."""
+    """Return the numbers of a table's calls on a machine, by name."""
     column = list(_AUDIT).index(machine)
     entries = (entry.split() for line in table.split("\n") for entry in line.rpartition(":")[2].split(","))
     return {name: int(found[column]) for name, *found in filter(None, entries) if found[column] != "-"}
@@ -83,7 +84,7 @@ def numbers(table: str, machine: str) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class _Look:
-    """A call that is refused by one of its arguments: if that is among `values`, or unless it is with `only`."""
+    """A call refused by an argument: with `only`, unless it is one of `values`; otherwise if it is one of them."""
 
     call: str
     argument: int
@@ -92,9 +93,9 @@ class _Look:
     mask: int = 0xFFFF_FFFF
 
     def steps(self, number: int) -> list[_Step]:
-        """Return the steps, which leave the number of the call in the register where it is not refused.
+        """Return the filter steps, which keep the call's number in the register if the call is allowed.
 
-        The kernel takes what is looked at here for 32 bits as well, so that the upper half is nobody's.
+        The kernel also treats these arguments as 32 bits wide, so the upper half can be ignored.
         """
         values, refuse = [value & 0xFFFF_FFFF for value in self.values], (_GIVE, 0, 0, _EPERM)
         steps: list[_Step] = [(_LOAD, 0, 0, _FIRST_ARGUMENT + 8 * self.argument), (_AND, 0, 0, self.mask)]
@@ -120,7 +121,7 @@ def _looks(*, apart: bool, own_signals: bool, local_sockets: bool) -> Iterator[_
         return
     yield from (_Look(call, 0, own) for call in ("sched_setparam", "sched_setscheduler", "sched_setaffinity"))
     yield from (_Look(call, 0, own) for call in ("sched_setattr", "prlimit64"))
-    # Of processes by their number, and of this one; not of all that a user has.
+    # By process id, and only this process; not all processes of a user.
     yield from (_Look("setpriority", 0, (0,)), _Look("setpriority", 1, own))
     yield from (_Look("ioprio_set", 0, (1,)), _Look("ioprio_set", 1, own))
     if own_signals:
@@ -128,11 +129,10 @@ def _looks(*, apart: bool, own_signals: bool, local_sockets: bool) -> Iterator[_
 
 
 def program(machine: str, *, apart: bool, own_signals: bool, local_sockets: bool) -> bytes:
-    """Return a filter as the kernel takes it; raises OSError(ENOSYS) for a machine whose numbers are not known.
+    """Return a filter in the kernel's format; raises OSError(ENOSYS) for a machine whose numbers are unknown.
 
-    `apart` tells that namespaces keep other processes and the files of others out of reach; `own_signals` has signals
-    reach this process alone. With `local_sockets` Unix sockets can be made, which the driver of a GPU insists on, and
-    reach nobody.
+    `apart` means that namespaces hide other processes and other users' files; `own_signals` restricts signals to this
+    process. With `local_sockets`, Unix sockets can be created, which GPU drivers need, but not connected.
     """
     if machine not in _AUDIT:
         raise OSError(errno.ENOSYS, f"no system call numbers known for {machine}")
@@ -148,7 +148,7 @@ def program(machine: str, *, apart: bool, own_signals: bool, local_sockets: bool
         (_LOAD, 0, 0, _NUMBER),
         (_AT_LEAST, 0, 1, _X32),
         (_GIVE, 0, 0, _EPERM),
-        # Its flags lie in memory, where a filter cannot look; C libraries go back to `clone`.
+        # Its flags are in memory, which a filter cannot read. C libraries fall back to `clone`.
         *_answered([looked_at["clone3"]], _ENOSYS),
         *_answered(sorted(refused), _EPERM),
         *_answered([] if apart else sorted(numbers(_PRETENDED, machine).values()), _DONE),

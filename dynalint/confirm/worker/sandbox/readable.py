@@ -1,8 +1,8 @@
-"""What user code may read: its interpreter, its project, what is on its import path, and the system's programs.
+"""The files that user code may read: its interpreter, its project, its import path, and the system's programs.
 
-Standard library only. Called before any of the project's code is run. A folder that holds the user's home, or that
-everybody keeps things in, is opened for its Python files and packages alone, whoever names it: a script that lies there
-must not open all the rest.
+Standard library only. Called before any of the project's code runs. In a folder that contains the user's home, or that
+is shared by everybody, only Python files and packages are readable, whoever names it: a script in such a folder must
+not give access to everything else there.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 _SYSTEM = "/usr /bin /sbin /lib /lib32 /lib64 /libx32 /nix/store /gnu/store /run/current-system /run/opengl-driver"
 _ADDED = "/opt/rocm /opt/intel /opt/nvidia /opt/homebrew /home/linuxbrew/.linuxbrew /etc/alternatives"
 _KERNEL = "/sys/devices/system /sys/kernel/mm /proc/sys/vm /proc/sys/kernel"
-# Who and where this is, how names and libraries are found, what is trusted: what every program opens. Never all of
-# /etc, which on many machines holds passwords that everybody may read.
+# Files that every program opens: user and host names, name and library lookup, certificates. Never all of /etc, which
+# on many machines contains world-readable passwords.
 _SETTINGS = (
     "ld.so.cache ld.so.conf ld.so.conf.d ld.so.preload localtime timezone passwd group nsswitch.conf hosts host.conf "
     "resolv.conf gai.conf protocols services os-release debian_version redhat-release lsb-release mime.types magic "
@@ -35,16 +35,16 @@ _PLACES_IN_ENVIRONMENT = ("CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX
 
 @dataclass(frozen=True)
 class Reading:
-    """What one request may read beyond its interpreter: `folders`, and not the `homes` in or above which they lie."""
+    """The folders that a request may read besides its interpreter. `homes` are never opened as a whole."""
 
     folders: tuple[str, ...] = ()
     homes: tuple[str, ...] = ()
 
 
 def readable(reading: Reading, device: str, *, own_processes: bool) -> list[Path]:
-    """Return the files and folders to be opened for reading.
+    """Return the files and folders that become readable.
 
-    `own_processes` tells that /proc shows no other processes than those of user code.
+    `own_processes` means that /proc only shows the processes of user code.
     """
     homes = {os.path.realpath(home) for home in (*reading.homes, *_own_home())}
     found = [*_of_system(device, own_processes=own_processes)]
@@ -74,14 +74,14 @@ def _of_system(device: str, *, own_processes: bool) -> Iterator[Path]:
         yield Path("/proc")
     else:
         yield from (Path("/proc", name) for name in _OF_ALL_PROCESSES.split())
-        # Of the process that this is called in; those that it forks cannot read theirs.
+        # Of the calling process. Its forks cannot read their own.
         yield Path(os.path.realpath("/proc/self"))
     if device != "cpu":
         yield from map(Path, ("/sys", "/dev/dri", "/proc/driver", "/proc/devices"))
 
 
 def _own_home() -> Iterator[str]:
-    # The variable names a folder made for the worker.
+    # HOME names a folder created for the worker.
     try:
         import pwd
 
@@ -99,7 +99,7 @@ def _import_path() -> Iterator[str]:
                 for place in places.values() if isinstance(places, dict) else ():
                     yield from [place] if isinstance(place, str) else map(str, place)
     for finder in sys.meta_path:
-        # That of scikit-build-core knows each file.
+        # The finder of scikit-build-core lists each file.
         files = getattr(finder, "known_source_files", None)
         yield from {str(Path(file).parent) for file in files.values()} if isinstance(files, dict) else ()
 
@@ -109,7 +109,7 @@ def _libraries() -> Iterator[str]:
 
 
 def _prefix(folder: str, homes: Iterable[str]) -> Iterator[Path]:
-    """Yield what there is to an installation of programs."""
+    """Yield the folders of an installation prefix."""
     if _holds_others(folder, homes):
         yield from (Path(folder, part) for part in _PARTS_OF_A_PREFIX)
     else:
@@ -117,14 +117,14 @@ def _prefix(folder: str, homes: Iterable[str]) -> Iterator[Path]:
 
 
 def _narrowed(folder: str, homes: Iterable[str]) -> Iterator[Path]:
-    """Yield a folder, or its Python files and packages where others keep things in it too."""
+    """Yield a folder, or only its Python files and packages if it is shared."""
     if not _holds_others(folder, homes):
         yield Path(folder)
         return
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                # Links may lead anywhere.
+                # Links may point anywhere.
                 is_package = entry.is_dir(follow_symlinks=False) and Path(entry.path, "__init__.py").is_file()
                 if is_package or (entry.name.endswith(".py") and entry.is_file(follow_symlinks=False)):
                     yield Path(entry.path)

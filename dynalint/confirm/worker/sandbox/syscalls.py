@@ -1,6 +1,6 @@
-"""The few Linux system calls that the sandbox needs and that Python does not offer. Standard library only.
+"""The Linux system calls that the sandbox needs and that Python does not provide. Standard library only.
 
-Every function raises OSError with the kernel's errno, and OSError(ENOSYS) where the system is not Linux.
+Every function raises OSError with the kernel's errno, and OSError(ENOSYS) if the system is not Linux.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _prctl(option: int, *arguments: object) -> None:
 
 
 def die_with_parent(signal_number: int) -> None:
-    """Have the kernel send this process a signal when its parent ends."""
+    """Make the kernel send this process a signal when its parent ends."""
     _prctl(_PR_SET_PDEATHSIG, signal_number)
 
 
@@ -69,7 +69,7 @@ def adopt_orphans() -> None:
 
 
 def forbid_new_privileges() -> None:
-    """Let no program that is executed from now on gain rights; Landlock and seccomp ask for this."""
+    """Prevent programs from gaining privileges when executed; Landlock and seccomp require this."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -82,9 +82,9 @@ def drop_capabilities(keep: int = 0) -> None:
 
 
 def unshare(flags: int) -> None:
-    """Move this process, which must have one thread, to namespaces of its own; a user namespace keeps its ids.
+    """Move this process, which must have only one thread, to new namespaces. A user namespace keeps the user's ids.
 
-    Root maps all ids, so that it still owns what it owned; anybody else may map only their own.
+    Root maps all ids, so that it keeps access to its files; other users may only map their own.
     """
     uid, gid = os.getuid(), os.getgid()
     _check(_libc().unshare(ctypes.c_int(flags)), "unshare")
@@ -110,43 +110,43 @@ def _mount(source: str, target: str, kind: str | None, flags: int, data: str | N
 
 
 def mounts_read_only() -> None:
-    """Make every mount of this mount namespace read-only, devices excepted, without telling other namespaces."""
+    """Make every mount of this mount namespace read-only, except devices, without affecting other namespaces."""
     _mount("none", "/", None, _MS_REC | _MS_PRIVATE, None)
     attributes = struct.pack("=4Q", _MOUNT_ATTR_RDONLY, 0, 0, 0)
     _syscall(_MOUNT_SETATTR, _AT_FDCWD, ctypes.c_char_p(b"/"), _AT_RECURSIVE, ctypes.c_char_p(attributes), 32)
 
 
 def mount_memory(target: Path, size: int) -> None:
-    """Put an empty file system of at most `size` bytes of memory on the folder `target`."""
+    """Mount an empty in-memory file system of at most `size` bytes on the folder `target`."""
     _mount("tmpfs", str(target), "tmpfs", _MS_NOSUID | _MS_NODEV, f"size={size},mode=1777")
 
 
 def mount_read_only(target: Path) -> None:
-    """Let nothing more be written to what is mounted on a folder, whatever is mounted below it."""
+    """Make the mount on a folder read-only, but not the mounts below it."""
     _mount("none", str(target), None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV, None)
 
 
 def mount_again(source: Path, target: Path) -> None:
-    """Show a file or folder, with all that is mounted below it, at another place too."""
+    """Bind a file or folder, with all mounts below it, to another place."""
     _mount(str(source), str(target), None, _MS_BIND | _MS_REC, None)
 
 
 def mount_processes(*, writable: bool) -> None:
-    """Have /proc show the processes of this process's own namespace."""
+    """Make /proc show the processes of this process's own namespace."""
     flags = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC | (0 if writable else _MS_RDONLY)
     _mount("proc", "/proc", "proc", flags, None)
 
 
 def landlock_version() -> int:
-    """Return the version of Landlock's interface; raises OSError where the kernel has none."""
+    """Return the version of Landlock's interface; raises OSError if the kernel has none."""
     return _syscall(_LANDLOCK_CREATE, ctypes.c_void_p(None), 0, 1)
 
 
 def landlock(readable: Iterable[Path], writable: Iterable[Path]) -> int:
-    """Forbid files, as far as this kernel can, but for reading and running below `readable`, anything below `writable`.
+    """Restrict file access as far as this kernel can: read and execute below `readable`, everything below `writable`.
 
-    Also TCP, signals to outsiders, and control of devices that are not `writable`. Paths that do not exist count for
-    nothing. Returns the interface version.
+    Also forbids TCP, signals to outside processes, and control of devices that are not `writable`. Paths that do not
+    exist are ignored. Returns the interface version.
     """
     version = landlock_version()
     execute, write_file, read_file, read_folder, truncate, control = 1, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
@@ -173,7 +173,7 @@ def landlock(readable: Iterable[Path], writable: Iterable[Path]) -> int:
 
 
 def _allow(ruleset: int, path: Path, allowed: int, of_files: int) -> None:
-    """Add a rule for what is below a path, with only such rights as its kind can have."""
+    """Add a rule for a path, with only the rights that apply to its kind of file."""
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -187,7 +187,7 @@ def _allow(ruleset: int, path: Path, allowed: int, of_files: int) -> None:
 
 
 def seccomp(code: bytes) -> None:
-    """Have the kernel filter the calls of this process and all that it starts; see `filters`."""
+    """Make the kernel filter the system calls of this process and its descendants; see `filters`."""
     buffer = ctypes.create_string_buffer(code)
     filter_program = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
     forbid_new_privileges()

@@ -1,6 +1,6 @@
-"""A view of the file system with nothing in it but what may be read. Standard library only.
+"""A view of the file system that contains only readable paths. Standard library only.
 
-For kernels that have namespaces and no Landlock, or have it switched off: what is not named is not there at all.
+For kernels with namespaces but without Landlock, or with Landlock disabled: paths that are not listed do not exist.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from pathlib import Path
 from . import syscalls
 
 _SIZE = 1 << 20
-# As many links as the kernel follows in one path.
+# The number of links that the kernel follows in one path.
 _MOST_LINKS = 40
 
 
 def show_only(root: Path, paths: Iterable[Path]) -> None:
-    """Have this process, in a mount namespace of its own, see nothing but `paths`, at their places and by their links.
+    """Make this process, in its own mount namespace, see only `paths`, in their places and through their links.
 
-    `root` is an empty folder of our own. Raises OSError where that cannot be done.
+    `root` is an empty folder created for this. Raises OSError if that fails.
     """
     here = os.getcwd()  # noqa: PTH109 - a text, which may have no meaning afterwards
     syscalls.mount_memory(root, _SIZE)
-    # What is above first: then what is below is there already.
+    # Parent folders first, because mounting one includes everything below it.
     for path in sorted(dict.fromkeys(paths), key=lambda path: len(path.parts)):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             _show(root, path)
@@ -37,7 +37,7 @@ def show_only(root: Path, paths: Iterable[Path]) -> None:
 
 
 def _show(root: Path, path: Path) -> None:
-    """Put one file or folder at its place below `root`, with the folders and links that lead there."""
+    """Add one file or folder at its place below `root`, with the folders and links that lead there."""
     at, left, links = Path("/"), list(path.parts[1:]), 0
     while left:
         step = at / left.pop(0)

@@ -1,16 +1,17 @@
-"""The walls around user code: what it may write, reach and use up. Standard library only.
+"""The sandbox for user code: limits on writes, reads, network and resources. Standard library only.
 
-`enclose` is called in the process that will import user code, before it does, and cannot be undone. Several layers do
-the same work, since no system has all of them:
+`enclose` is called in the process that will import user code, before the import, and cannot be undone. Several layers
+overlap, because no system supports all of them:
 
-- namespaces (set up by the supervisor, see `supervisor`): no network, no sight of other processes, every mount
-  read-only but for a file system in memory on the scratch folder and on /dev/shm;
-- Landlock: reads of what `readable` names, writes below the scratch folder and to a few devices (and to /dev/shm where
-  it is our own), no TCP, no signals to outsiders; where the kernel has none, `views` hides what is not to be read;
+- namespaces (set up by the supervisor, see `supervisor`): no network, no view of other processes, every mount read-only
+  except in-memory file systems on the scratch folder and /dev/shm;
+- Landlock: reads only of paths from `readable`, writes only below the scratch folder and to a few devices (and to
+  /dev/shm if it is private), no TCP, no signals to outside processes; without Landlock, `views` hides paths that must
+  not be read;
 - seccomp: no sockets, nothing that outlives the process, see `filters`;
-- resource limits: memory, processor time, size of a file, no core dumps.
+- resource limits: memory, processor time, file size, no core dumps.
 
-`enclose` then tries to get out. Only what it tried and failed at counts as held.
+`enclose` then attempts to escape. The sandbox only holds if every attempt fails.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _FILE_SIZE = 1 << 30
 
 @dataclass(frozen=True)
 class Limits:
-    """What one target may use: wall-clock seconds, bytes of memory, seconds of processor time over all threads."""
+    """The limits of one target: wall-clock seconds, bytes of memory, seconds of processor time over all threads."""
 
     seconds: float
     memory: int
@@ -48,17 +49,17 @@ class Limits:
 
 @dataclass(frozen=True)
 class Enclosure:
-    """What holds. `escape` is None, or the first thing that user code could still do, in words for the user."""
+    """The active layers. `escape` is None, or a description of the first attempt to escape that succeeded."""
 
     layers: tuple[str, ...]
     escape: str | None
 
 
 def usable_namespaces(folder: Path) -> int:
-    """Return the flags of `unshare` that work here, 0 if none do; `folder` is any folder of our own.
+    """Return the flags of `unshare` that work here, 0 if none do. `folder` is any folder that this process owns.
 
-    Tried in a process that is thrown away, for half a success cannot be undone. With a user namespace, which needs no
-    privilege where the system allows any; else, for root, without.
+    Tried in a temporary process, because partial success cannot be undone. A user namespace needs no privileges if the
+    system allows it; without one, only root succeeds.
     """
     apart = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC
     for flags in (apart | syscalls.CLONE_NEWUSER, apart):
@@ -78,10 +79,10 @@ def usable_namespaces(folder: Path) -> int:
 def enclose(
     scratch: Path, outside: Path, limits: Limits, reading: Reading, *, namespaces: bool, device: str
 ) -> Enclosure:
-    """Shut this process in and try the walls.
+    """Enter the sandbox, and try to escape.
 
     `outside` is a folder next to the scratch folder, made by `set_out`: forbidden operations are tried there.
-    `namespaces` says whether the supervisor has put this process into namespaces of its own.
+    `namespaces` says whether the supervisor has created namespaces for this process.
     """
     held = []
     own_processes = False
@@ -103,7 +104,7 @@ def enclose(
     with contextlib.suppress(OSError):
         held.append(f"Landlock {syscalls.landlock(open_for_reading, writable)}")
     with contextlib.suppress(OSError):
-        # Namespaces hide other processes; Landlock keeps signals in from version 6 on.
+        # Namespaces hide other processes. Landlock restricts signals from version 6 on.
         machine, local = os.uname().machine, device != "cpu"
         program = filters.program(machine, apart=namespaces, own_signals=version < 6, local_sockets=local)
         syscalls.seccomp(program)
@@ -112,7 +113,7 @@ def enclose(
 
 
 def _without_rights() -> str | None:
-    """Give up the rights of an administrator, of namespaces too; return what could be done if that fails."""
+    """Give up administrator rights, including those in namespaces. Returns the possible escape if that fails."""
     try:
         syscalls.drop_capabilities(keep=_CAP_DAC_READ_SEARCH)
     except (OSError, AttributeError):
@@ -121,9 +122,10 @@ def _without_rights() -> str | None:
 
 
 def set_out(outside: Path) -> socket.socket | None:
-    """Make the folder with what `enclose` must not reach: `witness`, a file, and `socket`, which the result listens on.
+    """Create the folder that the sandbox must not reach, with a file, `witness`, and a socket, `socket`.
 
-    None where no socket can be made there. Beside it comes an empty folder, `view`, that `enclose` may use.
+    Returns the listening socket, or None if none can be created there. An empty folder, `view`, is created next to it
+    for `enclose`.
     """
     outside.mkdir()
     outside.with_name("view").mkdir()
@@ -134,7 +136,7 @@ def set_out(outside: Path) -> socket.socket | None:
         return None
     try:
         listener.bind(str(outside / _SOCKET))
-    except OSError:  # a path may be too long
+    except OSError:  # the path may be too long
         listener.close()
         return None
     return listener
@@ -148,16 +150,16 @@ def _shield_mounts(folders: list[Path], size: int) -> None:
 
 
 def _show_processes(device: str) -> bool:
-    """Put a /proc of this namespace in place and return whether it is there; some containers do not let it be mounted.
+    """Mount a /proc of this namespace. Returns whether that succeeded; some containers do not allow it.
 
-    The driver of a GPU names its threads there. Where it may be written, Landlock keeps all but that from being so.
+    A GPU driver writes thread names there. If /proc is writable, Landlock forbids all other writes to it.
     """
     writable = False
     if device != "cpu":
         with contextlib.suppress(OSError):
             writable = syscalls.landlock_version() > 0
     with contextlib.suppress(OSError):
-        # Apart from the supervisor, which counts processes by the /proc of all.
+        # In a separate mount namespace from the supervisor's, which counts processes in the full /proc.
         syscalls.unshare(syscalls.CLONE_NEWNS)
         syscalls.mount_processes(writable=writable)
         return True
@@ -165,7 +167,7 @@ def _show_processes(device: str) -> bool:
 
 
 def set_environment(scratch: Path) -> None:
-    """Point everything that programs write on their own account to the scratch folder."""
+    """Redirect the files that programs write by themselves to the scratch folder."""
     home, temporary = scratch / "home", scratch / "tmp"
     for folder in (home, temporary):
         folder.mkdir(exist_ok=True)
@@ -194,15 +196,15 @@ def _writable(scratch: Path, device: str, *, namespaces: bool) -> Iterator[Path]
 
 def _limit_resources(limits: Limits, device: str, *, own_users: bool) -> None:
     if device == "cpu":
-        # Counts private memory only, on top of what torch has mapped already; a GPU driver reserves far more than
-        # it uses, so there the supervisor's watch over resident memory must do.
+        # Only counts private memory, in addition to what torch has already mapped. A GPU driver reserves far more than
+        # it uses, so with a GPU only the supervisor limits resident memory.
         _lower(resource.RLIMIT_DATA, _data_size() + limits.memory)
     _lower(resource.RLIMIT_CPU, limits.cpu_seconds)
     _lower(resource.RLIMIT_FSIZE, min(_FILE_SIZE, limits.memory))
     _lower(resource.RLIMIT_CORE, 0)
     if own_users:
-        # Counted by user: only in a user namespace of our own is that count this target's alone. Root is exempt from
-        # it, which is why the supervisor counts too.
+        # Counted per user, so the count is only this target's in a private user namespace. Root is exempt, so the
+        # supervisor counts too.
         _lower(resource.RLIMIT_NPROC, MOST_PROCESSES)
 
 
@@ -214,7 +216,7 @@ def _lower(kind: int, value: int) -> None:
 
 
 def _data_size() -> int:
-    """Return the bytes that RLIMIT_DATA counts now, 0 where the system does not tell."""
+    """Return the bytes that RLIMIT_DATA currently counts, 0 if unknown."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
             if line.startswith("VmData:"):
@@ -223,9 +225,9 @@ def _data_size() -> int:
 
 
 def _way_out(scratch: Path, outside: Path, open_for_reading: Iterable[Path], *, hidden: bool) -> str | None:
-    """Try to read and write outside and to reach others; return the first thing that worked, None if nothing did.
+    """Try to read and write outside and to reach other programs. Returns the first success, or None.
 
-    `hidden` tells that what is outside is not even seen.
+    `hidden` means that paths outside are not visible at all.
     """
     witness, address = outside / _WITNESS, str(outside / _SOCKET)
     attempts: list[tuple[str, Callable[[], object]]] = [
@@ -241,7 +243,7 @@ def _way_out(scratch: Path, outside: Path, open_for_reading: Iterable[Path], *, 
     ]
     real = Path(os.path.realpath(outside))
     if not any(real.is_relative_to(os.path.realpath(path)) for path in open_for_reading):
-        # Where temporary files are made within the project, reading them gives nothing away.
+        # If temporary files are created inside the project, they are readable anyway.
         attempts.insert(0, ("read files outside the project", witness.read_bytes))
     if hidden or os.path.lexists(address):
         attempts.append(("send to programs outside", lambda: _send_to(address)))
@@ -249,7 +251,7 @@ def _way_out(scratch: Path, outside: Path, open_for_reading: Iterable[Path], *, 
         try:
             attempt()
         except OSError as error:
-            # Refused by a peer is still reached; a witness that is missing, and not hidden, proves nothing.
+            # A refused connection still reached its peer. A missing witness proves nothing unless paths are hidden.
             if error.errno != errno.ECONNREFUSED and (hidden or error.errno != errno.ENOENT):
                 continue
         return what
@@ -273,7 +275,7 @@ def _change_times(witness: Path) -> None:
 
 
 def _raise_if(unchanged: bool) -> None:
-    """A call that does nothing may say that it has: only what came of it counts."""
+    """Raise if a call had no effect, because a filter may only pretend that it succeeded."""
     if unchanged:
         raise PermissionError(errno.EPERM, "nothing has changed")
 
@@ -287,6 +289,6 @@ def _send_to(address: str) -> None:
 def _connect(kind: int) -> None:
     with socket.socket(socket.AF_INET, kind) as probe:
         probe.settimeout(1)
-        # The discard port of this very machine: nothing leaves it even where no wall stands.
+        # The discard port of this machine: nothing is sent elsewhere even without a sandbox.
         probe.connect(("127.0.0.1", 9))
         probe.send(b"")

@@ -1,1 +1,1 @@
-"""The user's source: importing it, several versions of it, where its operations stand, other code in its place."""
+"""The user's source: importing it, side-by-side versions, positions of operations, and replacing code in memory."""

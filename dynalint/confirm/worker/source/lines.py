@@ -1,4 +1,4 @@
-"""Which lines of which files run, by the interpreter's own account. Standard library only."""
+"""Record which lines of which files run, as reported by the interpreter. Standard library only."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from types import CodeType, FrameType
 from typing import Any
 
 _MONITORING: Any = getattr(sys, "monitoring", None)
-# One of the ids that Python leaves to nobody in particular, so that coverage.py and debuggers can work beside it.
+# One of the ids that Python reserves for no tool, so that coverage.py and debuggers still work.
 _TOOL = 4
 
 
 class EagerLines:
-    """A context manager that notes the lines of `files` that run inside it, over any number of entries.
+    """A context manager that records the lines of `files` that run inside it, accumulated over all entries.
 
-    `files` are compared with `co_filename` as it stands. Uses `sys.monitoring` where there is one (3.12), which costs
-    next to nothing in the code not asked for, else `sys.settrace`.
+    `files` are compared with `co_filename` unresolved. Uses `sys.monitoring` if available (3.12), which hardly slows
+    down other code, otherwise `sys.settrace`.
     """
 
     def __init__(self, files: Iterable[str]) -> None:
@@ -56,7 +56,7 @@ class EagerLines:
     def _line(self, code: CodeType, line: int) -> Any:
         if code.co_filename in self.files:
             self._lines[code.co_filename].add(line)
-        # Once is enough: switching the location off keeps a hot loop at full speed.
+        # Once is enough, and disabling the location keeps a hot loop at full speed.
         return _MONITORING.DISABLE
 
     def _enter_frame(self, frame: FrameType, _event: str, _argument: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Import the code under check the way its own project would. Standard library only."""
+"""Import the code under check as its own project does. Standard library only."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ class LoadError(Exception):
 
 @cache
 def real_path(file: str) -> str:
-    """Return a resolved path; remembered, for it is asked for of thousands of modules, at every switch of versions."""
+    """Return a resolved path. Cached, because every switch of versions needs it for thousands of modules."""
     return os.path.realpath(file)
 
 
 def file_of(module: object) -> str | None:
-    """Return the file that a module names; to ask a lazy one for any attribute imports what it stands for, or fails."""
+    """Return the file of a module. Avoids the attribute access of a lazy module, which may import or fail."""
     try:
         file = object.__getattribute__(module, "__dict__").get("__file__")
-    except AttributeError:  # anything may stand among the modules
+    except AttributeError:  # `sys.modules` may contain any object
         return None
     return file if isinstance(file, str) else None
 
 
 def prepare(search: Iterable[str], overrides: Mapping[str, str]) -> None:
-    """Put `search` in front of `sys.path`, and have the modules in `overrides` run from the texts given.
+    """Put `search` first in `sys.path`, and make the modules in `overrides` run from the given texts.
 
-    `overrides` maps absolute paths to texts; tracebacks and Dynamo's reports show the text given too.
+    `overrides` maps absolute paths to texts. Tracebacks and Dynamo's reports show the given text too.
     """
     first = list(dict.fromkeys(search))
     sys.path[:] = first + [entry for entry in sys.path if entry not in first]
@@ -74,7 +74,7 @@ class _OverridingFinder(importlib.abc.MetaPathFinder):
 
 
 class _UnlistedFinder(importlib.abc.MetaPathFinder):
-    """Finds modules in folders that may not be listed, but whose Python files may be read: Python looks at a list."""
+    """Finds modules in folders that cannot be listed but whose Python files are readable. Python needs the listing."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -98,14 +98,14 @@ def _is_listed(folder: str) -> bool:
 
 
 class _TextLoader(importlib.machinery.SourceFileLoader):
-    """Loads a module from a text as though its file held it; compiled files are neither read nor written."""
+    """Loads a module from a text instead of its file. Compiled files are neither read nor written."""
 
     def __init__(self, fullname: str, path: str, text: str) -> None:
         super().__init__(fullname, path)
         self._text = text
 
     def get_code(self, fullname: str) -> Any:
-        # An entry without a time of change is one that linecache never compares with the disk.
+        # linecache does not compare an entry without a modification time with the disk.
         linecache.cache[self.path] = (len(self._text), None, self._text.splitlines(keepends=True), self.path)
         return self.source_to_code(self._text.encode(), self.path)
 
@@ -117,7 +117,7 @@ _once: dict[tuple[str, str], ModuleType | BaseException] = {}
 
 
 def import_once(path: str, name: str) -> None:
-    """Import a file now; `load_module` gives the same module from then on, or raises what was raised here."""
+    """Import a file now. `load_module` then returns this module, or raises this exception."""
     try:
         _once[path, name] = load_module(path, name)
     except BaseException as error:  # noqa: BLE001 - user code may raise anything
@@ -125,9 +125,9 @@ def import_once(path: str, name: str) -> None:
 
 
 def load_module(path: str, name: str) -> ModuleType:
-    """Import the file `path`, as module `name` if that is what the name stands for, else by its path alone.
+    """Import the file `path`: as module `name` if that is what the name refers to, otherwise by its path.
 
-    Raises whatever the module raises, and LoadError where there is no such file.
+    Raises whatever the module raises, and LoadError if the file does not exist.
     """
     known = _once.get((path, name))
     if isinstance(known, BaseException):
@@ -153,7 +153,7 @@ def _same_file(one: str | None, other: str) -> bool:
 
 
 def _load_by_path(path: str, name: str) -> ModuleType:
-    """Run a file that is part of no package; its folder comes first on the search path, and it is not `__main__`."""
+    """Run a file that is not part of a package. Its folder goes first on the search path, and it is not `__main__`."""
     stem = Path(path).stem
     name = stem if stem.isidentifier() and stem not in sys.modules else f"_dynalint_target_{abs(hash((path, name)))}"
     sys.path.insert(0, str(Path(path).parent))
@@ -180,7 +180,7 @@ def load_target(target: Mapping[str, str]) -> Any:
 
 
 def load_reference(reference: str, folder: str) -> Any:
-    """Return what "package.module:name" or "path/to/file.py:name" names; paths are relative to `folder`."""
+    """Return the object named "package.module:name" or "path/to/file.py:name". Paths are relative to `folder`."""
     where, _, qualname = reference.rpartition(":")
     if where.endswith(".py"):
         path = str(Path(folder, where))
@@ -200,9 +200,9 @@ _last_known = ""
 
 
 def remember_modules() -> None:
-    """Keep the files of all modules imported so far: a process forked later asks for those of the others alone.
+    """Remember the files of all imported modules, so that forks only need to look at new ones.
 
-    What one looks at after a fork is copied, and modules by the thousand are most of what there is to copy.
+    A fork copies the memory that it touches, and thousands of modules are most of it.
     """
     global _last_known  # noqa: PLW0603 - one state of the process
     _known[:] = module_files()
@@ -211,14 +211,14 @@ def remember_modules() -> None:
 
 
 def module_files() -> list[tuple[str, str]]:
-    """Return the file of each module that this process has imported, as the module names it and resolved."""
+    """Return the file of each imported module, as the module gives it and resolved."""
     return [*_known, *_new_files()]
 
 
 def _new_files() -> list[tuple[str, str]]:
-    """Return what `module_files` does, of the modules that were not there when they were last remembered."""
-    # What is imported later stands behind it; where it is gone, all count as new, and no more than time is lost. No
-    # code of Python's runs in between, so that no thread of the user's can import more meanwhile.
+    """Return the same for modules that were imported since `remember_modules`."""
+    # Later imports come after the last known module. If that one is gone, all modules count as new, which only costs
+    # time. This runs no Python code in between, so no thread of the user's can import more meanwhile.
     new = list(takewhile(_last_known.__ne__, reversed(sys.modules)))
     files = (file_of(sys.modules.get(name)) for name in reversed(new))
     return [(file, real_path(file)) for file in files if file is not None]
@@ -227,8 +227,8 @@ def _new_files() -> list[tuple[str, str]]:
 def imported_files(roots: Iterable[str]) -> list[str]:
     """Return the source files below `roots` that this process has imported, sorted.
 
-    What is installed below a root, in an environment inside the project say, does not count; a root may itself be
-    an installed package.
+    Packages installed below a root, such as in an environment inside the project, do not count. A root may itself be an
+    installed package.
     """
     folders = tuple(real_path(root) for root in roots)
     return sorted(_known_below(folders) | _below(_new_files(), folders))
@@ -242,10 +242,10 @@ def _known_below(folders: tuple[str, ...]) -> frozenset[str]:
 def _below(files: Iterable[tuple[str, str]], folders: tuple[str, ...]) -> frozenset[str]:
     near = {Path(path) for _, path in files if path.startswith(folders) and path.endswith(".py")}
     below = (path for path in near if any(is_below(path, Path(folder)) for folder in folders))
-    # Some modules name a file that is not there: `torch.ops` says "_ops.py".
+    # Some modules name a file that does not exist: `torch.ops` says "_ops.py".
     return frozenset(str(path) for path in below if path.is_file())
 
 
 def is_below(path: Path, root: Path) -> bool:
-    """Whether a resolved path is `root` or belongs to it, packages installed below it left out."""
+    """Whether a resolved path is `root` or inside it, except in packages installed below it."""
     return path.is_relative_to(root) and _INSTALLED.isdisjoint(path.relative_to(root).parts)

@@ -1,4 +1,4 @@
-"""Files beside a module in which calls of its classes may be written down: READMEs and tests. Standard library only."""
+"""READMEs and tests near a module, which may contain calls of its classes. Standard library only."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _TEST_FOLDERS = ("tests", "test")
 
 
 def near_texts(start: str, project: str) -> Mapping[str, str]:
-    """Return what the READMEs and tests hold in `start` and the folders above it, up to the project's own, by file.
+    """Return the text of READMEs and tests, by file, from the folder `start` up to the project's folder.
 
-    READMEs come first, and what is nearest.
+    READMEs come first, and nearer files before others.
     """
     folders, top = [Path(os.path.realpath(start))], Path(os.path.realpath(project))
     while folders[-1] != top and folders[-1].is_relative_to(top):
@@ -28,14 +28,14 @@ def near_texts(start: str, project: str) -> Mapping[str, str]:
 
 
 def mentions(texts: Mapping[str, str], name: str) -> Mapping[str, str]:
-    """Return those of the texts that hold `name` as a word."""
+    """Return the texts that contain `name` as a word."""
     word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
     return {file: text for file, text in texts.items() if name in text and word.search(text)}
 
 
 def _readmes(folder: Path) -> list[Path]:
     try:
-        # Folders of thousands of files are common, and a path for each takes longer than all else here.
+        # Folders with thousands of files are common, and creating a path for each would dominate the time.
         with os.scandir(folder) as entries:
             return [folder / name for name in sorted(entry.name for entry in entries) if _README.fullmatch(name)]
     except OSError:

@@ -1,4 +1,4 @@
-"""Where the operations of a file stand, and how many of them Dynamo traced. Standard library only."""
+"""The positions of a file's operations, and how many of them Dynamo traced. Standard library only."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ..dynamo.records import Span
 
 @lru_cache(maxsize=32)
 def operations_of(source: str, file: str) -> Sequence[Span]:
-    """Return the places of all instructions of a module and of what is nested in it, each once and in their order.
+    """Return the positions of all instructions of a module, including nested code, sorted and without duplicates.
 
-    Before Python 3.11 they are whole lines. Raises SyntaxError or ValueError where the source is no Python.
+    Before Python 3.11, they are whole lines. Raises SyntaxError or ValueError if the source is not valid Python.
     """
     return sorted(set(_spans(compile(source, file, "exec", dont_inherit=True))))
 
 
 def count(spots: Iterable[Sequence[int]], operations: Sequence[Span], traced: Collection[Span]) -> list[dict[str, int]]:
-    """Count, for each spot, the operations that lie within it and those of them that were traced.
+    """Count the operations in each spot, and how many of them were traced.
 
-    `operations` are in their order.
+    `operations` are sorted.
     """
     counts = []
     for spot in spots:

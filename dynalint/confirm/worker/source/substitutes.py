@@ -1,10 +1,10 @@
-"""Give functions in memory other code for a while, in which what breaks the graph is replaced by what it came to.
+"""Temporarily replace the code of functions in memory, with known results in place of breaking operations.
 
-In a first run the code records, in a second the records stand in:
+The first run records results, and the second uses them:
 
-    an expression          its values, or its truth where nothing else is asked for
-    the head of a `with`   what it binds to names; the block runs without it
-    a store, a deletion    the tensor that was written into, as a copy; all else is left undone
+    an expression          its values, or only its truth value in a test
+    a `with` statement     the values bound to names; the block runs without the context manager
+    a store or deletion    the tensor that was written to, as a copy; any other store is skipped
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Literal
 import torch
 from torch.utils import _pytree as pytree
 
-# A name that ends so is not mangled within a class.
+# A name with these underscores is not mangled in a class.
 RECORD = "__dynalint_record__"
 VALUES = "__dynalint_values_{}__"
 
@@ -31,7 +31,7 @@ Kind = Literal["value", "truth", "with", "store"]
 
 @dataclass(frozen=True)
 class Place:
-    """An expression or a `with` in a file, by its line, its column and that of its end, as Dynamo reports a break."""
+    """An expression or `with` in a file, by line, column and end column, as Dynamo reports a break."""
 
     file: str
     line: int
@@ -41,7 +41,7 @@ class Place:
 
 @dataclass
 class Edit:
-    """What to replace, and how, which is known once it has been found; `values` are what it came to, in order."""
+    """An operation to replace. `kind` is set once it has been found; `values` are its results, in order."""
 
     number: int
     place: Place
@@ -49,14 +49,14 @@ class Edit:
     values: list[Any] = field(default_factory=list)
 
     def record(self, value: Any) -> Any:
-        """Keep a value, its tensors as copies, and give it back: a truth value where only that is asked for."""
+        """Record a value with its tensors copied. Returns it, or its truth value if only that is needed."""
         value = bool(value) if self.kind == "truth" else value
         self.values.append(pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), value))
         return value
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Makes what is edited record what it comes to, or puts that in its place."""
+    """Makes edited operations record their results, or replaces them by these."""
 
     def __init__(self, tree: ast.AST, edits: Sequence[Edit], *, recording: bool) -> None:
         self._recording = recording
@@ -71,7 +71,7 @@ class _Rewriter(ast.NodeTransformer):
         self.complete = not wanted
 
     def visit(self, node: ast.AST) -> Any:
-        """Return what stands for a node, a list of statements perhaps."""
+        """Return the replacement of a node, which may be a list of statements."""
         edit = self._edits.get(id(node))
         node = self.generic_visit(node)
         if edit is None:
@@ -90,7 +90,7 @@ class _Rewriter(ast.NodeTransformer):
     def _expression(self, edit: Edit, node: ast.expr) -> ast.expr:
         if self._recording:
             return _record(edit, node)
-        # The expression stays where it is never run, so that the function closes over the same variables.
+        # The expression stays in dead code, so that the function closes over the same variables.
         return ast.IfExp(ast.Constant(True), _take(edit), node)
 
     def _block(self, edit: Edit, node: ast.With) -> ast.stmt | list[ast.stmt]:
@@ -118,7 +118,7 @@ class _Rewriter(ast.NodeTransformer):
 
 
 def _editable(tree: ast.AST, read: Container[str]) -> Iterator[tuple[ast.AST, Kind, Any]]:
-    """Yield the nodes that can be replaced, how, and the node whose place is that of the break."""
+    """Yield the nodes that can be replaced, the kind, and the node at the position of the break."""
     truths = set(map(id, _truths(tree)))
     heads = set()
     for node in ast.walk(tree):
@@ -130,7 +130,7 @@ def _editable(tree: ast.AST, read: Container[str]) -> Iterator[tuple[ast.AST, Ki
                 heads.add(id(item.context_expr))
                 yield node, "with", item.context_expr
         elif isinstance(node, ast.stmt) and (target := _target(node)) is not None:
-            # What is stored in an attribute and not put there must not be read.
+            # If an attribute is read somewhere, its store cannot be skipped.
             if isinstance(target, ast.Subscript) or target.attr not in read:
                 yield node, "store", target
         elif isinstance(node, ast.expr) and _is_load(node) and id(node) not in heads:
@@ -142,7 +142,7 @@ def _binds_a_name(item: ast.withitem) -> bool:
 
 
 def _target(node: ast.stmt) -> ast.Subscript | ast.Attribute | None:
-    """Return what a statement stores to or deletes, None where it is none, or several at once."""
+    """Return the single target of a store or deletion, or None."""
     targets: Sequence[ast.AST] = ()
     if isinstance(node, (ast.Assign, ast.Delete)):
         targets = node.targets
@@ -157,7 +157,7 @@ def _is_load(node: ast.expr) -> bool:
 
 
 def _loaded(node: ast.expr) -> ast.expr:
-    """Return another node for the same expression."""
+    """Return a copy of an expression's node."""
     return copy.deepcopy(node)
 
 
@@ -175,7 +175,7 @@ def _call(function: ast.expr, *arguments: ast.expr) -> ast.Call:
 
 
 def _truths(tree: ast.AST) -> Iterator[ast.expr]:
-    """Yield the expressions of which only the truth matters."""
+    """Yield the expressions of which only the truth value matters."""
     tests = [node.test for node in ast.walk(tree) if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert))]
     tests += [test for node in ast.walk(tree) if isinstance(node, ast.comprehension) for test in node.ifs]
     for test in tests:
@@ -190,7 +190,7 @@ def _truths(tree: ast.AST) -> Iterator[ast.expr]:
 def rewritten(
     edits: Sequence[Edit], sources: Mapping[str, str], *, recording: bool, names: Mapping[str, Any]
 ) -> Iterator[bool]:
-    """Give the functions in memory their rewritten code for a while; yields whether all edits are in place."""
+    """Temporarily give functions in memory their rewritten code. Yields whether all edits were applied."""
     before: list[tuple[types.FunctionType, types.CodeType]] = []
     try:
         done = True
@@ -213,7 +213,7 @@ def rewritten(
 def _rewritten_codes(
     file: str, text: str, edits: Sequence[Edit], *, recording: bool
 ) -> Mapping[tuple[str, int], list[types.CodeType]]:
-    """Compile a file with the edits; return its code objects by name and first line, none if an edit has no place."""
+    """Compile a file with the edits. Returns its code objects by name and first line, or none if an edit fails."""
     tree = ast.parse(text)
     rewriter = _Rewriter(tree, edits, recording=recording)
     if not rewriter.complete:
@@ -227,7 +227,7 @@ def _rewritten_codes(
 def _swaps(
     file: str, codes: Mapping[tuple[str, int], Sequence[types.CodeType]]
 ) -> Iterator[tuple[types.FunctionType, types.CodeType]]:
-    """Yield each function in memory that `codes` has another version of, and that version."""
+    """Yield each function in memory that has a new version in `codes`, with that version."""
     for function in _functions(file):
         old = function.__code__
         new = codes.get((old.co_name, old.co_firstlineno), ())
@@ -245,8 +245,8 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 def _functions(file: str) -> list[types.FunctionType]:
     """Return the functions in memory whose code comes from a file."""
     frozen = gc.get_freeze_count() > 0
-    gc.unfreeze()  # what is frozen is not among the objects that are told of
-    # By type and not by isinstance, which asks objects for their class and wakes what is made on demand.
+    gc.unfreeze()  # `gc.get_objects` does not return frozen objects
+    # `isinstance` would access `__class__`, which triggers lazy objects.
     functions = [one for one in gc.get_objects() if type(one) is types.FunctionType]
     if frozen:
         gc.freeze()

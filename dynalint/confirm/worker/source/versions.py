@@ -1,8 +1,8 @@
-"""Several states of one project imported side by side in one process. Standard library only.
+"""Several versions of one project imported side by side in one process. Standard library only.
 
-Each version has its own copies of the project's modules and its own environment variables; everything installed is
-shared. A version's modules stand in `sys.modules` only while it is active, so its code must run under `active()`: it
-may import more as it goes.
+Each version has its own copies of the project's modules and its own environment variables; installed packages are
+shared. A version's modules are in `sys.modules` only while it is active, so its code must run under `active()`, because
+it may import more at any time.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from .loading import file_of, is_below, prepare, real_path
 
 
 class Version:
-    """The project with some of its files replaced by other texts.
+    """The project with the text of some files replaced.
 
-    `search` goes to the front of `sys.path`; `overrides` maps absolute paths to texts. Modules below `search` and
-    `roots`, and those of the packages that hold overridden files, belong to the version.
+    `search` goes first in `sys.path`; `overrides` maps absolute paths to texts. Modules below `search` and `roots`, and
+    those in packages with overridden files, belong to the version.
     """
 
     def __init__(self, search: Iterable[str], roots: Iterable[str], overrides: Mapping[str, str]) -> None:
@@ -46,7 +46,7 @@ class Version:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Have this version's modules in place; may be entered again while it is active, not while another one is."""
+        """Activate this version's modules. Reentrant, but not allowed while another version is active."""
         if self._depth:
             yield
             return
@@ -55,7 +55,7 @@ class Version:
         for name in others:
             del sys.modules[name]
         sys.modules.update(self._modules)
-        # What its code has put on the path and into the environment so far is part of a version.
+        # Changes that its code makes to the path and the environment belong to the version.
         sys.path[:] = self._path or path
         _set_environment(environment if self._environment is None else self._environment)
         prepare(self._search, self._overrides)
@@ -74,15 +74,15 @@ class Version:
             _set_environment(environment)
 
     def modules(self) -> Iterator[ModuleType]:
-        """Yield the modules of the files that this version overrides, as far as they have been imported."""
+        """Yield the imported modules whose files this version overrides."""
         for module in [*self._modules.values(), *(self._owned().values() if self._depth else ())]:
             file = file_of(module)
             if file is not None and self._overrides_file(file):
                 yield module
 
     def _owned(self) -> dict[str, ModuleType]:
-        """The modules in place now that belong to this version, by name."""
-        # At every switch of versions, of thousands of modules: whatever is imported becomes the last of them.
+        """Return the active modules that belong to this version, by name."""
+        # Called at every switch, with thousands of modules. A new import always becomes the last module.
         last = next(reversed(sys.modules))
         state = (len(sys.modules), last, id(sys.modules[last]))
         names = self._owned_names.get(state)
@@ -91,7 +91,7 @@ class Version:
         return {name: sys.modules[name] for name in names if name in sys.modules}
 
     def _look_through(self) -> Iterator[str]:
-        # What an installed module is called stays its name.
+        # An installed module keeps its name.
         for name in sys.modules.keys() - self._foreign:
             file = file_of(sys.modules[name])
             if file is not None and _is_in_any(file, self._folders):
@@ -108,7 +108,7 @@ class Version:
 
 @cache
 def _foreign_to(_: frozenset[Path]) -> set[str]:
-    """Return the names of modules found to stand in none of these folders, a set that all versions there add to."""
+    """Return the names of modules known to be outside these folders, in a set shared by all their versions."""
     return set()
 
 
@@ -118,7 +118,7 @@ def _is_in_any(file: str, folders: frozenset[Path]) -> bool:
 
 
 def _environment() -> dict[Any, Any]:
-    # As the system has it: at every switch of versions, decoding it would take longer than all else.
+    # Undecoded, because decoding would dominate the time of a switch.
     return dict(os.environ._data)  # type: ignore[attr-defined]  # noqa: SLF001
 
 
@@ -135,7 +135,7 @@ def _set_environment(wanted: Mapping[Any, Any]) -> None:
 
 
 def _package_folder(path: Path) -> Path:
-    """Return the top folder of the package that holds a file, or the file itself where it is in none."""
+    """Return the top folder of the package that contains a file, or the file itself if it is not in a package."""
     folder = path.parent
     if not (folder / "__init__.py").is_file():
         return path

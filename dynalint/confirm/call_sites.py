@@ -31,8 +31,7 @@ _FENCED = re.compile(
 _CALLED = re.compile(r"_*(test|main|demo|example|run|check)(_\w*)?|\w+_(test|demo|example)")
 _MOST_FILES = 4000
 _LARGEST = 1 << 19
-# The number of steps from a class to a name in a test: through the code that builds the class, the code that builds
-# that, and so on.
+# The number of steps from a class to a name in a test: through code that builds it, code that builds that, ...
 _STEPS = 3
 _MOST_TESTS = 24
 _MOST_SNIPPETS = 8

@@ -48,8 +48,7 @@ from dynalint.findings import Finding
 # Starting a worker, which imports torch, takes about as long as running this many targets.
 _TARGETS_WORTH_A_WORKER = 4
 
-# If the root cannot be run, up to this many functions between it and a finding are tried, those nearest to the finding
-# first.
+# If the root cannot be run, at most this many functions between it and a finding are tried, nearest first.
 _PARTS = 3
 
 Progress = Callable[[int, int, str], None]
@@ -73,10 +72,8 @@ def confirm(
     current step; several threads may call it, one at a time. `silenced` are findings that the user suppressed: they are
     not returned, and problems that they explain are not reported as discoveries. `parts` returns the functions on the
     call chain to a finding, the nearest first, which are run if the roots cannot be. `leads` returns the roots of a
-    finding, the nearest first; targets that settle the most important findings run first. `note` receives a sentence
-    for each reason why tests or examples failed whose calls are still needed.
-
-    The code under check cannot make this function raise.
+    finding, the nearest first; the most useful run first. `note` receives a sentence for each reason why tests or
+    examples failed whose calls are still needed. The code under check cannot make this function raise.
 
     Raises:
         WorkerError: the interpreter cannot be run.

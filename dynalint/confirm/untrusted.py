@@ -13,7 +13,7 @@ from typing import Any
 
 from dynalint.findings import Evidence, Finding
 
-# The most characters of a raw text, which may be the code of a graph; of a sentence; of a name in a sentence.
+# Length limits in characters: of a raw text, which may be the code of a graph; of a sentence; of a name in it.
 MOST_TEXT = 1 << 16
 MOST_SENTENCE = 800
 MOST_NAME = 120

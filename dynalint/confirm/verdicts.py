@@ -227,7 +227,7 @@ def _concerns(result: TargetResult, placed: Placed) -> bool:
 
 
 def is_way_to(target: Target, placed: Placed) -> bool:
-    """Whether the finding is in the target's own code, or in code that its call chain reaches from the target."""
+    """Whether the finding is in the target's own code, or reachable from the target by its call chain."""
     finding = placed.finding
     here = str(target.path) == placed.path
     if here and (finding.function == target.qualname or finding.function.startswith(f"{target.qualname}.")):

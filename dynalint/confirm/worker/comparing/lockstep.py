@@ -219,7 +219,7 @@ def _last_scenes(one: Subject, other: Subject, equality: Equality, search: Searc
         yield _Scene(pair, search.thinned(NO_NUMBERS), training, tells=False)
     pair = Pair(one, other, equality, training=True)
     yield _Scene(pair, search.thinned(islice(broken_trials(), _BROKEN)), training=True, tells=False)
-    # The example is rarely the last trial that ran a side, but it reaches sides whose tests other trials' edges spoil.
+    # The example's own edges come too: it may still reach a side where the edges of other trials change the test.
     yield _Scene(pair, search.thinned(at_edges([BASE])), training=True, tells=False)
     yield from _told_scenes(one, other, equality, search, told)
 

@@ -68,7 +68,7 @@ _SEVERAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def _literals(cls: type, parameters: Iterable[str]) -> Mapping[str, list[Any]]:
-    """Return the literals that methods of a class compare each parameter with, under any name that they keep it by."""
+    """Return the literals that methods of a class compare each parameter with, under any name it is stored as."""
     kept: dict[str, str] = {}
     functions = [one for one in vars(cls).values() if inspect.isfunction(one)]
     for node in (node for one in functions for node in nodes_of(one)):

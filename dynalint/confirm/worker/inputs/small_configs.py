@@ -66,7 +66,7 @@ _KINDS: tuple[tuple[str, str], ...] = (
 
 
 def is_configuration(cls: type) -> bool:
-    """Whether a class is a config: by its name, or because it is a dataclass."""
+    """Whether a class is a config, judging by its name or because it is a dataclass."""
     named = re.search(r"(Config|Configuration|Settings|Options|Params|Hyperparameters|Args|HParams)$", cls.__name__)
     return named is not None or dataclasses.is_dataclass(cls)
 

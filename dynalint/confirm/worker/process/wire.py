@@ -73,7 +73,7 @@ def _check_depth(value: Any, depth: int) -> None:
 
 
 def unpack(line: bytes, token: str) -> tuple[str, Any] | None:
-    """Return kind and value of a line from the sandboxed process, or None if the token is missing or it is invalid.
+    """Return kind and value of a line from the sandboxed process, or None if it is invalid or lacks the token.
 
     The value of a `stage` is a string, and that of a `part` is a pair of a name and any value.
     """

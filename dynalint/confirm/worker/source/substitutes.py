@@ -118,7 +118,7 @@ class _Rewriter(ast.NodeTransformer):
 
 
 def _editable(tree: ast.AST, read: Container[str]) -> Iterator[tuple[ast.AST, Kind, Any]]:
-    """Yield the nodes that can be replaced, the kind, and the node at the position of the break."""
+    """Yield each node that can be replaced, with its kind and the node at the position of the break."""
     truths = set(map(id, _truths(tree)))
     heads = set()
     for node in ast.walk(tree):

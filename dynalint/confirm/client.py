@@ -39,7 +39,7 @@ __all__ = ["Answer", "Hello", "Worker", "WorkerError", "WorkerOptions", "python_
 # Wall-clock time: on a busy machine, everything takes many times as long.
 _IMPORT_SECONDS = 600.0
 _GRACE_SECONDS = 15.0
-# Texts about a fix are shown in reports unchanged, so they must be short. Dynamo's texts on a break are parsed first.
+# Text about a fix is shown in reports unchanged, so it must be short. Dynamo's text on a break is parsed first.
 _MOST_TEXT = {"operations.verifying:verify": MOST_SENTENCE, "operations.confirming:confirm": 1 << 12}
 
 

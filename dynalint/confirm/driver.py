@@ -71,8 +71,8 @@ def confirm(
     `roots` are the compiled roots to run. `progress` receives the number of finished targets, the total number, and the
     current step; several threads may call it, one at a time. `silenced` are findings that the user suppressed: they are
     not returned, and problems that they explain are not reported as discoveries. `parts` returns the functions on the
-    call chain to a finding, the nearest first, which are run if the roots cannot be. `leads` returns the roots of a
-    finding, the nearest first; the most useful run first. `note` receives a sentence for each reason why tests or
+    call chain to a finding, nearest first, which are run if the roots cannot be. `leads` returns the roots of a
+    finding, nearest first; the most useful run first. `note` receives a sentence for each reason why tests or
     examples failed whose calls are still needed. The code under check cannot make this function raise.
 
     Raises:
@@ -387,8 +387,8 @@ class _TargetRuns:
         except ValueError:
             return result_of(target, torch, {**record, "outcome": "garbled", "parts": {}}, self._spots)
         if answer.done and (result.problem is None or result.problem.phase != "import"):
-            # A run that exceeded its time or memory may succeed on a less busy machine, and an import error may be due
-            # to a package that will be installed by the next run. Neither is cached.
+            # A run that exceeded its time or memory limit may succeed on a less busy machine, and a package that is
+            # missing now may be installed by the next run. Neither result is cached.
             files = {str(target.path), *filter(self._is_own_file, result.files)}
             self._cache.put(self._questions.about(target, worker.hello), self._spots, files, record)
         return result

@@ -106,7 +106,7 @@ class Harvested:
 
 
 def in_words(problems: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield a sentence for each reason, the most frequent first; the last sentence counts the reasons left out."""
+    """Yield a sentence for each reason, most frequent first; the last sentence counts the reasons left out."""
     places: dict[str, dict[str, None]] = {}
     for where, reason in problems:
         places.setdefault(reason, {})[where] = None

@@ -1,4 +1,4 @@
-"""Sanitise text from code under check: all text from a worker, and all text in a report, passes through here.
+"""Sanitise text from code under check. All text from a worker, and all text in a report, passes through here.
 
 The code under check can forge everything that its process sends. Its text is treated as plain data: control characters
 are replaced, and excessive length is cut.
@@ -20,13 +20,12 @@ MOST_NAME = 120
 
 _BREAK = re.compile(r"GB\d{1,6}")
 
-# Keys whose values are file paths. They are compared with other paths, so they stay unchanged; reports sanitise them
-# when they show them.
+# Keys whose values are file paths. Paths are compared with others, so they stay unchanged until a report shows them.
 _PATHS = frozenset(("file", "files", "fail_file"))
 
 
 def tamed(value: Any, most: int = MOST_TEXT) -> Any:
-    """Return JSON data with every text made `plain` and cut, except keys and paths."""
+    """Return JSON data with every string made `plain` and cut, except keys and paths."""
     if isinstance(value, str):
         return plain(cut(value, most))
     if isinstance(value, list):
@@ -37,7 +36,7 @@ def tamed(value: Any, most: int = MOST_TEXT) -> Any:
 
 
 def plain(text: str) -> str:
-    """Return a text without control characters or characters that reorder text; newlines and tabs stay."""
+    """Return a string without control characters or characters that reorder text. Newlines and tabs stay."""
     if text.isprintable():
         return text
     return "".join(one if _is_plain(one) else "\N{REPLACEMENT CHARACTER}" for one in text)
@@ -48,17 +47,17 @@ def _is_plain(character: str) -> bool:
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text cut to at most `most` characters."""
+    """Cut a string to at most `most` characters."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def sentence(text: str) -> str:
-    """Return a text fit for a report: on one line, and not too long."""
+    """Return a string fit for a report: on one line, and not too long."""
     return cut(" ".join(plain(cut(text, MOST_TEXT)).split()), MOST_SENTENCE)
 
 
 def worded(finding: Finding) -> Finding:
-    """Return a discovery with all its texts made fit for a report."""
+    """Return a discovery with all its strings made fit for a report."""
     return replace(
         finding,
         message=sentence(finding.message),
@@ -72,7 +71,7 @@ def worded(finding: Finding) -> Finding:
 
 
 def sober(evidence: Evidence) -> Evidence:
-    """Return evidence with its texts made fit for a report."""
+    """Return evidence with its strings made fit for a report."""
     gb = evidence.gb if evidence.gb is not None and _BREAK.fullmatch(evidence.gb) else None
     return replace(evidence, detail=sentence(evidence.detail), gb=gb)
 

@@ -26,7 +26,7 @@ CONFIRMABLE = ("graph-break", "recompile", "miscompile")
 # The order in which the verdicts of several targets win. If one target ran the line and could not judge it, the finding
 # stays in the report even if another target traced it completely.
 _CONFIRMED, _LATENT, _UNSEEN, _REFUTED, _UNREACHED, _FAILED = 6, 5, 4, 3, 2, 1
-_WAYS = 4  # the most roots to try for a finding, the nearest first
+_WAYS = 4  # the most roots to try for a finding, nearest first
 _DECIDED = (_CONFIRMED, _LATENT, _REFUTED)
 _NOT_REACHED = (_UNREACHED, _FAILED)
 _BREAKS = frozenset(("Unsupported", "UserError"))
@@ -38,7 +38,7 @@ _NO_CALL = ("build", "inputs", "run", "process")
 class Placed:
     """A finding with its resolved path, its range in bytecode positions, and the file of its compiled root if known.
 
-    `leads` are the compiled roots that lead to the finding, the nearest first.
+    `leads` are the compiled roots that lead to the finding, nearest first.
     """
 
     finding: Finding
@@ -83,7 +83,7 @@ class Confirmation:
 
 
 def place(finding: Finding, options: ConfirmOptions, sources: Sources, leads: Iterable[Target]) -> Placed:
-    """Return a finding with its places. `leads` are the compiled roots that lead to it, the nearest first."""
+    """Return a finding with its places. `leads` are the compiled roots that lead to it, nearest first."""
     path = os.path.realpath(options.directory / finding.path)
     root = os.path.realpath(options.directory / finding.steps[0].path) if finding.steps else ""
     return Placed(finding, path, sources.spot(path, finding), root, tuple(resolved(leads)))
@@ -160,7 +160,7 @@ def _best(confirmation: Confirmation) -> list[Verdict | None]:
             # For a part called by itself, only a break counts: real callers may pass other arguments.
             if verdict is None or (result.part and verdict[0] < _LATENT):
                 continue
-            # Only a target that should reach the code may refute a finding, because code that runs could forge its
+            # Only a target that should reach the code may refute a finding, because any code that runs could forge its
             # results.
             meant = str(result.target.path) == placed.path or result.target in placed.leads
             if verdict[0] != _REFUTED or meant or _concerns(result, placed):

@@ -23,7 +23,7 @@ def place_of(
 ) -> Frame | None:
     """Return the place of a difference in the user's own code, or None if no user code is responsible.
 
-    For each of the user's own module classes in the callable, one submodule is compiled alone, the innermost first. The
+    For each of the user's own module classes in the callable, one submodule is compiled alone, innermost first. The
     first that differs is responsible. No further submodule is tried after `seconds`.
     """
     deadline = time.process_time() + seconds
@@ -40,7 +40,7 @@ def place_of(
 
 
 def _parts(function: Callable[..., Any], folders: Sequence[Path]) -> Iterator[tuple[str, types.CodeType]]:
-    """Yield one submodule for each `forward` in the user's own code, the deepest first."""
+    """Yield one submodule for each `forward` in the user's own code, deepest first."""
     modules = list(function.named_modules())[1:] if isinstance(function, nn.Module) else []
     seen: set[types.CodeType] = set()
     for name, module in sorted(modules, key=lambda item: -item[0].count(".")):

@@ -46,12 +46,13 @@ class Spoilt:
 
 @dataclass(frozen=True)
 class Trial:
-    """A change of all tensors of a call, with a name and a function for each kind. `seed` also seeds the code itself.
+    """A change of all tensors of a call, with a name and a function for each kind of tensor.
 
-    `batch` is another size for the first dimension of tensors that share it. With `method`, the trial calls that method
-    without arguments, "Class.method", on the first part of the target that has the class. With `alike`, all tensors of
-    the same shape and dtype get the numbers of the first. `which` is the range of tensors that it changes. Elements are
-    `spoilt` afterwards. The target is called `times` times before one backward pass.
+    `seed` seeds both the trial and the code under check. `batch` is another size for the first dimension of tensors
+    that share it. With `method`, the trial calls that method without arguments, "Class.method", on the first part of
+    the target that has the class. With `alike`, all tensors of the same shape and dtype get the numbers of the first.
+    `which` is the range of tensors that it changes. Elements are `spoilt` afterwards. The target is called `times`
+    times before one backward pass.
     """
 
     name: str

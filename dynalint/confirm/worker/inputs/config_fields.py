@@ -27,7 +27,7 @@ _DIVISIBLE = re.compile(r"divisible|multiple of|divide|modulo|group")
 
 
 def revised_fields(error: BaseException, settings: Iterable[Any], fields: Fields) -> Iterator[Fields]:
-    """Yield `fields` with another value for one field that the error is about, the likeliest first."""
+    """Yield `fields` with another value for one field that the error is about, most likely first."""
     message = str(error)
     known = [inner for one in settings for inner in nested(one)]
     count = 0

@@ -94,7 +94,7 @@ def _built(cls: type, arguments: Arguments) -> Built:
 
 
 def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[Arguments]:
-    """Yield changed arguments in response to an error, the likeliest first."""
+    """Yield changed arguments in response to an error, most likely first."""
     message = f"{type(error).__name__}: {error}"
     missing = re.search(r"missing \d+ required (?:positional|keyword-only) arguments?: (.*)", message)
     if missing is not None:

@@ -56,12 +56,12 @@ class Trouble:
     direct: str | None = None
     """The parameter that was passed to the layer unchanged."""
     missed: tuple[str, ...] = ()
-    """Optional parameters that the error shows to be needed, the likeliest first."""
+    """Optional parameters that the error shows to be needed, most likely first."""
     error: Exception | None = None
 
 
 def wanted_by(layer: nn.Module) -> list[TensorSpec]:
-    """Return the inputs that a torch layer accepts, the likeliest first, or nothing if it accepts anything."""
+    """Return the inputs that a torch layer accepts, most likely first, or nothing if it accepts anything."""
     if isinstance(layer, nn.Linear):
         return [TensorSpec((BATCH, layer.in_features)), TensorSpec((BATCH, LENGTH, layer.in_features))]
     if isinstance(layer, nn.modules.conv._ConvNd):  # noqa: SLF001 - the one base of all convolutions
@@ -132,7 +132,7 @@ GENERIC: tuple[TensorSpec, ...] = (
 
 
 def revisions(specs: Specs, trouble: Trouble) -> Iterator[Specs]:
-    """Yield changed specs in response to an error, the likeliest first."""
+    """Yield changed specs in response to an error, most likely first."""
     if trouble.layer is not None and trouble.received is not None:
         yield from _for_layer(specs, trouble.layer, trouble.received, trouble.direct)
     for pattern, revise in _REVISIONS:

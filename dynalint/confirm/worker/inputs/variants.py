@@ -87,7 +87,7 @@ def other_ranks(call: Call) -> Iterator[list[Call]]:
 def options(function: Callable[..., Any], call: Call) -> Iterator[list[Call]]:
     """Yield, for each optional parameter that is False or may be a tensor, alternative calls that set it.
 
-    The alternatives for one parameter are sorted, the likeliest first.
+    The alternatives for one parameter are sorted, most likely first.
     """
     target = function.forward if isinstance(function, nn.Module) else function
     args, kwargs = call

@@ -3,8 +3,8 @@
 The request is one for `confirming` with the file of `target`, with these additional keys:
 
     wanted     `[{"target", "lines"}]`: the targets to look for, and the ranges of lines, by file, to reach
-    snippets   `[{"where", "code"}]`: code in documentation, the best first
-    tests      `[{"path", "names"}]`: test functions by file, the best first
+    snippets   `[{"where", "code"}]`: code in documentation, best first
+    tests      `[{"path", "names"}]`: test functions by file, best first
 
 Parts of the answer: those of `confirming` for each confirmed call, with the number of the call as a prefix; `N.call`,
 `{"targets", "outcome", "seconds"}`, when the call has ended; `problems`, pairs of code that gave no call and the

@@ -11,8 +11,8 @@
 
 The request is one for `confirming` in which `overrides` holds the texts of the original, with these additional keys:
 
-    marked      the texts of the original with marks inserted (see `reached_code.Marks`)
-    rewritten   the texts after the fix
+    marked      the original source files with marks inserted (see `reached_code.Marks`)
+    rewritten   the source files after the fix
     sides       what has to run: `[mark, truth]`, truth null for a statement
     anyway      whether to compile even if none of these ran
     exact, numbers, practical   what counts as equal (see `differences.Equality`)
@@ -20,7 +20,7 @@ The request is one for `confirming` in which `overrides` holds the texts of the 
     half        whether to try further inputs in half precision too
     left_out    names of inputs that must not be tried
     search_seconds   the time limit for finding further inputs, in seconds of processor time
-    turned      `{"rewritten", "words"}`: the texts after the fix with marks on the tests near the change, and
+    turned      `{"rewritten", "words"}`: the source files after the fix with marks on the tests near the change, and
                 `[mark, words]` for each of these
 
 Parts of the answer, in the order in which they are known:

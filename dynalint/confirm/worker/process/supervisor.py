@@ -40,7 +40,7 @@ class Rules:
     """The rules for one request with `jobs` jobs.
 
     `namespaces` are the flags of `unshare` that work here. With `required`, user code is not run unless the sandbox
-    holds; otherwise the outcome is `refused`. `abandoned` returns whether nobody waits for an answer any more.
+    holds; otherwise the outcome is `refused`. `abandoned` returns whether the client is gone.
     """
 
     limits: Limits
@@ -82,7 +82,7 @@ def run_guarded(job: Job, cell: Cell, forward: Callable[[Message], None]) -> Mes
     with contextlib.suppress(OSError):
         syscalls.adopt_orphans()
     with contextlib.suppress(OSError, AttributeError):
-        # Only root may do this, and only for root the kernel does not limit the number of processes. The supervisor
+        # Only root may do this, and root is the only user whose processes the kernel does not limit. The supervisor
         # must get processor time however many there are.
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
     if cell.rules.namespaces:

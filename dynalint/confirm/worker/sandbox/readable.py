@@ -18,7 +18,7 @@ _SYSTEM = "/usr /bin /sbin /lib /lib32 /lib64 /libx32 /nix/store /gnu/store /run
 _ADDED = "/opt/rocm /opt/intel /opt/nvidia /opt/homebrew /home/linuxbrew/.linuxbrew /etc/alternatives"
 _KERNEL = "/sys/devices/system /sys/kernel/mm /proc/sys/vm /proc/sys/kernel"
 # Files that every program opens: user and host names, name and library lookup, certificates. Never all of /etc, which
-# on many machines contains world-readable passwords.
+# on many machines contains passwords that everybody can read.
 _SETTINGS = (
     "ld.so.cache ld.so.conf ld.so.conf.d ld.so.preload localtime timezone passwd group nsswitch.conf hosts host.conf "
     "resolv.conf gai.conf protocols services os-release debian_version redhat-release lsb-release mime.types magic "

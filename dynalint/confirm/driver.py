@@ -394,5 +394,5 @@ class _TargetRuns:
         return result
 
     def _is_own_file(self, path: str) -> bool:
-        """Whether a path reported by a worker is a resolved path of a file of the user's own."""
+        """Whether a path reported by a worker is resolved and belongs to the user's own code."""
         return self._options.is_own(path) and "\0" not in path and os.path.realpath(path) == path

@@ -44,7 +44,7 @@ class Search:
 
 
 def searches(wanted: Mapping[Target, Lines], options: ConfirmOptions) -> Iterator[Search]:
-    """Yield searches for the wanted targets, except for targets that no code of the project calls."""
+    """Yield searches for the wanted targets, except for targets that the project never calls."""
     sites = cache(CallSites)
     for path, group in itertools.groupby(sorted(wanted), key=lambda one: one.path):
         found = sites(_project(path, options))

@@ -54,7 +54,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The input of all verdicts. `is_own` says whether a resolved path is a file of the user's own."""
+    """The input of all verdicts. `is_own` says whether a resolved path belongs to the user's own code."""
 
     placed: Sequence[Placed]
     results: Sequence[TargetResult]

@@ -24,7 +24,7 @@ def place_of(
     """Return the place of a difference in the user's own code, or None if no user code is responsible.
 
     For each of the user's own module classes in the callable, one submodule is compiled alone, innermost first. The
-    first that differs is responsible. No further submodule is tried after `seconds`.
+    first that differs is responsible. The search stops after `seconds`.
     """
     deadline = time.process_time() + seconds
     mode = Mode(grad=found.training, evaluation=found.evaluation)

@@ -4,8 +4,8 @@ Some code traces without a break and silently gives wrong results: an in-place b
 autograd, a `deque(maxlen)`, a 0-dim float64 buffer. Only a comparison shows this. Compiled code runs on `aot_eager`,
 which includes every step before code generation, the backward pass too.
 
-A difference only counts if eager runs do not differ from each other as well: when repeated, with other random numbers,
-or with the last digits of inputs and parameters changed.
+A difference is ignored if eager runs differ from each other too: when repeated, with other random numbers, or with the
+last digits of inputs and parameters changed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @dataclass(frozen=True)
 class Mode:
-    """With a backward pass or without gradients, and in evaluation mode or the mode that the module was built in."""
+    """With a backward pass or without gradients, and in evaluation mode or the mode in which the module was built."""
 
     grad: bool
     evaluation: bool = False

@@ -39,7 +39,7 @@ class Build:
 
 
 def builds_of(function: Any, modules: Iterable[ModuleType]) -> Iterator[Build]:
-    """Yield the first few other builds of a callable, for its classes that are defined in these modules."""
+    """Yield the first few other ways to build a callable, for its classes that are defined in these modules."""
     names = {module.__name__ for module in modules}
     classes = dict.fromkeys(type(part) for _, part in modules_of(function))
     own = [cls for cls in classes if cls.__module__ in names and "__init__" in vars(cls)]
@@ -90,7 +90,7 @@ def _name(node: ast.expr) -> str:
 
 @contextmanager
 def built(build: Build | None, modules: Iterable[ModuleType]) -> Iterator[None]:
-    """Use the other value for all instances created meanwhile; change nothing if `build` is None."""
+    """Apply `build` to all instances created inside this context, or change nothing if it is None."""
     with ExitStack() as stack:
         for module in modules if build is not None else ():
             cls = getattr(module, build.cls, None) if build is not None and module.__name__ == build.module else None

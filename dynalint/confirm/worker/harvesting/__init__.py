@@ -1,6 +1,6 @@
-"""Real calls of targets, found by running the project's tests and the code in its documentation.
+"""Real calls to targets, found by running the project's tests and the code in its documentation.
 
-calls       intercepts calls of wanted targets and confirms each in a fork of the process
+calls       intercepts calls to wanted targets and confirms each in a fork of the process
 devices     makes code that asks for a GPU run on the CPU
 snippets    runs code from documentation, statement by statement
 suites      runs selected tests with pytest

@@ -1,4 +1,4 @@
-"""Intercept calls of wanted targets in running code, and confirm each in a fork of the process at that moment.
+"""Intercept calls to wanted targets in running code, and confirm each in a fork of the process at that moment.
 
 The fork has the real module and arguments, which could not be recreated: nothing is copied, pickled or guessed.
 Whatever happens in the fork, the calling code continues unchanged. All of this runs in the sandbox.
@@ -57,7 +57,7 @@ Lines = dict[str, list[list[int]]]
 
 
 class EnoughError(BaseException):
-    """All wanted calls have been seen. A BaseException, so that user code does not catch it."""
+    """Every wanted call has been seen. A BaseException, so that user code does not catch it."""
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Wanted:
 
 
 class Harvest:
-    """Receives all calls of modules; see `instrument`.
+    """Receives all calls to modules; see `instrument`.
 
     `where` describes the code that is running; `problems` are pairs of such a description and the reason why the code
     gave no call. Harvesting stops when its share of the request's processor time is used up.
@@ -98,7 +98,7 @@ class Harvest:
         self._count = 0
 
     def install(self) -> None:
-        """Start intercepting calls of modules and wanted functions."""
+        """Start intercepting calls to modules and wanted functions."""
         for method in (Harvest.enter, Harvest.leave):
             eval_frame.skip_code(method.__code__)
         instrument(nn.Module._wrapped_call_impl, self, "self")  # noqa: SLF001
@@ -112,7 +112,7 @@ class Harvest:
                 self._watch_function(one, found)
 
     def _watch_function(self, wanted: Wanted, found: Any) -> None:
-        """Intercept calls of a function, under any name it is bound to."""
+        """Intercept calls to a function, under any name it is bound to."""
         function = innermost(found)
         if not isinstance(function, types.FunctionType) or function.__closure__:
             return

@@ -22,7 +22,7 @@ Spots = Mapping[str, Sequence[Sequence[int]]]
 class Calls:
     """`repeats` should need one compilation, though the last may have another batch size; `others` may need more.
 
-    `asked` says whether one of them reaches a line that is being asked about.
+    `asked` says whether one of them reaches a requested line.
     """
 
     repeats: list[Call]

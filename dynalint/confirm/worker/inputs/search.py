@@ -1,4 +1,4 @@
-"""Find arguments that a callable runs with: guessed constructor arguments, and tensors found by trial and error.
+"""Find arguments that a callable accepts: guessed constructor arguments, and tensors found by trial and error.
 
 The search is deterministic: the same code gives the same inputs. The number and time of attempts are limited.
 """
@@ -60,7 +60,7 @@ _FLAG = ("return_", "use_", "is_", "need_", "output_", "with_", "do_", "training
 
 
 class NoInputsError(Exception):
-    """No arguments were found that the callable runs with; the text gives the last exception.
+    """No arguments were found that the callable accepts; the text gives the last exception.
 
     Its cause is the exception raised most often.
     """
@@ -152,7 +152,7 @@ class _Search:
 
 
 def _unfit(specs: Specs) -> bool:
-    """Whether a tensor would be too large, or empty. Most code runs with empty tensors, so they prove nothing."""
+    """Whether a tensor would be too large, or empty. Most code accepts empty tensors, so they prove nothing."""
     shapes = [spec.shape for spec in specs.values() if isinstance(spec, TensorSpec)]
     return any(not 0 < math.prod(shape) <= _MOST_ELEMENTS for shape in shapes)
 

@@ -1,4 +1,4 @@
-"""Import the target of a request, build it, and find a call that it runs with."""
+"""Import the target of a request, build it, and find a call that works."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Subject:
 
 
 def subject_of(request: Mapping[str, Any], reply: Reply) -> Subject:
-    """Import the target of a request, build it and find a call that it runs with; raises ProblemError."""
+    """Import the target of a request, build it and find a call that works; raises ProblemError."""
     target, device = request["target"], request["device"]
     reply.stage(f"importing {request['name']}")
     if request["example"]:

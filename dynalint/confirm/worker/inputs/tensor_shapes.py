@@ -269,7 +269,7 @@ def _floating(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
 
 
 def _between(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
-    """Yield specs with all floats between 0 and 1, because tensors that are compared usually have the same bounds."""
+    """Yield specs with all floats between 0 and 1: tensors compared with probabilities usually hold them too."""
     yield {**specs, **{name: replace(spec, unit=True) for name, spec in _tensors(specs).items()}}
 
 

@@ -44,7 +44,7 @@ _FENCED = re.compile(
 
 @dataclass(frozen=True)
 class Written:
-    """A maker of the instance, a call of it, and where both are written."""
+    """A maker of the instance, a call to it, and where both are written."""
 
     make: Callable[[], Any]
     call: Call
@@ -84,7 +84,7 @@ def written_calls(cls: type, folder: str | None = None) -> Iterator[Written]:
 
 @dataclass(frozen=True)
 class _Found:
-    """A constructor call, a call of the instance, and the assignments that both need, in order."""
+    """A constructor call, a call to the instance, and the assignments that both need, in order."""
 
     constructor: ast.Call
     call: ast.Call
@@ -135,7 +135,7 @@ def _simple(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _call_in(block: Sequence[ast.stmt], name: str) -> _Found | None:
-    """Return the first call of an instance of the class in a block."""
+    """Return the first call to an instance of the class in a block."""
     instances: dict[str, ast.Call] = {}
     for at, statement in enumerate(block):
         for node in ast.walk(statement):

@@ -44,7 +44,7 @@ _COMPARE_AFTER = 0.2
 
 
 def prepare(request: Mapping[str, Any], reply: Reply) -> None:
-    """Import the module of a target, and compute what all requests for its targets share."""
+    """Import the module of a target, and do the work that all requests for its targets share."""
     runs.trace_own_compiles()
     loading.prepare(request["search"], request["overrides"])
     if not request["example"]:

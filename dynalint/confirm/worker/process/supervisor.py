@@ -76,8 +76,8 @@ def guarded(job: Job, folder: Path, rules: Rules, forward: Callable[[Message], N
 def run_guarded(job: Job, cell: Cell, forward: Callable[[Message], None]) -> Message:
     """Run `job` in the sandbox, forward its messages, and return how it ended. Called in the supervisor.
 
-    For several jobs, returns how the last one that ran ended; for each earlier one, `{"end": ..., "more": True}` is
-    forwarded. The time that each spent is forwarded before its end.
+    With several jobs, returns the ending of the last one that ran, and forwards `{"end": ..., "more": True}` for each
+    earlier one. The time that each spent is forwarded before its end.
     """
     with contextlib.suppress(OSError):
         syscalls.adopt_orphans()

@@ -18,7 +18,7 @@ _MOST_LINKS = 40
 
 
 def show_only(root: Path, paths: Iterable[Path]) -> None:
-    """Make this process, in its own mount namespace, see only `paths`, in their places and through their links.
+    """Restrict this process, in its own mount namespace, to `paths`, which stay reachable under all their names.
 
     `root` is an empty folder created for this. Raises OSError if that fails.
     """

@@ -218,7 +218,7 @@ def module_files() -> list[tuple[str, str]]:
 def _new_files() -> list[tuple[str, str]]:
     """Return the same for modules that were imported since `remember_modules`."""
     # Later imports come after the last known module. If that one is gone, all modules count as new, which only costs
-    # time. This runs no Python code in between, so no thread of the user's can import more meanwhile.
+    # time. This runs no Python code in between, so no user thread can import more meanwhile.
     new = list(takewhile(_last_known.__ne__, reversed(sys.modules)))
     files = (file_of(sys.modules.get(name)) for name in reversed(new))
     return [(file, real_path(file)) for file in files if file is not None]

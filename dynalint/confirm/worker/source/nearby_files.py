@@ -1,4 +1,4 @@
-"""READMEs and tests near a module, which may contain calls of its classes. Standard library only."""
+"""READMEs and tests near a module, which may contain calls to its classes. Standard library only."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class _Watcher:
             Session(self._session).note(failed=reason)
 
     def watch_modules(self, torch: Any) -> None:
-        """Install the probe in the call of modules."""
+        """Install the probe in calls to modules."""
         from .instrument import instrument, probe_in
         from .probe import Probe, Watch
         from .session import Session
@@ -94,7 +94,7 @@ class _Watcher:
         self._probe.watches.append(self.watch)
 
     def watch_compiled(self, eval_frame: Any) -> None:
-        """Install the probe in the call of compiled functions."""
+        """Install the probe in calls to compiled functions."""
         from .instrument import instrument, probe_in
 
         call = eval_frame._TorchDynamoContext.__call__  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""Watch the outermost calls of modules and compiled functions, and confirm new kinds of calls in a fork.
+"""Watch the outermost calls to modules and compiled functions, and confirm new kinds of calls in a fork.
 
 Nothing here raises into the program or runs the program's Python code.
 """
@@ -36,7 +36,7 @@ _SHARE = 4
 
 @dataclass
 class _Subject:
-    """A callable: the location of its code, and the keys of its calls that were seen."""
+    """A callable: where its code is defined, and the keys of its calls seen so far."""
 
     path: str
     module: str

@@ -135,7 +135,7 @@ class Session:
                 os.close(descriptor)
 
     def turn(self) -> contextlib.AbstractContextManager[None]:
-        """Let only one snapshot work at a time, so that their times add up to the time spent."""
+        """Let only one snapshot work at a time, so that the sum of their times is the time spent."""
         return self._locked("turn")
 
     def note(self, **values: Any) -> None:

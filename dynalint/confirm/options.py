@@ -40,7 +40,7 @@ class ConfirmOptions:
     "path/below/project.py:Class", to functions that return (callable, args) or (callable, args, kwargs). `project` is
     the folder that the names of examples and code are relative to, `directory` the one that the paths of findings are
     relative to. `search` lists folders to import from, `roots` the folders or files of the user's own code. `overrides`
-    maps files to texts that are run in place of their content. `cache` is the cache folder, or None to store nothing.
+    maps files to source text that runs in place of theirs. `cache` is the cache folder, or None to store nothing.
     At most `jobs` workers run at once, and all stop when the `budget`, if any, is spent. `confirm_from` lists the
     sources of calls to use for targets without a declared example.
     """

@@ -17,7 +17,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 class Sources:
-    """Reads each file once. `overrides` maps resolved paths to texts that replace the files on disk."""
+    """Reads each file once. `overrides` maps resolved paths to text that replaces the file on disk."""
 
     def __init__(self, overrides: Mapping[str, str] | None = None) -> None:
         self._overrides = dict(overrides or {})

@@ -37,7 +37,7 @@ from .tensor_changes import (
 
 @dataclass(frozen=True)
 class Spoilt:
-    """Replaces one element of each float tensor in the range `which` by `value`, or every third element if `widely`."""
+    """Sets one element of each float tensor in the range `which` to `value`, or every third element if `widely`."""
 
     value: float
     which: tuple[int, int | None] = (0, None)

@@ -1,4 +1,4 @@
-"""Invert a test that gives the same result for all inputs, in both versions: another configuration may give the other.
+"""Invert a test that gives the same result for all inputs, in both versions: another setup may give the opposite.
 
 Near the changed code, a test such as `x.dim() > 2` or `self.wide` may decide which values reach it, while the example
 only ever gives one result. If the original fails with the other result, that shows nothing; if only the rewritten code

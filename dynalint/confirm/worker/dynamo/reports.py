@@ -116,7 +116,7 @@ def is_limit(text: str) -> bool:
 
 
 def frames_of(stack: Iterable[traceback.FrameSummary]) -> tuple[Frame, ...]:
-    """Return the user's frames, outermost first. Resume functions are replaced by the functions they resume."""
+    """Return the user's frames, outermost first. Resume functions are replaced with the functions they resume."""
     frames: list[Frame] = []
     for summary in stack:
         if summary.filename is None or summary.filename.startswith((_TORCH + "_dynamo" + os.sep, _HERE)):

@@ -172,7 +172,7 @@ def nodes_of(function: Callable[..., Any]) -> Iterator[ast.AST]:
 
 
 def _lists(value: Any, _match: re.Match[str]) -> Iterator[Any]:
-    """Replace a number by a list, typically with one value for each stage."""
+    """Replace a number with a list, typically with one value for each stage."""
     if type(value) in (int, float):
         for count in (2, 3, 4, 5):
             yield [value] * count
@@ -195,7 +195,7 @@ def _number(value: Any, _match: re.Match[str]) -> Iterator[Any]:
 
 
 def _function(value: Any, _match: re.Match[str]) -> Iterator[Any]:
-    """Replace a value that was called by a class or function that accepts anything."""
+    """Replace a value that the code called: use a class or function that accepts anything."""
     if not isinstance(value, type) and not callable(value):
         yield nn.Identity
         yield functional.relu
@@ -212,13 +212,13 @@ def _called(value: Any, _match: re.Match[str]) -> Iterator[Any]:
 
 
 def _module(value: Any, _match: re.Match[str]) -> Iterator[Any]:
-    """Replace a number by a module, which may be called with several arguments."""
+    """Replace a number with a module, which may be called with several arguments."""
     if type(value) in (int, float, str):
         yield PassThrough()
 
 
 def _object(value: Any, match: re.Match[str]) -> Iterator[Any]:
-    """Replace a value that lacks an attribute by a config, or by a layer that has the attribute."""
+    """Replace a value that lacks an attribute with a config, or with a layer that has the attribute."""
     if type(value) in (int, float, str):
         yield nn.Linear(WIDTH, WIDTH) if hasattr(nn.Linear(1, 1), match[1]) else Settings()
 

@@ -198,7 +198,7 @@ def _swap_size(specs: Specs, got: int, want: int) -> Iterator[Specs]:
 
 
 def told_sizes(specs: Specs, message: str) -> Iterator[Specs]:
-    """Yield specs in which a size from the message is replaced by another number from the message."""
+    """Yield specs in which a size from the message is replaced with another number from the message."""
     numbers = list(dict.fromkeys(int(digits) for digits in re.findall(r"(?<![\w.])\d{1,5}(?![\w.]\d)", message)))[:4]
     sizes = {size for spec in _tensors(specs).values() for size in spec.shape}
     for got in numbers:
@@ -320,7 +320,7 @@ def _plain(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
 
 
 def _sizes(got: int, want: int) -> Callable[[Specs, re.Match[str]], Iterator[Specs]]:
-    """Return a revision that replaces one size in the message by another, given their groups."""
+    """Return a revision that replaces one size in the message with another, given their groups."""
     return lambda specs, match: _swap_size(specs, int(match[got]), int(match[want]))
 
 

@@ -9,7 +9,7 @@
     lockstep    both versions run through the same calls
     turned_tests  the same with the result of a test near the changed code inverted
 
-The request is one for `confirming` in which `overrides` holds the texts of the original, with these additional keys:
+The request is one for `confirming` in which `overrides` holds the original source files, with these additional keys:
 
     marked      the original source files with marks inserted (see `reached_code.Marks`)
     rewritten   the source files after the fix

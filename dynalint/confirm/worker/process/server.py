@@ -69,7 +69,7 @@ def serve() -> None:
 
 
 def _take_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Reserve the standard streams for the protocol, and replace them by /dev/null."""
+    """Reserve the standard streams for the protocol, and replace them with /dev/null."""
     requests = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     null = os.open(os.devnull, os.O_RDWR)

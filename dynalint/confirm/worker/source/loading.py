@@ -39,9 +39,9 @@ def file_of(module: object) -> str | None:
 
 
 def prepare(search: Iterable[str], overrides: Mapping[str, str]) -> None:
-    """Put `search` first in `sys.path`, and make the modules in `overrides` run from the given texts.
+    """Put `search` first in `sys.path`, and make the modules in `overrides` run from the given source text.
 
-    `overrides` maps absolute paths to texts. Tracebacks and Dynamo's reports show the given text too.
+    `overrides` maps absolute paths to source text, which tracebacks and Dynamo's reports show too.
     """
     first = list(dict.fromkeys(search))
     sys.path[:] = first + [entry for entry in sys.path if entry not in first]

@@ -28,7 +28,7 @@ def near_texts(start: str, project: str) -> Mapping[str, str]:
 
 
 def mentions(texts: Mapping[str, str], name: str) -> Mapping[str, str]:
-    """Return the texts that contain `name` as a word."""
+    """Return the entries of `texts` that contain `name` as a word."""
     word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
     return {file: text for file, text in texts.items() if name in text and word.search(text)}
 

@@ -56,7 +56,7 @@ class Edit:
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Makes edited operations record their results, or replaces them by these."""
+    """Makes edited operations record their results, or substitutes recorded results for them."""
 
     def __init__(self, tree: ast.AST, edits: Sequence[Edit], *, recording: bool) -> None:
         self._recording = recording
@@ -175,7 +175,7 @@ def _call(function: ast.expr, *arguments: ast.expr) -> ast.Call:
 
 
 def _truths(tree: ast.AST) -> Iterator[ast.expr]:
-    """Yield the expressions of which only the truth value matters."""
+    """Yield the expressions that only need a truth value."""
     tests = [node.test for node in ast.walk(tree) if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert))]
     tests += [test for node in ast.walk(tree) if isinstance(node, ast.comprehension) for test in node.ifs]
     for test in tests:

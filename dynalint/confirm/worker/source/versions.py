@@ -23,8 +23,8 @@ from .loading import file_of, is_below, prepare, real_path
 class Version:
     """The project with the text of some files replaced.
 
-    `search` goes first in `sys.path`; `overrides` maps absolute paths to texts. Modules below `search` and `roots`, and
-    those in packages with overridden files, belong to the version.
+    `search` goes first in `sys.path`; `overrides` maps absolute paths to source text. Modules below `search` and
+    `roots`, and those in packages with overridden files, belong to the version.
     """
 
     def __init__(self, search: Iterable[str], roots: Iterable[str], overrides: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""The static side: from files to events, without running any of the code and without torch."""
+"""Static analysis: turns source files into events, without running any of the code and without torch."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisOptions:
-    """`roots` tells which code counts as compiled: "modules", "explicit", or a list of "package.module:Name".
+    """Settings of the analysis.
 
-    `search` are further folders that absolute imports start from; `rule_options` the settings that rules read.
+    `roots` decides which code counts as compiled: "modules", "explicit", or a list of "package.module:Name". `search`
+    lists additional folders where absolute imports are looked up. `rule_options` holds the settings that rules read.
     """
 
     roots: str | Sequence[str] = "modules"
@@ -30,11 +31,11 @@ class AnalysisOptions:
 
 @dataclass(eq=False)
 class Analysis:
-    """What the static side found out: the files read, the functions in the region, and the events in them.
+    """The result of the static analysis: the files read, the functions in the compiled region, and their events.
 
-    `events` are those of the checked files, by file in the order given, then by place. `failures` are functions that
-    dynalint itself could not cope with; `budgets` tell which there was no budget left for. `unknown_roots` are names of
-    roots in the options that nothing has which could be compiled.
+    `events` covers the checked files only, sorted by file in the given order, then by position. `failures` lists
+    functions on which dynalint itself failed. `budgets` records the functions that were skipped because the budget of
+    their file ran out. `unknown_roots` lists names of roots in the options that match nothing that could be compiled.
     """
 
     project: Project
@@ -47,7 +48,7 @@ class Analysis:
 
     @property
     def files(self) -> list[SourceFile]:
-        """The files that were to be checked, those that do not parse included."""
+        """The files to check, including those that do not parse."""
         return self.project.checked
 
 
@@ -61,9 +62,9 @@ def analyze(
 ) -> Analysis:
     """Analyse the files at `paths` as one project.
 
-    `overrides` gives the text of files that are to be taken as if they stood on disk. `watched` says which calls are
-    worth an event: it maps the dotted name of a callee to the name to report, or to None. Whoever analyses the same
-    files again hands over the `sources` of the first time.
+    `overrides` replaces the text of files, as if the new text were on disk. `watched` selects the calls that become
+    events: it maps the dotted name of a callee to the name to report, or to None. To analyse the same files again, pass
+    the `sources` of the first analysis.
     """
     from dynalint.analysis.run import run_analysis
 

@@ -1,4 +1,4 @@
-"""What an annotation says of a value's kind."""
+"""The kinds that annotations declare."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ _OTHERS: dict[str, Kind] = {
     "torch.dtype": k.Value("dtype"),
     "torch.device": k.Value("device"),
     "torch.Size": k.SHAPE,
-    # What ends the graph whatever it is asked.
+    # Using a logger breaks the graph, whatever is called on it.
     "logging.Logger": k.Object("logging.Logger"),
     **{name: k.Object(name) for name in ("random.Random", "numpy.random.Generator", "numpy.random.RandomState")},
 }
-# jaxtyping writes the shape into the annotation: Float[Tensor, "batch dim"].
+# jaxtyping puts the shape into the annotation: Float[Tensor, "batch dim"].
 _JAXTYPING = re.compile(r"(?:B?(Float)|U?(Int)(?:eger)?|(Bool)|(Complex)|Shaped|Num|Inexact|Real)\d*")
 
 
-# So many aliases of aliases are followed; one may well name itself.
+# The longest chain of aliases that is followed, since an alias may refer to itself.
 _DEEPEST_ALIAS = 8
 
 
 def annotation_kind(interpreter: Interpreter, node: ast.expr, module: ModuleInfo, depth: int = 0) -> Kind:
-    """Return the kind that an annotation names; `UNKNOWN` for everything it does not pin down.
+    """Return the kind that an annotation names, or `UNKNOWN` if it leaves the kind open.
 
-    `depth` is the number of aliases that led to it.
+    `depth` is the number of aliases followed so far.
     """
     if isinstance(node, ast.Constant):
         if node.value is None:
@@ -82,7 +82,7 @@ def annotation_kind(interpreter: Interpreter, node: ast.expr, module: ModuleInfo
 
 
 def as_declared(kind: Kind, declared: Kind) -> Kind:
-    """Return what `x: Tensor = f()` binds: of several things that `f` may give, those that the annotation names."""
+    """Return the kind that `x: Tensor = f()` binds: the alternatives of `f()` that match the annotation."""
     if isinstance(kind, k.Unknown):
         return declared
     kept = [one for one in kind.members if any(_is_like(one, other) for other in declared.members)]
@@ -98,7 +98,7 @@ def _is_like(kind: Kind, declared: Kind) -> bool:
 
 
 def _aliased(interpreter: Interpreter, node: ast.Name | ast.Attribute, module: ModuleInfo, depth: int) -> Kind:
-    """Return the kind that a name stands for which a module gives to an annotation: `OptTensor = Optional[Tensor]`."""
+    """Return the kind of a type alias that a module defines, such as `OptTensor = Optional[Tensor]`."""
     found = _definition(interpreter, node, module)
     if found is None:
         return UNKNOWN
@@ -109,7 +109,7 @@ def _aliased(interpreter: Interpreter, node: ast.Name | ast.Attribute, module: M
 def _definition(
     interpreter: Interpreter, node: ast.Name | ast.Attribute, module: ModuleInfo
 ) -> tuple[list[ast.expr], ModuleInfo] | None:
-    """Return what a module assigns to a name that an annotation uses, and that module."""
+    """Return the expressions that a module assigns to a name used in an annotation, and that module."""
     if isinstance(node, ast.Name):
         return interpreter.scopes.definition(module, node.id)
     owner = interpreter.scopes.in_scope(node.value, module, None)
@@ -117,7 +117,7 @@ def _definition(
 
 
 def _bound(value: ast.expr) -> ast.expr:
-    """The type that a `TypeVar` is bound to or a `NewType` is made of; an alias as it is."""
+    """The bound of a `TypeVar` or the base of a `NewType`; any other alias unchanged."""
     if isinstance(value, ast.Call):
         name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
         if name == "TypeVar":
@@ -129,7 +129,7 @@ def _bound(value: ast.expr) -> ast.expr:
 
 
 def _either_of(values: list[ast.expr]) -> ast.expr:
-    """The union of annotations, as one annotation."""
+    """The union of several annotations, as one annotation."""
     found: ast.expr = values[0] if values else ast.Constant(...)
     for value in values[1:]:
         found = ast.BinOp(found, ast.BitOr(), value)
@@ -141,10 +141,10 @@ def _either(kinds: list[Kind]) -> Kind:
 
 
 def named_tuple(interpreter: Interpreter, cls: ClassInfo, depth: int = 0) -> k.Sequence | None:
-    """Return the kind of a named tuple as its class declares the fields; None for a class that is none."""
+    """Return the kind of a named tuple from the fields that its class declares; None for any other class."""
     for one in interpreter.project.mro(cls):
         if any(base == k.External("typing.NamedTuple") for base in interpreter.project.bases(one)):
-            deeper = depth + _DEEPEST_ALIAS // 2  # a field may be another one, or of its own class
+            deeper = depth + _DEEPEST_ALIAS // 2  # a field may be another named tuple, or one of its own class
             items = [annotation_kind(interpreter, field, one.module, deeper) for field in one.annotated.values()]
             return k.Sequence("tuple", join_all(items), tuple(items), fields=tuple(one.annotated))
     return None
@@ -180,10 +180,11 @@ def _named(interpreter: Interpreter, target: Kind, depth: int) -> Kind:
 
 
 def _instance_of(interpreter: Interpreter, cls: ClassInfo) -> Kind:
-    """What an annotation says that names a class of the project: that, or any below it.
+    """The kind of an annotation that names a class of the project: that class or any subclass.
 
-    A class of tensors that adds nothing to them is written for its name alone: what is passed is a tensor.
-    Of modules it is taken for that alone: what is below a base class is often most of the project.
+    A tensor subclass that adds nothing exists only for its name, so the value is taken for a tensor. An annotation with
+    `nn.Module` itself is taken for that class alone, since the subclasses of a base class are often most of the
+    project.
     """
     classes, others = interpreter.project.lineage(cls)
     if "torch.Tensor" in others and not any(one.methods for one in classes):

@@ -1,4 +1,4 @@
-"""What the classes of a project hold under the names of their attributes, and who has read it."""
+"""The attributes of the project's classes, and which contexts have read them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Attributes:
-    """The attributes of classes; `waiting` are methods that store some which were asked for, and are still to run."""
+    """The attributes of classes. `waiting` holds methods that store a requested attribute and have not run yet."""
 
     def __init__(self, interpreter: Interpreter) -> None:
         self.waiting: dict[FunctionInfo, None] = {}
@@ -26,7 +26,7 @@ class Attributes:
         self._reader_lists: dict[tuple[ClassInfo, str], list[dict[Context, None]]] = {}
 
     def initialise(self, cls: ClassInfo) -> None:
-        """Interpret the constructors of a class: its attributes are known then, and other writers follow when asked."""
+        """Interpret the constructors of a class, so that its attributes are known. Other writers run on demand."""
         if cls in self._initialised:
             return
         self._initialised.add(cls)
@@ -37,7 +37,7 @@ class Attributes:
                 self._interpreter.default_context(constructor)
 
     def read(self, cls: ClassInfo, name: str, frame: Frame) -> Kind:
-        """Return what instances of `cls` hold under `name`; `NOTHING` where no constructor or method stores it."""
+        """Return the kind of attribute `name` of `cls`; `NOTHING` if no constructor or method stores it."""
         self.initialise(cls)
         kind = self.known(cls, name)
         if frame.context is None or (cls, name) not in frame.context.reads:
@@ -45,12 +45,12 @@ class Attributes:
         return kind
 
     def known(self, cls: ClassInfo, name: str) -> Kind:
-        """Return what instances of `cls` hold under `name` as far as it is known by now."""
+        """Return the kind of attribute `name` of `cls` as currently known."""
         kind = self._interpreter.project.class_attribute(cls, name)
         return self._interpreter.project.join_subclasses(cls, name) if kind is NOTHING else kind
 
     def _note_reader(self, cls: ClassInfo, name: str, kind: Kind, context: Context | None) -> None:
-        """Have a context run again when an attribute changes, and the methods that store it run at all."""
+        """Rerun a context when an attribute changes, and make sure that the methods that store it are interpreted."""
         lists, classes = self._reader_lists.get((cls, name)), self._interpreter.project.mro(cls)
         if lists is None:
             lists = self._reader_lists[cls, name] = [self._readers_of(one, name) for one in classes]
@@ -62,14 +62,14 @@ class Attributes:
                 self._interpreter.heirs.note_reader(cls, name, context)
 
     def run_writers(self, cls: ClassInfo, name: str) -> None:
-        """Have the methods of a class that store an attribute interpreted."""
+        """Interpret the methods of a class that store an attribute."""
         if name in cls.writers:
             self._readers_of(cls, name)
 
     def _readers_of(self, cls: ClassInfo, name: str) -> dict[Context, None]:
-        """The contexts that read an attribute of one class; to ask the first time has its writers run.
+        """The contexts that read an attribute of one class. The first request interprets the methods that store it.
 
-        A method that stores nothing but constants there, as switches do, need not run for them.
+        A method that only stores constants in it, such as a switch, need not be interpreted.
         """
         known = self._readers.get((cls, name))
         if known is None:
@@ -85,7 +85,7 @@ class Attributes:
         return known
 
     def store(self, cls: ClassInfo, name: str, kind: Kind, frame: Frame) -> None:
-        """Join a kind into what instances of `cls` hold under `name`."""
+        """Join a kind into attribute `name` of `cls`."""
         self._store(cls, name, kind, frame.function, frame.statement)
 
     def _store(
@@ -106,7 +106,7 @@ class Attributes:
 
 
 def _stored_constant(method: FunctionInfo, statement: ast.stmt | None) -> Kind | None:
-    """The kind of a constant that a statement stores to one attribute of `self` and nothing else; None for others."""
+    """The kind of the constant if a statement only stores a constant in one attribute of `self`; otherwise None."""
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not method.node.args.args:
         return None
     target, value = statement.targets[0], statement.value

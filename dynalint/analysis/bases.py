@@ -1,4 +1,4 @@
-"""Fewer classes that cover many: the widening of what may be an instance of any of them."""
+"""Widening of large unions of classes: a few base classes stand for many."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ if TYPE_CHECKING:
 
 
 def common_bases(classes: Mapping[ClassInfo, bool], most: int) -> dict[ClassInfo, bool]:
-    """Return classes that cover all of these, each with whether all below it is meant: `most` as far as bases allow.
+    """Return classes that cover all of `classes`, at most `most` if their bases allow it.
 
-    That base comes first of whose heirs the largest share is among them, and of several the one with most of them.
+    The value says whether a class stands for its subclasses as well. The base with the largest share of its subclasses
+    in `classes` is used first; between equals, the one with the most.
     """
     left = dict(classes)
     while len(left) > most:

@@ -1,4 +1,4 @@
-"""Building the index record of one module from its syntax tree."""
+"""Building the index record of a module from its syntax tree."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dynalint.analysis.source import SourceFile
 
 
 def build_module(name: str, file: SourceFile, package: bool) -> ModuleInfo:
-    """Return the record of a module that parses, with all its classes and functions, nested ones included."""
+    """Return the record of a module that parses, with all its classes and functions, including nested ones."""
     module = ModuleInfo(name, file, package)
     _Builder(module).block(module.tree.body, "", None, None)
     return module
 
 
 def bind_imports(module: ModuleInfo, node: ast.Import | ast.ImportFrom) -> list[tuple[str, Import]]:
-    """Return the names that an import statement binds, and what to; star imports bind nothing here."""
+    """Return the names that an import statement binds, each with its import; star imports bind nothing here."""
     if isinstance(node, ast.Import):
         return [
             (alias.asname, Import(alias.name, None))
@@ -29,12 +29,12 @@ def bind_imports(module: ModuleInfo, node: ast.Import | ast.ImportFrom) -> list[
 
 
 def absolute_module(module: ModuleInfo, node: ast.ImportFrom) -> str:
-    """Return the absolute dotted name of the module that `from ... import` names."""
+    """Return the absolute dotted name of the module in a `from ... import` statement."""
     return absolute_name(module.name, module.package, node.level, node.module or "")
 
 
 def absolute_name(importer: str, package: bool, level: int, source: str) -> str:
-    """Return the absolute dotted name of `source`, behind `level` dots, as a module or `package` imports it."""
+    """Return the absolute dotted name of `source` after `level` dots, as imported by a module or `package`."""
     if not level:
         return source
     parts = importer.split(".")
@@ -45,7 +45,7 @@ def absolute_name(importer: str, package: bool, level: int, source: str) -> str:
 
 
 class _Builder:
-    """Walks the statements of a module and files what they bind."""
+    """Walks the statements of a module and records what they bind."""
 
     def __init__(self, module: ModuleInfo) -> None:
         self.module = module
@@ -59,16 +59,16 @@ class _Builder:
         parent: FunctionInfo | None,
         weak: bool = False,
     ) -> None:
-        """File a block. `weak` bindings (of `except` and `else`) do not replace what stands already."""
+        """Record a block. `weak` bindings (in `except` and `else`) do not replace existing ones."""
         for statement in body:
-            # Of what a function does, only what may hold another definition matters here.
+            # In the body of a function, only statements that can contain another definition matter here.
             if parent is None or hasattr(statement, "body"):
                 self.statement(statement, prefix, owner, parent, weak)
 
     def statement(
         self, node: ast.stmt, prefix: str, owner: ClassInfo | None, parent: FunctionInfo | None, weak: bool
     ) -> None:
-        """File one statement and the blocks in it."""
+        """Record one statement and the blocks inside it."""
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             self.function(node, prefix, owner, parent, weak)
         elif isinstance(node, ast.ClassDef):
@@ -97,7 +97,7 @@ class _Builder:
         parent: FunctionInfo | None,
         weak: bool,
     ) -> None:
-        """File a function or method; the ones nested in it get it as parent."""
+        """Record a function or method; it becomes the parent of its nested functions."""
         info = FunctionInfo(node.name, f"{prefix}{node.name}", node, self.module, owner, parent)
         self.module.functions.append(info)
         if owner is not None:
@@ -110,7 +110,7 @@ class _Builder:
     def class_(
         self, node: ast.ClassDef, prefix: str, owner: ClassInfo | None, parent: FunctionInfo | None, weak: bool
     ) -> None:
-        """File a class and what its body defines."""
+        """Record a class and the definitions in its body."""
         info = ClassInfo(node.name, f"{prefix}{node.name}", node, self.module, parent)
         self.module.classes.append(info)
         if owner is not None:
@@ -120,7 +120,7 @@ class _Builder:
         self.block(node.body, f"{info.qualname}.", info, None)
 
     def binding(self, node: ast.stmt, owner: ClassInfo | None, weak: bool) -> None:
-        """File an import or assignment of the top level or of a class body."""
+        """Record an import or assignment at the top level or in a class body."""
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             if owner is None:
                 self.imports(node, weak)
@@ -147,7 +147,7 @@ class _Builder:
                     self.assign(name, ast.Constant(...))
 
     def imports(self, node: ast.Import | ast.ImportFrom, weak: bool) -> None:
-        """File the names of an import statement."""
+        """Record the names that an import statement binds."""
         if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
             self.module.stars.append(absolute_module(self.module, node))
         for name, target in bind_imports(self.module, node):
@@ -163,14 +163,14 @@ class _Builder:
             self.module.bindings[name] = value
 
     def assign(self, name: str, value: ast.expr) -> None:
-        """Add an assigned expression to a name of the module; a name that is something else already stays that."""
+        """Add an assigned expression to a name of the module, unless the name is already something else."""
         known = self.module.bindings.setdefault(name, [])
         if isinstance(known, list):
             known.append(value)
 
 
 def _is_for_checkers(node: ast.stmt) -> bool:
-    """Whether only type checkers see the body of a statement."""
+    """Whether only type checkers read the body of a statement."""
     test = node.test if isinstance(node, ast.If) else None
     return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
         isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"

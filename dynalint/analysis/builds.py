@@ -1,4 +1,4 @@
-"""Where the classes of a project are built: by code that uses a model, or by another model that it is a part of."""
+"""Where the classes of a project are instantiated: by code that uses a model, or by a model that contains them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Builds:
-    """The first place outside of models and tests where a class is built, and the classes that models are made of."""
+    """The first place outside models and tests that instantiates a class, and the classes that models consist of."""
 
     places: dict[ClassInfo, tuple[FunctionInfo, ast.Call]] = field(default_factory=dict)
     parts: set[ClassInfo] = field(default_factory=set)
 
 
 def builds(project: Project) -> Builds:
-    """Return where the checked files build classes, as far as these are called by their names."""
+    """Return where the checked files instantiate classes by name."""
     found = Builds()
     for module in [one for one in project.modules.values() if project.is_checked(one.file)]:
         for function in (*module.functions, module.top):
@@ -39,7 +39,7 @@ def builds(project: Project) -> Builds:
 
 
 def _owner(function: FunctionInfo) -> ClassInfo | None:
-    """The class that a function belongs to, also one that stands in a method."""
+    """The class that a function belongs to, directly or through an enclosing method."""
     while function.owner is None and function.parent is not None:
         function = function.parent
     return function.owner
@@ -55,7 +55,7 @@ def _built_by(project: Project, function: FunctionInfo) -> Iterator[tuple[ast.Ca
 
 
 def _is_global(node: ast.expr, function: FunctionInfo) -> bool:
-    """Whether a dotted name begins with a name that is not local to the function."""
+    """Whether the first part of a dotted name is not local to the function."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name) and (function.name == "<module>" or node.id not in function.locals)

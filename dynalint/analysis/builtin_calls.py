@@ -1,4 +1,4 @@
-"""What the builtin functions return, and the truth that some of them ask of tensors."""
+"""The return values of builtin functions, and the builtins that convert tensors to bool."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Handler = Callable[["Frame", list[Kind], dict[str, Kind]], Kind]
 
 
 def taken(frame: Frame, name: str, args: list[Kind]) -> list[Kind]:
-    """Return what a function takes its arguments for: what goes through them calls methods of the project for that."""
+    """Return the kinds as which a builtin uses its arguments, for those on which it calls methods of the project."""
     return [spread(frame, argument) for argument in args] if name in _ITERATING else args
 
 
 def builtin_call(frame: Frame, name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind | None:
-    """Return the kind that a builtin function gives, or None for one that is treated like any other callable."""
+    """Return the kind that a builtin function returns; None for one that is handled like any other callable."""
     prefix, _, name = name.rpartition(".")
     if prefix != "builtins":
         return None
@@ -103,7 +103,7 @@ def _sorted(frame: Frame, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
     if not args:
         return UNKNOWN
     tensor = k.only_tensor(args[0])
-    # An array is put in order where no graph is: what comes back are numbers that the next graph is given.
+    # Sorting an array breaks the graph, so the result holds numbers that enter the next graph as inputs.
     return k.Sequence("list", UNKNOWN if tensor is not None and tensor.array else element_of(args[0]))
 
 

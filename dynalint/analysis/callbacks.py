@@ -1,4 +1,4 @@
-"""Functions handed to others, which call them: `map` and `reduce`, checkpoints, the transforms of `torch.func`."""
+"""Functions passed as callbacks to `map`, `reduce`, activation checkpointing and the transforms of `torch.func`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.kinds import UNKNOWN, Kind, join
 
-# They give back a function that is called like the one they are given, and gives much the same.
+# They return a function with the same parameters as the one they take, and a similar result.
 TRANSFORMS = frozenset(f"torch.{name}" for name in "vmap func.grad func.jacrev func.jacfwd func.hessian".split())
 _CHECKPOINT = "torch.utils.checkpoint.checkpoint"
 _TREE_MAP = ("torch.utils._pytree.tree_map", "torch.utils._pytree.tree_map_")
@@ -16,7 +16,7 @@ Arguments = tuple[list[Kind], dict[str, Kind]]
 
 
 def handed_arguments(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Arguments | None:
-    """Return what a call of `name` calls its first argument with; None if it calls nothing, or that is not known."""
+    """Return the arguments that `name` passes to its first argument; None if unknown or if it does not call it."""
     if len(args) < 2 or isinstance(args[0], k.Unknown):
         return None
     first, elements = args[1], [element_of(one) for one in args[1:]]
@@ -38,7 +38,7 @@ def handed_arguments(name: str, args: list[Kind], keywords: dict[str, Kind]) -> 
 
 
 def handed_result(name: str, args: list[Kind], given: Kind, result: Kind) -> Kind:
-    """Return what a call of `name` gives whose first argument has given `given`; `result` is what is else known."""
+    """Return the result of calling `name` when its callback returned `given`; `result` is the kind otherwise known."""
     first = args[1]
     if name == "builtins.map":
         items = first.items if isinstance(first, k.Sequence) and len(args) == 2 else None
@@ -59,14 +59,14 @@ def _items(kind: Kind) -> Arguments | None:
 
 
 def _leaf(kind: Kind) -> Kind:
-    """What a tree of containers holds at its ends."""
+    """The kind of the leaves of a tree of containers."""
     while isinstance(kind, (k.Sequence, k.Dictionary)):
         kind = kind.element if isinstance(kind, k.Sequence) else kind.value
     return kind
 
 
 def _with_leaf(kind: Kind, leaf: Kind) -> Kind:
-    """Return a tree of containers of the same form with something else at its ends."""
+    """Return a tree of containers with the same structure and `leaf` in place of its leaves."""
     if isinstance(kind, k.Sequence):
         return k.Sequence(kind.type, _with_leaf(kind.element, leaf))
     return k.Dictionary(kind.type, _with_leaf(kind.value, leaf)) if isinstance(kind, k.Dictionary) else leaf

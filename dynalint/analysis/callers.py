@@ -1,4 +1,4 @@
-"""Which events only some callers of compiled code bring about: one test passes a tensor, another leaves the number."""
+"""Events that only some callers of compiled code cause: one test passes a tensor, another passes no argument."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from dynalint.analysis.steps import walk
 
 
 def note_others(interpreter: Interpreter, contexts: list[Context], roots: Collection[FunctionInfo]) -> None:
-    """Tell events what happens instead where other eager code calls the same with numbers for tensors.
+    """Record on events what happens if other eager code passes numbers where this caller passes tensors.
 
-    Where compiled code calls a function with tensors, what follows is certain, whatever others call it with.
+    If compiled code itself calls a function with tensors, its events are certain, whatever other callers pass.
     """
     own: dict[FunctionInfo, list[Context]] = defaultdict(list)
     for context in contexts:
@@ -38,7 +38,7 @@ def note_others(interpreter: Interpreter, contexts: list[Context], roots: Collec
 def _firm(
     interpreter: Interpreter, own: dict[FunctionInfo, list[Context]], roots: Collection[FunctionInfo]
 ) -> set[Context]:
-    """The contexts that compiled code comes to whatever eager code passes."""
+    """The contexts that compiled code reaches no matter what eager code passes."""
     waiting: list[Context] = []
     for root in roots:
         outer = [one for one in own.get(root, ()) if _is_called_from_outside(interpreter, one)]
@@ -55,5 +55,5 @@ def _is_called_from_outside(interpreter: Interpreter, context: Context) -> bool:
 
 
 def _differ(event: Event, mine: Mapping[ast.AST, Kind], theirs: Mapping[ast.AST, Kind]) -> bool:
-    """Whether what an event is about is a tensor in one context and a number in the other."""
+    """Whether the subject of an event is a tensor in one context and a number in the other."""
     return any(tensor_and_number(mine.get(node, UNKNOWN), theirs.get(node, UNKNOWN)) for node in walk(event.node))

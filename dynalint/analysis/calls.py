@@ -1,4 +1,4 @@
-"""Calls: what is called, with what, and what comes back."""
+"""Calls: the callee, its arguments and its result."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _HANDING_BACK = (
     "torch.jit.script",
 )
 _ORDERING = ("builtins.sorted", "builtins.min", "builtins.max")
-# They make a script of a module; a function they leave as it is for Dynamo, which sees through to the original.
+# They turn a module into a script. A function stays as it is for Dynamo, which traces the original.
 _SCRIPTING = ("torch.jit.script", "torch.jit.trace", "torch.jit.freeze", "torch.jit.optimize_for_inference")
 
 
 @evaluates(ast.Call)
 def _call(frame: Frame, node: ast.Call) -> Kind:
-    """Return the kind of a call, following it into the project."""
+    """Return the kind of a call, following it into functions of the project."""
     callee = method_of_tensors(frame, node) or evaluate(frame, node.func)
     note_converted(frame, node, callee)
     if isinstance(node.func, ast.Attribute):
@@ -72,7 +72,7 @@ def _call(frame: Frame, node: ast.Call) -> Kind:
 
 
 def _arguments(frame: Frame, node: ast.Call) -> Arguments:
-    """Evaluate the arguments; the last are what comes from `*` or `**` whose length is not known, one kind for each."""
+    """Evaluate the arguments. `*` and `**` of unknown length come last, with one kind each."""
     args: list[Kind] = []
     keywords: dict[str, Kind] = {}
     unpacked: list[Kind] = []
@@ -101,7 +101,7 @@ def _arguments(frame: Frame, node: ast.Call) -> Arguments:
 def apply(
     frame: Frame, callee: Kind, args: list[Kind], keywords: dict[str, Kind], node: ast.Call | None, *, starred: bool
 ) -> Kind:
-    """Return the kind that calling `callee` gives; `node` is the call where there is one."""
+    """Return the kind of the result of calling `callee`; `node` is the call, if there is one."""
     if isinstance(callee, k.Unknown):
         return UNKNOWN
     if isinstance(callee, k.Function):
@@ -132,7 +132,7 @@ def apply(
 def _run_wrappers(
     frame: Frame, callee: k.Function, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
 ) -> None:
-    """Follow what decorators run around a function; what they hand on is taken for what the caller gives."""
+    """Interpret the wrappers that decorators put around a function, assuming they pass on the caller's arguments."""
     for wrapper in wrappers_of(frame.interpreter, callee.function) if callee.function.decorators else ():
         if wrapper is not frame.function and keeping_out(frame, callee.function) is None:
             maker = wrapper.parent
@@ -145,9 +145,10 @@ def _run_wrappers(
 def _any_of(
     frame: Frame, callee: k.Union, args: list[Kind], keywords: dict[str, Kind], node: ast.Call | None, *, starred: bool
 ) -> Kind:
-    """Return what a call gives of which it is open what it calls: so is all that happens in it.
+    """Return the result of a call with several possible callees; the events in each of them are uncertain.
 
-    Unless rules watch for each of the things it may call, such as an LSTM and a GRU: then one of them is called.
+    The exception is a call for which rules watch every possible callee, such as an LSTM and a GRU: one of them is
+    called.
     """
     result: Kind = NOTHING
     alternatives, condition = _callable_alternatives(callee), frame.condition
@@ -167,7 +168,7 @@ def _is_watched(frame: Frame, callee: Kind) -> bool:
 
 
 def _callable_alternatives(callee: k.Union) -> list[Kind]:
-    """Return what a call may mean: not None, nor the class that an attribute held until `self.act = act()` built it."""
+    """Return the possible callees of a value, without None and without a class that `self.act = act()` has replaced."""
     built = {one.cls for one in callee.alternatives if isinstance(one, k.Instance)}
     types = {one.type for one in callee.alternatives if isinstance(one, k.Object)}
     return [
@@ -182,7 +183,7 @@ def _callable_alternatives(callee: k.Union) -> list[Kind]:
 def _external(
     frame: Frame, name: str, args: list[Kind], keywords: dict[str, Kind], node: ast.Call | None, *, starred: bool
 ) -> Kind:
-    """A function outside the project."""
+    """Call a function outside the project."""
     given = taken(frame, name, args)
     known = builtin_call(frame, name, given, keywords)
     if node is not None and not starred:
@@ -199,7 +200,7 @@ def _external(
 
 
 def _by_name(frame: Frame, name: str, args: list[Kind], node: ast.Call, known: Kind | None) -> Kind | None:
-    """What `setattr` stores, and what `getattr` gives by a name that the code puts together."""
+    """The result of `setattr` or `getattr` with a name that the code computes."""
     if name == "builtins.setattr" and len(args) == 3:
         store_by_name(frame, args[0], name_of(node.args[1], args[1]), args[2])
     elif name == "builtins.getattr" and len(args) == 2 and known == UNKNOWN:
@@ -209,7 +210,7 @@ def _by_name(frame: Frame, name: str, args: list[Kind], node: ast.Call, known: K
 
 
 def _note_ordering(frame: Frame, node: ast.Call | None, name: str, values: Kind, keywords: dict[str, Kind]) -> None:
-    """Emit that values are put in order, and call the key function with one of them."""
+    """Emit an event for sorting values, and call the key function with one of them."""
     function, elements = keywords.get("key", k.NONE), element_of(values)
     key = elements if function == k.NONE else apply(frame, function, [elements], {}, None, starred=False)
     if node is not None:
@@ -224,13 +225,13 @@ def _note_compiled(frame: Frame, name: str, args: list[Kind]) -> None:
 
 
 def _called_back(frame: Frame, name: str, args: list[Kind], keywords: dict[str, Kind], result: Kind) -> Kind:
-    """Calls that hand a function through: `torch.compile(f)` is f; others call their argument."""
+    """Handle functions that take a function: `torch.compile(f)` is `f` itself, and others call their argument."""
     handed = handed_arguments(name, args, keywords)
     if handed is not None:
         given = apply(frame, args[0], *handed, None, starred=False)
         return handed_result(name, args, given, result)
     if name in _DISABLING:
-        # Without a function it is the decorator, and with one it gives something that Dynamo calls but does not trace.
+        # Without a function it is the decorator. With one it returns a callable that Dynamo does not trace into.
         return k.External(DISABLED if args and isinstance(args[0], (k.Function, k.Partial)) else name)
     if not args or not isinstance(args[0], (k.Function, k.Partial, k.Instance, k.Object, k.Sequence)):
         return result
@@ -243,7 +244,7 @@ def _called_back(frame: Frame, name: str, args: list[Kind], keywords: dict[str, 
 def _method_call(
     frame: Frame, callee: k.Method, args: list[Kind], keywords: dict[str, Kind], node: ast.Call | None, *, starred: bool
 ) -> Kind:
-    """A method of something that is no project instance."""
+    """Call a method of a value that is not an instance of a project class."""
     receiver = callee.receiver
     if isinstance(receiver, k.Tensor):
         return tensor_method(frame, receiver, callee.name, args, keywords, node, starred=starred)
@@ -261,7 +262,7 @@ def _method_call(
 def _object_call(
     frame: Frame, callee: k.Object, args: list[Kind], keywords: dict[str, Kind], node: ast.Call | None, *, starred: bool
 ) -> Kind:
-    """A layer of torch, or another callable object."""
+    """Call a torch layer or another callable object."""
     cls = frame.interpreter.project.api.torch_class(callee.type)
     entry = cls.call if cls is not None else None
     result = UNKNOWN if entry is None else torch_call(entry, callee, args, keywords, starred=starred)
@@ -272,9 +273,9 @@ def _object_call(
 
 
 def _sequential(frame: Frame, callee: k.Sequence, args: list[Kind], node: ast.Call | None) -> Kind:
-    """`nn.Sequential` passes what it is given from one module to the next.
+    """`nn.Sequential` passes its input from one module to the next.
 
-    What happens in a layer of torch happens at the call; in a module of the project, in that module.
+    Events in a torch layer belong to the call; events in a module of the project belong to that module.
     """
     modules = callee.items if callee.items is not None else (callee.element,)
     current = args[0] if args else UNKNOWN

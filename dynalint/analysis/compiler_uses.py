@@ -1,4 +1,4 @@
-"""Where checked files name torch's compiler: in compiled code, and in the scripts and tests around it."""
+"""Uses of torch's compiler in the checked files, both in compiled code and in the scripts and tests around it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLACES = ("torch.compile", "torch.compiler.", "torch._dynamo.", "torch._utils.i
 
 
 def compiler_uses(project: Project, interpreter: Interpreter) -> Iterator[CompilerUse]:
-    """Yield each place of the checked files that names something of torch's compiler."""
+    """Yield each place in the checked files that names a part of torch's compiler."""
     for module in list(project.modules.values()):
         if "torch" not in module.file.text or not project.is_checked(module.file) or not _spells(module.file.text):
             continue
@@ -35,12 +35,12 @@ def compiler_uses(project: Project, interpreter: Interpreter) -> Iterator[Compil
 
 
 def _spells(text: str) -> bool:
-    """Whether a text holds a word of torch's compiler."""
+    """Whether a text contains a word that belongs to torch's compiler."""
     return any(pattern.search(text) for pattern in _SPELLED)
 
 
 def _aliases(module: ModuleInfo) -> list[str]:
-    """The names by which a module has imported parts of torch's compiler."""
+    """The names under which a module imports parts of torch's compiler."""
     return [
         name
         for name, binding in module.bindings.items()
@@ -49,9 +49,9 @@ def _aliases(module: ModuleInfo) -> list[str]:
 
 
 def _uses(project: Project, interpreter: Interpreter, function: FunctionInfo) -> Iterator[CompilerUse]:
-    owners: set[ast.expr] = set()  # each comes after the attribute that is asked of it
+    owners: set[ast.expr] = set()  # each comes after the attribute that is read from it
     named = [node for node in walk_function(function.node) if isinstance(node, (ast.Attribute, ast.Name))]
-    # What loops and comprehensions of a module bind is no binding of it: star imports would be searched for it.
+    # Targets of loops and comprehensions are not module bindings: looking them up would search the star imports.
     bound = {node.id for node in named if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     bound -= function.module.bindings.keys()
     for node in named:
@@ -70,14 +70,14 @@ def _uses(project: Project, interpreter: Interpreter, function: FunctionInfo) ->
 
 
 def _root(node: ast.expr) -> str | None:
-    """Return the name that a dotted name begins with."""
+    """Return the first part of a dotted name."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else None
 
 
 def _is_module(project: Project, function: FunctionInfo, node: ast.expr) -> bool:
-    """Whether an expression is a module of the project, as far as the code that compiles was interpreted."""
+    """Whether an expression is an `nn.Module` of the project, judging by the code interpreted so far."""
     kind = project.kinds(function).get(node)
     return isinstance(kind, k.Instance) and project.is_module_class(kind.cls)
 
@@ -90,7 +90,7 @@ def _statement(node: ast.AST, function: FunctionInfo, project: Project) -> ast.s
 
 
 def dotted_name(interpreter: Interpreter, function: FunctionInfo, node: ast.expr) -> str | None:
-    """Return the dotted name of what an expression names outside the project, None if it does not."""
+    """Return the dotted name of an expression that refers to something outside the project; otherwise None."""
     if isinstance(node, ast.Attribute):
         owner = dotted_name(interpreter, function, node.value)
         return None if owner is None else f"{owner}.{node.attr}"
@@ -106,7 +106,7 @@ def dotted_name(interpreter: Interpreter, function: FunctionInfo, node: ast.expr
 
 
 def _text(function: FunctionInfo) -> str:
-    """The lines of a function with its decorators; those of the whole file for a module's top."""
+    """The lines of a function with its decorators; for the top level of a module, those of the whole file."""
     file, node = function.file, function.node
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return file.text
@@ -116,7 +116,7 @@ def _text(function: FunctionInfo) -> str:
 
 
 def _imported_locally(function: FunctionInfo, name: str) -> str | None:
-    """What an import within the function binds a local name to."""
+    """The dotted name that an import inside the function binds to a local name."""
     if "import " not in _text(function):
         return None
     for node in walk_function(function.node):

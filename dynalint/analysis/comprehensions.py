@@ -1,4 +1,4 @@
-"""Comprehensions, which are functions of their own before Python 3.12."""
+"""Comprehensions, which have a frame of their own before Python 3.12."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp
-# Those that are functions of their own.
+# The comprehensions that have a frame of their own.
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp) if sys.version_info < (3, 12) else ()
-# Dynamo looks at functions that name one of these.
+# Dynamo compiles a frame that refers to one of these.
 _LIBRARIES = ("torch", "torch.nn", "torch.nn.functional", "numpy")
 
 
 def sees_tensor(node: ast.AST, function: FunctionInfo, project: Project) -> bool:
-    """Whether a comprehension reads from outside what makes Dynamo compile a function: a tensor, or a module."""
+    """Whether a comprehension reads a tensor or module from outside, which makes Dynamo compile its frame."""
     assert isinstance(node, Comprehension)
     first = {id(child) for child in walk(node.generators[0].iter)}
     names = [child for child in walk(node) if isinstance(child, ast.Name) and id(child) not in first]

@@ -1,4 +1,4 @@
-"""Methods of lists, dicts, strings and other builtin values: what they return, and what they change."""
+"""Methods of lists, dicts, strings and other builtin values: their results and the changes they make."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INT_METHODS = {"index", "count", "find", "rfind", "bit_length"}
 def container_method(
     frame: Frame, receiver: k.Sequence | k.Dictionary | k.Value, name: str, args: list[Kind], node: ast.Call | None
 ) -> Kind:
-    """Return the kind that a method of a builtin value gives; a change of a container is noted and followed."""
+    """Return the result of a method of a builtin value; changes to a container are recorded and applied."""
     if isinstance(receiver, k.Value):
         return _value_method(frame, receiver, name, args, node)
     if name in _CHANGING and node is not None:
@@ -37,7 +37,7 @@ def container_method(
 
 
 def changed(receiver: k.Sequence | k.Dictionary, name: str, args: list[Kind]) -> Kind:
-    """Return what a container is after one of its methods has changed it."""
+    """Return the kind of a container after a call of one of its methods."""
     if isinstance(receiver, k.Dictionary):
         if name == "update" and args and isinstance(args[0], k.Dictionary):
             return _updated(receiver, args[0])
@@ -58,7 +58,7 @@ def changed(receiver: k.Sequence | k.Dictionary, name: str, args: list[Kind]) ->
 
 
 def _updated(receiver: k.Dictionary, given: k.Dictionary) -> k.Dictionary:
-    """Return a dict with the items of another, which may lack some of its keys."""
+    """Return a dict updated with the items of another, in which some keys may be missing."""
     old, new = receiver.by_key(), given.by_key()
     known = {**old, **new}
     for key in given.optional & old.keys():
@@ -69,7 +69,7 @@ def _updated(receiver: k.Dictionary, given: k.Dictionary) -> k.Dictionary:
 
 
 def _appended(receiver: k.Sequence, name: str, kind: Kind) -> tuple[Kind, ...] | None:
-    # The length is forgotten: whether an append runs once or in a loop shows only when paths join.
+    # The length is forgotten: whether an append runs once or in a loop is only known when paths join.
     return None if receiver.items is None or name != "append" or len(receiver.items) > 8 else (*receiver.items, kind)
 
 

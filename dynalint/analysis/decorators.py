@@ -1,4 +1,4 @@
-"""What decorators of the project put around a function: code that each call of it runs first."""
+"""Wrappers that the project's decorators put around functions: their code runs on every call."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _known: WeakKeyDictionary[FunctionInfo, tuple[FunctionInfo, ...]] = WeakKeyDicti
 
 
 def wrappers_of(interpreter: Interpreter, function: FunctionInfo) -> tuple[FunctionInfo, ...]:
-    """Return the functions that decorators of the project put in the place of a function, which call it in turn.
+    """Return the wrappers with which decorators of the project replace a function, and which call it.
 
-    What a decorator returns on some ways only is left out.
+    A decorator that returns the wrapper only on some paths is ignored.
     """
     if not getattr(function.node, "decorator_list", ()):
         return ()
@@ -44,7 +44,7 @@ def _wrappers(interpreter: Interpreter, function: FunctionInfo) -> Iterator[Func
 
 
 def _made(interpreter: Interpreter, maker: FunctionInfo) -> FunctionInfo | None:
-    """The function defined within another that this returns whichever way it goes."""
+    """The nested function that a function returns on every path."""
     inside = list(walk_function(maker.node))
     returned = [node.value for node in inside if isinstance(node, ast.Return)]
     names = {one.id if isinstance(one, ast.Name) else "" for one in returned}
@@ -53,7 +53,7 @@ def _made(interpreter: Interpreter, maker: FunctionInfo) -> FunctionInfo | None:
 
 
 def _calls_parameter(wrapper: FunctionInfo, maker: FunctionInfo) -> bool:
-    """Whether a function calls what the function around it is given first."""
+    """Whether a wrapper calls the first argument of the decorator that defines it."""
     given = [argument.arg for argument in maker.node.args.args[:1]]
     called = (node.func for node in walk_function(wrapper.node) if isinstance(node, ast.Call))
     return any(isinstance(one, ast.Name) and one.id in given for one in called)

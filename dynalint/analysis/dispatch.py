@@ -1,7 +1,7 @@
-"""The entry to evaluation: one function for every kind of expression, whatever module has the code for it.
+"""The entry point of evaluation: one function for every kind of expression, whichever module implements it.
 
-Expressions, calls, attributes and statements are evaluated by each other in every direction. They meet here, so that
-no module has to import one that imports it.
+Expressions, calls, attributes and statements evaluate each other in every direction. They all go through this module,
+so that there are no circular imports.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def evaluate(frame: Frame, node: ast.expr) -> Kind:
     """Return the kind of an expression.
 
     Raises:
-        Exhausted: the budget of the file is used up. What stands outside of functions is unknown then.
+        Exhausted: the budget of the file is used up. Code outside functions is unknown then.
     """
     budget = frame.budget
     budget.spent += 1

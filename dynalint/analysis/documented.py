@@ -1,8 +1,8 @@
-"""What the documentation of a function says of its parameters: that one is a tensor, that it is a sparse one.
+"""Parameter types in docstrings: which parameters are documented as tensors, and which as sparse tensors.
 
-Read are the styles of numpydoc (`x : torch.Tensor, shape = (n, 3)`), Google (`x (Tensor, optional): ...`) and Sphinx
-(`:type x: torch.Tensor`, `:param torch.Tensor x: ...`). What may be something else besides, such as `float or Tensor`,
-says nothing here.
+Supports the styles of numpydoc (`x : torch.Tensor, shape = (n, 3)`), Google (`x (Tensor, optional): ...`) and Sphinx
+(`:type x: torch.Tensor`, `:param torch.Tensor x: ...`). A parameter with alternatives, such as `float or Tensor`, is
+ignored.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DTYPES: dict[str, k.DType] = {
 
 
 def documented(function: FunctionInfo) -> dict[str, k.Tensor]:
-    """Return the parameters that a function documents as tensors; a class documents those of its constructor."""
+    """Return the parameters documented as tensors; a class docstring documents those of the constructor."""
     known: dict[str, k.Tensor] | None = function.known.get(documented)
     if known is None:
         nodes: list[ast.AST] = [function.node]

@@ -1,4 +1,4 @@
-"""Which code is hardly ever compiled, though a root reaches it: what drives a model, trains it, or tests it."""
+"""Code that is hardly ever compiled although a root reaches it: training loops, drivers of models, and tests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TOLD = {
     **dict.fromkeys(PROGRESS_BARS, "shows progress"),
 }
 _DRAWING = ("matplotlib.", "PIL.ImageDraw.")
-# What stands under a condition tells as well.
+# These count even under a condition.
 _TRAINING = ("runs a backward pass", "steps an optimizer")
 _PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.DistributedDataParallel")
 _TEST_FOLDERS = frozenset({"test", "tests", "testing"})
@@ -38,12 +38,12 @@ _TEST_FILE = re.compile(r"test_.*|.*_test|conftest")
 
 
 def tells(callee: str) -> bool:
-    """Whether a call of this, by its dotted name, tells of code that is not meant to be compiled."""
+    """Whether calling `callee`, a dotted name, suggests that the code around it is not meant to be compiled."""
     return callee in _TOLD or callee.startswith(_DRAWING)
 
 
 def _told_by(event: Event) -> str:
-    """What code does that has an event, in words; nothing where that may well be compiled."""
+    """What the code of an event does, in words; empty if such code may well be compiled."""
     if not isinstance(event, Call):
         return ""
     if event.callee.startswith(_DRAWING):
@@ -53,7 +53,7 @@ def _told_by(event: Event) -> str:
 
 
 def doubts_of_roots(interpreter: Interpreter, roots: Collection[FunctionInfo]) -> dict[FunctionInfo, str]:
-    """Return the roots that hardly anybody compiles, each with the reason: the end of a sentence about its name."""
+    """Return the roots that hardly anyone compiles, each with a reason that completes a sentence about its name."""
     found = {root: _doubt(interpreter, root) for root in roots}
     return {root: doubt for root, doubt in found.items() if doubt}
 
@@ -70,7 +70,7 @@ def _doubt(interpreter: Interpreter, root: FunctionInfo) -> str:
 
 
 def _takes_module(interpreter: Interpreter, function: FunctionInfo) -> bool:
-    """Whether a function cannot be called without a module, by its annotations."""
+    """Whether a function requires an `nn.Module` argument according to its annotations."""
     arguments = function.node.args
     return any(
         _is_module(interpreter.scopes.in_scope(one.annotation, function.module, function.parent), interpreter.project)
@@ -86,7 +86,7 @@ def _is_module(annotation: k.Kind, project: Project) -> bool:
 
 
 def _takes_text(interpreter: Interpreter, function: FunctionInfo) -> bool:
-    """Whether what a function computes with first is declared as a list of strings, which have to be read first."""
+    """Whether the first argument of a function is declared as a list of strings, which have to be read first."""
     arguments = function.node.args
     first = [*arguments.posonlyargs, *arguments.args][0 if interpreter.method_receiver(function) is None else 1 :][:1]
     kinds = [parameter_kind(interpreter, function, one) for one in first if one.arg not in function.defaults]
@@ -101,12 +101,12 @@ def _is_text(kind: k.Kind) -> bool:
 
 
 def is_test(path: Path) -> bool:
-    """Whether a file belongs to the tests of its project, by its name or a folder."""
+    """Whether a file belongs to the project's tests, judging by its name or folder."""
     if _TEST_FILE.fullmatch(path.stem) is not None:
         return True
     if _TEST_FOLDERS.isdisjoint(path.parent.parts):
         return False
-    root = project_root(path.parent)  # which looks at every folder above
+    root = project_root(path.parent)  # which looks at every parent folder
     return path.is_relative_to(root) and not _TEST_FOLDERS.isdisjoint(path.relative_to(root).parts[:-1])
 
 
@@ -132,7 +132,7 @@ def _callers(interpreter: Interpreter, function: FunctionInfo) -> dict[FunctionI
 
 
 def _always_calls(caller: FunctionInfo, function: FunctionInfo, project: Project) -> bool:
-    """Whether a function calls another in any case, and nothing else in its place."""
+    """Whether a function calls another unconditionally, with no alternative to the call."""
     parents, kinds = project.parents(caller), project.kinds(caller)
     return any(
         called_function(kinds.get(node.func, k.UNKNOWN), project) is function and not way(node, parents)

@@ -1,4 +1,4 @@
-"""The classes of dtypes: what a dtype is by its name, and what class a call of torch gives."""
+"""Classes of dtypes: the class of a named dtype, and of the result of a torch call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.kinds import DType, Kind
 
 _DTYPES: tuple[DType, ...] = ("bool", "int", "float", "complex")
-# The dtypes that have two names.
+# The dtypes with two names.
 _SHORT_DTYPES = {
     "half": "float16",
     "float": "float32",
@@ -31,9 +31,9 @@ _DTYPE_CLASSES: dict[str, DType] = {
 
 _DIGITS = "0123456789"
 CONVERSIONS = ("torch.Tensor.to", "torch.Tensor.type", "torch.Tensor.type_as")
-"""Methods of tensors that take a dtype, or a tensor of that dtype, by position."""
+"""Tensor methods that take a dtype, or a tensor with that dtype, by position."""
 
-# Of several tensors the first one, which is the receiver of a method, has the dtype of the result.
+# The result has the dtype of the first tensor, which is the receiver of a method.
 _LIKE_THE_FIRST = frozenset(
     "expand_as view_as reshape_as masked_fill masked_scatter masked_select gather index_select index_fill index_add "
     "index_copy index_put scatter scatter_add scatter_reduce select_scatter diagonal_scatter slice_scatter take "
@@ -42,7 +42,7 @@ _LIKE_THE_FIRST = frozenset(
 
 
 def dtype_constant(name: str) -> Kind:
-    """Return the kind of a dtype by its dotted name: `torch.half` is the same value as `torch.float16`."""
+    """Return the kind of a dtype from its dotted name: `torch.half` is the same value as `torch.float16`."""
     last = name.rpartition(".")[2]
     return k.Value("dtype", f"torch.{_SHORT_DTYPES.get(last, last)}")
 
@@ -60,7 +60,7 @@ def _dtype_named(kind: Kind) -> DType | None:
 def given_dtype(
     name: str, tensors: list[k.Tensor], args: list[Kind], keywords: dict[str, Kind]
 ) -> tuple[DType | None] | None:
-    """Return the class of the dtype that a call asks for or keeps, unknown or not; None where it does neither."""
+    """Return the dtype class that a call requests or preserves, in a tuple, None in it if unknown; None if neither."""
     if keywords.get("dtype", k.NONE) != k.NONE:
         return (_dtype_named(keywords["dtype"]),)
     if name == "torch.full" and len(args) > 1:
@@ -81,13 +81,13 @@ def given_dtype(
 
 
 def common_dtype(tensors: list[k.Tensor], args: list[Kind]) -> DType | None:
-    """Return the class of dtypes that decides about the result of a call: of the tensors put in, or of the numbers."""
+    """Return the dtype class that determines the result of a call: that of the tensors or, without any, the numbers."""
     dtypes = [tensor.dtype for tensor in tensors] if tensors else _number_types(args)
     return None if None in dtypes or not dtypes else max((one for one in dtypes if one), key=_DTYPES.index)
 
 
 def _number_types(kinds: Iterable[Kind]) -> list[DType | None]:
-    """The types of the Python numbers among some kinds, those in tuples and lists included."""
+    """The types of the Python numbers in some kinds, including those in tuples and lists."""
     found: list[DType | None] = []
     for kind in kinds:
         if isinstance(kind, k.Sequence) and kind.type in ("list", "tuple"):
@@ -100,7 +100,7 @@ def _number_types(kinds: Iterable[Kind]) -> list[DType | None]:
 
 
 def tensors_in(kinds: list[Kind]) -> list[k.Tensor]:
-    """Return the tensors among some kinds, those in tuples and lists included."""
+    """Return the tensors in some kinds, including those in tuples and lists."""
     found: list[k.Tensor] = []
     for kind in kinds:
         for one in kind.members:

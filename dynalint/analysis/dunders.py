@@ -1,4 +1,4 @@
-"""What Python calls methods of the project for: operators, lengths, loops; comparisons of containers item by item."""
+"""Special methods of project classes that Python calls: operators, lengths, iteration and comparisons."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _UNARY: dict[type[ast.AST], str] = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert
 
 
 def method_name(operator: ast.operator | ast.unaryop, *, reflected: bool = False) -> str:
-    """Return the name of the method behind an operator: `__mul__`, `__rmul__`, `__invert__`."""
+    """Return the name of an operator's special method: `__mul__`, `__rmul__`, `__invert__`."""
     name = _UNARY[type(operator)] if isinstance(operator, ast.unaryop) else _NAMES[type(operator)]
     return f"__{'r' if reflected else ''}{name}__"
 
 
 def operate(frame: Frame, node: ast.BinOp, left: Kind, right: Kind) -> Kind | None:
-    """Return what `left op right` gives where a class of the project says so, None where none does."""
+    """Return the result of `left op right` if a project class defines the operator; otherwise None."""
     sides = (left, method_name(node.op), right), (right, method_name(node.op, reflected=True), left)
     for owner, method, other in sides:
         result = _call(frame, owner, method, [other])
@@ -55,7 +55,7 @@ def operate(frame: Frame, node: ast.BinOp, left: Kind, right: Kind) -> Kind | No
 
 
 def operate_unary(frame: Frame, node: ast.UnaryOp, operand: Kind) -> Kind | None:
-    """Return what `-operand` and the like give where a class of the project says so, None where none does."""
+    """Return the result of a unary operator if a project class defines it; otherwise None."""
     result = _call(frame, operand, method_name(node.op), [])
     if result is not None:
         frame.emit(Operation, node, operator=type(node.op), left=operand)
@@ -67,9 +67,9 @@ def _call(frame: Frame, owner: Kind, name: str, args: list[Kind]) -> Kind | None
 
 
 def call_special(frame: Frame, owner: Kind, name: str, args: list[Kind]) -> Kind | None:
-    """Return what a method gives that Python itself calls on one of the alternatives; None where none has it.
+    """Return the result of a special method that one of the alternatives has; None if none has it.
 
-    What inherits from tensors is left to them.
+    Subclasses of tensors are left to the tensor methods.
     """
     project = frame.interpreter.project
     having: dict[FunctionInfo, list[Kind]] = {}
@@ -84,7 +84,7 @@ def call_special(frame: Frame, owner: Kind, name: str, args: list[Kind]) -> Kind
 
 
 def spread(frame: Frame, kind: Kind) -> Kind:
-    """Return `kind` with what iterates over an instance of the project in place of the instance."""
+    """Return `kind` with the iterator of a project instance in place of the instance."""
     if not any(isinstance(one, k.Instance) for one in kind.members):
         return kind
     return k.join_all([_iterator(frame, one) if isinstance(one, k.Instance) else one for one in kind.members])
@@ -100,19 +100,19 @@ def _iterator(frame: Frame, owner: k.Instance) -> Kind:
 
 
 def length(frame: Frame, kind: Kind) -> Kind | None:
-    """Return what `len` of an instance of the project gives: a number, unless NumPy made it, which Dynamo traces."""
+    """Return the `len` of a project instance: a number, unless NumPy computed it, which Dynamo traces."""
     counted = call_special(frame, kind, "__len__", [])
     return counted if counted is None or k.is_number(counted) or k.only_tensor(counted) is not None else k.INT
 
 
 def truth_of(frame: Frame, kind: Kind) -> Kind:
-    """Return what decides whether a value is true: of an instance of the project, what its class says."""
+    """Return the value that decides the truth of `kind`; for a project instance, the class defines it."""
     answer = call_special(frame, kind, "__bool__", []) or length(frame, kind)
     return kind if answer is None or not k.may_be_tensor(answer) else answer
 
 
 def compared(frame: Frame, operator: ast.cmpop, left: Kind, right: Kind) -> Kind | None:
-    """Return what a comparison gives where a class of the project says so, None where none does."""
+    """Return the result of a comparison that a project class defines; otherwise None."""
     if isinstance(operator, (ast.In, ast.NotIn)):
         return None if call_special(frame, right, "__contains__", [left]) is None else k.BOOL
     own, reflected = _COMPARISONS.get(type(operator), ("", ""))
@@ -123,7 +123,7 @@ def compared(frame: Frame, operator: ast.cmpop, left: Kind, right: Kind) -> Kind
 
 
 def note_comparison(frame: Frame, node: ast.Compare, operator: ast.cmpop, left: Kind, right: Kind) -> None:
-    """Emit a comparison of two lists or tuples that comes to compare tensors."""
+    """Emit a comparison of two lists or tuples that ends up comparing tensors."""
     if isinstance(operator, (ast.Is, ast.IsNot, ast.In, ast.NotIn)):
         return
     if isinstance(left, k.Sequence) and isinstance(right, k.Sequence) and _compares_tensors(left, right):
@@ -131,7 +131,7 @@ def note_comparison(frame: Frame, node: ast.Compare, operator: ast.cmpop, left: 
 
 
 def _compares_tensors(left: k.Sequence, right: k.Sequence) -> bool:
-    """Whether a tensor is compared before the outcome is known: by the lengths, or by two constants that differ."""
+    """Whether tensors are compared before lengths or differing constants decide the outcome."""
     if left.items is None or right.items is None:
         known = left.items if left.items is not None else right.items
         return known is not None and any(isinstance(item, k.Tensor) for item in known)

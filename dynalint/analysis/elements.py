@@ -1,4 +1,4 @@
-"""What iterating over a value gives."""
+"""The elements that iteration yields."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 
 
 def element_of(kind: Kind) -> Kind:
-    """Return the kind of what iterating over a value gives."""
+    """Return the kind of the elements that iterating over a value yields."""
     result: Kind = NOTHING
     for one in k.present(kind).members:
         result = join(result, _element_of(one))

@@ -1,8 +1,7 @@
-"""What happens in a region: the events that the inference emits and the rules listen to.
+"""Events in the compiled region, which the inference emits and rules listen to.
 
-An event is emitted for code that a compiled root reaches, when the kinds of the values in it are known well enough to
-say what happens. Code under `if not torch.compiler.is_compiling():` and other branches that cannot be taken while
-compiling emits nothing.
+An event is emitted for code that a compiled root reaches, once the kinds of its values are known well enough. Code
+under `if not torch.compiler.is_compiling():` and other branches that cannot be taken while compiling emits nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ FormatStyle = Literal["percent", "fstring", "format"]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Which statements an event stands in, within its own function; a break there costs more in some of them."""
+    """The statements of its function that contain an event; in some of them a graph break costs more."""
 
     loop: bool = False
     try_: bool = False
@@ -33,12 +32,12 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Event:
-    """Something that happened at `node`, inside `statement`, in `function`.
+    """Something that happens at `node`, inside `statement`, in `function`.
 
-    `condition` is an expression of the same statement on which it hangs whether `node` is evaluated at all, where that
-    is not known: `weight is not None` for the call in `weight is not None and weight.any()`. For a call of one of
-    several things it is what is called. `others` is what it is for other callers of the
-    compiled code, who pass a number where this one passes a tensor; None where it does not happen then.
+    `condition` is an expression in the same statement that decides whether `node` is evaluated, if that is not known:
+    `weight is not None` for the call in `weight is not None and weight.any()`. If a call has several possible callees,
+    it is the callee. `others` is the event for other callers of the compiled code, which pass a number instead of a
+    tensor; None if nothing happens for them.
     """
 
     node: ast.expr | ast.stmt
@@ -51,12 +50,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Branch(Event):
-    """A tensor was turned into a bool to decide which way to go: `node` is the expression that is tested.
+    """A tensor is converted to bool to decide a branch: `node` is the expression tested.
 
-    `form` says by what; an `elif` is an "if" whose statement is the nested `ast.If`. In `a and b` each operand that is
-    tested is one event (the last operand of a value `a and b` is not tested by the operator itself); in
-    `if a and b:` each of the operands is one event of form "and"; `not t` is "not", with `node` the operand.
-    `kind` holds a tensor.
+    `form` names the construct; an `elif` is an "if" whose statement is the nested `ast.If`. In `a and b` each operand
+    that is tested is one event (the operator itself does not test the last operand of a value `a and b`). In `if a and
+    b:` each operand is one event of the form "and". `not t` has the form "not", with the operand as `node`. `kind`
+    contains a tensor.
     """
 
     form: BranchForm
@@ -65,11 +64,12 @@ class Branch(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Call(Event):
-    """A call of something outside the project that a rule watches for.
+    """A call of something outside the project that a rule watches.
 
     `callee` is the dotted name: "builtins.print", "torch.equal", "logging.Logger.info", "Tensor.item", "list.append".
-    `receiver` is the kind of the object for a method. `args` and `keywords` are the kinds of the arguments;
-    `result` that of the result. `flags` are what the torch data says of every way to call it with such arguments.
+    `receiver` is the kind of the object whose method is called. `args` and `keywords` are the kinds of the arguments,
+    `result` is the kind of the result. `flags` are those that the torch data gives for every overload that accepts
+    these arguments.
     """
 
     node: ast.Call
@@ -83,9 +83,10 @@ class Call(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Read(Event):
-    """An attribute, other than a method, of something outside the project was read that a rule watches for.
+    """A read of an attribute outside the project, other than a method, that a rule watches.
 
-    `name` is dotted like a callee: "Tensor.grad_fn", "torch.nn.LSTM.hidden_size". `owner` is what it was read of.
+    `name` is dotted like a callee: "Tensor.grad_fn", "torch.nn.LSTM.hidden_size". `owner` is the kind of the object
+    that is read.
     """
 
     node: ast.Attribute
@@ -95,9 +96,9 @@ class Read(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Write(Event):
-    """An attribute of something outside the project was set that a rule watches for: `t.requires_grad = True`.
+    """A store to an attribute outside the project that a rule watches: `t.requires_grad = True`.
 
-    `node` is the target; `name` and `owner` are as in `Read`, `value` is what the attribute becomes.
+    `node` is the target. `name` and `owner` are as in `Read`, and `value` is the new value of the attribute.
     """
 
     node: ast.Attribute
@@ -108,7 +109,7 @@ class Write(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Load(Event):
-    """A variable or attribute is read that holds what Dynamo refuses: a sparse tensor, or a recurrent layer."""
+    """A read of a variable or attribute that Dynamo rejects: it holds a sparse tensor or a recurrent layer."""
 
     node: ast.Name | ast.Attribute
     kind: Kind
@@ -116,7 +117,7 @@ class Load(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Subscript(Event):
-    """`base[index]` was read, stored or deleted, where a tensor or a number read from one is part of the index."""
+    """`base[index]` is read, stored or deleted, and the index contains a tensor or a number read from one."""
 
     node: ast.Subscript
     base: Kind
@@ -126,14 +127,14 @@ class Subscript(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Iteration(Event):
-    """A loop or comprehension goes over a tensor, a range, or another sequence: `node`."""
+    """A loop or comprehension iterates over `node`: a tensor, a range, or another sequence."""
 
     kind: Kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Format(Event):
-    """A tensor is formatted into text; `node` is the formatted expression. `spec` tells that a format spec is given."""
+    """A tensor is formatted as text; `node` is the formatted expression. `spec` is true if there is a format spec."""
 
     style: FormatStyle
     kind: Kind
@@ -142,12 +143,12 @@ class Format(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StateChange(Event):
-    """State that outlives the call gets another value: `self.n += 1`, `Model.n = ...`, `global n; n += 1`.
+    """State that outlives the call gets a new value: `self.n += 1`, `Model.n = ...`, `global n; n += 1`.
 
-    `home` says where the state lives (`home.name` is the attribute or variable name, dotted for a nested object:
-    "stats.n"), `old` and `new` what it was and becomes. `reads_old` tells that the new value is computed from the old
-    one (an augmented assignment, or the same target read in the value); `fresh` that the same call has already set it
-    before, so that nothing of an earlier call is left in it. `node` is the statement.
+    `home` says where the state lives (`home.name` is the name of the attribute or variable, dotted for a nested object:
+    "stats.n"). `old` and `new` are its kinds before and after. `reads_old` is true if the new value is computed from
+    the old one (an augmented assignment, or the target appears in the value). `fresh` is true if the same call has
+    already set it, so that nothing remains from an earlier call. `node` is the statement.
     """
 
     home: Home
@@ -162,7 +163,7 @@ class StateChange(Event):
 class ContainerChange(Event):
     """A container that outlives the call is changed: `self.feats.append(x)`, `CACHE[key] = x`, `names += [x]`.
 
-    `method` is the method's name, "setitem", "delitem" or "iadd". Containers made in the same call emit nothing.
+    `method` is the method's name, "setitem", "delitem" or "iadd". Containers created in the same call emit nothing.
     """
 
     home: Home
@@ -175,9 +176,8 @@ class ContainerChange(Event):
 class InplaceChange(Event):
     """A buffer, parameter or tensor attribute of `self` is changed in place.
 
-    By `self.n += 1`, `self.n.add_(1)` or `self.n[i] = v`.
-
-    `method` is the method's name, "iadd"-like for an operator ("+=" gives "iadd") or "setitem".
+    Examples are `self.n += 1`, `self.n.add_(1)` and `self.n[i] = v`. `method` is the method's name, a name like "iadd"
+    for an operator ("+=" gives "iadd"), or "setitem".
     """
 
     home: Home
@@ -195,7 +195,7 @@ class ItemWrite(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Entry(Event):
-    """A `with` statement enters `kind`; `home` says where it lives if it was there before the call."""
+    """A `with` statement enters `kind`; `home` says where it lives if it existed before the call."""
 
     node: ast.expr
     kind: Kind
@@ -204,10 +204,10 @@ class Entry(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Ordering(Event):
-    """Values are put in order or the first of them is looked for: `sorted`, `list.sort`, `min`, `max`, by `callee`.
+    """Values are sorted, or searched for the first one, by `callee`: `sorted`, `list.sort`, `min` or `max`.
 
-    `values` are what holds them, `elements` each of them; `key` is what is compared: what the key function gives, or
-    the values themselves.
+    `values` is the container and `elements` the kind of its elements. `key` is the kind compared: the result of the key
+    function, or the elements themselves.
     """
 
     node: ast.Call
@@ -220,11 +220,11 @@ class Ordering(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Operation(Event):
-    """An operator between two values that is neither arithmetic on tensors nor on plain values.
+    """An operator applied to values that are neither all plain nor arithmetic on tensors.
 
-    A comparison of two lists or tuples one of which holds tensors, a list or tuple repeated as often as a tensor says,
-    or an operator with an instance of a class of the project. `operator` is the class of the operator in `ast`; `right`
-    is None where there is one operand.
+    This is a comparison of two lists or tuples that contain tensors, a list or tuple repeated by a tensor, or an
+    operator with an instance of a project class. `operator` is the class of the operator in `ast`; `right` is None for
+    a unary operator.
     """
 
     operator: type[ast.operator | ast.unaryop | ast.cmpop]
@@ -241,7 +241,7 @@ class Raising(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GlobalRead(Event):
-    """A global of the module is read that some function of the module sets, by `global`, or an item of it."""
+    """A read of a module global that some function of the module changes, by `global` or by setting an item."""
 
     node: ast.Name
     name: str
@@ -250,21 +250,21 @@ class GlobalRead(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Importing(Event):
-    """Something is imported within the region; `node` is the statement."""
+    """An import within the region; `node` is the statement."""
 
     node: ast.Import | ast.ImportFrom
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ClassDefinition(Event):
-    """A class is defined within the region; `node` is the statement."""
+    """A class definition within the region; `node` is the statement."""
 
     node: ast.ClassDef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GeneratorRoot(Event):
-    """A function that is compiled by itself is a generator; `called` tells that compiled code calls it as well."""
+    """A compiled function is a generator; `called` is true if compiled code calls it as well."""
 
     node: ast.FunctionDef | ast.AsyncFunctionDef
     called: bool
@@ -272,10 +272,10 @@ class GeneratorRoot(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CompilerUse(Event):
-    """A checked file names something of torch's compiler, in compiled code or not; `function` may be a module's top.
+    """A checked file refers to a part of torch's compiler, in compiled code or not.
 
-    `name` is the dotted name of it: "torch.compile", "torch.compiler.disable", "torch._dynamo.testing.CompileCounter";
-    "torch.nn.Module.compile" for the method of a module of the project.
+    `function` may be the top level of a module. `name` is the dotted name: "torch.compile", "torch.compiler.disable",
+    "torch._dynamo.testing.CompileCounter", or "torch.nn.Module.compile" for the method of a module of the project.
     """
 
     node: ast.expr

@@ -1,4 +1,4 @@
-"""What the body of a function tells of its parameters: which are tensors, and which of them are sparse."""
+"""Evidence from function bodies about their parameters: which are tensors, and which are sparse tensors."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from dynalint.analysis.signatures import parameter_default
 
 
 class Evidence:
-    """What is known of the parameters of the functions that were interpreted."""
+    """Facts about the parameters of the functions interpreted so far."""
 
     def __init__(self) -> None:
         self._used: dict[FunctionInfo, set[str]] = {}
         self._sparse: dict[FunctionInfo, frozenset[str]] = {}
 
     def note(self, function: FunctionInfo, parameter: str) -> None:
-        """Take note that `function` uses `parameter` as only a tensor can be used."""
+        """Record that `function` uses `parameter` in a way that only a tensor supports."""
         self._used.setdefault(function, set()).add(parameter)
 
     def kind(self, function: FunctionInfo, parameter: str) -> Kind:
-        """The kind of a parameter that is used as a tensor: a tensor, or None where that is its default."""
+        """The kind of a parameter used as a tensor: a tensor, or None if None is its default."""
         default = parameter_default(function, parameter)
         optional = isinstance(default, ast.Constant) and default.value is None
         return join(k.TENSOR, k.NONE) if optional else k.TENSOR
 
     def of(self, function: FunctionInfo) -> Collection[str]:
-        """The parameters that `function` was seen to use as a tensor."""
+        """The parameters that `function` uses as tensors."""
         return self._used.get(function, ())
 
     def note_sparse(self, function: FunctionInfo, parameter: str) -> None:
-        """Take note that `function` uses `parameter` as only a sparse tensor can be used."""
+        """Record that `function` uses `parameter` in a way that only a sparse tensor supports."""
         self._sparse[function] = self.sparse(function) | {parameter}
 
     def sparse(self, function: FunctionInfo) -> frozenset[str]:
-        """The parameters of `function` that are sparse tensors by what it documents or does."""
+        """The parameters of `function` that are sparse tensors according to its documentation or its body."""
         known = self._sparse.get(function)
         if known is None:
             known = frozenset(name for name, tensor in documented(function).items() if tensor.sparse)
@@ -46,5 +46,5 @@ class Evidence:
         return known
 
     def amount(self, function: FunctionInfo) -> int:
-        """How much the body has told of the parameters by now."""
+        """The amount of evidence found so far in the body."""
         return len(self._used.get(function, ())) + len(self.sparse(function))

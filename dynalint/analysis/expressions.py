@@ -1,4 +1,4 @@
-"""The kind of an expression in an environment, and the events that evaluating it brings."""
+"""The kinds of expressions in an environment, and the events that evaluating them causes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from dynalint.analysis.steps import walk
 from dynalint.analysis.stores import bind_target, note_attribute
 from dynalint.analysis.subjects import subject
 
-# Expressions that only newer releases of Python have, or that stand inside others.
+# Expressions that only exist in newer Python releases, or only inside other expressions.
 _NEWER = ("FormattedValue", "TemplateStr", "Interpolation")
-# Methods that nothing else has.
+# Methods that only recurrent layers have.
 _OF_RECURRENT_LAYERS = ("flatten_parameters",)
 _COMPREHENSIONS = {ast.ListComp: "list", ast.SetComp: "set", ast.GeneratorExp: "generator"}
 
@@ -65,7 +65,7 @@ def _attribute_kind(frame: Frame, node: ast.Attribute) -> Kind:
         elif node.attr in _OF_RECURRENT_LAYERS:
             return k.Method(k.Object("torch.nn.RNNBase"), node.attr)
         else:
-            # Whatever has a device or a dtype, it is one; `mask.to(x.device)` stays a mask then.
+            # An attribute of this name is a device or a dtype on any object, so `mask.to(x.device)` is still a mask.
             return k.Value(node.attr) if node.attr in ("device", "dtype") else UNKNOWN
     kind = member(frame, owner, node.attr)
     if not isinstance(kind, k.Method):
@@ -74,7 +74,7 @@ def _attribute_kind(frame: Frame, node: ast.Attribute) -> Kind:
 
 
 def test(frame: Frame, node: ast.expr, form: BranchForm) -> Kind:
-    """Evaluate an expression where Python asks for its truth; a tensor there is a branch on data."""
+    """Evaluate an expression that Python converts to bool; a tensor there is data-dependent control flow."""
     if isinstance(node, ast.BoolOp):
         return _short_circuit(frame, node, "and" if isinstance(node.op, ast.And) else "or", tested=True)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -86,7 +86,7 @@ def test(frame: Frame, node: ast.expr, form: BranchForm) -> Kind:
 
 
 def note_branch(frame: Frame, node: ast.expr, kind: Kind, form: BranchForm) -> None:
-    """Emit a branch if `kind` may be a tensor."""
+    """Emit a branch event if `kind` may be a tensor."""
     if k.may_be_tensor(kind):
         frame.emit(Branch, node, extra=form, form=form, kind=kind)
 
@@ -97,7 +97,7 @@ def _bool_op(frame: Frame, node: ast.BoolOp) -> Kind:
 
 
 def _short_circuit(frame: Frame, node: ast.BoolOp, form: BranchForm, *, tested: bool) -> Kind:
-    """Evaluate `a and b`: each operand in the environment where those before it let it be reached."""
+    """Evaluate `a and b`: each operand in the environment of the paths that reach it."""
     outer, bound, condition = frame.env, frame.walrus, frame.condition
     result: Kind = NOTHING
     going_on = form == "and"
@@ -110,11 +110,11 @@ def _short_circuit(frame: Frame, node: ast.BoolOp, form: BranchForm, *, tested: 
         kind = test(frame, operand, form)
         answer = truth(kind)
         if answer is not None and answer is not going_on:
-            # Any operand before it that ends the evaluation has the same truth: `unknown and False` is never taken.
+            # Every earlier operand that ends the evaluation has the same truth: `unknown and False` is never taken.
             result = k.Value("bool", answer) if tested else join(result, kind)
             break
         if answer is None or last:
-            # What comes out of an operand that ends the evaluation: in `x or y` a true x, never None.
+            # An operand that ends the evaluation is the result: for `x or y`, a true `x`, which is never None.
             result = join(result, kind if going_on else k.without(kind, "none"))
         frame.env = dict(frame.env)
         narrow(frame, operand, going_on)
@@ -126,7 +126,7 @@ def _short_circuit(frame: Frame, node: ast.BoolOp, form: BranchForm, *, tested: 
 
 
 def _with_walrus(outer: dict[str, Kind], inner: dict[str, Kind], node: ast.expr) -> dict[str, Kind]:
-    """Keep what `:=` bound inside, and no narrowing."""
+    """Keep bindings that `:=` made inside, but no narrowing."""
     names = [child.target.id for child in walk(node) if isinstance(child, ast.NamedExpr)]
     return {**outer, **{name: inner[name] for name in names if name in inner}}
 
@@ -143,7 +143,7 @@ def _unary_op(frame: Frame, node: ast.UnaryOp) -> Kind:
 
 
 def _operand(frame: Frame, node: ast.BinOp, side: ast.expr) -> Kind:
-    """Evaluate one side of arithmetic: of what can be sliced, `x[1:] - x[:-1]` takes tensors and arrays alone."""
+    """Evaluate one side of arithmetic. Of sliced values, only tensors and arrays support `x[1:] - x[:-1]`."""
     kind = evaluate(frame, side)
     sliced = isinstance(side, ast.Subscript) and isinstance(side.slice, ast.Slice)
     if sliced and isinstance(kind, k.Unknown) and isinstance(node.op, (ast.Sub, ast.Div, ast.FloorDiv, ast.Pow)):
@@ -194,7 +194,7 @@ def _compare(frame: Frame, node: ast.Compare) -> Kind:
 
 
 def _membership(frame: Frame, node: ast.Compare, left: Kind, right: Kind) -> None:
-    """`t in values` compares and asks each comparison for its truth, unless a tensor is looked up as a dict's key."""
+    """`t in values` compares and converts each comparison to bool, unless a tensor is looked up as a dict key."""
     if k.may_be_tensor(right):
         note_branch(frame, node, right, "in")
     elif isinstance(right, k.Sequence) and right.type in ("list", "tuple") and k.may_be_tensor(left):
@@ -320,7 +320,7 @@ def _dict_comprehension(frame: Frame, node: ast.DictComp) -> Kind:
 
 
 def _generators(frame: Frame, generators: list[ast.comprehension]) -> int | None:
-    """Bind the targets of a comprehension; return its number of rounds where that is a small known number."""
+    """Bind the targets of a comprehension; return the number of iterations if it is small and known."""
     count: int | None = None
     frame.loop += 1
     for generator in generators:
@@ -337,7 +337,7 @@ def _generators(frame: Frame, generators: list[ast.comprehension]) -> int | None
 
 
 def note_iteration(frame: Frame, node: ast.expr, kind: Kind) -> None:
-    """Emit an iteration over a tensor, a range, or another sequence."""
+    """Emit an event for iterating over a tensor, a range, or another sequence."""
     if k.may_be_tensor(kind) or isinstance(kind, k.Sequence):
         frame.emit(Iteration, node, kind=kind)
 

@@ -1,4 +1,4 @@
-"""What calls outside the project return."""
+"""The results of calls outside the project."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dynalint.analysis.elements import element_of
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, DType, Kind, join_all
 from dynalint.analysis.torch_calls import is_one_number, torch_call
 
-# What these return is decided while Dynamo traces: code behind them is compiled away or is all there is.
+# Their results are fixed while Dynamo traces, so a branch on them is either compiled away or always taken.
 _WHILE_COMPILING = {
     "torch.compiler.is_compiling": True,
     "torch.compiler.is_dynamo_compiling": True,
@@ -32,8 +32,8 @@ _NUMPY_MAKERS = frozenset(
     "empty expand_dims eye flip full geomspace hstack identity linspace logspace ones outer repeat reshape roll sort "
     "stack tile transpose tri unique vstack zeros".split()
 )
-# The constructors of old, `torch.LongTensor(...)`, `torch.cuda.LongTensor(...)` and `torch.Tensor(...)`, by the dtype
-# of what they make.
+# The legacy constructors `torch.LongTensor(...)`, `torch.cuda.LongTensor(...)` and `torch.Tensor(...)`, by the dtype
+# that they create.
 _LEGACY_DTYPES: dict[DType, str] = {
     "float": "Float Double Half BFloat16",
     "int": "Long Int Short Char Byte",
@@ -71,33 +71,33 @@ _CONTAINERS = {
     "itertools.chain": "generator",
     "itertools.cycle": "generator",
 }
-# Libraries hand out loggers of the standard library by these names; those of structlog are others.
+# Under these names libraries return loggers of the standard library; those of structlog differ.
 _LOGGER_MAKERS = ("getLogger", "get_logger")
 PROGRESS_BARS = frozenset(f"tqdm{part}.{name}" for part in ("", ".auto", ".std") for name in ("tqdm", "trange"))
 SEQUENTIAL = "torch.nn.Sequential"
 MODULE_LISTS = {SEQUENTIAL, "torch.nn.ModuleList", "torch.nn.ParameterList"}
 MODULE_DICTS = {"torch.nn.ModuleDict", "torch.nn.ParameterDict"}
-# What `getattr(nn, name)` is of an unknown name, and the layers of torch that alone take the argument `bidirectional`.
+# The result of `getattr(nn, name)` with an unknown name, and the torch layers that alone take `bidirectional`.
 SOME_LAYER = "torch.nn.*"
 _BIDIRECTIONAL = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU")
-# What other libraries make a tensor by.
+# Functions of other libraries that create tensors.
 _GIVING_TENSORS = frozenset(f"torchmetrics.utilities.{name}" for name in ("dim_zero_cat", "data.dim_zero_cat"))
 _PASS_THROUGH = {"copy.copy", "copy.deepcopy", "typing.cast"}
 
 
 def exists(owner: Kind, name: str) -> bool:
-    """Whether a module of torch has an attribute for certain: what code asks to learn whether it is being compiled."""
+    """Whether a torch module certainly has an attribute, as code asks to find out whether it is being compiled."""
     return isinstance(owner, k.External) and f"{owner.name}.{name}" in _CERTAIN
 
 
 def external_call(name: str, args: list[Kind], keywords: dict[str, Kind], *, starred: bool) -> Kind:  # noqa: C901 - one case after the other
-    """Return the kind that calling `name`, a dotted name outside the project, gives."""
+    """Return the result of calling `name`, a dotted name outside the project."""
     if name in _WHILE_COMPILING:
         return k.Value("bool", _WHILE_COMPILING[name])
     if name == "torch.__version__.split" and args == [k.Value("str", ".")]:
-        return k.Sequence("list", k.STR, (k.Value("str", "2"), k.STR, k.STR))  # all releases that are supported
+        return k.Sequence("list", k.STR, (k.Value("str", "2"), k.STR, k.STR))  # all supported releases
     if name == "torch.utils.data.get_worker_info":
-        # It tells the workers of a data loader apart, where collating runs; a model runs in the main process.
+        # It identifies the worker of a data loader, where collate functions run; a model runs in the main process.
         return k.NONE
     if name in _CONTAINERS:
         return _container(_CONTAINERS[name], args, keywords)
@@ -152,7 +152,7 @@ def _torch_function(name: str, args: list[Kind], keywords: dict[str, Kind], star
         given = k.only_tensor(args[0]) if args else None
         origin = "buffer" if name.endswith("Buffer") else "parameter"
         return k.Tensor(given.dtype if given else "float", given.rank if given else None, origin)  # type: ignore[arg-type]
-    if name == "torch.autograd.Variable":  # what tensors with gradients once were: the tensor itself
+    if name == "torch.autograd.Variable":  # the former class of tensors with gradients: returns the tensor itself
         given = k.only_tensor(args[0]) if args else None
         return UNKNOWN if given is None else k.Tensor(given.dtype, given.rank)
     if name in _LEGACY:
@@ -185,7 +185,7 @@ def _module_list(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind
 
 
 def _progress_bar(name: str, args: list[Kind]) -> Kind:
-    """A bar goes through what it is given; one that is given nothing is moved on by its methods."""
+    """A progress bar iterates over its argument; without one, its methods advance it."""
     if name.endswith("range"):
         return k.Sequence("generator", k.INT)
     return k.Sequence("generator", element_of(args[0])) if args else k.Object("tqdm.tqdm")
@@ -222,7 +222,7 @@ def _math(name: str, args: list[Kind]) -> Kind:
 
 
 def _numpy(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
-    """What NumPy gives is an array, which Dynamo traces like a tensor, even of Python numbers."""
+    """NumPy returns arrays, which Dynamo traces like tensors, even from Python numbers."""
     if name.startswith("numpy.random."):
         return k.Tensor(array=True) if args else k.FLOAT
     last = name.rpartition(".")[2]
@@ -237,8 +237,8 @@ def _numpy(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
 
 
 def _has_several(kind: Kind) -> bool:
-    """Whether a container has more than one element: of one, tracing knows the value, and nobody would ask for it."""
-    given = [one for one in kind.members if isinstance(one, k.Sequence)]  # whatever else it may be is one number
+    """Whether a container has several elements: tracing knows the value of a single one, which code rarely asks for."""
+    given = [one for one in kind.members if isinstance(one, k.Sequence)]  # any other alternative is a single number
     return bool(given) and all(map(_is_of_several, given))
 
 
@@ -248,7 +248,7 @@ def _is_of_several(given: k.Sequence) -> bool:
 
 
 def _numpy_of_arrays(name: str, args: list[Kind]) -> Kind:
-    """NumPy on arrays, as far as torch has a function of that name, which Dynamo traces it by."""
+    """NumPy functions on arrays, if torch has a function of the same name with which Dynamo traces them."""
     last = name.rpartition(".")[2]
     entry = torch_api.function(f"torch.{last}")
     kind = k.TENSOR if entry is None else torch_call(entry, None, args, {}, starred=False)

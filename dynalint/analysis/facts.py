@@ -1,16 +1,16 @@
-"""Facts: what the tests that were passed on the way here tell of values that later tests ask for again.
+"""Facts: results of earlier tests on the current path, which decide later tests of the same values.
 
-After `if not self.merged: return` the attribute `merged` is true, and a call of `self.unmerge()` passes that on: a
-branch of `unmerge` that contradicts it is not reached from here. Facts stand in the environment under keys of their
-own, so that paths that meet keep what they agree on, and among the parameters of a context under the same keys:
+After `if not self.merged: return` the attribute `merged` is true. A call of `self.unmerge()` passes this fact on, and a
+branch of `unmerge` that contradicts it is not reached from here. Facts are stored in the environment under special
+keys, so that paths that join keep the facts they share. The parameters of a context contain them under the same keys:
 
     bool(self.merged)    a `Value` whose constant is the truth of the attribute
     none(self.bias)      the same for whether it is None
     kind(self.scale)     the narrowed kind of an attribute that this call has not set
 
-A property that only computes from other attributes is known with them: `merged` with `merged_adapters` if it returns
-`len(self.merged_adapters) > 0`. A fact ends where such an attribute may change: by a store, a method called on it, or a
-method of `self` that does either.
+A property computed only from other attributes is covered as well: `merged` depends on `merged_adapters` if it returns
+`len(self.merged_adapters) > 0`. A fact ends when its attribute may change: through a store, a method called on the
+attribute, or a method of `self` that does either.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OPPOSITE = {"bool": "none", "none": "bool"}
 
 
 def known_truth(frame: Frame, node: ast.expr, kind: Kind) -> bool | None:
-    """Return how a test comes out by the tests before it; None if they do not tell, or ask it of a tensor."""
+    """Return the outcome of a test if earlier tests decide it; None if they do not, or if it tests a tensor."""
     if not frame.facts or k.may_be_tensor(kind):
         return None
     found = subject(node, frame.self_name)
@@ -47,7 +47,7 @@ def _look_up(frame: Frame, found: Subject) -> bool | None:
 
 
 def learn(frame: Frame, node: ast.expr, way: bool) -> None:
-    """Take note that a test, which is no `and`, `or` or `not`, came out as `way`."""
+    """Record that a test, which is not an `and`, `or` or `not`, had the outcome `way`."""
     found = subject(node, frame.self_name)
     if found is None or (found.attribute is None and not _is_plain(frame.env.get(found.name))):
         return
@@ -59,7 +59,7 @@ def learn(frame: Frame, node: ast.expr, way: bool) -> None:
 
 
 def _is_plain(kind: Kind | None) -> bool:
-    """Whether a variable holds what nobody changes in place."""
+    """Whether the value of a variable cannot change in place."""
     return kind is not None and all(isinstance(one, k.Value) for one in kind.members)
 
 
@@ -69,7 +69,7 @@ def _note(frame: Frame, key: str, holds: bool) -> None:
 
 
 def _same(frame: Frame, found: Subject) -> Iterator[Subject]:
-    """Yield a subject and what it is asked of in the end, if it is a property over one other attribute."""
+    """Yield a subject and, if it is a property over one other attribute, the subject that it depends on."""
     yield found
     cls = receiver_class(frame)
     seen: set[FunctionInfo] = set()
@@ -94,7 +94,7 @@ def _getter(frame: Frame, cls: ClassInfo | None, attribute: str | None) -> Funct
 
 
 def receiver_class(frame: Frame) -> ClassInfo | None:
-    """Return the class of `self`: the one that defines the method, where it is called on several."""
+    """Return the class of `self`; if a method is called on several classes, the one that defines it."""
     kind = frame.env.get(frame.self_name) if frame.self_name is not None else None
     kind = kind if isinstance(kind, k.Instance) and not kind.below else frame.receiver
     return kind.cls if isinstance(kind, k.Instance) else None
@@ -104,12 +104,12 @@ def receiver_class(frame: Frame) -> ClassInfo | None:
 
 
 def narrowed(frame: Frame, attribute: str) -> Kind | None:
-    """Return the kind that tests leave of an attribute that this call has not set."""
+    """Return the kind to which tests have narrowed an attribute that this call has not set."""
     return frame.env.get(f"kind({frame.self_name}.{attribute})")
 
 
 def note_narrowed(frame: Frame, attribute: str, kind: Kind) -> None:
-    """Take note of the kind that a test leaves of an attribute."""
+    """Record the kind to which a test narrows an attribute."""
     key = f"kind({frame.self_name}.{attribute})"
     frame.env[key] = kind
     frame.note_fact(key)
@@ -119,13 +119,13 @@ def note_narrowed(frame: Frame, attribute: str, kind: Kind) -> None:
 
 
 def forget_attribute(frame: Frame, attribute: str) -> None:
-    """End the facts that hang on an attribute of `self`."""
+    """Drop the facts that depend on an attribute of `self`."""
     if frame.facts_of_self:
         _forget(frame, frozenset({attribute}))
 
 
 def forget_name(frame: Frame, name: str) -> None:
-    """End the facts about a variable."""
+    """Drop the facts about a variable."""
     for asks in _OPPOSITE if frame.facts else ():
         frame.env.pop(f"{asks}({name})", None)
 
@@ -144,7 +144,7 @@ def _hangs_on(frame: Frame, attribute: str, attributes: frozenset[str]) -> bool:
 
 
 def forget_by_call(frame: Frame, node: ast.Call, callee: Kind) -> None:
-    """End the facts that a call may have made untrue."""
+    """Drop the facts that a call may have invalidated."""
     cls = receiver_class(frame)
     if cls is not None and frame.self_name is not None:
         changed = changes_of(frame.interpreter.project, cls, node, frame.self_name, frame.function, callee)
@@ -152,11 +152,11 @@ def forget_by_call(frame: Frame, node: ast.Call, callee: Kind) -> None:
             _forget(frame, changed)
 
 
-# Into what is called.
+# Facts passed to callees.
 
 
 def passed_on(frame: Frame, callee: k.Function, node: ast.Call | None) -> Environment:
-    """Return the facts that hold where a call goes on, by the callee's names: those that its own tests ask for."""
+    """Return the facts that a call passes on, under the callee's names: those that the callee tests."""
     if node is None or not frame.facts or frame.function in frame.interpreter.scripts:
         return {}
     function = callee.function
@@ -178,7 +178,7 @@ def passed_on(frame: Frame, callee: k.Function, node: ast.Call | None) -> Enviro
 
 
 def _is_on_self(frame: Frame, node: ast.Call) -> bool:
-    """Whether a call is one of a method of `self`, by its name or by `super()`."""
+    """Whether a call is a method call on `self`, directly or through `super()`."""
     if not isinstance(node.func, ast.Attribute):
         return False
     owner = node.func.value
@@ -188,7 +188,7 @@ def _is_on_self(frame: Frame, node: ast.Call) -> bool:
 
 
 def _arguments(frame: Frame, function: FunctionInfo, node: ast.Call, bound: bool) -> dict[str, str]:
-    """The parameters of a function that a call passes variables to of which there are facts, with their names."""
+    """Map the parameters of a function to the variables passed for them about which there are facts."""
     if any(isinstance(argument, ast.Starred) for argument in node.args):
         return {}
     arguments = function.node.args

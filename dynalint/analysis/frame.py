@@ -1,4 +1,4 @@
-"""The state of one abstract run of a function: its environment, where it stands, what it has seen."""
+"""The state of one abstract run of a function: its environment, its position, and what it has observed."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ def _position(loop: bool, try_: bool, with_: bool) -> Position:
 
 
 def is_fact(name: str) -> bool:
-    """Whether a name of an environment is that of a fact (`dynalint.analysis.facts`), and of no variable."""
+    """Whether a name in an environment denotes a fact (`dynalint.analysis.facts`) and not a variable."""
     return name.endswith(")")
 
 
 @dataclass(eq=False)
 class Context:
-    """One way a function is called, and what came of it.
+    """A function with one set of argument kinds, and the summary of its runs.
 
-    `params` are the kinds it is called with, `returns` what it gives back, `exits` the attributes of `self` as it
-    leaves them, but for those of `handed`, which are left holding a parameter. `callees` are the contexts that it
-    calls: the edges of the call graph. `users` are the contexts to run again when `returns` changes, each with whether
-    to do so when `exits` changes, `reads` what attributes of classes held when the last run asked for them; `outdated`
-    tells that something else that it has seen has changed. `yields` tells that it is a generator. `crowded` names the
-    parameters of which callers pass more than can be told as one: what one of them tells does not hold for the others.
+    `params` are the kinds of the arguments and `returns` is the kind of the result. `exits` are the attributes of
+    `self` at the end of the call, except those in `handed`, which hold a parameter. `callees` are the contexts that it
+    calls: the edges of the call graph. `users` are the contexts to rerun when `returns` changes, each with a flag for
+    whether to rerun it when `exits` changes too. `reads` holds the attributes of classes as the last run saw them.
+    `outdated` is true if anything else that it depends on has changed. `yields` is true for a generator. `crowded`
+    names the parameters for which callers pass more kinds than one context can distinguish: evidence from one caller
+    does not apply to the others.
     """
 
     function: FunctionInfo
@@ -58,9 +59,10 @@ class Context:
     outdated: bool = False
 
     def agrees(self, params: Environment) -> bool:
-        """Whether no parameter is a tensor here and a number among `params`, or the other way round.
+        """Whether no parameter is a tensor here and a number in `params`, or vice versa.
 
-        What nobody calls yet is as the outside calls it: a call that knows more of `self` is apart from that.
+        A context without a caller represents calls from outside; a call with a more precise `self` does not agree with
+        it.
         """
         own = self.params
         if not self.users and any(is_fact(name) and name not in own for name in params):
@@ -70,13 +72,13 @@ class Context:
 
 @dataclass(eq=False)
 class Frame:
-    """One run of a context (or of an expression of a module's top level, where `context` is None).
+    """One run of a context (or of an expression at the top level of a module, where `context` is None).
 
-    `env` maps local names, and "self.name" for attributes set in this very call, to kinds; it is replaced at branches.
-    `loop`, `try_` and `with_` count the statements of that sort around the current one, `walrus` the names that `:=`
-    has bound so far. `facts` are the keys of all facts of this run, whether they still hold or not, `facts_of_self`
-    those that are about attributes. `condition` is what decides, within a statement, whether the expression at hand is
-    evaluated. `budget` is what each of them takes a step from.
+    `env` maps local names, and "self.name" for attributes set in this call, to kinds; it is replaced at branches.
+    `loop`, `try_` and `with_` count the enclosing statements of each type, and `walrus` counts the names that `:=` has
+    bound so far. `facts` holds the keys of all facts of this run, whether or not they still hold; `facts_of_self` holds
+    those about attributes. `condition` is the expression in the statement that decides whether the current one is
+    evaluated. Each evaluated expression takes a step from `budget`.
     """
 
     interpreter: Interpreter
@@ -110,13 +112,13 @@ class Frame:
                 self.note_fact(name)
 
     def note_fact(self, name: str) -> None:
-        """Take note that the environment has had this fact."""
+        """Record that this fact has been in the environment."""
         self.facts.add(name)
         if "." in name:
             self.facts_of_self.add(name)
 
     def emit(self, event_type: type[Event], node: ast.AST, *, extra: object = None, **fields: Any) -> None:
-        """Note an event of this run; the last of several runs over the same node wins."""
+        """Record an event of this run; if the same node runs several times, the last run wins."""
         if self.context is None or self.function is None or self.statement is None:
             return
         position = _position(self.loop > 0, self.try_ > 0, self.with_ > 0)
@@ -131,7 +133,7 @@ class Frame:
         self.context.events[event_type, node, extra] = event
 
     def note_tensor(self, node: ast.expr, kind: Kind) -> None:
-        """Take note that `node` is used as only a tensor can be; a parameter of unknown kind is one from now on."""
+        """Record that `node` is used as only a tensor can be; an unknown parameter is a tensor from now on."""
         if isinstance(kind, Unknown) and kind.parameter is not None and self.function is not None:
             self.interpreter.evidence.note(self.function, kind.parameter)
             if isinstance(node, ast.Name) and self.env.get(node.id) == kind:

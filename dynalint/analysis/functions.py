@@ -1,4 +1,4 @@
-"""Calls into functions of the project: binding the parameters, and what comes back."""
+"""Calls of functions in the project: binding the parameters, and the result."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dynalint.analysis.signatures import declared_kind, has_decorator, is_small,
 from dynalint.analysis.sparse import note_sparse_argument
 from dynalint.analysis.steps import walk
 
-# What keeps Dynamo out of a function: a call of it is a graph break of its own and nothing inside is traced. Rules
-# watch for such calls by the first name.
+# Decorators that make Dynamo skip a function: calling it is a graph break, and nothing inside is traced. Rules watch
+# such calls under the first name.
 DISABLED = "torch.compiler.disable.__call__"
 _CONSTANT = "torch.compiler.assume_constant_result"
 _OPERATION = "torch.library.custom_op"
 _ALLOWED = ("torch.compiler.allow_in_graph", "torch._dynamo.allow_in_graph", "torch._dynamo.nonstrict_trace")
-# What is not traced either, and breaks nothing.
+# Decorators that stop tracing as well, but without a graph break.
 _OPAQUE = (_CONSTANT, _OPERATION, *_ALLOWED)
 _DISABLING = (
     "torch.compiler.disable",
@@ -42,7 +42,7 @@ def call_function(
     starred: bool,
     node: ast.Call | None = None,
 ) -> Kind:
-    """Follow a call into a function of the project and return what it gives back."""
+    """Follow a call of a function in the project and return its result."""
     function = callee.function
     interpreter = frame.interpreter
     kept_out_by = keeping_out(frame, function)
@@ -78,13 +78,13 @@ def call_function(
 
 
 def new_instance(frame: Frame, cls: ClassInfo) -> k.Instance:
-    """Return what calling a class gives: a new instance, unless it may well hand out one that it has made before."""
+    """Return the result of calling a class: a new instance, unless it may return an existing one."""
     made = frame.context is not None and frame.interpreter.project.find_method(cls, "__new__") is None
     return k.Instance(cls, made)
 
 
 def _makes_instance(function: FunctionInfo) -> bool:
-    """Whether a method returns nothing but what it has made by `cls(...)`: a constructor under another name."""
+    """Whether a method only returns results of `cls(...)`: an alternative constructor."""
     arguments = function.node.args.args
     if not has_decorator(function, "classmethod") or not arguments:
         return False
@@ -109,7 +109,7 @@ def _is_constructor(function: FunctionInfo) -> bool:
 
 
 def _share_evidence(frame: Frame, function: FunctionInfo, receiver: Kind | None, node: ast.Call | None) -> None:
-    """What the callee knows of its parameter holds for the argument: it is used as a tensor there."""
+    """Apply the callee's evidence to the argument: if its parameter is a tensor, so is the argument."""
     known, sparse = frame.interpreter.evidence.of(function), frame.interpreter.evidence.sparse(function)
     if node is None or not (known or sparse) or any(isinstance(argument, ast.Starred) for argument in node.args):
         return
@@ -126,12 +126,12 @@ def _share_evidence(frame: Frame, function: FunctionInfo, receiver: Kind | None,
 
 
 def is_disabled(frame: Frame, function: FunctionInfo) -> bool:
-    """Whether a decorator keeps Dynamo out of a function."""
+    """Whether a decorator makes Dynamo skip a function."""
     return keeping_out(frame, function) is not None
 
 
 def keeping_out(frame: Frame, function: FunctionInfo) -> str | None:
-    """Return the name of the decorator that keeps Dynamo out of a function."""
+    """Return the name of the decorator that makes Dynamo skip a function."""
     decorators = getattr(function.node, "decorator_list", ())
     if not decorators or not function.module.may_disable:
         return None
@@ -152,7 +152,7 @@ def _bind(
     keywords: dict[str, Kind],
     starred: bool,
 ) -> Environment:
-    """Return the parameter kinds of a call: arguments, then defaults; annotations where an argument is unknown."""
+    """Return the parameter kinds of a call: arguments, then defaults, with annotations for unknown arguments."""
     arguments = function.node.args
     own = frame.interpreter.method_receiver(function)
     given = [
@@ -182,7 +182,8 @@ def _bind(
             kind = declared if declared is not None else k.Unknown(name)
         elif isinstance(kind, k.Union) and any(isinstance(one, k.Instance) for one in kind.alternatives):
             kind = _without_objects(kind, parameter_kind(frame.interpreter, function, argument))
-        # What one caller passes says little about the others; what none of them passes has its default.
+        # The value that one caller passes says little about other callers; a parameter that nobody passes has its
+        # default.
         env[name] = _kept(kind) if keeps else widened(kind)
     if arguments.vararg:
         extra = given[len(positional) :]
@@ -196,14 +197,14 @@ def _bind(
 
 
 def _without_objects(kind: k.Union, declared: Kind) -> Kind:
-    """What may be a tensor or an object is a tensor where the parameter is declared to be one."""
+    """Drop objects from the alternatives of an argument whose parameter is declared as a tensor."""
     if k.only_tensor(declared) is None or not k.may_be_tensor(kind):
         return kind
     return k.join_all([one for one in kind.alternatives if not isinstance(one, k.Instance)])
 
 
 def _omitted(frame: Frame, function: FunctionInfo, name: str, declared: Kind | None, starred: bool) -> Kind:
-    """The kind of a parameter that the call leaves out: its default's, unless `*args` may fill it."""
+    """The kind of a parameter that the call omits: that of its default, unless `*args` may fill it."""
     default = parameter_default(function, name)
     if starred or default is None:
         return declared if declared is not None else k.Unknown(name)
@@ -211,7 +212,7 @@ def _omitted(frame: Frame, function: FunctionInfo, name: str, declared: Kind | N
 
 
 def _kept(kind: Kind) -> Kind:
-    """What is told of an argument of a small function, and of a default: everything but the values of numbers."""
+    """The kind to keep of an argument of a small function, or of a default: everything except the values of numbers."""
     if isinstance(kind, k.Value) and kind.type in ("int", "float") and kind.constant is not k.MISSING:
         return k.Value(kind.type, k.MISSING, kind.source)
     if isinstance(kind, k.Tensor):

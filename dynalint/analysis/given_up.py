@@ -1,4 +1,4 @@
-"""Which functions Dynamo gives up because of a break in a loop: it runs them as they are, and traces what they call."""
+"""Functions that Dynamo skips because of a graph break in a loop: they run eagerly, and their callees are traced."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _COVERED = ("builtins", "math", "numpy", "torch")
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)
-# What may keep a call within a statement from being made, or make it in a function of its own.
+# Expressions that may leave a call in them unevaluated, or evaluate it in a frame of their own.
 _OPEN = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-# The statements of which only a part may run, and the fields of them that run in any case.
+# Statements that may run only in part, with the fields that always run.
 _CONDITIONAL: Mapping[str, tuple[str, ...]] = {
     "If": ("test",),
     "IfExp": ("test",),
@@ -36,7 +36,7 @@ Way = frozenset[tuple[ast.AST, str]]
 
 
 def ancestors(node: ast.AST, parents: Parents) -> list[tuple[ast.AST, str]]:
-    """Return the nodes around a node within its function, innermost first, each with the field that the node is in."""
+    """Return the ancestors of a node within its function, innermost first, each with the field holding the node."""
     found = []
     parent = parents.get(node)
     while parent is not None and not isinstance(parent, _FUNCTIONS):
@@ -46,7 +46,7 @@ def ancestors(node: ast.AST, parents: Parents) -> list[tuple[ast.AST, str]]:
 
 
 def way(node: ast.AST, parents: Parents) -> Way:
-    """Return the arms of conditional statements that must be taken to come to a node."""
+    """Return the branches of conditional statements that must be taken to reach a node."""
     return frozenset(
         (parent, field)
         for parent, field in ancestors(node, parents)
@@ -55,16 +55,16 @@ def way(node: ast.AST, parents: Parents) -> Way:
 
 
 def runs_always(event: Event, project: Project) -> bool:
-    """Whether an event stands under no condition of its function, but for those of a check that every run passes."""
+    """Whether an event always runs, apart from the conditions of a check that every successful call passes."""
     certain = event.condition is None or is_passed_by_all(event, project)
     return certain and not way(event.node, project.parents(event.function))
 
 
 def ends_function(event: Event, parents: Parents) -> bool:
-    """Whether Dynamo gives up the function after a break at an event, because of the loop around it.
+    """Whether Dynamo skips the whole function after a graph break at an event because of the enclosing loop.
 
-    It looks for a jump backwards in the bytecode that follows, up to the next `return`: where one of those comes first
-    it resumes, as after the test of a `while`.
+    Dynamo looks for a backward jump in the bytecode that follows, up to the next `return`. If the `return` comes first,
+    it resumes after the break, as after the test of a `while`.
     """
     child: ast.AST = event.node
     following: list[ast.stmt] = []
@@ -83,7 +83,7 @@ def ends_function(event: Event, parents: Parents) -> bool:
 
 
 def _leaving(statements: Sequence[ast.stmt]) -> ast.stmt | None:
-    """The first `return` or `continue` among statements of a loop; before a `return` in an `else` may come a jump."""
+    """The first `return` or `continue` in the body of a loop; a `return` in an `else` may come after a jump."""
     for one in statements:
         if isinstance(one, (ast.Return, ast.Continue)):
             return one
@@ -97,7 +97,7 @@ def _leaving(statements: Sequence[ast.stmt]) -> ast.stmt | None:
 
 
 def calls_in_loops(function: FunctionInfo, breaking: Collection[FunctionInfo], project: Project) -> Iterator[Event]:
-    """Yield the calls of functions that break the graph, on which Dynamo gives up this one, each as an event."""
+    """Yield an event for each call in a loop to a function that breaks the graph, so that Dynamo skips the caller."""
     parents = project.parents(function)
     for node in (one for one in parents if isinstance(one, ast.Call)) if breaking else ():
         around = [one for one, _ in ancestors(node, parents)]
@@ -110,7 +110,7 @@ def calls_in_loops(function: FunctionInfo, breaking: Collection[FunctionInfo], p
 
 
 def called_function(kind: Kind, project: Project) -> FunctionInfo | None:
-    """The function of the project that calling `kind` runs, if it is one."""
+    """The function of the project that calling `kind` runs, if any."""
     if isinstance(kind, k.Function):
         return kind.function
     if isinstance(kind, k.Instance):
@@ -121,10 +121,11 @@ def called_function(kind: Kind, project: Project) -> FunctionInfo | None:
 def find_stranded(
     comprehensions: Mapping[Event, ast.AST], certain: Sequence[Event], breaks: Collection[Event], project: Project
 ) -> set[Event]:
-    """Return which comprehensions, each given by the event of what it goes over, Dynamo compiles by themselves.
+    """Return the comprehensions, given by their iteration events, that Dynamo compiles as frames of their own.
 
-    It does where it gives up the function around one for a break, one of `certain` or in a call of what has such a one,
-    that comes first or is sure to be the next: before it stands none of `breaks`, and no call that rules do not cover.
+    This happens when Dynamo skips the function around one because of a break that comes first, or is certain to come
+    next. The break is in `certain`, or in the call of a function that contains such a break. Before it there is no
+    event in `breaks` and no call that the rules do not cover.
     """
     found: set[Event] = set()
     breaking = {one.function for one in certain if runs_always(one, project)} if comprehensions else set()
@@ -142,7 +143,7 @@ def find_stranded(
 
 
 def _leads_to(event: Event, loop: ast.AST, breaks: Collection[Event], project: Project) -> bool:
-    """Whether the statement of an event and those from there to a loop cannot break the graph."""
+    """Whether no statement from an event up to a loop can break the graph."""
     parents = project.parents(event.function)
     block = next(value for _, value in ast.iter_fields(parents[loop]) if _holds(value, loop))
     if not isinstance(block, list) or event.statement not in block:
@@ -164,14 +165,14 @@ def _entered(loop: ast.AST) -> list[ast.expr]:
 
 
 def _is_covered(kind: Kind) -> bool:
-    """Whether it is known what is called, and rules tell all that breaks the graph there."""
+    """Whether the callee is known and rules cover every graph break in it."""
     return all(
         _is_covered(one.receiver) if isinstance(one, k.Method) else _origin(one) in _COVERED for one in kind.members
     )
 
 
 def _origin(kind: Kind) -> str:
-    """The library that a value belongs to; tensors and plain values of Python are torch's and Python's."""
+    """The library that a value belongs to: torch for tensors, Python for plain values."""
     if isinstance(kind, (k.External, k.Object)):
         return (kind.name if isinstance(kind, k.External) else kind.type).partition(".")[0]
     return "builtins" if isinstance(kind, (k.Tensor, k.Value, k.Sequence, k.Dictionary)) else ""

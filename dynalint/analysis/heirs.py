@@ -1,6 +1,6 @@
-"""What instances of a class or any below it have: the methods that are called on them, and what they hold.
+"""The methods and attributes of instances of a class or any of its subclasses.
 
-Who has looked below a class is interpreted again when more is found there.
+A context that has looked at the subclasses of a class is rerun when they gain something.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Contexts = dict["Context", None]
 
 
 class Heirs:
-    """The contexts that have looked below a class."""
+    """The contexts that have looked at the subclasses of a class."""
 
     def __init__(self, interpreter: Interpreter) -> None:
         self._interpreter = interpreter
@@ -29,13 +29,13 @@ class Heirs:
         self._asked: dict[ClassInfo, set[str]] = {}
 
     def methods(self, frame: Frame, instance: Instance, name: str) -> Reached:
-        """Return the methods that a call of `name` on an instance may reach, each with what it is called on."""
+        """Return the methods that calling `name` on an instance may reach, each with its receiver."""
         if instance.below and frame.context is not None:
             self._callers.setdefault(instance.cls, {})[frame.context] = None
         return self._interpreter.project.find_methods(instance, name)
 
     def read(self, cls: ClassInfo, name: str, frame: Frame) -> Kind:
-        """Return what the classes below one hold under `name`; their constructors and other writers are run for it."""
+        """Return attribute `name` of the subclasses of a class; their constructors and other writers run first."""
         asked = self._asked.setdefault(cls, set())
         if name not in asked:
             asked.add(name)
@@ -46,17 +46,17 @@ class Heirs:
         return self._interpreter.project.join_subclasses(cls, name)
 
     def note_reader(self, cls: ClassInfo, name: str, context: Context | None) -> None:
-        """Have a context run again when a class below one holds something else under `name`."""
+        """Rerun a context when attribute `name` changes in a subclass of `cls`."""
         if context is not None:
             self._readers.setdefault(cls, {}).setdefault(name, {})[context] = None
 
     def note_stored(self, cls: ClassInfo, name: str, kind: Kind) -> None:
-        """Take note of all that a class holds under `name`, which is more than it was."""
+        """Record the kind of an attribute after it has grown."""
         for base in self._interpreter.project.note_stored(cls, name, kind):
             self._again(self._readers.get(base, {}).get(name, ()))
 
     def note_new(self, above: Iterable[ClassInfo]) -> None:
-        """Take note that there may be instances of one more class, by all that it inherits from."""
+        """Record that one more class may have instances, given everything it inherits from."""
         for base in above:
             self._again(self._callers.pop(base, ()))
             for name in self._asked.pop(base, ()):

@@ -1,8 +1,8 @@
-"""How the classes of a project inherit, and what a method call reaches on an instance of a class or any below it.
+"""Inheritance in the project, and the methods that a call reaches on an instance of a class or any subclass.
 
 The latter is class hierarchy analysis (J. Dean, D. Grove, C. Chambers, "Optimization of object-oriented programs using
 static class hierarchy analysis", ECOOP 1995), refined as in rapid type analysis (D. Bacon, P. Sweeney, "Fast static
-analysis of C++ virtual function calls", OOPSLA 1996): a class counts once something may build it.
+analysis of C++ virtual function calls", OOPSLA 1996): a class counts once something may instantiate it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Reached = tuple[tuple[FunctionInfo, Kind], ...]
 
 @dataclass(eq=False)
 class Hierarchy:
-    """The classes of the modules known by now. `holders` are the classes that store an attribute, by its name."""
+    """The classes of the modules known so far. `holders` maps the name of an attribute to the classes that store it."""
 
     modules: dict[Path, ModuleInfo] = field(default_factory=dict)
     interpreter: Interpreter | None = None
@@ -44,17 +44,18 @@ class Hierarchy:
     _abstract: dict[ClassInfo, bool] = field(default_factory=dict)
     _reached: dict[ClassInfo, dict[str, Reached]] = field(default_factory=dict)
 
-    # Upwards.
+    # Base classes.
 
     def lineage(self, cls: ClassInfo) -> tuple[list[ClassInfo], list[str]]:
         """Return the project classes that `cls` inherits from, itself first, and the dotted names of the others.
 
-        Depth first, a class that is reached twice stands at its last place: Python's order for all usual hierarchies.
+        Depth first; a class reached twice is listed at its last position, which is Python's order for all usual
+        hierarchies.
         """
         known = self._mro.get(cls)
         if known is not None:
             return known
-        self._mro[cls] = ([cls], [])  # an answer for classes that inherit from themselves, which do not run anyway
+        self._mro[cls] = ([cls], [])  # for classes that inherit from themselves, which cannot run anyway
         order: list[ClassInfo] = []
         external: list[str] = []
         for base in self.bases(cls):
@@ -70,7 +71,7 @@ class Hierarchy:
         return result
 
     def bases(self, cls: ClassInfo) -> list[Kind]:
-        """Return the kinds of the bases of a class: of `Base[T]`, what `Base` is."""
+        """Return the kinds of the bases of a class; for `Base[T]`, the kind of `Base`."""
         assert self.interpreter is not None
         named = (base.value if isinstance(base, ast.Subscript) else base for base in cls.node.bases)
         return [self.interpreter.scopes.in_scope(base, cls.module, cls.parent) for base in named]
@@ -81,7 +82,7 @@ class Hierarchy:
         return self.lineage(cls)[0] if known is None else known[0]
 
     def is_module_class(self, cls: ClassInfo) -> bool:
-        """Whether instances are `nn.Module`s: by a base that is one, or an unknown base and a `forward` method."""
+        """Whether instances are `nn.Module`s: a base is one, or a base is unknown and there is a `forward` method."""
         known = self._module_classes.get(cls)
         if known is None:
             classes, names = self.lineage(cls)
@@ -92,7 +93,7 @@ class Hierarchy:
         return known
 
     def find_method(self, cls: ClassInfo, name: str, after: ClassInfo | None = None) -> FunctionInfo | None:
-        """Return the method that `cls` has under `name`; with `after`, the next one past that class, as `super()`."""
+        """Return the method `name` of `cls`; with `after`, the next one after that class, as for `super()`."""
         key = (cls, name, after)
         try:
             return self._methods[key]
@@ -104,18 +105,18 @@ class Hierarchy:
             return found
 
     def class_attribute(self, cls: ClassInfo, name: str) -> Kind:
-        """Return the join of what instances of `cls` hold under `name`; `NOTHING` if nothing is stored."""
+        """Return the join of the kinds stored under `name` on instances of `cls`; `NOTHING` if there are none."""
         for one in self.mro(cls):
             if name in one.attributes:
                 return one.attributes[name]
         return NOTHING
 
-    # Downwards.
+    # Subclasses.
 
     @property
     def all_classes(self) -> list[ClassInfo]:
-        """Every class of the modules known by now; fills `subclasses` of each."""
-        while self._filed < len(self.modules):  # to look for bases may read further modules
+        """Every class of the modules known so far; fills `subclasses` of each."""
+        while self._filed < len(self.modules):  # looking up bases may read further modules
             new = list(self.modules.values())[self._filed :]
             self._filed += len(new)
             for cls in (cls for module in new for cls in module.classes):
@@ -131,14 +132,14 @@ class Hierarchy:
         self._counts_now(cls)
 
     def note_built(self, cls: ClassInfo) -> None:
-        """Take note that there may be instances of a class."""
+        """Record that a class may have instances."""
         if cls not in self._built:
             self._built.add(cls)
             if not is_public_class(cls):
                 self._counts_now(cls)
 
     def _counts_now(self, cls: ClassInfo) -> None:
-        """Have what is called on classes above one looked up again, now that it may be called on this one."""
+        """Look up the calls on the base classes of a class again, since it may now be the receiver."""
         above = self.mro(cls)
         for base in above:
             self._reached.pop(base, None)
@@ -146,7 +147,7 @@ class Hierarchy:
             self.interpreter.heirs.note_new(above)
 
     def may_be_built(self, cls: ClassInfo) -> bool:
-        """Whether there may be instances of just this class: the project builds it or others may, and it is whole."""
+        """Whether a class itself may have instances: it is not abstract, and the project or others instantiate it."""
         if cls not in self._built and not is_public_class(cls):
             return False
         known = self._abstract.get(cls)
@@ -157,12 +158,12 @@ class Hierarchy:
         return not known
 
     def below(self, cls: ClassInfo) -> list[ClassInfo]:
-        """Return the classes that inherit from one, as far as there may be instances of them, and that one itself."""
+        """Return a class and those of its subclasses that may have instances."""
         _ = self.all_classes
         return [cls, *(one for one in cls.subclasses if self.may_be_built(one))]
 
     def find_methods(self, instance: Instance, name: str) -> Reached:
-        """Return the methods that a call of `name` on an instance may reach, each with what it is called on."""
+        """Return the methods that calling `name` on an instance may reach, each with its receiver."""
         if not instance.below:
             method = self.find_method(instance.cls, name)
             return () if method is None else ((method, instance),)
@@ -191,7 +192,7 @@ class Hierarchy:
                 yield method, join_all([Instance(one) for one in heirs])
 
     def join_subclasses(self, cls: ClassInfo, name: str) -> Kind:
-        """Return the join of what the subclasses of `cls` hold under `name`."""
+        """Return the join of the kinds stored under `name` in the subclasses of `cls`."""
         known = self._held.setdefault(name, {})
         if cls not in known:
             holders = self.holders.get(name, ())
@@ -199,7 +200,7 @@ class Hierarchy:
         return known[cls]
 
     def note_stored(self, cls: ClassInfo, name: str, kind: Kind) -> Iterator[ClassInfo]:
-        """Take note of all that a class holds under `name`; yield the classes above it for which that is news."""
+        """Record the kind stored under an attribute of a class; yield the base classes for which it is new."""
         self.holders.setdefault(name, {})[cls] = None
         known = self._held.get(name, {})
         for base in self.mro(cls)[1:] if known else ():

@@ -1,4 +1,4 @@
-"""Modules with hooks: one on the backward pass breaks the graph, those on the call run in it."""
+"""Modules with hooks: a backward hook breaks the graph, and forward hooks run in it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import UNKNOWN, Kind
 
 HOOKED = "torch.utils.hooks.BackwardHook.__call__"
-"""The name under which a rule watches for calls of `self.layer(...)` where `self.layer` has such a hook."""
+"""The name under which a rule watches calls of `self.layer(...)` if `self.layer` has a backward hook."""
 
 _RUN_IN_CALL = ("register_forward_hook", "register_forward_pre_hook")
 _REGISTERING = ("register_backward_hook", "register_full_backward_hook", "register_full_backward_pre_hook")
 
 
 def note_hook(frame: Frame, node: ast.Call, args: list[Kind]) -> None:
-    """Take note that a call puts a hook on a submodule of `self`, or emit that it calls one with a backward hook."""
+    """Record that a call registers a hook on a submodule of `self`, or emit a call of one with a backward hook."""
     if not isinstance(node.func, ast.Attribute) or not isinstance(frame.receiver, k.Instance):
         return
     interpreter, owner, name = frame.interpreter, frame.receiver.cls, node.func.attr
@@ -37,7 +37,7 @@ def note_hook(frame: Frame, node: ast.Call, args: list[Kind]) -> None:
 
 
 def hooks_of(frame: Frame, node: ast.Call, args: list[Kind], result: Kind) -> Iterator[tuple[Kind, list[Kind]]]:
-    """Yield the hooks that a call of a submodule of `self` runs, each with its arguments."""
+    """Yield the hooks that calling a submodule of `self` runs, each with its arguments."""
     attribute = frame.self_attribute(node.func)
     if attribute is None or not isinstance(frame.receiver, k.Instance):
         return

@@ -1,4 +1,4 @@
-"""Which files use which: the files in which a change to others may be felt, by what their code imports by name."""
+"""Dependencies between files: the files that a change to others may affect, judging by the names they import."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from dynalint.analysis.project import Project
 
 
 def outlines_of(project: Project) -> list[Outline]:
-    """Return the outlines of the modules of a project that are known by now."""
+    """Return the outlines of the modules of a project known so far."""
     modules = project.modules.values()
     return [Outline(one.file.path, one.name, one.package, one.file.text) for one in modules]
 
 
 class Importers:
-    """Answers for the files that it is given the outlines of; of several that hold a module of one name, the first.
+    """Dependencies between the files of the given outlines; if several have the same module name, the first counts.
 
-    A package that only hands names on does not tie together all that it gathers: who imports a name from it depends on
-    the module that defines the name. Nor does it use them, unless its code mentions them once more.
+    A package that only re-exports names does not connect all the modules it collects: an import of a name depends on
+    the module that defines it. Nor does re-exporting count as use, unless the code mentions the name once more.
     """
 
     def __init__(self, outlines: Iterable[Outline]) -> None:
@@ -40,7 +40,7 @@ class Importers:
                 edges[used].add(module)
 
     def reached(self, paths: Iterable[Path]) -> frozenset[Path]:
-        """Return these files, all that use what they define through whatever other files, and what hands that on."""
+        """Return these files, all direct and indirect users of their definitions, and those that re-export them."""
         found = dict.fromkeys(path for path in paths if path in self._by_path)
         new = list(found)
         while new:
@@ -50,12 +50,12 @@ class Importers:
         return frozenset(paths).union(found, gatherers)
 
     def users(self, paths: Iterable[Path]) -> frozenset[Path]:
-        """Return the files that use what these define, without more files between."""
+        """Return the files that directly use the definitions of these."""
         known = (self._by_path[path] for path in paths if path in self._by_path)
         return frozenset(user.path for module in known for user in self._users[module])
 
     def above(self, paths: Iterable[Path]) -> frozenset[Path]:
-        """Return the files with the classes that those in these files inherit from, through whatever other files."""
+        """Return the files with the direct and indirect base classes of the classes in these files."""
         found: dict[Path, None] = {}
         pending = [path for path in paths if path in self._by_path]
         for path in pending:
@@ -67,7 +67,7 @@ class Importers:
         return frozenset(found)
 
     def _used(self, module: Outline) -> Iterator[tuple[Outline, str]]:
-        """Yield the modules that define what a module imports, some more than once, with its names for that."""
+        """Yield the modules that define the imports of a module, possibly repeated, each with the name there."""
         for one in module.imports:
             if one.module.partition(".")[0] not in self._packages:
                 continue
@@ -80,12 +80,12 @@ class Importers:
                     yield from ((used, one.bound) for used in self._named(one.module, one.attribute))
 
     def _spelled(self, module: Outline, one: Imported) -> Iterator[Outline]:
-        """Yield the modules that define what the text takes from an imported one, as in `package.module.name`."""
+        """Yield the modules that define names read from an imported module, as in `package.module.name`."""
         for match in re.finditer(rf"\b{re.escape(one.bound)}((?:\.\w+)*)", module.text):
             yield from self._at([*one.module.split("."), *match[1].split(".")[1:]])
 
     def _defining(self, module: Outline, name: str) -> Iterator[Outline]:
-        """Yield the modules that define what a module knows by a dotted name, itself aside."""
+        """Yield the other modules that define a dotted name as used in a module."""
         first, *rest = name.split(".")
         one = module.bindings.get(first)
         if one is not None:
@@ -95,7 +95,7 @@ class Importers:
             yield from next((definers for definers in found if definers), ())
 
     def _at(self, names: list[str]) -> Iterator[Outline]:
-        """Yield the module that a dotted name begins with, and those that define what comes next."""
+        """Yield the module that a dotted name begins with, and those that define the next part."""
         ends = (end for end in range(len(names), 0, -1) if ".".join(names[:end]) in self._modules)
         end = next(ends, None)
         if end is not None:
@@ -103,7 +103,7 @@ class Importers:
             yield from self._named(".".join(names[:end]), names[end]) if end < len(names) else ()
 
     def _gathered(self, source: str) -> Iterator[tuple[Outline, str]]:
-        """Yield a module, those that it has star imports of, and all that define what these hand on, with its name."""
+        """Yield a module, the modules it star-imports, and all that define the names these re-export, with its name."""
         found = {source: self._modules[source]}
         pending = [source]
         for name in pending:
@@ -115,14 +115,14 @@ class Importers:
             pending += stars
 
     def _named(self, source: str, name: str) -> Collection[Outline]:
-        """Return the modules that define a name of `source`, which is that itself where none is found."""
+        """Return the modules that define a name in `source`; `source` itself if none is found."""
         found = self._definers(source, name)
         return found if found is not None else [self._modules[source]]
 
     def _definers(self, source: str, name: str) -> Collection[Outline] | None:
-        """Return the modules that define the name that `source` gives out; None if it gives out none."""
+        """Return the modules that define a name which `source` exports; None if it does not export it."""
         if (source, name) not in self._known:
-            self._known[source, name] = None  # an answer for imports in a circle, which do not run anyway
+            self._known[source, name] = None  # for circular imports, which cannot run anyway
             self._known[source, name] = self._looked_up(source, name)
         return self._known[source, name]
 

@@ -1,6 +1,6 @@
-"""The index: which modules, classes and functions the project has, one record each.
+"""The index: a record for each module, class and function of the project.
 
-Built from `ast` alone. Names are resolved later and on demand (`resolve`); kinds are computed by the interpretation.
+It is built from `ast` alone. Names are resolved later and on demand (`resolve`); the interpreter computes the kinds.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from dynalint.analysis.hierarchy import Hierarchy
 
 # `self.name = value`, `self.name: int = value`, `self.name += value`, and tuple targets, which look like arguments;
-# never a comparison. No `\b` before it: a pattern that starts with plain text is found six times as fast.
+# never a comparison. There is no leading `\b`, because a pattern that starts with plain text matches six times as fast.
 _STORE = re.compile(r"self\.(\w+)\s*(?:,|\)|:[^=\n]{1,200}=|[-+*/%&|^@]?=(?!=)|//=|\*\*=|<<=|>>=)")
 
-# Fields that hold strings and numbers, and those with operators and contexts, of which a tree holds one of each sort.
+# Fields with strings and numbers, and those with operators and contexts, which are shared within a tree.
 _NO_NODES = frozenset({"arg", "attr", "conversion", "ctx", "id", "is_async", "kind", "level", "module", "op", "ops"})
 _NODE_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
 
@@ -35,10 +35,11 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 class FunctionInfo:
     """A function, method or lambda of the project.
 
-    `owner` is the class that defines a method, `parent` the function that a nested one stands in. `caller` and
-    `chain` tell how a compiled root reached it, `called_by` what else in the region calls it; all are empty for code
-    outside every region. `compiled` tells that the project compiles it, or that its settings name it as a root; `doubt`
-    says of other code of the region why hardly anybody compiles it. `known` is what others have worked out of its text.
+    `owner` is the class that defines a method, `parent` the function that contains a nested one. `caller` and `chain`
+    say how a compiled root reaches it, and `called_by` lists its other callers in the region; all are empty for code
+    outside every region. `compiled` is true if the project compiles it or the settings name it as a root. For other
+    code of the region, `doubt` says why hardly anyone compiles it. `known` caches results that others have computed
+    from its text.
     """
 
     name: str
@@ -60,7 +61,7 @@ class FunctionInfo:
 
     @property
     def file(self) -> SourceFile:
-        """The file that holds the function."""
+        """The file that contains the function."""
         return self.module.file
 
     @property
@@ -80,7 +81,7 @@ class FunctionInfo:
 
     @property
     def leading_here(self) -> tuple[FunctionInfo, ...]:
-        """The function, and all of the region that it is called from, by however many calls: the nearest first."""
+        """The function and all its direct and indirect callers in the region, nearest first."""
         found: dict[FunctionInfo, None] = {self: None}
         waiting = [self]
         for function in waiting:
@@ -91,7 +92,7 @@ class FunctionInfo:
 
     @property
     def statements(self) -> list[ast.stmt]:
-        """The body; a lambda's is its expression as a `return`."""
+        """The body; for a lambda, its expression as a `return`."""
         if isinstance(self.node, ast.Lambda):
             return [ast.copy_location(ast.Return(self.node.body), self.node.body)]
         return self.node.body
@@ -109,7 +110,7 @@ class FunctionInfo:
 
     @cached_property
     def defaults(self) -> dict[str, ast.expr]:
-        """The defaults of the parameters that have one."""
+        """The default values of parameters, by name."""
         arguments = self.node.args
         positional = [*arguments.posonlyargs, *arguments.args]
         first = len(positional) - len(arguments.defaults)
@@ -118,7 +119,7 @@ class FunctionInfo:
         return {**found, **{one.arg: value for one, value in keywords if value is not None}}
 
     def assignments(self, name: str, lines: Collection[int]) -> list[ast.stmt | None]:
-        """The statements on these lines that assign to an attribute of that name; None for one of a function inside."""
+        """The statements on these lines that assign to an attribute; None stands for one in a nested function."""
         found: list[ast.stmt | None] = []
         pending: list[tuple[ast.AST, ast.stmt | None]] = [(statement, statement) for statement in self.statements]
         while pending:
@@ -134,7 +135,7 @@ class FunctionInfo:
 
     @cached_property
     def locals(self) -> frozenset[str]:
-        """Names bound in the function itself: parameters and targets, less what `global`/`nonlocal` gives away."""
+        """Names bound in the function itself: parameters and targets, except those declared `global` or `nonlocal`."""
         names: set[str | None] = set()
         outer: set[str | None] = set()
         for node in walk_function(self.node):
@@ -147,7 +148,7 @@ class FunctionInfo:
 
 @dataclass(eq=False)
 class ClassInfo:
-    """A class of the project. `methods` are its own; `attributes` the joined kinds of everything stored on `self`."""
+    """A class of the project. `methods` are its own; `attributes` joins the kinds of all stores to `self`."""
 
     name: str
     qualname: str
@@ -167,17 +168,17 @@ class ClassInfo:
 
     @property
     def file(self) -> SourceFile:
-        """The file that holds the class."""
+        """The file that contains the class."""
         return self.module.file
 
     @property
     def above(self) -> list[ClassInfo]:
-        """The classes of the project that it inherits from, itself first."""
+        """The project classes that it inherits from, itself first."""
         return [self] if self.module.hierarchy is None else self.module.hierarchy.mro(self)
 
     @cached_property
     def writers(self) -> dict[str, dict[FunctionInfo, list[int]]]:
-        """The methods that may assign to an attribute, by name, with the lines, as the text tells: see `assigns`."""
+        """The methods that may assign to an attribute, with their lines, judging by the text: see `assigns`."""
         found: dict[str, dict[FunctionInfo, list[int]]] = {}
         stores = self.module.stores
         for method in self.methods.values():
@@ -188,7 +189,7 @@ class ClassInfo:
 
     @cached_property
     def annotated(self) -> dict[str, ast.expr]:
-        """The annotations of the names that the class body declares, less those of the class's own."""
+        """The annotations in the class body, except those of the class's own names."""
         found: dict[str, ast.expr] = {}
         for item in (one for one in self.node.body if isinstance(one, ast.AnnAssign)):
             if isinstance(item.target, ast.Name) and "ClassVar" not in ast.unparse(item.annotation):
@@ -196,13 +197,13 @@ class ClassInfo:
         return found
 
     def attribute(self, name: str) -> Kind:
-        """Return the join of what this class itself stores under `name`; `NOTHING` if it stores nothing."""
+        """Return the join of the kinds this class itself stores under `name`; `NOTHING` if there are none."""
         return self.attributes.get(name, NOTHING)
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """A name bound by an import: `module` is absolute, `attribute` None for the module itself."""
+    """A name bound by an import: `module` is absolute, `attribute` is None for the module itself."""
 
     module: str
     attribute: str | None
@@ -210,11 +211,11 @@ class Import:
 
 @dataclass(eq=False)
 class ModuleInfo:
-    """A module: what its top level binds, in source order; later bindings of a name win.
+    """A module and the bindings of its top level in source order; later bindings of a name win.
 
-    `name` is the dotted name by which other modules import it. `bindings` maps each name to an import, class,
-    function, or the expressions assigned to it. `for_checkers` are names that are bound where only type checkers look.
-    `hierarchy` knows how the classes of the project inherit.
+    `name` is the dotted name under which other modules import it. `bindings` maps each name to an import, a class, a
+    function, or the expressions assigned to it. `for_checkers` lists names bound only for type checkers. `hierarchy`
+    describes inheritance in the project.
     """
 
     name: str
@@ -233,18 +234,18 @@ class ModuleInfo:
 
     @cached_property
     def may_disable(self) -> bool:
-        """Whether the file spells what keeps Dynamo out: resolving each decorator may mean reading other files."""
+        """Whether the text can disable Dynamo at all; resolving each decorator may require reading other files."""
         marks = ("disable", "compile", "assume_constant", "allow_in_graph", "custom_op", "nonstrict")
         return any(mark in self.file.text for mark in marks)
 
     @cached_property
     def stores(self) -> list[tuple[int, str]]:
-        """Where the text may assign to an attribute of `self`: line and name, in order."""
+        """The lines that may assign to an attribute of `self`, with its name, in order."""
         return [(self.file.position(match.start())[0], match[1]) for match in _STORE.finditer(self.file.text)]
 
     @cached_property
     def top(self) -> FunctionInfo:
-        """The top level as a function of no parameters; definitions stay bindings of the module."""
+        """The top level as a function without parameters; definitions stay bindings of the module."""
         body = self.tree.body
         kept = [node for node in body if not isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef))]
         arguments = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
@@ -261,7 +262,7 @@ class ModuleInfo:
 
 
 def _bound_name(node: ast.AST) -> str | None:
-    """The name that a node binds in its scope, if it binds one."""
+    """The name that a node binds in its scope, if any."""
     if isinstance(node, ast.Name):
         return node.id if isinstance(node.ctx, ast.Store) else None
     if isinstance(node, ast.arg):
@@ -274,12 +275,12 @@ def _bound_name(node: ast.AST) -> str | None:
 
 
 def walk_function(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function that run in its own scope: not the bodies of functions and classes inside it.
+    """Yield the nodes of a function that run in its own scope, without the bodies of nested functions and classes.
 
-    Each is a step of the file that is worked on.
+    Each node takes a step from the budget of the current file.
 
     Raises:
-        Exhausted: its budget is used up.
+        Exhausted: the budget is used up.
     """
     nodes = remembered((walk_function, node), lambda: tuple(_own_nodes(node)))
     step(len(nodes))
@@ -299,13 +300,13 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_on(node: ast.AST, lines: Collection[int]) -> bool:
-    """Whether a node reaches over one of these lines, as far as it has a place."""
+    """Whether a node spans one of these lines; false for a node without a position."""
     first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
     return first is None or last is None or any(first <= line <= last for line in lines)
 
 
 def children(node: ast.AST) -> list[ast.AST]:
-    """Return the nodes right below a node, less operators and contexts; `ast.iter_child_nodes` takes far longer."""
+    """Return the children of a node, except operators and contexts; `ast.iter_child_nodes` is far slower."""
     found: list[ast.AST] = []
     type_ = type(node)
     names = _NODE_FIELDS.get(type_)

@@ -1,4 +1,4 @@
-"""Calls of classes of the project, and of their instances."""
+"""Calls of project classes and their instances."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def instance_call(
     *,
     starred: bool,
 ) -> Kind:
-    """An instance of a project class: a module's `forward`, or `__call__`."""
+    """Call an instance of a project class: `forward` of a module, or `__call__`."""
     project, methods = frame.interpreter.project, frame.interpreter.heirs.methods
     name = "forward" if project.is_module_class(callee.cls) else "__call__"
     own = methods(frame, callee, "__call__")
@@ -50,7 +50,7 @@ def instance_call(
 
 
 def instantiate(frame: Frame, callee: k.Class, args: list[Kind], keywords: dict[str, Kind], *, starred: bool) -> Kind:
-    """Build an instance; its constructor sees these arguments."""
+    """Instantiate a class, passing these arguments to its constructor."""
     project = frame.interpreter.project
     instance = new_instance(frame, callee.cls)
     project.note_built(callee.cls)
@@ -79,7 +79,7 @@ def instantiate(frame: Frame, callee: k.Class, args: list[Kind], keywords: dict[
 def _made_tuple(
     frame: Frame, callee: k.Class, declared: k.Sequence, given: dict[str, Kind], *, starred: bool
 ) -> k.Sequence:
-    """A named tuple of what it is given; what is left out has its default, what is unknown its annotation."""
+    """Instantiate a named tuple: omitted fields have their defaults, and unknown ones their annotations."""
     items: list[Kind] = []
     for name, kind in zip(declared.fields, declared.items or (), strict=True):
         default = None if starred else callee.cls.body.get(name)
@@ -91,12 +91,12 @@ def _made_tuple(
 
 
 def _is_dataclass(callee: k.Class) -> bool:
-    """Whether a decorator writes the constructor, which stands for one that a base class has."""
+    """Whether a decorator generates the constructor, which replaces an inherited one."""
     names = [ast.unparse(decorator) for decorator in callee.cls.node.decorator_list]
     return "__init__" not in callee.cls.methods and any("dataclass" in name for name in names)
 
 
 def _is_record(callee: k.Class) -> bool:
-    """Whether a class gets its constructor from its annotated fields."""
+    """Whether the constructor of a class is generated from its annotated fields."""
     decorators = callee.cls.node.decorator_list
     return bool(callee.cls.annotated) and (bool(decorators) or "__init__" not in callee.cls.methods)

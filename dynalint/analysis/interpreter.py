@@ -1,15 +1,15 @@
-"""The abstract interpretation of a whole project: contexts, summaries, and the fixpoint over them.
+"""Abstract interpretation of a whole project: contexts, summaries, and the fixpoint over them.
 
-Functions are interpreted from the compiled roots inwards, callee before caller's end. Small helpers are interpreted
-once for each combination of argument kinds, larger functions once for the join of all that their callers pass. What a
-function returns and what a class holds are summaries; when one grows, whoever read it is interpreted again, so that
-the kinds climb a lattice of bounded height until nothing changes (P. Cousot and R. Cousot, "Abstract interpretation",
-POPL 1977).
+The compiled roots are interpreted first, and each callee before its caller ends. Small helpers are interpreted once for
+each combination of argument kinds, and larger functions once for the join of the kinds that all callers pass. The
+result of a function and the attributes of a class are summaries. When one grows, all its readers are interpreted again,
+so that the kinds climb a lattice of bounded height until nothing changes (P. Cousot and R. Cousot, "Abstract
+interpretation", POPL 1977).
 
-That this ends rests on what is kept from one run to the next: parameters (`passing.widen`), what a function returns and
-leaves behind (from its third run on), attributes (`passing.either_store`), and variables of outer functions
-(`Scopes`). Each is joined with what it was, so it only climbs, whatever a run comes to; names, types, classes and
-functions are those of the program, and `kinds.shallow` and `kinds.MOST_PARTS` bound what is made of them.
+Termination depends on the state kept between runs: parameters (`passing.widen`), results and exits of a function (from
+its third run on), attributes (`passing.either_store`), and variables of enclosing functions (`Scopes`). Each is joined
+with its old value and can only grow, whatever a run finds. Names, types, classes and functions are those of the
+program, and `kinds.shallow` and `kinds.MOST_PARTS` limit the kinds made from them.
 """
 
 from __future__ import annotations
@@ -39,21 +39,22 @@ from dynalint.analysis.sparse import as_sparse
 from dynalint.analysis.statements import run_block
 from dynalint.analysis.steps import Budgets, Exhausted, spent_now
 
-# How many combinations of argument kinds a small function is interpreted for; the rest share one context.
+# The number of argument combinations for which a small function is interpreted; the others share one context.
 _MOST_CONTEXTS = 6
-# How often a context is interpreted: the lattice of kinds ends long before, and it is said of what does not settle.
+# The maximum number of runs of a context. The lattice of kinds is far lower; a context that does not settle is
+# reported.
 _MOST_RUNS = 100
-# After so many runs, what a function returns is joined with what it was: the first have not seen all that it is given.
+# After this many runs, results are joined with earlier ones; the first runs have not seen all arguments.
 _RUNS_AFRESH = 2
-# After so many runs, a context that is called with more waits for the callers that are still to come.
+# After this many runs, a context called with a larger kind waits for the callers still to come.
 _RUNS_AT_ONCE = 2
-# How many calls are followed into each other before the rest is put off.
+# The maximum depth of nested calls; deeper ones are postponed.
 _DEEPEST_CALL = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """dynalint itself failed on a function: the file, the function and the fault, for one clear line."""
+    """A function on which dynalint itself failed: the file, the function and the error, for a one-line message."""
 
     path: Path
     function: str
@@ -61,7 +62,7 @@ class Failure:
 
 
 class Interpreter:
-    """Computes kinds and events for a project. `watched` tells which calls are worth an event."""
+    """Computes kinds and events for a project. `watched` selects the calls that become events."""
 
     def __init__(self, project: Project, watched: Callable[[str], str | None]) -> None:
         self.project = project
@@ -110,7 +111,7 @@ class Interpreter:
             self.settle()
 
     def pass_masks(self) -> None:
-        """Give the modules that are called without being known the masks that they are given by keyword."""
+        """Apply the masks passed by keyword to the modules that are called without being known."""
         for function, contexts in list(self.contexts.items()):
             names = self._masks.get(function.module, set()) if function.name == "forward" else set()
             for context in contexts:
@@ -124,20 +125,20 @@ class Interpreter:
         self.run(())
 
     def note_mask(self, module: ModuleInfo, keyword: str) -> None:
-        """Take note that code of a module gives a mask, under this keyword, to something unknown."""
+        """Record that code in a module passes a mask to something unknown, under this keyword."""
         self._masks.setdefault(module, set()).add(keyword)
 
     def run_scripts(self, functions: Collection[FunctionInfo]) -> None:
-        """Interpret functions that run in eager code and call what is compiled."""
+        """Interpret functions that run eagerly and call compiled code."""
         self.scripts.update(functions)
         self.run(functions)
 
     def call_from_outside(self, function: FunctionInfo, receiver: Kind | None) -> None:
-        """Interpret a function as called on `receiver` by code that is not there to see."""
+        """Interpret a function as if unknown code called it on `receiver`."""
         self.context_for(function, bind_defaults(self, function, receiver))
 
     def settle(self) -> None:
-        """Interpret again what is waiting for it, where what it has seen is not so any more."""
+        """Rerun the waiting contexts whose inputs have changed."""
         while self._queue:
             context = self._queue.popleft()
             context.queued = False
@@ -147,14 +148,14 @@ class Interpreter:
                 self.interpret(context)
 
     def note_unsettled(self) -> None:
-        """Take note of the functions that were not followed to the end: what they were called with last is not seen."""
+        """Record the functions that did not reach a fixpoint: their last arguments have not been interpreted."""
         for function, contexts in self.contexts.items():
             if any(context.outdated and context.runs >= _MOST_RUNS for context in contexts):
                 text = f"it was called in new ways still after {_MOST_RUNS} runs"
                 self.failures.append(Failure(function.file.path, function.qualname, text))
 
     def default_context(self, function: FunctionInfo) -> Context:
-        """Interpret a function as called by code that is not there to see: parameters by annotation and default."""
+        """Interpret a function as if unknown code called it: parameters have the kinds of annotations and defaults."""
         known = self.contexts.get(function)
         if known:
             return known[0]
@@ -163,7 +164,7 @@ class Interpreter:
         return self._context(function, params, None)
 
     def method_receiver(self, function: FunctionInfo) -> Kind | None:
-        """What `self` (or `cls`) is in a method; None for a plain function or static method."""
+        """The kind of `self` (or `cls`) in a method; None for a plain function or static method."""
         if function.owner is None:
             return None
         known = self._receivers.get(function)
@@ -184,7 +185,7 @@ class Interpreter:
         """Return the context of a call with these parameter kinds, interpreted if it is new or has grown."""
         own = self.contexts.setdefault(function, [])
         if is_small(function) and len(own) < _MOST_CONTEXTS:
-            if function not in self._entered:  # what is gets a context of its own
+            if function not in self._entered:  # one that is running gets a context of its own
                 params = self._and_from_outside(function, params)
             key = tuple(sorted(params.items(), key=lambda item: item[0]))
             for context in own:
@@ -200,7 +201,7 @@ class Interpreter:
         return shared
 
     def _rerun(self, context: Context) -> None:
-        """Interpret a context that is called with more: at once, or when all who wait to be interpreted have called."""
+        """Rerun a context whose parameters have grown: immediately, or after all waiting callers have called it."""
         if context.runs < _RUNS_AT_ONCE:
             self.interpret(context)
         else:
@@ -208,11 +209,11 @@ class Interpreter:
             self.enqueue(context)
 
     def _is_open(self, function: FunctionInfo) -> bool:
-        """Whether code that is not there to see calls a function, too: a root, or what builds a public class."""
+        """Whether unknown code may call a function as well: it is a root, or builds a public class."""
         return function in self._entered or (function.name == "__init__" and is_public(function))
 
     def _and_from_outside(self, function: FunctionInfo, params: Environment) -> Environment:
-        """Return parameters joined with those of a call from outside, if one is to come: one run does for both."""
+        """Join parameters with those of a pending call from outside, so that a single run covers both."""
         if not self._is_open(function):
             return params
         receiver = next(iter(params.values()), None) if self.method_receiver(function) is not None else None
@@ -223,15 +224,15 @@ class Interpreter:
         return both.params
 
     def interpret(self, context: Context) -> None:
-        """Run a context once and pass on what changed; too deep or too often, it is put off or left as it is."""
+        """Run a context once and propagate changes; too deep or too many runs are postponed or skipped."""
         if context.running or context.runs >= _MOST_RUNS:
-            context.outdated = True  # it has called itself with something more, or is not followed to the end
+            context.outdated = True  # it has called itself with a larger kind, or did not reach the fixpoint
             return
         if self.budgets.of(context.function.file).exhausted:
             if not context.runs:
                 context.returns = UNKNOWN
                 self.budgets.leave_out(context.function)
-            return  # what an earlier run has come to is the best that is known
+            return  # the result of an earlier run is the best one known
         if self._depth >= _DEEPEST_CALL:
             context.outdated = True
             self.enqueue(context)
@@ -312,11 +313,11 @@ class Interpreter:
             frame.self_name = arguments[0].arg if arguments else None
             frame.receiver = receiver
             if frame.self_name is not None and frame.env[frame.self_name] == UNKNOWN:
-                frame.env[frame.self_name] = receiver  # called on what nothing is known of
+                frame.env[frame.self_name] = receiver  # called on an unknown receiver
         return frame
 
     def enqueue(self, context: Context) -> None:
-        """Have a context interpreted again."""
+        """Schedule a context to be interpreted again."""
         if not context.queued and not context.running and context.runs < _MOST_RUNS:
             context.queued = True
             self._queue.append(context)
@@ -324,7 +325,7 @@ class Interpreter:
     # Names.
 
     def function_of(self, node: ast.AST, module: ModuleInfo, parent: FunctionInfo | None) -> FunctionInfo:
-        """Return the record of a function definition or lambda met in a body."""
+        """Return the record of a function definition or lambda in a body."""
         self._index_nodes(module)
         known = self._functions.get(node)
         if known is None:
@@ -335,7 +336,7 @@ class Interpreter:
         return known
 
     def class_of(self, node: ast.ClassDef, module: ModuleInfo) -> ClassInfo | None:
-        """Return the record of a class definition met in a body."""
+        """Return the record of a class definition in a body."""
         self._index_nodes(module)
         return self._classes.get(node)
 
@@ -345,13 +346,13 @@ class Interpreter:
             self._functions.update((function.node, function) for function in module.functions)
             self._classes.update((cls.node, cls) for cls in module.classes)
 
-    # What rules ask for.
+    # Queries by rules.
 
     def record_kinds(self, function: FunctionInfo) -> dict[ast.AST, Kind]:
         """Interpret a function once more and return the kind of each of its expressions, joined over its contexts.
 
         Raises:
-            Exhausted: as of `kinds_in`.
+            Exhausted: see `kinds_in`.
         """
         recorded: dict[ast.AST, Kind] = {}
         for context in self.contexts.get(function, ()):
@@ -361,12 +362,12 @@ class Interpreter:
         return recorded
 
     def kinds_in(self, context: Context) -> dict[ast.AST, Kind]:
-        """Interpret a function once more as called in one way and return the kind of each of its expressions.
+        """Interpret one context of a function once more and return the kind of each of its expressions.
 
-        If no budget is left in its file, that is the kinds of some of them.
+        If the budget of its file is used up, some expressions are missing.
 
         Raises:
-            Exhausted: rules ask, and theirs is used up.
+            Exhausted: a rule asked and has used up its budget.
         """
         frame = self._frame(context)
         frame.context = Context(context.function, context.params)

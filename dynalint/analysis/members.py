@@ -1,4 +1,4 @@
-"""What `value.name` is, for each kind of value."""
+"""The kind of `value.name`, for each kind of value."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLAIN = {"none": type(None), **{one.__name__: one for one in (bool, int, float,
 
 
 def member(frame: Frame, owner: Kind, name: str) -> Kind:
-    """Return the kind of an attribute; alternatives that do not have it (None) do not count."""
+    """Return the kind of an attribute; alternatives without it (None) do not count."""
     if isinstance(owner, k.Union):
         return _of_union(frame, owner, name)
     if isinstance(owner, k.Instance):
@@ -48,7 +48,7 @@ def member(frame: Frame, owner: Kind, name: str) -> Kind:
 
 
 def named_member(frame: Frame, owner: Kind, pattern: str) -> Kind:
-    """Return the kind of an attribute whose name comes of a pattern: any that fits."""
+    """Return the kind of an attribute whose name matches a pattern: any that fits."""
     if not isinstance(owner, k.Instance):
         return UNKNOWN
     found = [_stored(frame, owner, pattern)]
@@ -66,7 +66,7 @@ def _stored(frame: Frame, owner: k.Instance, name: str) -> Kind:
 
 
 def _left(frame: Frame, owner: k.Instance, name: str) -> Kind:
-    """The constant of the class body that an attribute may still be which no constructor stores: None, a flag."""
+    """The class constant that an attribute may still hold if no constructor stores it: None, or a flag."""
     classes = frame.interpreter.project.mro(owner.cls)
     value = next((cls.body[name] for cls in classes if name in cls.body), None)
     if not isinstance(value, ast.Constant) or not (value.value is None or isinstance(value.value, bool)):
@@ -76,7 +76,7 @@ def _left(frame: Frame, owner: k.Instance, name: str) -> Kind:
 
 
 def _of_union(frame: Frame, owner: k.Union, name: str) -> Kind:
-    """An attribute of one of several; a method that many have is one, of all of them."""
+    """An attribute of a union; a method that many alternatives have becomes one method of them all."""
     having: dict[FunctionInfo, list[Kind]] = {}
     lacking: list[k.Instance] = []
     others: list[Kind] = []
@@ -88,14 +88,14 @@ def _of_union(frame: Frame, owner: k.Union, name: str) -> Kind:
                 having.setdefault(method, []).append(receiver)
         else:
             lacking.append(one)
-    # A dict or a number lacks what is asked of the object that it may be as well: that raises, and nothing comes of it.
+    # Reading an attribute that a dict or a number lacks raises, so those alternatives do not matter.
     having_it = [one for one in others if not _lacks(one, name)]
     all_lack = not having_it and len(others) == len(owner.alternatives)
     found = [member(frame, one, name) for one in (others if all_lack else having_it) if one != k.NONE]
     bound = {method: join_all(some) for method, some in having.items()}
     found += [bind(frame, method, receiver) for method, receiver in bound.items()]
     if lacking and bound:
-        # An abstract base class leaves a method to those below it.
+        # An abstract base class leaves a method to its subclasses.
         above = {cls for receiver in bound.values() for one in receiver.members for cls in _above(one)}
         lacking = [one for one in lacking if one.cls not in above]
     held = [(one, member(frame, one, name)) for one in lacking]
@@ -105,7 +105,7 @@ def _of_union(frame: Frame, owner: k.Union, name: str) -> Kind:
 
 
 def _never_had(frame: Frame, owner: k.Instance, name: str) -> bool:
-    """Whether nothing shows that instances of a class have an attribute of this name."""
+    """Whether there is no evidence that instances of a class have an attribute of this name."""
     project = frame.interpreter.project
     if project.find_method(owner.cls, "__getattr__") is not None or any(name in cls.body for cls in owner.cls.above):
         return False
@@ -113,7 +113,7 @@ def _never_had(frame: Frame, owner: k.Instance, name: str) -> bool:
 
 
 def _lacks(kind: Kind, name: str) -> bool:
-    """Whether a plain Python value has no attribute of a name."""
+    """Whether a plain Python value lacks an attribute."""
     if not isinstance(kind, (k.Value, k.Sequence, k.Dictionary)):
         return False
     plain = _PLAIN.get(kind.type)
@@ -125,7 +125,7 @@ def _above(kind: Kind) -> list[ClassInfo]:
 
 
 def _of_any_below(frame: Frame, owner: k.Instance, name: str) -> Kind:
-    """What an instance of a class, or of any below it, has: each class is not asked by itself."""
+    """An attribute of an instance of a class or any subclass, without a query for each subclass."""
     methods = frame.interpreter.heirs.methods(frame, owner, name)
     if methods:
         return join_all([bind(frame, method, receiver) for method, receiver in methods])
@@ -164,7 +164,7 @@ def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
 
 
 def _as_declared(frame: Frame, owner: k.Instance, name: str, kind: Kind) -> Kind:
-    """What is known of a stored tensor, or of a field that nothing but None was seen in, with what the class says."""
+    """Combine a stored tensor, or a field that has only been None, with the declaration in the class."""
     tensor = k.only_tensor(kind)
     if kind != k.NONE and (tensor is None or tensor.dtype is not None):
         return kind
@@ -182,7 +182,7 @@ def _as_declared(frame: Frame, owner: k.Instance, name: str, kind: Kind) -> Kind
 
 
 def _field(frame: Frame, cls: ClassInfo, name: str) -> Kind:
-    """What an instance has of a name that the class body assigns: an annotated one is a default that others replace."""
+    """An attribute that the class body assigns; with an annotation, it is a default that others replace."""
     value = frame.interpreter.scopes.in_scope(cls.body[name], cls.module, cls.parent)
     annotation = cls.annotated.get(name)
     if annotation is None:
@@ -192,9 +192,9 @@ def _field(frame: Frame, cls: ClassInfo, name: str) -> Kind:
 
 
 def _held(kind: Kind, name: str) -> Kind:
-    """Mark what was stored by an earlier call: containers by their home, tensors by their attribute's name."""
+    """Mark a value stored by an earlier call: a container with its home, a tensor with its attribute name."""
     if isinstance(kind, k.Unknown):
-        return UNKNOWN  # whatever parameter it came from, it is none of this function's
+        return UNKNOWN  # it is not a parameter of this function
     if isinstance(kind, k.Tensor):
         if kind.name == name:
             return kind
@@ -208,7 +208,7 @@ def _held(kind: Kind, name: str) -> Kind:
 
 
 def bind(frame: Frame, method: FunctionInfo, receiver: Kind) -> Kind:
-    """Return a method as seen through its instance; a property is what it returns."""
+    """Return a method bound to an instance; for a property, the value that it returns."""
     if not method.decorators:
         return k.Function(method, receiver)
     if has_decorator(method, "property") or has_decorator(method, "cached_property"):
@@ -230,9 +230,9 @@ def _of_tensor(frame: Frame, owner: k.Tensor, name: str) -> Kind:
         if name == "dtype" and owner.dtype == "bool" and not owner.array:
             return dtype_constant("torch.bool")
         kind = convert(attribute, owner.dtype)
-        # None is what it is without a gradient, and all that the samples show.
+        # A tensor without a gradient has None here, which is all the samples show.
         return UNKNOWN if kind == k.NONE else kind
-    # How often a tensor was changed is known to the kernels only.
+    # Only the kernels know how often a tensor has been changed.
     return k.Value("int", k.MISSING, "data") if name == "_version" else k.Method(owner, name)
 
 
@@ -292,13 +292,13 @@ def _of_class(frame: Frame, owner: k.Class, name: str) -> Kind:
 
 
 def _differentiable(frame: Frame, owner: k.Class) -> Kind:
-    """What `apply` of a `torch.autograd.Function` calls."""
+    """The method that `apply` of a `torch.autograd.Function` calls."""
     forward = frame.interpreter.project.find_method(owner.cls, "forward")
     return UNKNOWN if forward is None else k.Partial(k.Function(forward, owner), (_CONTEXT,))
 
 
 def trace_backward(frame: Frame, applied: k.Partial) -> None:
-    """Interpret the `backward` of an autograd function that is applied: Dynamo traces it along with `forward`."""
+    """Interpret the `backward` of an applied autograd function, which Dynamo traces along with `forward`."""
     function = applied.callee
     if applied.args[:1] == (_CONTEXT,) and isinstance(function, k.Function) and isinstance(function.receiver, k.Class):
         backward = frame.interpreter.project.find_method(function.receiver.cls, "backward")
@@ -328,7 +328,7 @@ def _of_object(frame: Frame, owner: k.Object, name: str) -> Kind:
 
 
 def _of_torch_class(frame: Frame, owner: Kind, type_: str, name: str) -> Kind:
-    """An attribute that a class of torch gives to its instances, or a method of it."""
+    """An attribute or method of instances of a torch class."""
     cls = frame.interpreter.project.api.torch_class(type_)
     assert cls is not None
     attribute = cls.attribute(name)

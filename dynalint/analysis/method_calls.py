@@ -1,4 +1,4 @@
-"""Methods from outside the project: of tensors, of layers and other objects, of what inherits from them."""
+"""Methods from outside the project: of tensors, layers and other objects, and of their subclasses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dynalint.analysis.noting import note_call
 from dynalint.analysis.sparse import made_sparse
 from dynalint.analysis.torch_calls import torch_call
 
-# Their methods draw as the functions do that their module has by the same names.
+# Classes whose methods draw random numbers like the functions of the same names in their module.
 _DRAWING = ("random.Random", "numpy.random.Generator", "numpy.random.RandomState")
 
 
@@ -30,7 +30,7 @@ def object_method(
     *,
     starred: bool,
 ) -> Kind:
-    """A method that an object, or a project instance by its base class, has from outside the project."""
+    """Call a method from outside the project on an object, or on a project instance that inherits it."""
     api, project = frame.interpreter.project.api, frame.interpreter.project
     if isinstance(receiver, k.Object):
         type_ = receiver.type
@@ -44,7 +44,7 @@ def object_method(
         result = external_call(f"{type_.rpartition('.')[0]}.{name}", args, keywords, starred=starred)
     dotted = f"{type_}.{name}"
     if entry is not None and frame.interpreter.watched(dotted) is None:
-        dotted = entry.name  # by the class that it is inherited from
+        dotted = entry.name  # named after the class that defines it
     note_call(frame, node, dotted, receiver, args, keywords, result, starred=starred)
     if cls is None or not cls.is_module:
         return result
@@ -67,7 +67,7 @@ def tensor_method(
     *,
     starred: bool,
 ) -> Kind:
-    """A method of a tensor."""
+    """Call a tensor method."""
     entry = frame.interpreter.project.api.method(name)
     if name == "tolist":
         result: Kind = _as_list(receiver)
@@ -87,13 +87,13 @@ def tensor_method(
 
 
 def _as_list(receiver: k.Tensor) -> Kind:
-    """`tolist()` nests as deep as the tensor has dimensions; most have one."""
+    """`tolist()` returns one level of lists per dimension; most tensors have one dimension."""
     number = k.Value(receiver.dtype or "float", k.MISSING, "data")
     return number if receiver.rank == 0 else k.Sequence("list", number if receiver.rank in (None, 1) else UNKNOWN)
 
 
 def _register_buffer(frame: Frame, receiver: k.Instance, args: list[Kind], keywords: dict[str, Kind]) -> None:
-    """`self.register_buffer("name", tensor)` is how a module gets a buffer."""
+    """`self.register_buffer("name", tensor)` adds a buffer to a module."""
     named = args[0] if args else keywords.get("name", UNKNOWN)
     given = args[1] if len(args) > 1 else keywords.get("tensor", k.NONE)
     if isinstance(named, k.Value) and isinstance(named.constant, str):
@@ -107,7 +107,7 @@ def _register_buffer(frame: Frame, receiver: k.Instance, args: list[Kind], keywo
 
 
 def store_by_name(frame: Frame, owner: Kind, name: str | None, value: Kind) -> None:
-    """Store as an assignment does: what a method stores on its own `self` is held by the class of the method."""
+    """Store like an assignment: a store to a method's own `self` goes to the class that defines the method."""
     if name is not None and isinstance(owner, k.Instance):
         own = frame.receiver.cls if isinstance(frame.receiver, k.Instance) else owner.cls
         frame.interpreter.attributes.store(own if own in owner.cls.above else owner.cls, name, value, frame)

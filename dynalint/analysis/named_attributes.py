@@ -1,7 +1,7 @@
-"""Attributes whose names the code puts together: `setattr(self, f"norm{i}", layer)`, `getattr(self, "norm%d" % i)`.
+"""Attributes with computed names: `setattr(self, f"norm{i}", layer)`, `getattr(self, "norm%d" % i)`.
 
-Such a name goes by its pattern, `norm{}`. What is stored under a pattern may be read under any name that it fits, and
-what is read by a pattern is any of the attributes that fit.
+Such a name is represented by its pattern, `norm{}`. A value stored under a pattern may be read under any matching name,
+and a read through a pattern returns any of the matching attributes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BRACES = re.compile(r"\{[^{}]*\}")
 
 
 def name_of(node: ast.expr, kind: Kind) -> str | None:
-    """Return the name that an expression gives, or the pattern that it fills in; None if nothing of it is known."""
+    """Return the name that an expression evaluates to, or its pattern; None if nothing is known of it."""
     if isinstance(kind, k.Value) and isinstance(kind.constant, str):
         return kind.constant
     pattern = _pattern(node)
@@ -42,14 +42,14 @@ def _pattern(node: ast.expr) -> str:
 
 @cache
 def fits(name: str, pattern: str) -> bool:
-    """Whether a name comes of a pattern by filling in its holes."""
+    """Whether a name matches a pattern."""
     if HOLE not in pattern or HOLE in name:
         return False
     first, *pieces, last = pattern.split(HOLE)
     if not name.startswith(first):
         return False
     place = len(first)
-    for piece in pieces:  # each at its first place, since a hole that follows takes up the rest
+    for piece in pieces:  # each at its first position, since the next hole absorbs the rest
         place = name.find(piece, place + 1) + len(piece)
         if place < len(piece):
             return False

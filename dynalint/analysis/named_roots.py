@@ -1,4 +1,4 @@
-"""The roots that settings name: "package.module:Name" or "path/file.py:Name"."""
+"""Roots named in the settings: "package.module:Name" or "path/file.py:Name"."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def named_root(interpreter: Interpreter, name: str) -> FunctionInfo | None:
-    """Return what is compiled of the model or function of that name, imported or not; None if there is no such."""
+    """Return the function compiled for the model or function of that name, imported or not; None if there is none."""
     where, _, qualname = name.rpartition(":")
     module = _module(interpreter.project, where)
     first, *rest = qualname.split(".")
@@ -29,12 +29,12 @@ def named_root(interpreter: Interpreter, name: str) -> FunctionInfo | None:
 
 
 def unknown_roots(interpreter: Interpreter, roots: str | Sequence[str]) -> list[str]:
-    """Return the names among `roots` that nothing has which could be compiled."""
+    """Return the names in `roots` that match nothing that could be compiled."""
     return [] if isinstance(roots, str) else [name for name in roots if named_root(interpreter, name) is None]
 
 
 def name_of(project: Project, code: ClassInfo | FunctionInfo) -> str:
-    """Return the name by which settings know a class or function: the one by which its module is imported."""
+    """Return the name of a class or function in the settings, which is its import name."""
     path = code.file.path
     imported = ".".join(package_root(path)[1])
     module = imported if project.find_module(imported) is code.module else code.module.name
@@ -56,7 +56,7 @@ def _module(project: Project, where: str) -> ModuleInfo | None:
 
 
 def _inside(kind: k.Kind, name: str) -> k.Kind:
-    """What a class defines under a name."""
+    """The kind of a name in a class."""
     if not isinstance(kind, k.Class):
         return k.UNKNOWN
     if name in kind.cls.classes:

@@ -1,4 +1,4 @@
-"""What a test tells: which way it goes where that is known, and what its variables are on either side."""
+"""Tests: their outcome if it is known, and how they narrow variables on either side."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TENSOR_TYPE = k.External("torch.Tensor")
 
 
 def truth(kind: Kind) -> bool | None:
-    """Return the truth of a value where its kind decides it."""
+    """Return the truth of a value if its kind decides it."""
     answers = {_truth(one) for one in kind.members}
     return answers.pop() if len(answers) == 1 else None
 
@@ -42,11 +42,11 @@ def _truth(kind: Kind) -> bool | None:
 
 
 def is_condition(frame: Frame, node: ast.expr, kind: Kind, way: bool | None = None) -> bool:
-    """Whether a test of unknown outcome leaves it open what Dynamo sees behind it, where it comes out as `way`.
+    """Whether the code behind a test of unknown outcome is uncertain for Dynamo, if the outcome is `way`.
 
-    A tensor breaks the graph here already. An argument that every caller has to give, or that a caller gives as a
-    tensor, is not None as a rule; one that is compared with its own default equals it as a rule, and a setting of the
-    constructor is as a rule what its default says. What counts the rounds of a loop is greater than a constant in one.
+    A tensor already breaks the graph at the test. Some outcomes are assumed: an argument that is required, or for which
+    a caller passes a tensor, is not None. An argument compared with its own default equals it. A constructor setting
+    has its default value. A loop counter exceeds a constant in some iteration.
     """
     if k.may_be_tensor(kind) or (way is not None and _by_default(frame, node) is way):
         return False
@@ -65,7 +65,7 @@ def is_condition(frame: Frame, node: ast.expr, kind: Kind, way: bool | None = No
 
 
 def _by_default(frame: Frame, node: ast.expr) -> bool | None:
-    """The truth of an attribute that the constructor has from a parameter, by its default; None if there is no such."""
+    """The truth of an attribute that the constructor sets from a parameter, based on its default; otherwise None."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         answer = _by_default(frame, node.operand)
         return None if answer is None else not answer
@@ -82,7 +82,7 @@ def _by_default(frame: Frame, node: ast.expr) -> bool | None:
 
 
 def _is_late_round(frame: Frame, node: ast.expr) -> bool:
-    """Whether a test asks if the counter of a loop around it is greater than a constant."""
+    """Whether a test checks that the counter of an enclosing loop is greater than a constant."""
     if not frame.loop or frame.function is None or not isinstance(node, ast.Compare) or len(node.ops) != 1:
         return False
     if not isinstance(node.left, ast.Name) or not isinstance(node.comparators[0], ast.Constant):
@@ -95,7 +95,7 @@ def _is_late_round(frame: Frame, node: ast.expr) -> bool:
 
 
 def _counts(loop: ast.For, name: str) -> bool:
-    """Whether a loop over a range, or the numbers of `enumerate`, counts in a variable."""
+    """Whether a variable is the counter of a loop over `range` or `enumerate`."""
     called = loop.iter.func if isinstance(loop.iter, ast.Call) else None
     target = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) else loop.target
     return isinstance(called, ast.Name) and called.id in ("range", "enumerate", "trange") and _names(target, name)
@@ -110,7 +110,7 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def narrow(frame: Frame, node: ast.expr, truth_: bool) -> None:
-    """Refine the environment of `frame`, in place, by the knowledge that a test came out as `truth_`."""
+    """Narrow the environment of `frame`, in place, given that a test had the outcome `truth_`."""
     if isinstance(node, (ast.Name, ast.Attribute, ast.Compare, ast.Call)):
         learn(frame, node, truth_)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -146,7 +146,7 @@ def _as_none(kind: Kind) -> Kind:
 
 
 def _narrow_call(frame: Frame, node: ast.Call, truth_: bool) -> None:
-    """`isinstance(x, T)` and `torch.is_tensor(x)`; also project helpers such as `exists(x)` by what they return."""
+    """Narrow by `isinstance(x, T)`, `torch.is_tensor(x)`, and project helpers such as `exists(x)` by their results."""
     if not node.args or not isinstance(node.args[0], (ast.Name, ast.Attribute)):
         return
     recording, frame.record = frame.record, None
@@ -165,7 +165,7 @@ def _narrow_call(frame: Frame, node: ast.Call, truth_: bool) -> None:
 
 
 def _tests_for_none(node: ast.AST) -> bool | None:
-    """Whether a function does nothing but return `x is None` (True) or `x is not None` (False)."""
+    """Whether the whole function is `return x is None` (True) or `return x is not None` (False)."""
     body = [node.body] if isinstance(node, ast.Lambda) else getattr(node, "body", [])
     if len(body) != 1:
         return None
@@ -178,9 +178,9 @@ def _tests_for_none(node: ast.AST) -> bool | None:
 
 
 def _refine(frame: Frame, node: ast.expr, refine: Callable[[Kind], Kind]) -> None:
-    """Give a variable or `self` attribute a narrower kind."""
+    """Narrow the kind of a variable or an attribute of `self`."""
     name = frame.self_attribute(node)
-    # An attribute that this call has not set stays out of the environment: being there says that it has.
+    # An attribute that this call has not set stays out of the environment, since an entry means that it has.
     key = node.id if isinstance(node, ast.Name) else f"{frame.self_name}.{name}" if name is not None else None
     kind = frame.env.get(key) if key is not None else None
     if name is not None and kind is None:
@@ -192,7 +192,7 @@ def _refine(frame: Frame, node: ast.expr, refine: Callable[[Kind], Kind]) -> Non
 
 
 def _refine_attribute(frame: Frame, node: ast.expr, name: str, refine: Callable[[Kind], Kind]) -> None:
-    """Note the narrower kind of an attribute that this call has not set."""
+    """Record the narrowed kind of an attribute that this call has not set."""
     recording, frame.record = frame.record, None
     kind = evaluate(frame, node)
     frame.record = recording
@@ -202,7 +202,7 @@ def _refine_attribute(frame: Frame, node: ast.expr, name: str, refine: Callable[
 
 
 def of_type(project: Project, kind: Kind, tested: Kind, truth_: bool) -> Kind:
-    """Return the alternatives of `kind` that are (or are not) instances of what `tested` names."""
+    """Return the alternatives of `kind` that are (or are not) instances of the type `tested`."""
     if isinstance(kind, k.Unknown):
         return _instance_kind(tested) if truth_ else kind
     kept = []
@@ -216,12 +216,12 @@ def of_type(project: Project, kind: Kind, tested: Kind, truth_: bool) -> Kind:
 
 
 def _is_declared(kind: Kind) -> bool:
-    """Whether nothing but the annotation of a parameter says that it is a container: what asks for its type knows."""
+    """Whether only the annotation of a parameter says that it is a container, which an `isinstance` test overrides."""
     return isinstance(kind, (k.Sequence, k.Dictionary)) and kind.home is not None and kind.home.type == "argument"
 
 
 def is_instance(project: Project, kind: Kind, tested: Kind) -> bool | None:
-    """Whether a value of this kind is an instance of the tested type(s); None if that is not known."""
+    """Whether a value of this kind is an instance of the tested type(s); None if unknown."""
     if isinstance(tested, k.Sequence):
         if tested.items is None:
             return None
@@ -234,16 +234,16 @@ def is_instance(project: Project, kind: Kind, tested: Kind) -> bool | None:
     if not isinstance(tested, k.External):
         return None
     if isinstance(kind, k.Instance) and tested.name in _SCRIPTED:
-        return False  # a class of the project's own, as it stands in the code
+        return False  # a project class itself, as the code names it
     return _is_external_instance(kind, tested.name)
 
 
 def _is_project_instance(project: Project, kind: Kind, tested: k.Class) -> bool | None:
     if k.is_record(kind):
-        return None  # of which class it was made is not kept
+        return None  # the class of the original is not known
     if not isinstance(kind, k.Instance):
         return None if isinstance(kind, k.Object) else False
-    # An instance of a base class may turn out to be one of the subclass.
+    # An instance of a base class may be one of the subclass at run time.
     return True if tested.cls in project.mro(kind.cls) else None
 
 

@@ -1,7 +1,7 @@
-"""Jupyter notebooks: their code cells as one text of Python, and the way back.
+"""Jupyter notebooks: their code cells as one Python text, and the mapping back.
 
-In the text each cell begins with a comment of its own, by which it is found again after edits. Lines that only IPython
-understands (`%matplotlib inline`, `!ls`, `help?`) stand there as `pass` with the line in a comment.
+Each cell in the text begins with a marker comment that identifies it after edits. A line that only IPython understands
+(`%matplotlib inline`, `!ls`, `help?`) becomes `pass` with the line in a comment.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _MARK = "# %% cell {} of the notebook"
 _MARKS = re.compile(r"^# %% cell (\d+) of the notebook\n", re.MULTILINE)
 _HIDDEN = re.compile(r"^[ \t]*pass  # IPython: (.*)$", re.MULTILINE)
 _MAGIC = re.compile(r"\s*[%!?]|[\w.,*\s]+=\s*[%!]|.*\?\s*$")
-_MOST_CODE = 4 << 20  # characters in all cells, as much as in any other file
-_MOST_PARSED = 4 << 20  # characters of one cell, over again for each line in it that is not Python
+_MOST_CODE = 4 << 20  # characters in all cells, the same limit as for other files
+_MOST_PARSED = 4 << 20  # characters of one cell, times the number of its lines that are not Python
 _LONGEST_NUMBER = 1000
-# Cell magics that run the rest of the cell as Python, here and now.
+# Cell magics that run the rest of the cell as Python in the current process.
 _PYTHON_MAGICS = frozenset({"capture", "debug", "prun", "python", "python3", "time", "timeit"})
 
 
 class NotebookError(DynalintError):
-    """The file is no notebook that can be read; the text is a clause that says why, `line` where."""
+    """The file is not a readable notebook. The text is a clause that says why; `line` says where."""
 
     def __init__(self, text: str, line: int = 1) -> None:
         super().__init__(text)
@@ -39,7 +39,7 @@ class NotebookError(DynalintError):
 
 
 class Cells:
-    """Where in a text made of cells each of them stands. Lines are 1-based."""
+    """The position of each cell in the combined text. Lines are 1-based."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -49,7 +49,7 @@ class Cells:
         self.numbers = [int(mark[1]) for mark in marks]
 
     def place(self, line: int) -> tuple[int, int]:
-        """Return the number of the cell, and the line in it, of a line of the text."""
+        """Return the cell number, and the line in the cell, of a line of the text."""
         index = max(bisect_right(self._lines, line) - 1, 0)
         return (self.numbers[index], max(line - self._lines[index], 1)) if self._lines else (1, line)
 
@@ -58,7 +58,7 @@ class Cells:
         return self._lines[self.numbers.index(cell)] + line if cell in self.numbers else line
 
     def codes(self) -> dict[int, str]:
-        """Return the code of each cell as it stands in the notebook, but for a line break at its end."""
+        """Return the code of each cell as in the notebook, without a trailing line break."""
         pieces = _MARKS.split(self._text)[2::2]
         shown = (_HIDDEN.sub(lambda hidden: hidden[1], piece).removesuffix("\n") for piece in pieces)
         return dict(zip(self.numbers, shown, strict=True))
@@ -78,10 +78,10 @@ class Notebook:
         return text_of(self.cells)
 
     def encode(self, text: str) -> bytes:
-        """Return the notebook with the cells of an edited text; whatever did not change stays as it was.
+        """Return the notebook with the cells of an edited text; everything else stays unchanged.
 
         Raises:
-            NotebookError: it cannot be told any more where the cells begin.
+            NotebookError: the text no longer shows where the cells begin.
         """
         cells = list(self.document["cells"])
         changed = False
@@ -104,7 +104,7 @@ class Notebook:
         return cells.codes()
 
     def _dump(self, document: Mapping[str, Any]) -> str:
-        """Return a document in the layout of the original, as far as JSON writers agree."""
+        """Return a document in the layout of the original, as far as JSON writers support it."""
         first = re.match(r"\{\r?\n([ \t]*)\S", self.source)
         ending = self.source[len(self.source.rstrip()) :]
 
@@ -117,7 +117,7 @@ class Notebook:
 
 
 def text_of(cells: Mapping[int, str]) -> str:
-    """Return the code of cells, by their numbers, as one text of Python."""
+    """Return the code of cells, keyed by their numbers, as one Python text."""
     return "".join(f"{_MARK.format(number)}\n{_ended(_hide(code))}" for number, code in cells.items())
 
 
@@ -125,7 +125,7 @@ def read_notebook(source: str) -> Notebook:
     """Read the text of a notebook file.
 
     Raises:
-        NotebookError: it is no notebook, or one of a format before version 4.
+        NotebookError: it is not a notebook, or its format is older than version 4.
     """
     try:
         document = json.loads(source, parse_int=_integer, object_pairs_hook=_table)
@@ -144,14 +144,14 @@ def read_notebook(source: str) -> Notebook:
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > _LONGEST_NUMBER:  # takes long to read, and Python may refuse it
+    if len(digits) > _LONGEST_NUMBER:  # slow to parse, and Python may reject it
         raise NotebookError("the notebook holds a number that is too long")
     return int(digits)
 
 
 def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
-    if len(table) != len(pairs):  # a rewrite would lose what one of them holds
+    if len(table) != len(pairs):  # a rewrite would lose one of the duplicate keys
         raise NotebookError("the notebook has a key twice in the same table")
     return table
 
@@ -167,7 +167,7 @@ def _language(document: Mapping[str, Any]) -> str:
 
 
 def _code(cell: Any) -> str | None:
-    """Return the Python code of a cell; None if it holds none."""
+    """Return the Python code of a cell; None if it has none."""
     if not isinstance(cell, dict) or cell.get("cell_type") != "code":
         return None
     source = cell.get("source", "")
@@ -178,7 +178,7 @@ def _code(cell: Any) -> str | None:
 
 
 def is_python(code: str) -> bool:
-    """Whether a cell holds Python, by the magic that it may begin with."""
+    """Whether a cell contains Python, judging by its cell magic."""
     magic = re.match(r"\s*%%(\w+)", code)
     return magic is None or magic[1] in _PYTHON_MAGICS
 
@@ -188,7 +188,7 @@ def _ended(code: str) -> str:
 
 
 def _hide(code: str) -> str:
-    """Return code in which `pass` stands for each line that only IPython understands."""
+    """Return code with `pass` in place of each line that only IPython understands."""
     lines = code.split("\n")
     for _ in lines[: _MOST_PARSED // max(len(code), 1) + 1]:
         try:

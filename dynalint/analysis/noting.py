@@ -1,4 +1,4 @@
-"""The calls that rules watch for, as events."""
+"""Events for calls that rules watch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def note_call(
     *,
     starred: bool,
 ) -> None:
-    """Emit a call that a rule watches for."""
+    """Emit a call if a rule watches it."""
     if node is None:
         return
     watched = frame.interpreter.watched(name) or frame.interpreter.watched(torch_api.canonical(name))
@@ -43,7 +43,7 @@ def note_call(
 def _flags(
     frame: Frame, name: str, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
 ) -> frozenset[torch_api.Flag]:
-    """What the torch data says of a call; nothing for what is no call of torch."""
+    """The flags that the torch data gives for a call; empty for a call outside torch."""
     api = frame.interpreter.project.api
     owner, _, last = name.rpartition(".")
     if owner == "Tensor":

@@ -1,4 +1,4 @@
-"""The kinds that operators give."""
+"""The kinds of operator results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from dynalint.analysis import kinds as k
 from dynalint.analysis.kinds import UNKNOWN, DType, Kind, join_all
 
-# Of what is repeated so often, each item is known by its place; of more, only what the items are.
+# Up to this many repetitions, each item is known by position; beyond, only the join of the items is.
 _MOST_REPEATED = 16
 _DTYPE_RANK: dict[str, int] = {"bool": 0, "int": 1, "float": 2, "complex": 3}
 _NUMBERS = ("bool", "int", "float", "complex")
@@ -34,7 +34,7 @@ def unary(op: ast.unaryop, operand: Kind) -> Kind:
     results: list[Kind] = []
     for one in k.present(operand).members:
         if isinstance(one, k.Tensor):
-            # Hardly anybody flips the bits of whole numbers: what `~` is asked of is a mask.
+            # `~` on whole numbers is rare, so its operand is taken for a mask.
             dtype = "bool" if isinstance(op, ast.Invert) and one.dtype is None else one.dtype
             results.append(k.Tensor(dtype, one.rank, array=one.array, foreseen=one.foreseen))
         elif isinstance(one, k.Unknown):
@@ -79,7 +79,7 @@ def _binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
         return k.Sequence(left.type, k.join(left.element, right.element))
     if isinstance(op, ast.BitOr) and _are_types(left) and _are_types(right):
         both = [item for one in (left, right) for item in (one.items or () if isinstance(one, k.Sequence) else (one,))]
-        return k.sequence("tuple", both)  # what `isinstance` takes for the same
+        return k.sequence("tuple", both)  # `isinstance` accepts a tuple with the same meaning
     if isinstance(op, ast.Mult):
         for container, times in ((left, right), (right, left)):
             if isinstance(container, k.Sequence) and isinstance(times, k.Value):
@@ -91,7 +91,7 @@ def _binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
 
 
 def repeated(op: ast.operator, left: Kind, right: Kind) -> k.Sequence | None:
-    """Return the list or tuple that `[0] * t` repeats, as often as a tensor of one element says."""
+    """Return the list or tuple that `[0] * t` creates, where a one-element tensor `t` is the number of copies."""
     for one, other in ((left, right), (right, left)):
         if isinstance(op, ast.Mult) and isinstance(one, k.Sequence) and one.type in ("list", "tuple"):
             times = k.only_tensor(other)
@@ -100,7 +100,7 @@ def repeated(op: ast.operator, left: Kind, right: Kind) -> k.Sequence | None:
 
 
 def _tensor_binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
-    """A tensor and anything that it takes give a tensor; None and containers raise, so nothing comes of them."""
+    """A tensor with any valid operand gives a tensor; None and containers raise, so they do not matter."""
     dtypes = [_dtype(side) for side in (left, right)]
     ranks = [_rank(side) for side in (left, right)]
     rank = 0 if ranks == [0, 0] else None
@@ -112,7 +112,7 @@ def _tensor_binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
     elif left_dtype is not None and right_dtype is not None:
         dtype = left_dtype if _DTYPE_RANK[left_dtype] >= _DTYPE_RANK[right_dtype] else right_dtype
     elif "bool" in dtypes and isinstance(op, (ast.BitAnd, ast.BitOr, ast.BitXor)):
-        dtype = "bool"  # what a mask is combined with is a mask, as far as nothing else is known
+        dtype = "bool"  # a value combined with a mask is assumed to be a mask unless more is known
     return k.Tensor(dtype, rank, array=array, foreseen=_foreseen(left) and _foreseen(right))
 
 
@@ -160,7 +160,7 @@ def compare(op: ast.cmpop, left: Kind, right: Kind) -> Kind:
         return k.BOOL if same is None else k.Value("bool", same is isinstance(op, ast.Is))
     if isinstance(op, (ast.In, ast.NotIn)):
         return _membership(op, left, right)
-    # `mask != 0` is asked of a mask that is there; a test for None is spelt out.
+    # `mask != 0` assumes that there is a mask; code tests for None explicitly.
     left = k.present(left) if k.may_be_tensor(left) and right != k.NONE else left
     right = k.present(right) if k.may_be_tensor(right) and left != k.NONE else right
     results = [_compare(op, one, other) for one in left.members for other in right.members]
@@ -172,7 +172,7 @@ def _compare(op: ast.cmpop, left: Kind, right: Kind) -> Kind:
     if tensors:
         others = [side for side in (left, right) if not isinstance(side, k.Tensor)]
         if others and isinstance(others[0], k.Value) and others[0].type not in _NUMBERS:
-            return k.BOOL  # `t == None`, `t == "auto"`: no elements to compare with
+            return k.BOOL  # `t == None`, `t == "auto"`: nothing to compare element by element
         ranks = [_rank(side) for side in (left, right)]
         array = all(side.array for side in tensors)
         foreseen = _foreseen(left) and _foreseen(right)
@@ -195,9 +195,9 @@ def _compare(op: ast.cmpop, left: Kind, right: Kind) -> Kind:
 
 
 def _still_unknown(left: Kind, right: Kind, *, compared: bool = False) -> k.Unknown:
-    """What arithmetic makes of a parameter and a number is a tensor exactly if the parameter is one.
+    """The result of arithmetic on a parameter and a number is a tensor exactly if the parameter is one.
 
-    `compared` tells of an operation that makes a mask of masks.
+    `compared` is true for an operation that combines masks into a mask.
     """
     for one, other in ((left, right), (right, left)):
         if isinstance(one, k.Unknown) and one.parameter is not None and isinstance(other, (k.Value, k.Unknown)):
@@ -206,7 +206,7 @@ def _still_unknown(left: Kind, right: Kind, *, compared: bool = False) -> k.Unkn
 
 
 def _identical(left: Kind, right: Kind) -> bool | None:
-    """Whether two values are the same object, as far as None and tensors tell."""
+    """Whether two values are the same object, which None and tensors may decide."""
     for one, other in ((left, right), (right, left)):
         if other == k.NONE:
             if one == k.NONE:

@@ -1,7 +1,7 @@
-"""What the text of a file tells of its place in the project, unparsed: what it imports, defines and inherits from.
+"""The imports, definitions and base classes of a file, read from its text without parsing.
 
-A tree takes some thirty times as long, and nearly all files of a project turn out to be none of a file's business.
-Text that only looks like code, in a docstring say, counts as code: a file too many is read, none is missed for it.
+Parsing takes some thirty times as long, and most files of a project turn out to be unrelated to a given file. Text that
+only looks like code, as in a docstring, counts as code: this may read one file too many, but never misses one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Imported:
 
 @dataclass(eq=False)
 class Outline:
-    """The module `name`, a package or not, that the file at `path` holds as `text`."""
+    """The module `name` in the file at `path` with the content `text`; it may be a package."""
 
     path: Path
     name: str
@@ -49,7 +49,7 @@ class Outline:
 
     @cached_property
     def imports(self) -> tuple[Imported, ...]:
-        """What its import statements bind, wherever they stand; that of a star import is `*`."""
+        """The bindings of its import statements, wherever they are; a star import binds `*`."""
         return tuple(self._imports())
 
     def _imports(self) -> Iterator[Imported]:
@@ -69,28 +69,28 @@ class Outline:
 
     @cached_property
     def bindings(self) -> dict[str, Imported | None]:
-        """What its top level binds, by name: None for what it makes itself."""
+        """The names that its top level binds; None for a name that it defines itself."""
         found: dict[str, Imported | None] = {one.bound: one for one in self.imports if one.bound != "*"}
         found.update(dict.fromkeys((match[1] or match[2] for match in _DEFINITION.finditer(self.text)), None))
         return found
 
     @cached_property
     def stars(self) -> tuple[str, ...]:
-        """The modules that it has star imports of."""
+        """The modules that it star-imports."""
         return tuple(one.module for one in self.imports if one.attribute == "*")
 
     @cached_property
     def mentioned(self) -> frozenset[str]:
-        """The words in its code less its import statements."""
+        """The words in its code, without its import statements."""
         return frozenset(re.findall(r"\w+", _COMMENT.sub("", _STRING.sub("", _IMPORT.sub("", self.text)))))
 
     @cached_property
     def bases(self) -> frozenset[str]:
-        """The dotted names that its classes are written to inherit from."""
+        """The dotted names of the base classes of its classes."""
         return frozenset(name for match in _BASES.finditer(self.text) for name in re.findall(r"[\w.]+", match[1]))
 
     @cached_property
     def plain(self) -> frozenset[str]:
-        """The names that are assigned numbers or text, such as a version, and nothing else."""
+        """The names that are only assigned numbers or text, such as a version."""
         assigned = [(match[1], match[2] is not None) for match in _ASSIGNED.finditer(self.text)]
         return frozenset(name for name, _ in assigned) - {name for name, is_plain in assigned if not is_plain}

@@ -1,4 +1,4 @@
-"""The join of what the callers of a function pass it, and what it leaves behind."""
+"""Joins of the arguments from all callers of a function, and of its effects on `self`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, join
 
 
 def either_caller(old: Kind, new: Kind) -> Kind:
-    """Join what two callers pass, as `either_known`.
+    """Join the arguments of two callers, as `either_known` does.
 
-    Where only one of them knows the dtype of a tensor, it is that; one that is sparse for one of them breaks the graph.
+    If only one of them knows the dtype of a tensor, that dtype is kept; a tensor that is sparse for one caller breaks
+    the graph.
     """
     joined = either_known(old, new)
     one, other, either = k.only_tensor(old), k.only_tensor(new), k.only_tensor(joined)
@@ -26,9 +27,9 @@ def either_caller(old: Kind, new: Kind) -> Kind:
 
 
 def either_known(old: Kind, new: Kind) -> Kind:
-    """Join what is known of two values; None says no more of a parameter than that it may be left out.
+    """Join two kinds; for a parameter, None only means that it may be omitted.
 
-    Where nothing is known of one of them, the other still tells what it is, and of a number not which.
+    If one is unknown, the other still gives the type, but not the value of a number.
     """
     if isinstance(new, Unknown):
         return new if old in (k.NONE, NOTHING) else k.widened(old)
@@ -44,10 +45,10 @@ def either_known(old: Kind, new: Kind) -> Kind:
 
 
 def either_store(old: Kind, new: Kind) -> Kind:
-    """Join what an attribute holds with what is stored there once more.
+    """Join the kind of an attribute with a newly stored kind.
 
-    A parameter that only code which is not there to see has given says nothing of the objects that others give:
-    a subclass hands a method or a layer to the constructor of its base, which nobody calls by itself.
+    A parameter known only from outside calls says nothing about the objects that other callers pass: a subclass passes
+    a method or a layer to the constructor of its base class, which no one calls directly.
     """
     for given, other in ((old, new), (new, old)):
         if isinstance(given, Unknown) and given.parameter is not None:
@@ -59,12 +60,12 @@ def either_store(old: Kind, new: Kind) -> Kind:
 
 
 def _is_object(kind: Kind) -> bool:
-    """Whether a value is called or asked for its attributes, and decides nothing by itself."""
+    """Whether a value is called or has its attributes read, and decides nothing itself."""
     return k.is_record(kind) or isinstance(kind, (k.Function, k.Instance, k.Class, k.Partial, k.Object))
 
 
 def _drop_facts(context: Context, params: Environment) -> bool:
-    """Drop the facts that one more caller does not know to hold; return whether there was one."""
+    """Drop the facts that a new caller does not guarantee; return whether there were any."""
     dropped = [name for name in context.params if is_fact(name) and context.params[name] != params.get(name)]
     for name in dropped:
         del context.params[name]
@@ -72,23 +73,23 @@ def _drop_facts(context: Context, params: Environment) -> bool:
 
 
 def _differ(old: Kind, new: Kind) -> bool:
-    """Whether two callers pass tensors of classes of dtypes that are known and not the same."""
+    """Whether two callers pass tensors of known and different dtype classes."""
     one, other = k.only_tensor(old), k.only_tensor(new)
     return one is not None and other is not None and len({one.dtype, other.dtype, None}) == 3
 
 
 def widen(context: Context, params: Environment) -> bool:
-    """Join the parameters of one more call into those of a context; return whether any has grown."""
+    """Join the parameters of a new call into those of a context; return whether any has grown."""
     grown = _drop_facts(context, params)
     for name, kind in params.items():
         if name not in context.params and is_fact(name):
-            continue  # some caller cannot tell
+            continue  # unknown for some caller
         old = context.params.get(name, NOTHING)
         if kind is old or (name in context.crowded and (isinstance(old, Unknown) or isinstance(kind, Unknown))):
             continue
         new = join(old, kind) if name in context.crowded else either_caller(old, kind)
         if _differ(old, kind):
-            context.crowded.add(name)  # a third, of whose dtype nothing is known, does not decide between them
+            context.crowded.add(name)  # a third caller of unknown dtype does not decide between them
         unknown = isinstance(new, Unknown)
         if unknown and not (isinstance(old, Unknown) or isinstance(kind, Unknown)):
             context.crowded.add(name)
@@ -99,9 +100,9 @@ def widen(context: Context, params: Environment) -> bool:
 
 
 def left_behind(frame: Frame) -> tuple[Environment, dict[str, str]]:
-    """The attributes of `self` that are set on every way out of a function, apart from those that hold a parameter.
+    """The attributes of `self` set on every path out of a function, and separately those that hold a parameter.
 
-    Of the latter it is told which: each caller knows better than all together what it has passed.
+    The latter map to the parameter's name, because each caller knows its own argument better than the join does.
     """
     if frame.self_name is None or frame.context is None or not frame.exits:
         return {}, {}

@@ -1,4 +1,4 @@
-"""The project: its modules, and how names in them resolve; how its classes inherit stands in `hierarchy`."""
+"""The project: its modules and name resolution. Inheritance between its classes is in `hierarchy`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from dynalint.analysis.kinds import Kind
 from dynalint.analysis.source import SourceFile, Sources
 from dynalint.reading import is_inside, project_root, read_bounded
 
-# A folder that holds other people's packages: only those named by the user are first-party in it.
+# Folders with third-party packages, where only the packages named by the user are first-party.
 _SHARED_FOLDERS = ("site-packages", "dist-packages")
 
 
 @dataclass(eq=False)
 class Project(Hierarchy):
-    """All the code that belongs together: the checked files, and the first-party modules that these import.
+    """All the code of a project: the checked files and the first-party modules that they import.
 
-    `overrides` gives the text of files as they would be after an edit. `options` are the settings that rules read.
+    `overrides` gives the text of files as it would be after an edit. `options` holds the settings that rules read.
     `sources` reads the files.
     """
 
@@ -55,7 +55,7 @@ class Project(Hierarchy):
         options: Mapping[str, object] | None = None,
         sources: Sources | None = None,
     ) -> Project:
-        """Read and index the files at `paths`; `search` are further folders that imports start from."""
+        """Read and index the files at `paths`; `search` lists additional folders where imports are looked up."""
         project = cls(
             overrides={_absolute(path): text for path, text in (overrides or {}).items()},
             options=options or {},
@@ -71,12 +71,12 @@ class Project(Hierarchy):
         return project
 
     def read(self, path: Path) -> SourceFile:
-        """Read one file, or take its text from the overrides."""
+        """Read a file, or take its text from the overrides."""
         text = self.overrides.get(_absolute(path))
         return self.sources.read(path) if text is None else self.sources.given(path, text)
 
     def add(self, file: SourceFile) -> ModuleInfo:
-        """Index one file that parses."""
+        """Index a file that parses."""
         path = _absolute(file.path)
         known = self.modules.get(path)
         if known is None:
@@ -88,11 +88,11 @@ class Project(Hierarchy):
 
     @cached_property
     def _packages(self) -> frozenset[str]:
-        """Top-level names of the checked files: what counts as first-party in a folder shared with others."""
+        """Top-level names of the checked files, which are first-party in a shared folder."""
         return frozenset(package_root(_absolute(file.path))[1][0] for file in self.checked)
 
     def find_module(self, name: str) -> ModuleInfo | None:
-        """Return the first-party module of that dotted name, reading it if need be; None if there is none."""
+        """Return the first-party module of that dotted name, reading it if necessary; None if there is none."""
         if name not in self._by_name:
             path = self.locate(name)
             known = None if path is None else self.modules.get(path)
@@ -103,7 +103,7 @@ class Project(Hierarchy):
         return self._by_name[name]
 
     def locate(self, name: str) -> Path | None:
-        """Return the file of the first-party module of that dotted name, None if there is none."""
+        """Return the file of the first-party module of that dotted name; None if there is none."""
         parts = name.split(".")
         if not name or parts[0] in _EXTERNAL:
             return None
@@ -116,7 +116,7 @@ class Project(Hierarchy):
         return None
 
     def is_own(self, path: Path) -> bool:
-        """Whether a file lies, links followed, in the project of a checked one: no other is read for an import."""
+        """Whether a file, with links resolved, is in the project of a checked file; imports read no others."""
         return path in self.modules or any(is_inside(path, folder) for folder in self._bounds)
 
     @cached_property
@@ -125,9 +125,9 @@ class Project(Hierarchy):
         return frozenset(project_root(Path(folder)) for folder in folders)
 
     def may_bind(self, module: str, name: str) -> bool:
-        """Whether a module can give out `name` by a star import: it must spell it, or have a star import itself.
+        """Whether a star import of a module may bind `name`: its text contains the name or another star import.
 
-        Reads the text alone: parsing every module that a package's `__init__` gathers up costs far more.
+        Only the text is read: parsing every module that a package's `__init__` collects is far more expensive.
         """
         if module in self._by_name:
             found = self._by_name[module]
@@ -165,14 +165,14 @@ class Project(Hierarchy):
         return self._folders[key]
 
     def is_checked(self, file: SourceFile) -> bool:
-        """Whether findings in this file are asked for."""
+        """Whether findings in this file are requested."""
         return file in self._checked_set
 
     @cached_property
     def _checked_set(self) -> frozenset[SourceFile]:
         return frozenset(self.checked)
 
-    # What rules ask for.
+    # Queries by rules.
 
     def kinds(self, function: FunctionInfo) -> Mapping[ast.AST, Kind]:
         """Return the kind of every expression of a function, by node."""
@@ -195,7 +195,7 @@ class Project(Hierarchy):
         return known
 
     def attribute_uses(self, name: str) -> list[tuple[SourceFile, FunctionInfo | None, ast.Attribute]]:
-        """Return every `<something>.name` in the project's files, with the innermost function it stands in."""
+        """Return every `<something>.name` in the project's files, with the innermost function around it."""
         known = self._uses.get(name)
         if known is None:
             known = self._uses[name] = [
@@ -206,13 +206,13 @@ class Project(Hierarchy):
         return known
 
     def mentions(self, name: str) -> bool:
-        """Whether a string constant equal to `name` stands in the project, as `getattr` and `setattr` use one."""
+        """Whether the project contains a string constant equal to `name`, as in `getattr` and `setattr`."""
         return any(isinstance(node, ast.Constant) and node.value == name for _, node in self.nodes_with(name))
 
     def nodes_with(self, name: str) -> Iterator[tuple[ModuleInfo, ast.AST]]:
-        """Yield the nodes on the lines that spell a name; whole statements without it are passed over."""
+        """Yield the nodes on the lines that contain a name; whole statements without it are skipped."""
         word = re.escape(name)
-        pattern = re.compile(rf"{word}(?<!\w{word})\b")  # a `\b` before the word would take far longer
+        pattern = re.compile(rf"{word}(?<!\w{word})\b")  # a `\b` before the word would be far slower
         for module in list(self.modules.values()):
             lines = [module.file.position(match.start())[0] for match in pattern.finditer(module.file.text)]
             pending: list[ast.AST] = [*module.tree.body] if lines else []
@@ -223,7 +223,7 @@ class Project(Hierarchy):
                     pending.extend(ast.iter_child_nodes(node))
 
 
-# Never first-party, whatever folder is checked: knowledge of these comes from elsewhere.
+# Never first-party, whatever folder is checked: dynalint has its own data about these.
 _EXTERNAL = frozenset({"torch", "numpy", "typing", "builtins", "typing_extensions"})
 
 
@@ -243,7 +243,7 @@ def module_name(path: Path, starts: Iterable[Path]) -> str:
 
 
 def package_root(path: Path) -> tuple[Path, list[str]]:
-    """Return the folder that absolute imports of the file at `path` start from, and the parts of its dotted name."""
+    """Return the folder from which the file at `path` is imported, and the parts of its dotted name."""
     parts = [] if path.name == "__init__.py" else [path.stem]
     folder = path.parent
     while (folder / "__init__.py").is_file() and folder != folder.parent:
@@ -253,7 +253,7 @@ def package_root(path: Path) -> tuple[Path, list[str]]:
 
 
 def _spans(node: ast.AST, lines: list[int]) -> bool:
-    """Whether one of the lines, which are in order, lies in a node; a node without a place may hold any."""
+    """Whether a node spans one of the lines, which are sorted; true for a node without a position."""
     last = getattr(node, "end_lineno", None)
     if last is None:
         return True
@@ -263,7 +263,7 @@ def _spans(node: ast.AST, lines: list[int]) -> bool:
 
 
 def _function_at(module: ModuleInfo, node: ast.expr) -> FunctionInfo | None:
-    """The innermost function that holds a node."""
+    """The innermost function around a node."""
     best: FunctionInfo | None = None
     for function in module.functions:
         own = function.node

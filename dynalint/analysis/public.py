@@ -1,4 +1,4 @@
-"""What others may call: code that is not there to see passes a public function other arguments than its own project."""
+"""Public code: callers outside the project may pass other arguments to a public function."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
 
-# Nobody imports these from a package but the project itself.
+# Modules and names that only the project itself imports.
 _OWN = re.compile(r"(^|\.)(_(?!_)\w*|tests?|test_\w+|\w+_test|testing|examples?|benchmarks?|scripts?|conftest)(\.|$)")
 
 
 def is_public(function: FunctionInfo) -> bool:
-    """Whether code outside the project may call a function: by its name and those of its class, module and packages."""
+    """Whether code outside the project may call a function, judging by the names of it, its class and its modules."""
     known = function.known_public
     if known is None:
         own_name = function.name if function.name != "__init__" else ""
@@ -23,7 +23,7 @@ def is_public(function: FunctionInfo) -> bool:
 
 
 def is_public_class(cls: ClassInfo) -> bool:
-    """Whether code outside the project may build or inherit a class."""
+    """Whether code outside the project may instantiate or subclass a class."""
     known = cls.known_public
     if known is None:
         known = cls.known_public = _may_be_named("", cls, cls.module)
@@ -36,7 +36,7 @@ def _may_be_named(name: str, cls: ClassInfo | None, module: ModuleInfo) -> bool:
 
 
 def is_imported_by_others(module: ModuleInfo) -> bool:
-    """Whether a module is part of a package, and not of what only its own project runs."""
+    """Whether a module is part of a package, and not of scripts that only the project runs."""
     known = module.known_public
     if known is None:
         known = module.known_public = (module.package or "." in module.name) and _OWN.search(module.name) is None

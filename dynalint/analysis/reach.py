@@ -1,6 +1,6 @@
-"""Which attributes of `self` a piece of code may change, and which a property reads, as its text tells.
+"""The attributes of `self` that code may change, or that a property reads, judging by the text.
 
-A method is taken together with the methods of `self` that it calls. What cannot be told counts as `ANYTHING`.
+A method includes the methods of `self` that it calls. `ANYTHING` stands for an unknown set of attributes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ANYTHING: Final = frozenset({"*"})
 _NOTHING: Final[frozenset[str]] = frozenset()
-# Builtins that look at what they are given and leave it as it is.
+# Builtins that inspect their argument without changing it.
 _LOOKING = frozenset({"isinstance", "issubclass", "hasattr", "getattr", "type", "id", "len", "super", "bool", "repr"})
 _PURE = frozenset({"bool", "len", "any", "all", "isinstance"})
 _PURE_NODES = (ast.Attribute, ast.Name, ast.Constant, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Call, ast.Return)
@@ -32,7 +32,7 @@ def receiver_name(function: FunctionInfo) -> str | None:
 
 
 def returned_value(function: FunctionInfo) -> ast.expr | None:
-    """Return the expression that a function returns if it does nothing else."""
+    """Return the expression of a function whose whole body is a `return`."""
     body = function.statements
     documented = len(body) == 2 and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
     returned = body[-1] if len(body) == 1 or documented else None
@@ -40,7 +40,7 @@ def returned_value(function: FunctionInfo) -> ast.expr | None:
 
 
 def read_by(project: Project, cls: ClassInfo | None, attribute: str) -> frozenset[str]:
-    """Return the stored attributes that reading one gives: itself, or what the property of that name computes from."""
+    """Return the stored attributes behind a read: the attribute, or those from which a property computes it."""
     getter = None if cls is None else project.find_method(cls, attribute)
     if cls is None or getter is None or "property" not in getter.decorators:
         return frozenset({attribute})
@@ -84,18 +84,18 @@ def _is_named(node: ast.AST, name: str | None) -> bool:
 def changes_of(
     project: Project, cls: ClassInfo, call: ast.Call, self_name: str, function: FunctionInfo | None, callee: Kind
 ) -> frozenset[str]:
-    """Return the attributes of `self` (of class `cls`) that a call in one of its methods may change."""
+    """Return the attributes of `self` (an instance of `cls`) that a call in one of its methods may change."""
     owner = None if function is None else function.owner
     changed = _changed_by_call(project, cls, call, self_name, owner, set())
     if isinstance(callee, k.Function) and callee.function.parent is not None:
-        return ANYTHING  # what is defined inside may have `self` as a variable around it
+        return ANYTHING  # a nested definition may use `self` from the enclosing scope
     return changed
 
 
 def _changed_by_call(
     project: Project, cls: ClassInfo, call: ast.Call, own: str, owner: ClassInfo | None, seen: set[FunctionInfo]
 ) -> frozenset[str]:
-    """What one call changes, the calls among its arguments apart."""
+    """The attributes that one call changes, without the calls in its arguments."""
     func = call.func
     if _is_given(call, own) and not (isinstance(func, ast.Name) and func.id in _LOOKING):
         return ANYTHING
@@ -127,7 +127,7 @@ def _changed_by_method(
         return frozenset({"training"})
     classes = project.mro(cls)
     if after is None and any(name in one.attributes or name in one.writers or name in one.body for one in classes):
-        return _NOTHING  # a layer, or a function: none of them knows who holds it
+        return _NOTHING  # a layer or a function does not know its owner
     api = project.api.torch_class("torch.nn.Module")
     return _NOTHING if api is not None and api.method(name) is not None else ANYTHING
 
@@ -153,7 +153,7 @@ def _changed_by_body(project: Project, cls: ClassInfo, method: FunctionInfo, see
 
 
 def _read_body(method: FunctionInfo, own: str) -> tuple[frozenset[str], tuple[ast.Call, ...], bool]:
-    """Return what a method stores to attributes of `self`, the calls in it, and whether `self` goes elsewhere."""
+    """Return the attributes of `self` that a method stores, its calls, and whether `self` escapes."""
     stored: set[str] = set()
     calls: list[ast.Call] = []
     escapes = False

@@ -1,4 +1,4 @@
-"""The region: which functions a compiled root reaches, and by which calls."""
+"""The compiled region: the functions that a compiled root reaches, and the calls that lead to them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from dynalint.analysis.project import Project
 _COMPILE_CALL = re.compile(r"compile\(")
 _FORWARD_STORE = re.compile(r"\b(self|cls)\.forward = (?!None\b)")
 _COMPILERS = ("torch.compile", "torch._dynamo.optimize")
-# What modules run that have their `forward` from a library.
+# Methods that a module runs if it inherits its `forward` from a library.
 _METHODS_OF_METRICS = ("update", "compute")
 
 
 def find_roots(project: Project, interpreter: Interpreter, roots: str | Sequence[str]) -> list[FunctionInfo]:
-    """Return the functions that are compiled, outermost definitions last, in a fixed order.
+    """Return the compiled functions, outermost definitions last, in a fixed order.
 
-    `roots` is "modules" (every `forward` of an `nn.Module` counts as compiled, by somebody, and so does what a class
-    puts in its place by `self.forward = self.fast`, and what the one of a metric of torchmetrics calls), "explicit"
-    (only what the code itself compiles) or a list of "package.module:Name".
+    `roots` is "modules", "explicit" (only the functions that the code itself compiles) or a list of
+    "package.module:Name". With "modules", every `forward` of an `nn.Module` counts as compiled, and so do its
+    replacements in `self.forward = self.fast` and the methods that `forward` of a torchmetrics metric calls.
     """
     found: dict[FunctionInfo, None] = {}
     modules = [
@@ -54,12 +54,12 @@ def find_roots(project: Project, interpreter: Interpreter, roots: str | Sequence
     if roots == "modules":
         found.update(dict.fromkeys(_put_in_place_of_forward(interpreter, modules)))
     wrappers = [wrapper for function in found for wrapper in wrappers_of(interpreter, function)]
-    # Models stand below the layers they are made of: from the end, callers come before what they call.
+    # Models are usually defined after their layers, so reverse order puts callers before their callees.
     return list(dict.fromkeys([*reversed(list(found)), *wrappers]))
 
 
 def _entries(project: Project, cls: ClassInfo) -> tuple[str, ...]:
-    """The methods that calling an instance of a class of modules runs; none for another class."""
+    """The methods that calling an instance of a module class runs; empty for any other class."""
     of_metrics = any(name.startswith("torchmetrics.") for name in project.lineage(cls)[1])
     if of_metrics and project.find_method(cls, "forward") is None:
         return _METHODS_OF_METRICS
@@ -67,7 +67,7 @@ def _entries(project: Project, cls: ClassInfo) -> tuple[str, ...]:
 
 
 def _entered(interpreter: Interpreter, cls: ClassInfo) -> list[FunctionInfo]:
-    """The methods of its own that a class of modules has compiled; instances of it count as built."""
+    """The methods of a module class that are compiled; instances of it count as created."""
     names = _entries(interpreter.project, cls)
     if names:
         interpreter.project.note_built(cls)
@@ -102,14 +102,14 @@ def _is_compiled(interpreter: Interpreter, function: FunctionInfo) -> bool:
 
 
 def _put_in_place_of_forward(interpreter: Interpreter, modules: list[ModuleInfo]) -> list[FunctionInfo]:
-    """Return the functions that modules choose for their `forward`; what others patch in is for debugging or export."""
+    """Return the functions that modules assign to their own `forward`; other patches are for debugging or export."""
     _run_with(interpreter, modules, _FORWARD_STORE)
     checked = (function for function in interpreter.forwards if interpreter.project.is_checked(function.file))
     return [function for function in checked if not _is_kept_out(interpreter, function)]
 
 
 def _run_with(interpreter: Interpreter, modules: list[ModuleInfo], spelled: re.Pattern[str]) -> None:
-    """Interpret the functions that spell `torch.compile(...)`, `model.compile()` or `self.forward = self.fast`."""
+    """Interpret functions that contain `torch.compile(...)`, `model.compile()` or `self.forward = self.fast`."""
     for module in modules:
         lines = _lines(module, spelled)
         for function in [*module.functions, module.top] if lines else []:
@@ -118,7 +118,7 @@ def _run_with(interpreter: Interpreter, modules: list[ModuleInfo], spelled: re.P
 
 
 def compiled_by_calls(interpreter: Interpreter) -> list[FunctionInfo]:
-    """Return what the code that was interpreted so far compiles, and take note of it."""
+    """Return the functions that the code interpreted so far compiles, and record them as such."""
     found: dict[FunctionInfo, None] = {}
     for kind in list(interpreter.compiled):
         for one in kind.members:
@@ -134,7 +134,7 @@ def compiled_by_calls(interpreter: Interpreter) -> list[FunctionInfo]:
 
 
 def run_inherited(project: Project, interpreter: Interpreter, roots: Sequence[FunctionInfo]) -> None:
-    """Interpret the compiled methods on the classes that inherit them: what they call may be overridden there."""
+    """Interpret compiled methods on the classes that inherit them, which may override the methods they call."""
     compiled = set(roots)
     heirs: dict[FunctionInfo, list[k.Kind]] = {}
     for cls in project.all_classes:
@@ -149,9 +149,9 @@ def run_inherited(project: Project, interpreter: Interpreter, roots: Sequence[Fu
 
 
 def run_scripts(project: Project, interpreter: Interpreter) -> None:
-    """Interpret scripts and tests: what they call compiled code with tells the kinds of its parameters.
+    """Interpret scripts and tests, whose calls of compiled code give the kinds of its parameters.
 
-    They come last, so that a class is not taken for what the one constructor call of a test makes of it.
+    They come last, so that the constructor call of a single test does not determine the kind of a class.
     """
     for path in sorted(project.modules):
         module = project.modules[path]
@@ -161,12 +161,12 @@ def run_scripts(project: Project, interpreter: Interpreter) -> None:
 
 
 def _is_test(function: FunctionInfo) -> bool:
-    """Whether a runner of tests, or an entry point that a package declares, calls a function."""
+    """Whether a test runner or an entry point of the package calls a function."""
     return function.name.startswith("test_") or function.name == "main"
 
 
 def _is_script(module: ModuleInfo) -> bool:
-    """Whether the top level of a module calls what the module makes, or runs a block."""
+    """Whether the top level of a module calls its own definitions or runs a block."""
     for node in module.tree.body:
         if isinstance(node, (ast.For, ast.While, ast.With)):
             return True
@@ -179,7 +179,7 @@ def _is_script(module: ModuleInfo) -> bool:
 
 
 def _calls_own(node: ast.expr, module: ModuleInfo) -> bool:
-    """Whether this calls a function or variable of the module, or what another call returns."""
+    """Whether this calls a function or variable of the module, or the result of another call."""
     if not isinstance(node, ast.Call):
         return False
     binding = module.bindings.get(node.func.id) if isinstance(node.func, ast.Name) else None
@@ -187,18 +187,18 @@ def _calls_own(node: ast.expr, module: ModuleInfo) -> bool:
 
 
 def _lines(module: ModuleInfo, spelled: re.Pattern[str]) -> list[int]:
-    """The lines on which code is spelled; `re.compile` is another thing."""
+    """The lines on which a spelling occurs; `re.compile` does not count."""
     text = module.file.text
     starts = [match.start() for match in spelled.finditer(text) if not text.endswith("re.", 0, match.start())]
     return [module.file.position(start)[0] for start in starts]
 
 
 def mark_region(interpreter: Interpreter, roots: Sequence[FunctionInfo]) -> list[Context]:
-    """Mark what the roots reach, each function by the shortest chain of calls, and return the contexts in the region.
+    """Mark the functions that the roots reach, with the shortest chain of calls, and return the contexts in the region.
 
-    Roots that no other root calls come first, so that the chain of a layer starts at the model that uses it. Before
-    them come those that are known to be compiled. What hardly anybody compiles comes last: code is only doubted if
-    nothing else reaches it.
+    Roots known to be compiled come first. Next are roots that no other root calls, so that the chain of a layer starts
+    at the model that uses it. Code that hardly anyone compiles comes last: it is only doubted if no other root reaches
+    it.
     """
     root_contexts = [context for function in roots for context in interpreter.contexts.get(function, ())]
     called = {
@@ -227,7 +227,7 @@ def _reach(
     doubts: Mapping[FunctionInfo, str],
     barred: Collection[FunctionInfo],
 ) -> None:
-    """Add to the region what is reached from contexts, each given with its caller, but by no `barred` function."""
+    """Add the contexts reachable from the starts to the region, each with its caller, but no `barred` function."""
     waiting: deque[Context] = deque()
 
     def enter(context: Context, caller: Context | None) -> None:

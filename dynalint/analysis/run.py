@@ -1,4 +1,4 @@
-"""Running the static analysis from end to end, on a stack deep enough for any code that Python itself can parse."""
+"""Running the whole static analysis, on a stack deep enough for any code that Python can parse."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dynalint.analysis.subscripts import index_parts
 
 T = TypeVar("T")
 
-# The interpretation follows calls into each other, some dozen Python frames for each.
+# The interpreter follows nested calls, each with a dozen Python frames or so.
 _STACK_BYTES = 512 * 1024 * 1024
 _RECURSION_LIMIT = 20_000
 
@@ -44,7 +44,7 @@ def run_analysis(
 
 
 def with_deep_stack(work: Callable[[], T]) -> T:
-    """Run `work` in a thread with a large stack and return its result; what it raises is raised here."""
+    """Run `work` in a thread with a large stack; return its result or raise its exception."""
     results: list[T] = []
     faults: list[BaseException] = []
 
@@ -55,7 +55,7 @@ def with_deep_stack(work: Callable[[], T]) -> T:
             faults.append(fault)
 
     limit = sys.getrecursionlimit()
-    # Trees are built and kept until the end: collecting cycles meanwhile only walks them again and again.
+    # The trees are kept until the end, so garbage collection would only traverse them repeatedly.
     collecting = gc.isenabled()
     gc.disable()
     size = threading.stack_size(_STACK_BYTES)
@@ -103,7 +103,7 @@ def _analyze(
 
 
 def _events(project: Project, contexts: list[Context], roots: set[FunctionInfo]) -> list[Event]:
-    """The events of the checked files that the region holds, once each: as the caller has them that tells most."""
+    """The events of the checked files in the region, without duplicates: the most informative context wins."""
     order = {file: index for index, file in enumerate(project.checked)}
     found: dict[tuple[object, ...], Event] = {}
     found.update(_generators(contexts, {root for root in roots if root.file in order}))
@@ -117,7 +117,7 @@ def _events(project: Project, contexts: list[Context], roots: set[FunctionInfo])
 
 
 def _telling(event: Event) -> tuple[bool, bool, int, int]:
-    """How much an event tells: whether it happens in any case, and how many of its values are tensors, and masks."""
+    """Rank an event by its information: whether it is certain, and how many of its values are tensors, and masks."""
     if isinstance(event, Call):
         values = [*event.args, *event.keywords.values()]
     elif isinstance(event, Subscript):
@@ -130,13 +130,13 @@ def _telling(event: Event) -> tuple[bool, bool, int, int]:
 
 
 def _in_order(project: Project, events: list[Event]) -> list[Event]:
-    """The events in the order of the files and places."""
+    """The events in the order of files and positions."""
     order = {file: index for index, file in enumerate(project.checked)}
     return sorted(events, key=lambda event: (order[event.function.file], *_place(event)))
 
 
 def _generators(contexts: list[Context], roots: set[FunctionInfo]) -> Iterator[tuple[tuple[object, ...], Event]]:
-    """The events of compiled functions that yield."""
+    """The events of compiled generator functions."""
     called = {callee.function for context in contexts for callee in context.callees}
     for context in contexts:
         function, node = context.function, context.function.node

@@ -1,4 +1,4 @@
-"""What names mean that are not local to a function: variables around it, globals of its module, imports, builtins."""
+"""The meaning of names that are not local: variables of enclosing functions, module globals, imports, builtins."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from dynalint.analysis.interpreter import Interpreter
 
 _BUILTINS = frozenset(dir(builtins))
-# `NAME["key"] = value`, indented, as functions have it.
+# `NAME["key"] = value`, indented, as inside a function.
 _ITEM_STORE = re.compile(r"^[ \t]+(\w+)\[[^\]\n]+\]\s*(?:[-+*/%|&]|//)?=(?!=)", re.MULTILINE)
-# The names of a `global` statement wherever it stands; one in a docstring only makes a name less certain.
+# The names of a `global` statement anywhere in the text; a match in a docstring only makes a name less certain.
 _GLOBAL = re.compile(r"global(?<!\wglobal)[ \t\\\n]+(\w+(?:[ \t\\\n]*,[ \t\\\n]*\w+)*)")
 _NAME = re.compile(r"\w+")
 
 
 class Scopes:
-    """The scopes of a project; each global is evaluated once."""
+    """The scopes of a project; each global is evaluated only once."""
 
     def __init__(self, interpreter: Interpreter) -> None:
         self._interpreter = interpreter
@@ -38,7 +38,7 @@ class Scopes:
         self._readers: dict[FunctionInfo, dict[tuple[str, Context], Kind]] = {}
 
     def capture(self, function: FunctionInfo, env: Environment, context: Context | None) -> None:
-        """Remember the variables of a function, or around one that it defines, as it was called in one way."""
+        """Store the variables of a function, or around a nested one, for one context."""
         self._closures.setdefault(function, {})[context] = env
         readers = self._readers.get(function, {})
         for (name, reader), seen in readers.items():
@@ -49,12 +49,12 @@ class Scopes:
                 self._interpreter.enqueue(reader)
 
     def _captured(self, function: FunctionInfo, name: str) -> Kind | None:
-        """What a variable was in the ways that a function was called; None where it had none of that name."""
+        """The join of a variable over the contexts of a function; None if there is no such variable."""
         found = [env[name] for env in self._closures.get(function, {}).values() if name in env]
         return reduce(either_known, found) if found else None
 
     def lookup(self, frame: Frame, name: str) -> Kind:
-        """Return the kind of a name that is not local to the frame: of an outer function, the module, or a builtin."""
+        """Return the kind of a non-local name: of an enclosing function, the module, or a builtin."""
         function = frame.function
         while function is not None:
             kind = self._read(frame, function, name)
@@ -68,7 +68,7 @@ class Scopes:
         return self.global_kind(frame.module, name)
 
     def _read(self, frame: Frame, function: FunctionInfo, name: str) -> Kind | None:
-        """What a variable was whenever the reader has asked: it is another at the definition than at the call."""
+        """Join the variable over all reads so far, since it may differ between definition and call."""
         kind = self._captured(function, name)
         if kind is not None and frame.context is not None and (function is not frame.function or function.parent):
             seen = self._readers.setdefault(function, {})
@@ -76,11 +76,11 @@ class Scopes:
         return kind
 
     def global_kind(self, module: ModuleInfo, name: str) -> Kind:
-        """Return the kind of a name at the top level of a module, or of a builtin; `UNKNOWN` for any other."""
+        """Return the kind of a name at the top level of a module, or of a builtin; otherwise `UNKNOWN`."""
         key = (module, name)
         known = self._globals.get(key)
         if known is None:
-            self._globals[key] = UNKNOWN  # for bindings that go in a circle
+            self._globals[key] = UNKNOWN  # for circular bindings
             known = self._globals[key] = self._global_kind(module, name)
         return known
 
@@ -97,8 +97,8 @@ class Scopes:
             kind = _changing(kind) if len(binding) > 1 or name in self.written_globals(module) else kind
             return k.with_home(kind, k.Home("global", name))
         if name.startswith("__") and name.endswith("__"):
-            return UNKNOWN  # such as `__file__`, which each module has for itself
-        # A name often begins with that of its module: asking such modules first saves reading all the others.
+            return UNKNOWN  # such as `__file__`, which differs between modules
+        # A name often begins with that of its module, so trying such modules first avoids reading all the others.
         likely = [star for star in module.stars if name.lower().startswith(star.rpartition(".")[2])]
         for star in dict.fromkeys([*likely, *module.stars]):
             kind = self._starred(star, name)
@@ -107,7 +107,7 @@ class Scopes:
         return k.External(f"builtins.{name}") if name in _BUILTINS else UNKNOWN
 
     def _starred(self, star: str, name: str) -> Kind:
-        """What `from star import *` binds `name` to; `UNKNOWN` if nothing."""
+        """The kind to which `from star import *` binds `name`; `UNKNOWN` if it does not."""
         if self._interpreter.project.locate(star) is not None:
             source = (
                 self._interpreter.project.find_module(star) if self._interpreter.project.may_bind(star, name) else None
@@ -119,14 +119,14 @@ class Scopes:
         return k.External(dotted) if known else UNKNOWN
 
     def imported(self, target: Import) -> Kind:
-        """Return the kind of what an import binds."""
+        """Return the kind of an imported name."""
         if target.attribute is None:
             module = self._interpreter.project.find_module(target.module)
             if module is not None:
                 return k.Module(module)
             return k.External(target.module)
         source = self._interpreter.project.find_module(target.module)
-        # `from . import name` in a package binds what it names: its own submodule.
+        # `from . import name` in a package binds its own submodule.
         if source is not None and source.bindings.get(target.attribute, target) != target:
             return self.global_kind(source, target.attribute)
         submodule = self._interpreter.project.find_module(f"{target.module}.{target.attribute}")
@@ -137,9 +137,9 @@ class Scopes:
         return k.External(f"{target.module}.{target.attribute}")
 
     def definition(self, module: ModuleInfo, name: str) -> tuple[list[ast.expr], ModuleInfo] | None:
-        """Return the expressions that the top level of a project's module assigns to a name, and that module.
+        """Return the expressions assigned to a name at the top level of a project module, and that module.
 
-        A name that is imported is looked for where it comes from.
+        An imported name is looked up in the module that defines it.
         """
         seen: set[tuple[ModuleInfo, str]] = set()
         while (module, name) not in seen:
@@ -165,7 +165,7 @@ class Scopes:
         return next((one for one in sources if one is not None and (name in one.bindings or one.stars)), None)
 
     def written_globals(self, module: ModuleInfo) -> frozenset[str]:
-        """Names that some function of the module rebinds by `global`, or sets the items of."""
+        """The names of globals that a function of the module rebinds by `global` or sets items of."""
         known = self._written.get(module)
         if known is None:
             text = module.file.text
@@ -177,7 +177,7 @@ class Scopes:
         return known
 
     def in_scope(self, node: ast.expr, module: ModuleInfo, parent: FunctionInfo | None) -> Kind:
-        """Return the kind of an expression at the top level of a module or in a function's scope."""
+        """Return the kind of an expression at the top level of a module or in the scope of a function."""
         if isinstance(node, ast.Constant):
             return k.constant(node.value)
         if parent is None and isinstance(node, ast.Name):
@@ -188,12 +188,13 @@ class Scopes:
                 for name, kind in env.items():
                     frame.env[name] = either_known(frame.env.get(name, NOTHING), kind)
             kind = evaluate(frame, node)
-        # A tensor that was there before the call is an input: tracing does not look into it, whatever it was made of.
+        # A tensor that existed before the call is an input, and tracing does not know its elements, whatever its
+        # origin.
         return replace(kind, foreseen=False) if isinstance(kind, k.Tensor) and not kind.array else kind
 
 
 def _changing(kind: Kind) -> Kind:
-    """What is known of a global that other values are put into."""
+    """The kind of a global whose value changes."""
     if isinstance(kind, k.Dictionary):
         items = tuple((key, widened(item)) for key, item in kind.items)
         return replace(kind, items=items, value=widened(kind.value), others=widened(kind.rest))
@@ -201,7 +202,7 @@ def _changing(kind: Kind) -> Kind:
 
 
 def _closed_over(frame: Frame, name: str, kind: Kind) -> Kind:
-    """A variable of an enclosing function, as a function inside sees it, which may change it from call to call."""
+    """A variable of an enclosing function as seen by a nested one, which may change it between calls."""
     kind = k.lasting(widened(kind) if name in frame.globals else kind)
     is_local = isinstance(kind, (k.Sequence, k.Dictionary)) and kind.home is None
     return k.with_home(kind, k.Home("closure", name)) if is_local and k.is_mutable(kind) else kind

@@ -1,4 +1,4 @@
-"""What a function's definition says: its size, its decorators, its parameters with annotation and default."""
+"""Properties of function definitions: size, decorators, and parameters with annotations and defaults."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from dynalint.analysis.kinds import UNKNOWN, Kind, Unknown, join, widened
 if TYPE_CHECKING:
     from dynalint.analysis.interpreter import Interpreter
 
-# A function of at most this many lines is interpreted apart for each combination of argument kinds.
+# A function of at most this many lines is interpreted separately for each combination of argument kinds.
 _SMALL = 14
 
 
 def is_small(function: FunctionInfo) -> bool:
-    """Whether a function is short enough to be interpreted for each combination of argument kinds."""
+    """Whether a function is small enough to be interpreted for each combination of argument kinds."""
     node = function.node
     return (node.end_lineno or node.lineno) - node.lineno < _SMALL
 
 
 def has_decorator(function: FunctionInfo, name: str) -> bool:
-    """Whether a function carries a decorator spelled `name` (or ending in `.name`)."""
+    """Whether a function has a decorator spelled `name` (or ending in `.name`)."""
     return name in function.decorators
 
 
 def parameter_default(function: FunctionInfo, name: str) -> ast.expr | None:
-    """Return the default of a parameter, None if it has none."""
+    """Return the default of a parameter; None if it has none."""
     return function.defaults.get(name)
 
 
 def bind_defaults(interpreter: Interpreter, function: FunctionInfo, receiver: Kind | None) -> Environment:
-    """Return the parameter kinds of a function by annotation and default alone."""
+    """Return the parameter kinds of a function from annotations and defaults alone."""
     arguments = function.node.args
     env: Environment = {}
     positional = [*arguments.posonlyargs, *arguments.args]
@@ -53,7 +53,7 @@ def bind_defaults(interpreter: Interpreter, function: FunctionInfo, receiver: Ki
 
 
 def declared_kind(interpreter: Interpreter, annotation: ast.expr, module: ModuleInfo) -> Kind:
-    """Return the kind of an annotation, from the last time where it names no class of the project: those may change."""
+    """Return the kind of an annotation, cached unless it names a project class, whose kind may change."""
     known = interpreter.annotations.get(annotation)
     if known is None:
         known = annotation_kind(interpreter, annotation, module)
@@ -63,12 +63,12 @@ def declared_kind(interpreter: Interpreter, annotation: ast.expr, module: Module
 
 
 def parameter_kind(interpreter: Interpreter, function: FunctionInfo, argument: ast.arg) -> Kind:
-    """Return the kind of a parameter by its annotation, documentation or default, else unknown with its name."""
+    """Return the kind of a parameter from its annotation, documentation or default; else unknown with its name."""
     default = parameter_default(function, argument.arg)
     if argument.annotation is not None:
         kind = declared_kind(interpreter, argument.annotation, function.module)
         if kind != UNKNOWN:
-            # `flag: Tensor = False` is no tensor where it is left out.
+            # With `flag: Tensor = False`, the omitted argument is not a tensor.
             if isinstance(default, ast.Constant) and (default.value is None or k.may_be_tensor(kind)):
                 kind = join(kind, widened(k.constant(default.value)))
             return k.with_home(kind, k.Home("argument", argument.arg))

@@ -1,4 +1,4 @@
-"""A source file: its bytes, its text, its tree, and the way between their positions."""
+"""A source file: its bytes, text and syntax tree, and the mapping between their positions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pathlib import Path
 from dynalint.analysis.notebook import SUFFIX, Cells, Notebook, NotebookError, read_notebook
 from dynalint.reading import MOST_BYTES, MOST_NOTEBOOK_BYTES, read_bounded
 
-# What Python's own tokenizer takes for the end of a line; `str.splitlines` knows more (form feed, U+2028) and would
-# count lines that no traceback counts.
+# The line endings of Python's tokenizer. `str.splitlines` has more (form feed, U+2028) and would count lines that
+# tracebacks do not count.
 _NEWLINE = re.compile(r"\r\n|\n|\r")
 _LONGEST_QUOTE = 60
 _LONGEST_REASON = 200
@@ -27,7 +27,7 @@ _TOP = 20
 
 @dataclass(frozen=True, slots=True)
 class SourceError:
-    """Why a file could not be read as Python: 1-based `line` and `column` of the fault, and one sentence."""
+    """The reason why a file is not readable as Python: 1-based `line` and `column` of the error, and one sentence."""
 
     line: int
     column: int
@@ -39,9 +39,9 @@ class SourceFile:
     """A Python file as read from disk or given as text.
 
     `text` is the decoded content with the original line endings and without a byte-order mark, or the code cells of a
-    notebook (see `notebook.py`); `tree` is None exactly when `error` says why. Offsets count characters of `text`.
-    Lines are 1-based; columns of syntax tree nodes count UTF-8 bytes from 0, as `ast` has them; every other column is
-    1-based and counts characters.
+    notebook (see `notebook.py`). `tree` is None exactly if there is an `error`. Offsets count characters of `text`.
+    Lines are 1-based. Columns of syntax tree nodes count UTF-8 bytes from 0, as in `ast`; every other column is 1-based
+    and counts characters.
     """
 
     path: Path
@@ -55,12 +55,12 @@ class SourceFile:
 
     @cached_property
     def cells(self) -> Cells | None:
-        """Where the cells of a notebook stand in the text; None in any other file."""
+        """The positions of a notebook's cells in the text; None for any other file."""
         return Cells(self.text) if self.path.suffix == SUFFIX else None
 
     @cached_property
     def generated(self) -> bool:
-        """Whether it says at its top, by `@generated`, that a program has written it."""
+        """Whether `@generated` near the top says that a program has written the file."""
         return any(_GENERATED in line for line in self.lines[:_TOP])
 
     @cached_property
@@ -71,12 +71,12 @@ class SourceFile:
 
     @cached_property
     def lines(self) -> tuple[str, ...]:
-        """The lines without their endings; the last is empty where the text ends in one."""
+        """The lines without their endings; the last is empty if the text ends with a line break."""
         return tuple(_NEWLINE.split(self.text))
 
     @cached_property
     def newline(self) -> str:
-        """The line ending that the file uses first; a line feed where it has none."""
+        """The first line ending in the file; a line feed if there is none."""
         for position, character in enumerate(self.text):
             if character == "\n":
                 return "\n"
@@ -85,11 +85,11 @@ class SourceFile:
         return "\n"
 
     def line(self, number: int) -> str:
-        """Return line `number` (1-based) without its ending; the empty string past the end."""
+        """Return line `number` (1-based) without its ending; an empty string past the end."""
         return self.lines[number - 1] if 1 <= number <= len(self.lines) else ""
 
     def offset(self, line: int, byte_column: int) -> int:
-        """Return the offset of a position of a tree node: 1-based `line`, 0-based column in UTF-8 bytes."""
+        """Return the offset of a position in the tree: 1-based `line`, 0-based column in UTF-8 bytes."""
         start = self.line_starts[line - 1]
         prefix = self.text[start : start + byte_column]
         if prefix.isascii():
@@ -103,13 +103,13 @@ class SourceFile:
         return line, offset - self.line_starts[line - 1] + 1
 
     def span(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> tuple[int, int]:
-        """Return the start and end offsets of a node that has a place."""
+        """Return the start and end offsets of a node with a position."""
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         return self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset)
 
     def segment(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> str:
-        """Return the text of a node as it stands in the file."""
+        """Return the source text of a node."""
         start, end = self.span(node)
         return self.text[start:end]
 
@@ -121,12 +121,12 @@ class SourceFile:
 
 
 def read_source(path: Path) -> SourceFile:
-    """Read and parse a file. What is wrong with it (unreadable, binary, not Python) is told in `error`."""
+    """Read and parse a file. If it is unreadable, binary or not Python, `error` says so."""
     return Sources().read(path)
 
 
 class Sources:
-    """Reads files as `read_source` does, but parses a text that has not changed since the last time only once."""
+    """Reads files like `read_source`, but parses unchanged text only once."""
 
     def __init__(self) -> None:
         self._read: dict[Path, SourceFile] = {}
@@ -145,7 +145,7 @@ class Sources:
         return known
 
     def given(self, path: Path, text: str) -> SourceFile:
-        """Take the text of a file as given."""
+        """Return the file at `path` with the given text."""
         known = self._given.get(path)
         if known is None or known.text != text:
             known = self._given[path] = parse_text(path, text)
@@ -153,7 +153,7 @@ class Sources:
 
 
 def parse_source(path: Path, data: bytes) -> SourceFile:
-    """Parse `data` as the content of `path`, by the encoding that PEP 263 gives it; of a notebook, its code cells."""
+    """Parse `data` as the content of `path`, with the encoding that PEP 263 gives; for a notebook, its code cells."""
     if path.suffix == SUFFIX:
         return _parse_notebook(path, data)
     bom = data.startswith(b"\xef\xbb\xbf")
@@ -183,7 +183,7 @@ def _parse_notebook(path: Path, data: bytes) -> SourceFile:
 def parse_text(
     path: Path, text: str, *, encoding: str = "utf-8", bom: bool = False, data: bytes | None = None
 ) -> SourceFile:
-    """Parse text that is decoded already, whatever encoding a comment in it names."""
+    """Parse decoded text, ignoring any encoding named in a comment."""
     file = SourceFile(path, text, encoding, bom, data=data)
     if "\0" in text:
         line, column = file.position(text.index("\0"))
@@ -200,13 +200,13 @@ def parse_text(
 
 
 def _check_plain(encoding: str) -> None:
-    """Refuse an encoding in which ASCII is not itself, as escapes, `punycode` and `utf-7` are.
+    """Reject encodings that change the meaning of ASCII, such as escapes, `punycode` and `utf-7`.
 
-    Python runs such a file: what it says is not what it shows, no place in it can be named by a column, and some of
-    these take time without end.
+    Python runs such a file, but its text differs from what an editor shows, columns cannot refer to it, and some of
+    these encodings take unbounded time.
 
     Raises:
-        LookupError: it is such an encoding, or none that is known.
+        LookupError: the encoding is one of these, or unknown.
     """
     if encoding != "utf-8" and _PLAIN.decode(encoding, "replace") != _PLAIN.decode():
         raise LookupError(f"{encoding} is an encoding in which code does not read as it is written")
@@ -219,7 +219,7 @@ def _decoding_fault(data: bytes, reason: str) -> str:
 
 
 def quote(file: SourceFile, node: ast.expr | ast.stmt) -> str:
-    """Return the text of a node for a sentence: in backticks, on one line, cut if it is long."""
+    """Return the text of a node for use in a sentence: in backticks, on one line, cut if it is long."""
     text = " ".join(file.segment(node).split())
     if len(text) > _LONGEST_QUOTE:
         text = f"{text[: _LONGEST_QUOTE - 4].rstrip()} ..."

@@ -1,7 +1,7 @@
-"""Sparse tensors: what makes them, what gives another one, and which parameters are some, however they are annotated.
+"""Sparse tensors: the calls that create or preserve them, and parameters that are sparse whatever their annotation.
 
-An annotation says `Tensor` of both layouts. What tells is the documentation of a parameter (`documented.py`), or that
-it is used, on every way through the function, as only a sparse tensor can be.
+The annotation `Tensor` covers both layouts. The evidence is the documentation of a parameter (`documented.py`), or a
+use on every path through the function that only a sparse tensor supports.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ SPARSE_MAKERS = frozenset(
         "Tensor.to_sparse",
     }
 )
-"""The dotted names of what makes a sparse tensor, whatever it is given."""
+"""The dotted names of functions that always create a sparse tensor."""
 
 RECURRENT_LAYERS = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU", "torch.nn.RNNBase")
-"""The layers of torch that Dynamo does not look into."""
+"""The torch layers that Dynamo does not trace into."""
 
 _KEEPING = frozenset(
     "clone coalesce contiguous cpu cuda detach detach_ double float half neg requires_grad_ t to transpose type".split()
 )
-# Methods that dense tensors lack, or raise at.
+# Methods that dense tensors do not have or that raise on them.
 _OF_SPARSE = frozenset(
     "coalesce is_coalesced indices values crow_indices col_indices ccol_indices row_indices _indices _values _nnz "
     "sparse_resize_".split()
@@ -45,7 +45,7 @@ _OF_SPARSE = frozenset(
 
 
 def made_sparse(name: str, receiver: Kind | None, result: Kind) -> Kind:
-    """Return what a call gives as sparse, if it makes a sparse tensor or keeps one so."""
+    """Return the result of a call, marked sparse if it creates a sparse tensor or preserves one."""
     if name in SPARSE_MAKERS:
         return replace(result if isinstance(result, k.Tensor) else k.TENSOR, sparse=True)
     keeps = isinstance(receiver, k.Tensor) and receiver.sparse and name.rpartition(".")[2] in _KEEPING
@@ -53,14 +53,14 @@ def made_sparse(name: str, receiver: Kind | None, result: Kind) -> Kind:
 
 
 def note_load(frame: Frame, node: ast.Name | ast.Attribute, kind: Kind) -> Kind:
-    """Emit that a variable or attribute is read that holds what Dynamo refuses; return its kind."""
+    """Emit a read of a variable or attribute that Dynamo rejects; return its kind."""
     if isinstance(kind, (k.Tensor, k.Union, k.Object)) and _is_refused(kind):
         frame.emit(Load, node, kind=kind)
     return kind
 
 
 def _is_refused(kind: Kind) -> bool:
-    """Whether a value is a sparse tensor or a recurrent layer, None in an alternative apart."""
+    """Whether a value is a sparse tensor or a recurrent layer, apart from None."""
     tensor = k.only_tensor(kind)
     if tensor is not None:
         return tensor.sparse
@@ -68,7 +68,7 @@ def _is_refused(kind: Kind) -> bool:
 
 
 def as_sparse(kind: Kind) -> Kind:
-    """Return what is known of a parameter that takes sparse tensors, None in an alternative apart."""
+    """Return the kind of a parameter that takes sparse tensors, keeping None as an alternative."""
     if isinstance(kind, Unknown):
         return replace(k.TENSOR, sparse=True)
     if k.only_tensor(kind) is None:
@@ -77,13 +77,13 @@ def as_sparse(kind: Kind) -> Kind:
 
 
 def sum_of(left: Kind, right: Kind, result: Kind) -> Kind:
-    """Return the sum or difference of two tensors as sparse if both are."""
+    """Return the sum or difference of two tensors, marked sparse if both are."""
     both = all(isinstance(one, k.Tensor) and one.sparse for one in (left, right))
     return replace(result, sparse=True) if both and isinstance(result, k.Tensor) else result
 
 
 def note_sparse_argument(frame: Frame, node: ast.expr) -> None:
-    """Take note that a parameter is handed to what takes sparse tensors, and is one from here on."""
+    """Record that a parameter is passed to a function that takes sparse tensors; it is sparse from here on."""
     if not isinstance(node, ast.Name) or not _is_as_given(frame, node.id):
         return
     note_parameter(frame, node)
@@ -97,13 +97,13 @@ def note_sparse_argument(frame: Frame, node: ast.expr) -> None:
 
 
 def note_sparse_method(frame: Frame, node: ast.expr, callee: Kind) -> None:
-    """`adjacency.coalesce()`, wherever a function is called: the parameter is sparse."""
+    """`adjacency.coalesce()`, anywhere in a function: the parameter is sparse."""
     if isinstance(callee, k.Method) and callee.name in _OF_SPARSE and isinstance(callee.receiver, k.Tensor):
         note_parameter(frame, node)
 
 
 def note_parameter(frame: Frame, node: ast.expr) -> None:
-    """Take note that a parameter, where nothing else was assigned to it and on every way, is used as sparse."""
+    """Record that a parameter is used as sparse, if it has not been reassigned and every path uses it."""
     if frame.function is None or frame.condition is not None or not isinstance(node, ast.Name):
         return
     if _is_as_given(frame, node.id) and frame.statement in _on_every_way(frame.function):
@@ -111,7 +111,7 @@ def note_parameter(frame: Frame, node: ast.expr) -> None:
 
 
 def _is_as_given(frame: Frame, name: str) -> bool:
-    """Whether a variable is a parameter that may be a tensor and to which nothing was assigned yet."""
+    """Whether a variable is a parameter that may be a tensor and has not been reassigned."""
     kind, given = frame.env.get(name), None if frame.context is None else frame.context.params.get(name)
     if frame.function is None or given is None:
         return False
@@ -123,7 +123,7 @@ def _is_as_given(frame: Frame, name: str) -> bool:
 
 
 def _on_every_way(function: FunctionInfo) -> Collection[ast.stmt]:
-    """The statements that every call of a function runs, if it goes through its loops at least once."""
+    """The statements that every call of a function runs, assuming its loops run at least once."""
     known: set[ast.stmt] | None = function.known.get(_on_every_way)
     if known is None:
         found = list(function.statements)

@@ -1,4 +1,4 @@
-"""Statements: how they change the environment, and where control goes after them."""
+"""Statements: their effect on the environment, and where control continues."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from dynalint.analysis.steps import note_cut, step, walk
 from dynalint.analysis.stores import augmented_store, bind_target, held_by, note_item
 from dynalint.analysis.subjects import subject
 
-# A loop whose body still changes the environment after this many rounds is left with what is known by then; loops as
-# people write them take three.
+# The maximum number of iterations until a loop reaches its fixpoint; real loops take three. After that, the current
+# environment is used.
 _MOST_ROUNDS = 24
-# So many names cost as much to join as an expression to evaluate.
+# Joining this many names costs as much as evaluating an expression.
 _MANY = 16
 _ENTERING_THEMSELVES = ("contextlib.ExitStack", "io.TextIOWrapper")
 
 
 def run_block(frame: Frame, body: list[ast.stmt]) -> bool:
-    """Run the statements; return whether control can come out at the end."""
+    """Run the statements; return whether control can reach the end."""
     for statement in body:
         frame.statement = statement
         if not _RUNNERS.get(type(statement), _ignore)(frame, statement):
@@ -39,11 +39,11 @@ def run_block(frame: Frame, body: list[ast.stmt]) -> bool:
 
 
 def join_environments(left: Environment, right: Environment) -> Environment:
-    """Return what is known where two paths meet.
+    """Return the environment where two paths meet.
 
-    A local that only one path binds has that path's kind (reading it on the other would raise); an attribute of
-    `self` that only one path sets is forgotten, for on the other it still holds what it held before the call. So is a
-    fact that only one path knows.
+    A local bound on only one path has that path's kind, since reading it on the other would raise. An attribute of
+    `self` set on only one path is dropped, since on the other it still has its value from before the call. A fact known
+    on only one path is dropped as well.
     """
     if left is right:
         return left
@@ -126,9 +126,9 @@ def _if(frame: Frame, node: ast.If) -> bool:
 
 
 def _note_filled_in(frame: Frame, node: ast.If, before: Environment, ends: list[Environment]) -> None:
-    """`if mask is None: mask = torch.ones(...)`: what stands in for a parameter tells what it is else.
+    """`if mask is None: mask = torch.ones(...)`: the fallback shows the kind of the parameter.
 
-    A tensor of one element (`if length is None: length = lengths.max()`) often stands in for a number.
+    A fallback with one element (`if length is None: length = lengths.max()`) often replaces a number.
     """
     asked = subject(node.test, None)
     if asked is None or asked.asks != "none" or not asked.positive or len(ends) != 2:
@@ -143,7 +143,7 @@ def _note_filled_in(frame: Frame, node: ast.If, before: Environment, ends: list[
 
 
 def _meet(frame: Frame, ends: list[Environment]) -> bool:
-    """Go on with the join of the paths that come out; return whether any does."""
+    """Continue with the join of the paths that reach the end; return whether any does."""
     if not ends:
         return False
     env = ends[0]
@@ -154,7 +154,7 @@ def _meet(frame: Frame, ends: list[Environment]) -> bool:
 
 
 def _loop(frame: Frame, body: list[ast.stmt], enter: Callable[[], bool | None], orelse: list[ast.stmt]) -> bool:
-    """Run a loop to its fixpoint. `enter` binds the target or tests the condition; False if no round runs at all."""
+    """Run a loop to its fixpoint. `enter` binds the target or tests the condition; False if the body never runs."""
     before = frame.env
     frame.breaks.append([])
     frame.continues.append([])
@@ -188,7 +188,7 @@ def _loop(frame: Frame, body: list[ast.stmt], enter: Callable[[], bool | None], 
 
 
 def _endless(frame: Frame, enter: Callable[[], bool | None], entered: bool | None) -> bool:
-    """Whether the loop is left by `break` alone, as `while True` is."""
+    """Whether only `break` leaves the loop, as with `while True`."""
     return getattr(enter, "endless", False) and entered is not False
 
 
@@ -298,7 +298,7 @@ def _try(frame: Frame, node: ast.Try) -> bool:
 
 
 def _cannot_fail(frame: Frame, body: list[ast.stmt]) -> bool:
-    """Whether a `try` only guards old releases: imports, and calls whose answer is settled while Dynamo traces."""
+    """Whether a `try` only supports old releases: imports, and calls whose result is fixed while Dynamo traces."""
     asked = [node.value for node in body if isinstance(node, (ast.Return, ast.Assign))]
     if not asked or not all(isinstance(node, (ast.Import, ast.ImportFrom, ast.Return, ast.Assign)) for node in body):
         return False
@@ -359,7 +359,7 @@ def _match(frame: Frame, node: ast.Match) -> bool:
 
 
 def _compares_values(node: ast.Match) -> bool:
-    """Whether some case compares the subject with a value, which asks the comparison for its truth."""
+    """Whether a case compares the subject with a value, which converts the comparison to bool."""
     return any(isinstance(child, ast.MatchValue) for case in node.cases for child in walk(case.pattern))
 
 

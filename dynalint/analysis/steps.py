@@ -1,8 +1,8 @@
-"""The work that one file may cost, counted in steps and not in seconds: a report is the same on every machine.
+"""Limits on the work per file, counted in steps and not in seconds, so that reports do not depend on the machine.
 
-Whoever writes a file decides how it nests and repeats, so somewhere a few lines can always be made to cost minutes. A
-file has two budgets: one for its analysis, where a step is an expression that is evaluated or a node that a rule looks
-at, and one for the computing of its rewrites. Files as people write them stay far below (`benchmarks/steps.py`).
+The author of a file decides on its nesting and repetition, so a few lines can always be constructed that take minutes.
+A file has two budgets: one for its analysis, where a step is an evaluated expression or a node that a rule visits, and
+one for computing its rewrites. Real files stay far below the limits (`benchmarks/steps.py`).
 """
 
 from __future__ import annotations
@@ -22,21 +22,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_STEPS = 6_000_000
-"""How many steps the analysis of one file may take."""
+"""The maximum number of steps for the analysis of a file."""
 
 MOST_REWRITE_STEPS = 10_000_000
-"""How many steps the rewrites for all findings in one file may take together."""
+"""The maximum number of steps for all rewrites of a file together."""
 
 
 class Exhausted(Exception):  # noqa: N818 - no error: the answer that there will be none
-    """A budget is used up: what is under way is given up."""
+    """A budget is used up, which aborts the current work."""
 
 
 class Budget:
-    """Steps of one kind for one file: at most `most` of them, of which `spent` are taken.
+    """The budget of one file for one kind of work: at most `most` steps, of which `spent` have been taken.
 
-    `known` is what need not be worked out again in the same work; see `remembered`. `cuts` are sentences about what was
-    not followed to the end.
+    `known` caches results within this work; see `remembered`. `cuts` are sentences about analysis that was cut short.
     """
 
     def __init__(self, most: int) -> None:
@@ -52,16 +51,16 @@ class Budget:
         return self.spent > self.most
 
     def check(self) -> None:
-        """Give up what is under way if no step is left.
+        """Abort the current work if no step is left.
 
         Raises:
-            Exhausted: none is.
+            Exhausted: no step is left.
         """
         if self.spent > self.most:
             raise Exhausted
 
     def walk(self, node: ast.AST) -> tuple[ast.AST, ...]:
-        """Return a node and all below it, each of which is a step.
+        """Return a node and all its descendants, each of which takes a step.
 
         Raises:
             Exhausted: no step is left.
@@ -70,7 +69,7 @@ class Budget:
         nodes = self._walked.get(node)
         if nodes is None:
             nodes = tuple(ast.walk(node))
-            # Statements are walked over and over, and are never put together anew as expressions are.
+            # Statements are walked repeatedly and, unlike expressions, never rebuilt.
             if isinstance(node, ast.stmt | ast.mod):
                 self._walked[node] = nodes
         self.spent += len(nodes)
@@ -78,7 +77,7 @@ class Budget:
 
     @contextmanager
     def spending(self) -> Iterator[None]:
-        """Have what is walked meanwhile count."""
+        """Charge the nodes walked in the meantime to this budget."""
         token = _SPENT.set(self)
         try:
             yield
@@ -87,7 +86,7 @@ class Budget:
 
 
 class Budgets:
-    """The budgets of all files for one kind of work. `left_out` are the functions that it did not get through."""
+    """The budgets of all files for one kind of work. `left_out` lists the functions that it did not finish."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -102,7 +101,7 @@ class Budgets:
         return known
 
     def failures(self, among: Collection[Path], shown: Callable[[Path], str]) -> Iterator[str]:
-        """Yield sentences about the files that did not get through; `shown` tells how a path is written."""
+        """Yield sentences about the files that were not finished; `shown` formats a path."""
         for file, functions in self.left_out.items():
             if file.path not in among:
                 continue
@@ -116,7 +115,7 @@ class Budgets:
                 yield f"{shown(file.path)}: {text}"
 
     def leave_out(self, function: FunctionInfo) -> None:
-        """Take note that a function was not got through, as the budget of its file is used up."""
+        """Record that a function was not finished because the budget of its file is used up."""
         self.left_out.setdefault(function.file, {})[function] = None
 
 
@@ -124,19 +123,19 @@ _SPENT: ContextVar[Budget | None] = ContextVar("budget", default=None)
 
 
 def spent_now() -> Budget | None:
-    """Return the budget at whose expense rules work at the moment, if they do."""
+    """Return the budget that rules are charging at the moment, if any."""
     return _SPENT.get()
 
 
 def note_cut(text: str) -> None:
-    """Take note that something in the file that is worked on is not followed to the end; `text` says what."""
+    """Record that the analysis of the current file was cut short; `text` says where."""
     budget = _SPENT.get()
     if budget is not None:
         budget.cuts[text] = None
 
 
 def walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and all below it, as `ast.walk` does, at the expense of the file that is worked on.
+    """Yield a node and all its descendants, as `ast.walk` does, charging the budget of the current file.
 
     Raises:
         Exhausted: its budget is used up.
@@ -146,7 +145,7 @@ def walk(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def remembered(key: object, compute: Callable[[], T]) -> T:
-    """Return what `compute` returned for this key before in the work on the same file, or now."""
+    """Return the cached result of `compute` for this key in the work on the current file, or compute it."""
     budget = _SPENT.get()
     if budget is None:
         return compute()
@@ -157,7 +156,7 @@ def remembered(key: object, compute: Callable[[], T]) -> T:
 
 
 def step(number: int = 1) -> None:
-    """Count steps that are taken elsewhere than in `walk`, at the expense of the file that is worked on.
+    """Charge steps taken outside `walk` to the budget of the current file.
 
     Raises:
         Exhausted: its budget is used up.

@@ -1,4 +1,4 @@
-"""Stores: what assignment binds, and the state that it changes."""
+"""Stores: the bindings of assignments, and the state that they change."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from dynalint.analysis.signatures import has_decorator
 from dynalint.analysis.subscripts import note_index, taken_apart
 
 FUNCTION_VARIABLE = "torch.autograd.Function.*"
-"""The name under which a rule watches for reads of a variable that an autograd function's class sets in its body."""
-# What a new value may take from the old one and still owe nothing to it.
+"""The name under which a rule watches reads of a variable in the class body of an autograd function."""
+# Attributes of the old value that a new value may use without depending on its contents.
 _PLACEMENT = frozenset({"device", "dtype"})
 
 _OPERATORS = {
@@ -40,7 +40,7 @@ _OPERATORS = {
 
 
 def bind_target(frame: Frame, target: ast.expr, kind: Kind, value: ast.expr | None) -> None:
-    """Bind a target of an assignment or loop to a value; `value` is the assigned expression where there is one."""
+    """Bind the target of an assignment or loop; `value` is the assigned expression, if there is one."""
     if isinstance(target, ast.Name):
         if target.id in frame.globals:
             _change_global(frame, target, kind, value)
@@ -71,7 +71,7 @@ def _unpack(frame: Frame, target: ast.Tuple | ast.List, kind: Kind, value: ast.e
 
 
 def rebind(frame: Frame, node: ast.expr, kind: Kind) -> None:
-    """Give a variable or attribute that holds a container the container's new kind after a change in place."""
+    """Update the variable or attribute of a container after an in-place change."""
     if isinstance(node, ast.Name):
         if node.id in frame.env:
             frame.env[node.id] = kind
@@ -87,7 +87,7 @@ def rebind(frame: Frame, node: ast.expr, kind: Kind) -> None:
 
 def _homeless(kind: Kind) -> Kind:
     if isinstance(kind, k.Sequence):
-        items = kind.items if kind.type == "torch.nn.Sequential" or kind.fields else None  # nobody appends to one
+        items = kind.items if kind.type == "torch.nn.Sequential" or kind.fields else None  # code does not append to one
         return k.Sequence(kind.type, kind.element, items, None, kind.fields)
     if isinstance(kind, k.Dictionary):
         return replace(kind, home=None)
@@ -121,27 +121,27 @@ def _emit_state(
 
 
 def _reads(value: ast.AST, target: ast.expr) -> bool:
-    """Whether an expression reads what is assigned to, for more than its device or type."""
+    """Whether an expression reads the target of the assignment for more than its device or type."""
     if isinstance(value, ast.Attribute) and value.attr in _PLACEMENT:
         return False
     return _same_place(value, target) or any(_reads(child, target) for child in ast.iter_child_nodes(value))
 
 
 def _same_place(node: ast.AST, target: ast.AST) -> bool:
-    """Whether two nodes are the same variable, or the same chain of attributes of one."""
+    """Whether two nodes are the same variable, or the same chain of attributes on one."""
     if isinstance(node, ast.Attribute) and isinstance(target, ast.Attribute):
         return node.attr == target.attr and _same_place(node.value, target.value)
     return isinstance(node, ast.Name) and isinstance(target, ast.Name) and node.id == target.id
 
 
 def _store_attribute(frame: Frame, target: ast.Attribute, kind: Kind, value: ast.expr | None) -> None:
-    # A constructor makes state and changes none: what it reads does not matter.
+    # A constructor creates state and does not change it, so its reads do not matter.
     reads_old = value is not None and _changes_state(frame) and _reads(value, target)
     _write_attribute(frame, target, kind, augmented=False, reads_old=reads_old)
 
 
 def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augmented: bool, reads_old: bool) -> None:
-    """Store to `owner.name`: on `self`, on a class, or on an object that `self` or a global holds."""
+    """Store to `owner.name`: on `self`, on a class, or on an object in `self` or a global."""
     if target.attr == "forward" and _is_own_module(frame, target.value):
         _note_forward(frame, kind)
     name = frame.self_attribute(target)
@@ -180,7 +180,7 @@ def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augment
 
 
 def _is_own_module(frame: Frame, node: ast.expr) -> bool:
-    """Whether this is the module, or the class of modules, that the method belongs to."""
+    """Whether this is the module, or the module class, that the method belongs to."""
     receiver, project = frame.receiver, frame.interpreter.project
     owners = receiver.members if receiver is not None else ()
     own = isinstance(node, ast.Name) and node.id in (frame.self_name, "cls")
@@ -188,7 +188,7 @@ def _is_own_module(frame: Frame, node: ast.expr) -> bool:
 
 
 def _note_forward(frame: Frame, kind: Kind) -> None:
-    """Take note of a function that a module is to run: `self.forward = self.fast`, `cls.forward = checkpointed`."""
+    """Record a function that a module runs as its forward: `self.forward = self.fast`, `cls.forward = checkpointed`."""
     for one in kind.members:
         if isinstance(one, k.Partial):
             _note_forward(frame, one.callee)
@@ -197,9 +197,9 @@ def _note_forward(frame: Frame, kind: Kind) -> None:
 
 
 def note_attribute(frame: Frame, event: type[Event], node: ast.Attribute, owner: Kind, **fields: Kind) -> None:
-    """Emit that an attribute of a tensor, or of anything outside the project, is read or set, if watched.
+    """Emit a watched read or store of an attribute of a tensor, or of anything else outside the project.
 
-    An attribute that a class of the project computes by a decorator of the standard library goes by the decorator's
+    An attribute that a class of the project computes through a decorator of the standard library has the decorator's
     name: "functools.cached_property".
     """
     for one in owner.members:
@@ -229,7 +229,7 @@ def _attribute_name(frame: Frame, owner: Kind, attribute: str) -> str | None:
 
 
 def _name_outside(frame: Frame, owner: k.Instance, attribute: str) -> str:
-    """The name of what an instance has of a base class or decorator outside the project; empty where it has nothing."""
+    """The name of an attribute from a base class or decorator outside the project; empty if there is none."""
     method = frame.interpreter.project.find_method(owner.cls, attribute)
     if method is not None and has_decorator(method, "cached_property"):
         for decorator in getattr(method.node, "decorator_list", ()):
@@ -238,14 +238,14 @@ def _name_outside(frame: Frame, owner: k.Instance, attribute: str) -> str:
     of_function = _name_of_function(frame, owner.cls, attribute)
     if of_function:
         return of_function
-    # What every module has is asked for too often to matter to anyone.
+    # Attributes of every module are read too often to be worth watching.
     bases = [base for base in frame.interpreter.project.lineage(owner.cls)[1] if base != "torch.nn.Module"]
     names = (f"{base}.{attribute}" for base in bases)
     return next((name for name in names if frame.interpreter.watched(name) is not None), "")
 
 
 def _name_of_function(frame: Frame, cls: ClassInfo, attribute: str) -> str:
-    """The name of a variable that an autograd function's class sets in its body; empty for anything else."""
+    """The name of a variable in the class body of an autograd function; otherwise empty."""
     project = frame.interpreter.project
     if not any(attribute in one.body for one in project.mro(cls)):
         return ""
@@ -253,7 +253,7 @@ def _name_of_function(frame: Frame, cls: ClassInfo, attribute: str) -> str:
 
 
 def note_item(frame: Frame, node: ast.Subscript, base: Kind) -> None:
-    """Emit that an item of something outside the project is set or deleted."""
+    """Emit a store or deletion of an item of something outside the project."""
     name = frame.self_attribute(node.value)
     if name is not None:
         forget_attribute(frame, name)
@@ -262,9 +262,9 @@ def note_item(frame: Frame, node: ast.Subscript, base: Kind) -> None:
 
 
 def _changes_state(frame: Frame) -> bool:
-    """Whether what a store changes was there before the call: an object is, until the call has made it itself.
+    """Whether a store changes state from before the call; a new object has none.
 
-    What a metric of torchmetrics is called with is added to a state that its `forward` has set back.
+    A torchmetrics metric adds its inputs to a state that its `forward` has reset.
     """
     if frame.function is None or (frame.self_name and k.is_made(frame.env.get(frame.self_name))):
         return False
@@ -274,7 +274,7 @@ def _changes_state(frame: Frame) -> bool:
 
 
 def held_by(frame: Frame, node: ast.expr) -> Home | None:
-    """Where an object lives that outlives the call: a global, or an attribute of `self` that this call has not set."""
+    """The home of an object that outlives the call: a global, or an attribute of `self` that this call has not set."""
     name = frame.self_attribute(node)
     if name is not None:
         is_new = f"{frame.self_name}.{name}" in frame.env or k.is_made(frame.env.get(frame.self_name or ""))
@@ -285,11 +285,11 @@ def held_by(frame: Frame, node: ast.expr) -> Home | None:
 
 
 def augmented_store(frame: Frame, node: ast.AugAssign, old: Kind, new: Kind) -> None:
-    """Store the result of `target op= value`, which works in place on tensors and containers."""
+    """Store the result of `target op= value`, which operates in place on tensors and containers."""
     target = node.target
     method = _OPERATORS[type(node.op)]
     if isinstance(new, k.Unknown) and k.is_number(old) and isinstance(target, ast.Attribute):
-        return  # what is not known yet must not hide for good what the attribute holds
+        return  # a still unknown kind must not hide the attribute's kind for good
     if isinstance(old, k.Tensor) and old.name is not None and not isinstance(target, ast.Subscript):
         frame.emit(InplaceChange, node, home=Home("attribute", old.name), tensor=old, method=method)
     if isinstance(old, k.Sequence) and old.home is not None and method == "iadd":
@@ -336,7 +336,7 @@ def _store_item(frame: Frame, target: ast.Subscript, kind: Kind) -> None:
 
 
 def _with_item(base: k.Sequence | k.Dictionary, index: Kind, kind: Kind) -> Kind:
-    """Return the kind of a container after an item is stored in it."""
+    """Return the kind of a container after storing an item."""
     if isinstance(base, k.Sequence):
         return k.Sequence(base.type, k.shallow(join(base.element, kind)), None, base.home, base.fields)
     value = k.shallow(join(base.value, kind))

@@ -1,4 +1,4 @@
-"""What a test asks of which variable or attribute of `self`, where it asks no more than whether it is true, or None."""
+"""Tests of a single variable or attribute of `self` that only check its truth or whether it is None."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _ASKING = frozenset({ast.If, ast.While, ast.IfExp, ast.Assert, ast.BoolOp, ast.U
 
 
 class Subject(NamedTuple):
-    """What a test asks ("bool" or "none") of a variable, or of an attribute of the variable `self` and `name`d so.
+    """A test ("bool" or "none") of a variable, or of the attribute `name` of the variable `self`.
 
-    `positive` is false where the test is true if the answer is no: `not self.merged`, `len(self.parts) == 0`.
+    `positive` is false if the test is negated: `not self.merged`, `len(self.parts) == 0`.
     """
 
     asks: Literal["bool", "none"]
@@ -32,16 +32,16 @@ class Subject(NamedTuple):
     positive: bool = True
 
     def negated(self) -> Subject:
-        """Return the same for the opposite test."""
+        """Return the opposite test."""
         return self._replace(positive=not self.positive)
 
     def key(self, self_name: str | None) -> str:
-        """Return the key of the fact in an environment where the receiver goes by this name."""
+        """Return the key of the fact in an environment where the receiver has this name."""
         return f"{self.asks}({self.name})" if self.attribute is None else f"{self.asks}({self_name}.{self.attribute})"
 
 
 def subject(node: ast.expr, self_name: str | None) -> Subject | None:
-    """Return what a test asks; None for anything but the truth, the length or the being None of one thing."""
+    """Return the subject of a test; None for a test of anything but the truth, length or None-ness of one value."""
     if isinstance(node, ast.Name):
         return Subject("bool", node.id, None)
     if isinstance(node, ast.Attribute):
@@ -74,7 +74,7 @@ def _is_call_of(node: ast.Call, *names: str) -> bool:
 
 
 def tested_subjects(function: FunctionInfo, self_name: str | None) -> tuple[Subject, ...]:
-    """Return what a function's own tests ask for, each once and as if asked straight."""
+    """Return the subjects that a function tests, each once and without negation."""
     if tested_subjects not in function.known:
         function.known[tested_subjects] = _tested(function, self_name)
     found: tuple[Subject, ...] = function.known[tested_subjects]

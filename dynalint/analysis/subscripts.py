@@ -1,4 +1,4 @@
-"""What `base[index]` is, and what storing there changes."""
+"""The kind of `base[index]`, and the effect of storing there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Kind:
 
 
 def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
-    """Return the kinds of base and index, be the item read or stored; what only tensors can be used as is one."""
+    """Return the kinds of base and index; a base with an index that only tensors support is a tensor."""
     base, index = evaluate(frame, node.value), evaluate(frame, node.slice)
     of_tensors = _only_tensors_take(node.slice) or is_mask(index) or _has_rows(index)
     base = _indexable(base, not_by_place=of_tensors or _is_text(index))
@@ -31,7 +31,7 @@ def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
         frame.note_tensor(node.value, base)
         base = k.TENSOR
     if isinstance(index, k.Unknown) and (isinstance(node.slice, ast.Compare) or index.compared):
-        # `x[labels >= 0]` selects by a mask: the truth of two numbers is no place in a tensor.
+        # `x[labels >= 0]` selects by a mask: comparing two numbers does not give a position.
         of_itself = isinstance(base, k.Unknown) and base.parameter == index.parameter is not None
         if isinstance(base, k.Tensor) or of_itself:
             frame.note_tensor(node.slice, index)
@@ -40,7 +40,7 @@ def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
 
 
 def _indexable(base: Kind, *, not_by_place: bool) -> Kind:
-    """Return the alternatives that may be indexed: no numbers, and lists and tuples only by a place in them."""
+    """Return the alternatives that can be indexed: no numbers, and lists and tuples only by position."""
     if not isinstance(base, k.Union):
         return base
     raising = (k.Value, k.Sequence) if not_by_place else k.Value
@@ -53,13 +53,13 @@ def _is_text(kind: Kind) -> bool:
 
 
 def note_index(frame: Frame, node: ast.Subscript, base: Kind, index: Kind, context: str) -> None:
-    """Emit an event if a tensor or a number read from one is part of the index."""
+    """Emit an event if the index contains a tensor or a number read from one."""
     if any(_from_tensor(part) for part in index_parts(index)):
         frame.emit(Subscript, node, extra=context, base=base, index=index, context=context)
 
 
 def index_parts(index: Kind) -> list[Kind]:
-    """Return the single indices and slice bounds that an index is made of."""
+    """Return the single indices and slice bounds in an index."""
     parts: list[Kind] = []
     for one in index.members:
         if isinstance(one, k.Sequence) and one.type in ("slice", "tuple"):
@@ -71,7 +71,7 @@ def index_parts(index: Kind) -> list[Kind]:
 
 
 def is_mask(index: Kind) -> bool:
-    """Whether an index certainly selects by a tensor of bools, or by a list of them."""
+    """Whether an index certainly selects by a tensor or list of bools."""
     return any(_selects(part) for part in index_parts(index))
 
 
@@ -91,7 +91,7 @@ def _from_tensor(kind: Kind) -> bool:
 
 
 def _only_tensors_take(node: ast.expr) -> bool:
-    """Whether an index is of a form that only tensors and arrays take: `[:, 0]`, `[..., 1]`, `[None]`."""
+    """Whether only tensors and arrays support an index of this form: `[:, 0]`, `[..., 1]`, `[None]`."""
     if isinstance(node, ast.Tuple):
         return any(
             isinstance(element, ast.Slice) or (isinstance(element, ast.Constant) and element.value in (None, ...))
@@ -101,13 +101,13 @@ def _only_tensors_take(node: ast.expr) -> bool:
 
 
 def _has_rows(index: Kind) -> bool:
-    """Whether an index is one for each of several dimensions, with a tensor among them: `x[rows, columns]`."""
+    """Whether an index covers several dimensions and contains a tensor: `x[rows, columns]`."""
     several = index.items if isinstance(index, k.Sequence) and index.type == "tuple" else None
     return len(several or ()) > 1 and any(k.only_tensor(one) is not None for one in several or ())
 
 
 def _compares(node: ast.Subscript) -> bool:
-    """Whether a variable is indexed by a comparison of its own: `x[x > 0]`."""
+    """Whether a variable is indexed by its own comparison: `x[x > 0]`."""
     index = node.slice
     if not isinstance(index, ast.Compare):
         return False
@@ -125,7 +125,7 @@ def element_at(frame: Frame, base: Kind, node: ast.expr, index: Kind) -> Kind:
             known = base.get(index.constant)
             if known is not None:
                 return k.held_in(base, known)
-            # Under a key that nothing is seen to store there is what something else has stored.
+            # A key without a known store has a value that other code has stored.
             return UNKNOWN if isinstance(base.rest, k.Nothing) else k.held_in(base, base.rest)
         return UNKNOWN if isinstance(base.value, k.Nothing) else k.held_in(base, base.value)
     if isinstance(base, k.Instance):
@@ -133,12 +133,12 @@ def element_at(frame: Frame, base: Kind, node: ast.expr, index: Kind) -> Kind:
     if isinstance(base, k.Class) and not any(
         name.startswith("enum.") for name in frame.interpreter.project.lineage(base.cls)[1]
     ):
-        return base  # `Base[T]`: a generic class with its parameters filled in
+        return base  # `Base[T]`: a generic class with its type arguments
     return k.STR if isinstance(base, k.Value) and base.type == "str" else UNKNOWN
 
 
 def _of_tensor(base: k.Tensor, index: Kind) -> Kind:
-    """An element or view; the rank is known where the index is made of numbers alone."""
+    """An element or view; the rank is known if the index consists of numbers only."""
     parts = index.items if isinstance(index, k.Sequence) and index.type == "tuple" else (index,)
     rank = None
     if base.rank is not None and parts is not None:
@@ -167,7 +167,7 @@ def _sliced(base: k.Sequence, index: Kind) -> Kind:
     type_ = "torch.nn.ModuleList" if base.type in _MODULE_LISTS else base.type
     if base.items is not None and isinstance(index, k.Sequence) and index.items is not None:
         bounds = [bound.constant if isinstance(bound, k.Value) else k.MISSING for bound in index.items]
-        # One bound: `[n:]` and `[:n]` have the same kind of items only if all items do.
+        # One bound: `[n:]` and `[:n]` have items of the same kind only if all items do.
         plain = len(bounds) == 1 and isinstance(bounds[0], int) and type_ in ("list", "tuple")
         if plain and all(item == base.items[0] for item in base.items):
             return k.Sequence(type_, base.element)

@@ -1,25 +1,25 @@
-"""What is known of the torch API without importing torch: what each call returns, and what it does on the way.
+"""The torch API, without importing torch: the result of each call, and its effects.
 
-The facts are data, `dynalint/data/torch_api.json`, derived from an installed torch by `scripts/derive_torch_api.py`.
-The file is read on the first look-up; an entry is taken apart on its own first look-up and kept, so that every later
-look-up is one dict access.
+The facts are in `dynalint/data/torch_api.json`, derived from an installed torch by `scripts/derive_torch_api.py`. The
+file is read on the first lookup. An entry is parsed on its own first lookup and cached, so every later lookup is one
+dict access.
 
     >>> function("torch.nn.functional.relu").returns(["tensor"]).name
     'tensor'
     >>> method("max").returns(["int"]).fields
     ('values', 'indices')
 
-Kinds are spelt as `dynalint.analysis.torch_kinds` says. An *entry* of the file is a kind with flags after "!", or a
-list of these for a function whose overloads differ, each after its parameters:
+The spelling of kinds is described in `dynalint.analysis.torch_kinds`. An *entry* of the file is a kind with flags after
+"!", or a list of these, each after its parameters, for a function whose overloads differ:
 
     "input:T,other:NT->tensor:bifc!elementwise"
     ["input:T->tensor:bif-@0", "input:T,dim:I,keepdim:B=->(values=tensor:bif-,indices=tensor:iii-)"]
 
-A parameter is its name, what it takes and "=" if it may be left out; "*" and "*name:I" mean what they mean in Python;
-the receiver of a method is left out. The letters of what it takes are T tensor, I int, N number, B bool, t True,
-f False, S str, L sequence, D dtype, V device, O anything else, ? None, * whatever; strs in quotes are taken by their
-value. Where nothing is known of the parameters, or overloads with other parameters do the same, they and the arrow are
-left out.
+A parameter is its name, the types it accepts, and "=" if it is optional; "*" and "*name:I" have the same meaning as in
+Python; the receiver of a method is omitted. The letters of the types are T tensor, I int, N number, B bool, t True, f
+False, S str, L sequence, D dtype, V device, O anything else, ? None, * any type; a quoted str is accepted by value. If
+the parameters are unknown, or overloads with other parameters have the same result, the parameters and the arrow are
+omitted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dynalint.analysis.torch_kinds import Kind, parse_kind, union, without_dtype
 Flag = Literal["dynamic_shape", "data_dependent", "random", "mutating", "elementwise", "partial_domain"]
 FLAGS: tuple[Flag, ...] = get_args(Flag)
 
-# Which letters of a parameter take an argument of which a hint is given.
+# The letters of a parameter that accept an argument with a given hint.
 _TAKEN_BY = {
     "tensor": "T",
     "int": "IN",
@@ -55,13 +55,13 @@ _TAKEN_BY = {
     "device": "VO",
     "other": "DVO",
 }
-# Every factory takes these and returns the same kind of thing with them, so that the file leaves them out.
+# Every factory accepts these without a change in the kind of its result, so the file omits them.
 _EVERYWHERE = frozenset({"out", "dtype", "device", "layout", "requires_grad", "pin_memory"})
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of an overload: `letters` and `literals` say what it takes (see the module's docstring)."""
+    """One parameter of an overload: `letters` and `literals` are the types it accepts (see the module's docstring)."""
 
     name: str
     letters: str
@@ -70,11 +70,11 @@ class Parameter:
     keyword_only: bool = False
 
     def takes(self, hint: str) -> bool:
-        """Whether an argument of which `hint` is known can be given for this parameter."""
+        """Whether this parameter accepts an argument with the hint `hint`."""
         if hint == "unknown" or "*" in self.letters:
             return True
         if not self.letters and not self.literals:
-            return hint == "none" and self.optional  # to give None for it is to leave it out
+            return hint == "none" and self.optional  # passing None is the same as omitting it
         word, _, value = hint.partition(":")
         if word == "str" and self.literals:
             return value in self.literals if value else True
@@ -83,9 +83,9 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """What comes back from one way to call an entry. `parameters` is None where nothing is told of them.
+    """The result of one overload of an entry. `parameters` is None if they are not recorded.
 
-    `variadic` is the parameter that takes all further positional arguments.
+    `variadic` is the parameter that accepts all further positional arguments.
     """
 
     kind: Kind
@@ -94,7 +94,7 @@ class Overload:
     variadic: Parameter | None = None
 
     def accepts(self, positional: Sequence[str], keywords: Mapping[str, str]) -> bool:
-        """Whether a call with these argument hints can mean this overload."""
+        """Whether a call with these argument hints may select this overload."""
         if self.parameters is None:
             return True
         slots = [parameter for parameter in self.parameters if not parameter.keyword_only]
@@ -124,7 +124,7 @@ class Entry:
 
     @property
     def flags(self) -> frozenset[Flag]:
-        """The flags that some way to call it has."""
+        """The flags of any overload."""
         return frozenset[Flag]().union(*(overload.flags for overload in self.overloads))
 
     def resolve(
@@ -134,12 +134,12 @@ class Entry:
         *,
         starred: bool = False,
     ) -> Overload:
-        """Return the kind and the flags of one call.
+        """Return the kind and the flags of a call.
 
-        `positional` holds a hint for each positional argument (without the receiver of a method), `keywords` one for
+        `positional` has a hint for each positional argument (without the receiver of a method), `keywords` has one for
         each keyword: tensor, int, dim, float, complex, number, bool, true, false, str, "str:VALUE", sequence, size,
-        none, dtype, device, other or unknown. `starred` says that the call also has `*args` or `**kwargs`. Where the
-        hints leave several overloads, the result is their union, with every flag that one of them has.
+        none, dtype, device, other or unknown. `starred` is true if the call also has `*args` or `**kwargs`. If the
+        hints match several overloads, the result is their union, with every flag of any of them.
         """
         keywords = keywords or {}
         matching = self.overloads if starred or len(self.overloads) == 1 else self._matching(positional, keywords)
@@ -153,7 +153,7 @@ class Entry:
     def certain_flags(
         self, positional: Sequence[str] = (), keywords: Mapping[str, str] | None = None, *, starred: bool = False
     ) -> frozenset[Flag]:
-        """Return the flags that every overload has that one call can mean; the arguments are those of `resolve`."""
+        """Return the flags that all overloads matching a call share; the arguments are those of `resolve`."""
         matching = self.overloads if starred else self._matching(positional, keywords or {})
         return frozenset.intersection(*(overload.flags for overload in matching))
 
@@ -164,13 +164,13 @@ class Entry:
         *,
         starred: bool = False,
     ) -> Kind:
-        """Return the kind of one call; the arguments are those of `resolve`."""
+        """Return the kind of a call; the arguments are those of `resolve`."""
         return self.resolve(positional, keywords, starred=starred).kind
 
     def _matching(self, positional: Sequence[str], keywords: Mapping[str, str]) -> tuple[Overload, ...]:
         matching = tuple(overload for overload in self.overloads if overload.accepts(positional, keywords))
         if not matching:
-            # The hints contradict every overload: go by the number and the names of the arguments alone.
+            # The hints contradict every overload, so only the number and names of the arguments count.
             vague = dict.fromkeys(keywords, "unknown")
             matching = tuple(one for one in self.overloads if one.accepts(["unknown"] * len(positional), vague))
         return matching or self.overloads
@@ -178,10 +178,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class TorchClass:
-    """A class of torch. `ancestors` are the classes of torch it inherits from, itself first, in method order.
+    """A torch class. `ancestors` are the torch classes it inherits from, itself first, in method resolution order.
 
-    `instance` is the kind of what its constructor returns: `tensor` for torch.nn.Parameter, `size` for torch.Size,
-    `module:NAME` for an nn.Module, `object:NAME` for most others.
+    `instance` is the kind of a constructor call: `tensor` for torch.nn.Parameter, `size` for torch.Size, `module:NAME`
+    for an nn.Module, `object:NAME` for most others.
     """
 
     name: str
@@ -196,14 +196,14 @@ class TorchClass:
 
     @property
     def call(self) -> Entry | None:
-        """What calling an instance returns: `forward` of a module, else `__call__`; None if it cannot be called."""
+        """The result of calling an instance: `forward` of a module, else `__call__`; None if it is not callable."""
         return self.method("forward" if self.is_module else "__call__")
 
     def call_when_built(self, positional: Sequence[str], keywords: Mapping[str, str]) -> Entry | None:
-        """Return what calling an instance returns that was constructed with these argument hints.
+        """Return the result of calling an instance constructed with these argument hints.
 
-        The same as `call`, save for the few modules whose constructor decides it: nn.MaxPool2d(2, return_indices=True)
-        returns a tuple, a loss with reduction="none" no scalar.
+        It is the same as `call` except for the few modules whose constructor decides it: nn.MaxPool2d(2,
+        return_indices=True) returns a tuple, and a loss with reduction="none" does not return a scalar.
         """
         if not self._built:
             return self.call
@@ -211,21 +211,21 @@ class TorchClass:
         return Entry(built.name, (replace(built.resolve(positional, keywords), parameters=None),))
 
     def method(self, name: str) -> Entry | None:
-        """Return the entry of a method, its own or inherited, None if there is none."""
+        """Return the entry of a method, its own or inherited; None if there is none."""
         return _class_method(self.name, name)
 
     def attribute(self, name: str) -> Kind | None:
-        """Return the kind of an attribute or property, its own or inherited, None if there is none."""
+        """Return the kind of an attribute or property, its own or inherited; None if there is none."""
         return _class_attribute(self.name, name)
 
 
 def torch_version() -> str:
-    """Return the release of torch that the facts were derived from, such as "2.13.0"."""
+    """Return the torch release from which the facts were derived, such as "2.13.0"."""
     return str(_data()["torch"])
 
 
 def canonical(name: str) -> str:
-    """Return the dotted name under which a re-exported object is filed; `name` itself if it is no alias."""
+    """Return the dotted name under which the file lists a re-exported object; `name` itself if it is not an alias."""
     return _aliases().get(name, name)
 
 
@@ -238,12 +238,12 @@ def function(name: str) -> Entry | None:
 
 
 def method(name: str) -> Entry | None:
-    """Return the entry of a method of torch.Tensor by its bare name, None if there is none of that name."""
+    """Return the entry of a method of torch.Tensor by its bare name; None if there is none."""
     return _class_method("torch.Tensor", name)
 
 
 def attribute(name: str) -> Kind | None:
-    """Return the kind of an attribute or property of torch.Tensor, None if there is none of that name."""
+    """Return the kind of an attribute or property of torch.Tensor; None if there is none."""
     return _class_attribute("torch.Tensor", name)
 
 
@@ -275,16 +275,16 @@ def flagged(flag: Flag) -> frozenset[str]:
 
 @cache
 def untraced() -> Mapping[str, str]:
-    """Return Dynamo's id of the break by the name of each function and method that ends the graph whatever it is given.
+    """Return the functions and methods that always break the graph, each with Dynamo's id of the break.
 
-    Named as by `flagged`.
+    The names are those of `flagged`.
     """
     return {name: gb for gb, names in _data()["untraced"].items() for name in names.split()}
 
 
 @cache
 def tensor_only() -> frozenset[str]:
-    """Return the attribute and method names that are evidence that their owner is a tensor (or a NumPy array)."""
+    """Return the attribute and method names that only tensors (or NumPy arrays) have."""
     return frozenset(_data()["tensor_only"])
 
 
@@ -297,7 +297,7 @@ def _data() -> dict[str, Any]:
 
 @cache
 def _aliases() -> dict[str, str]:
-    """Return the canonical names by alias; the file groups those that differ in their package only."""
+    """Return the canonical names by alias; the file groups aliases that differ only in their package."""
     data = _data()
     aliases: dict[str, str] = dict(data["renamed"])
     for space, homes in data["aliases"].items():
@@ -339,7 +339,7 @@ def _flag_texts(spec: str | list[str]) -> Iterator[list[str]]:
 
 
 def _given_a_dtype(overload: Overload, positional: Sequence[str]) -> Overload:
-    """Forget the dtypes of an overload if one is given by position, as in `x.to("cuda", torch.float16)`."""
+    """Forget the dtypes of an overload if a dtype is passed by position, as in `x.to("cuda", torch.float16)`."""
     slots = [parameter.name for parameter in overload.parameters or () if not parameter.keyword_only]
     if "dtype" not in slots[: len(positional)] or positional[slots.index("dtype")] in ("none", "device"):
         return overload
@@ -373,7 +373,7 @@ def _parse_entry(spec: str | list[str]) -> tuple[Overload, ...]:
 
 @cache
 def parse_overload(text: str) -> Overload:
-    """Return the overload that `text` spells. Raises ValueError if its kind is none."""
+    """Return the overload that `text` spells. Raises ValueError if its kind is invalid."""
     signature, arrow, result = text.rpartition("->")
     kind, _, flags = result.partition("!")
     marks = frozenset(flag for flag in FLAGS if flag in flags.split())

@@ -1,4 +1,4 @@
-"""What calls of torch return, by the data derived from it."""
+"""The results of torch calls, based on the derived torch data."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from dynalint.analysis import torch_api, torch_kinds
 from dynalint.analysis.dtypes import CONVERSIONS, common_dtype, given_dtype, tensors_in
 from dynalint.analysis.kinds import UNKNOWN, DType, Kind, join_all
 
-# How many dimensions the tensors have that these give, whatever they are given; by the last part of the name.
+# The rank of the tensors that these always return, by the last part of the name.
 _RANKS = {
     **dict.fromkeys(("arange", "linspace", "randperm", "bincount", "masked_select"), 1),
     **dict.fromkeys(("nonzero", "argwhere", "eye"), 2),
 }
 _SIZED = frozenset(f"torch.{name}" for name in "empty full normal ones rand randint randn zeros".split())
-# Make a tensor of the numbers that they are given.
+# Create a tensor from the numbers in their argument.
 _FROM_NUMBERS = ("torch.tensor", "torch.as_tensor", "torch.Tensor.new_tensor")
 
 
 @cache
 def convert(kind: torch_kinds.Kind, dtype: DType | None) -> Kind:  # noqa: C901 - one case after the other
-    """Return a kind of the torch data as a kind of the lattice; `dtype` is that of the tensors put in."""
+    """Convert a kind of the torch data to a kind of the lattice; `dtype` is that of the input tensors."""
     name = kind.name
     if name == "tensor":
         return k.Tensor(kind.dtype_for(dtype), 0 if kind.rank0 else None)
@@ -55,7 +55,7 @@ def convert(kind: torch_kinds.Kind, dtype: DType | None) -> Kind:  # noqa: C901 
 
 
 def _data(type_: str, dtype: DType | None) -> Kind:
-    """A Python value read out of a tensor: a number of the tensor's class, or a list of such."""
+    """A Python value read from a tensor: a number of the tensor's dtype class, or a list of them."""
     number = k.Value(dtype or "float", k.MISSING, "data")
     if type_ in ("", "number"):
         return number
@@ -63,7 +63,7 @@ def _data(type_: str, dtype: DType | None) -> Kind:
 
 
 def hint(kind: Kind) -> str:
-    """Return what the torch data wants to know of an argument to choose between overloads."""
+    """Return the hint by which the torch data chooses between overloads."""
     if isinstance(kind, k.Tensor):
         return "tensor"
     if isinstance(kind, k.Value):
@@ -87,7 +87,7 @@ def hint(kind: Kind) -> str:
 def certain_flags(
     entry: torch_api.Entry, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
 ) -> frozenset[torch_api.Flag]:
-    """Return what holds for every way to call a function or method of torch with these arguments."""
+    """Return the flags common to all overloads of a torch function or method for these arguments."""
     return _certain_flags(entry, *_hints(args, keywords), starred)
 
 
@@ -113,10 +113,10 @@ def _resolved(
 def torch_call(
     entry: torch_api.Entry, receiver: Kind | None, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
 ) -> Kind:
-    """Return the kind that a function or method of torch gives for these arguments."""
+    """Return the result of a torch function or method for these arguments."""
     overload = _resolved(entry, *_hints(args, keywords), starred)
     tensors = tensors_in([*([receiver] if receiver is not None else []), *args, *keywords.values()])
-    # What works in place returns what it works on: a method its receiver, a function or a layer its first argument.
+    # An in-place operation returns its operand: the receiver of a method, or the first argument of a function or layer.
     subject = receiver if isinstance(receiver, k.Tensor) else args[0] if args else UNKNOWN
     if overload.kind.name == "self":
         return k.only_tensor(subject) or subject
@@ -139,7 +139,7 @@ def torch_call(
 
 
 def _rank_of_given(name: str, args: list[Kind], keywords: dict[str, Kind]) -> int | None:
-    """Return how many dimensions a factory makes: of a size of known length, or of numbers in lists."""
+    """Return the rank of a factory's result, from a size of known length or from numbers in lists."""
     if name in _FROM_NUMBERS:
         given, rank = (args[0] if args else UNKNOWN), 0
         while isinstance(given, k.Sequence):
@@ -152,9 +152,9 @@ def _rank_of_given(name: str, args: list[Kind], keywords: dict[str, Kind]) -> in
 def _is_foreseen(
     name: str, overload: torch_api.Overload, tensors: list[k.Tensor], args: list[Kind], keywords: dict[str, Kind]
 ) -> bool:
-    """Whether tracing knows the value that a call gives: one element, of Python numbers alone.
+    """Whether tracing knows the value of a call: a single element computed from Python numbers alone.
 
-    On a GPU it may not; what cannot be told from the source must not be flagged, so the device is left aside.
+    On a GPU it may not. The source does not show the device, and dynalint must not flag what it cannot know.
     """
     if name in _FROM_NUMBERS:
         return bool(args) and is_one_number(args[0])

@@ -1,22 +1,22 @@
-"""What a value of the torch API is, as `dynalint/data/torch_api.json` words it.
+"""The kinds of values in the torch API, as spelled in `dynalint/data/torch_api.json`.
 
-A *kind* is spelt so:
+A *kind* is spelled as follows:
 
-    tensor                      a tensor of which no more is known
+    tensor                      a tensor with no further information
     tensor:bifc                 ... the four letters give the dtype class of the result for arguments of class bool,
                                 int, float and complex (the highest class among the tensors; among the Python numbers
-                                where there is no tensor): "bifc" the class of the input, "bbbb" always bool, "iif-" a
+                                if there is no tensor): "bifc" the class of the input, "bbbb" always bool, "iif-" a
                                 sum of real numbers. "?" not one class, "-" not accepted or never seen
     tensor:iiii@0               ... and it always has rank 0, whatever the rank of the arguments
     size                        a shape: torch.Size, or a tuple of ints that comes from shapes or strides
     dim                         an int that comes from a shape or strides: x.size(0), x.numel(), x.dim()
     python:bool                 a plain Python value that does not depend on the data of a tensor; the type is that of a
-                                builtin, or "dtype", "device", "layout", "memory_format", or left out
+                                builtin, or "dtype", "device", "layout", "memory_format", or omitted
     data:float                  a Python value read from the data of a tensor: x.item(), torch.equal(a, b)
     array                       a NumPy array
     self                        the receiver of a method, the first argument of a function
     module                      an nn.Module; module:torch.nn.Linear one of that class
-    object:torch.Generator      an instance of another class of torch
+    object:torch.Generator      an instance of another torch class
     callable, none, unknown
     (tensor,python:int)         a tuple; (values=tensor,indices=tensor) a named one; (tensor...) one of any length
     [tensor]                    a list; {tensor} a dict; <tensor> an iterator
@@ -51,7 +51,7 @@ KindName = Literal[
 ]
 DTypeClass = Literal["bool", "int", "float", "complex"]
 
-_WORDS = frozenset(get_args(KindName)[:12])  # the kinds that are spelt as a word
+_WORDS = frozenset(get_args(KindName)[:12])  # the kinds spelled as a word
 _CLASS_OF: dict[str, DTypeClass] = {"b": "bool", "i": "int", "f": "float", "c": "complex"}
 _LETTERS = "bifc"
 _BRACKETS: dict[str, tuple[str, KindName]] = {"[": ("]", "list"), "{": ("}", "dict"), "<": (">", "iterator")}
@@ -60,11 +60,11 @@ UNKNOWN_DTYPES = "????"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a value is: the grammar of this module, taken apart.
+    """The kind of a value, parsed from the grammar of this module.
 
-    `type` is the class name of a `python`, `data`, `module` or `object` kind, "" if not known. `items` are the elements
-    of a tuple, the one element kind of a list, dict (its values), iterator or variadic tuple, the members of a union.
-    `fields` are the field names of a named tuple.
+    `type` is the class name of a `python`, `data`, `module` or `object` kind, "" if unknown. `items` are the elements
+    of a tuple, the one element kind of a list, dict (its values), iterator or variadic tuple, or the members of a
+    union. `fields` are the field names of a named tuple.
     """
 
     name: KindName
@@ -80,7 +80,7 @@ class Kind:
 
     @property
     def dtype(self) -> DTypeClass | Literal["same"] | None:
-        """The dtype class of a tensor whatever its arguments, "same" if it is that of the input, None if unknown."""
+        """The dtype class of a tensor for any arguments, "same" if it is that of the input, None if unknown."""
         seen = {letter for letter in self.dtypes if letter != "-"}
         if len(seen) == 1:
             return _CLASS_OF.get(seen.pop())
@@ -110,7 +110,7 @@ class Kind:
         return f"{self.name}{detail and f':{detail}'}{'@0' if self.rank0 else ''}"
 
     def walk(self) -> Iterable[Kind]:
-        """Yield this kind and all that it holds."""
+        """Yield this kind and all the kinds in it."""
         yield self
         for item in self.items:
             yield from item.walk()
@@ -123,7 +123,7 @@ TENSOR = Kind("tensor")
 
 @cache
 def parse_kind(text: str) -> Kind:
-    """Return the kind that `text` spells. Raises ValueError if it spells none."""
+    """Return the kind that `text` spells. Raises ValueError if it is invalid."""
     kind, rest = _parse_union(text)
     if rest:
         raise ValueError(f"{text!r} is not a kind: {rest!r} is left over")
@@ -133,7 +133,7 @@ def parse_kind(text: str) -> Kind:
 def union(kinds: Iterable[Kind]) -> Kind:
     """Return the kind of a value that has one of `kinds`, which must not be empty.
 
-    Tensors fall together into one that keeps only what holds for all; an unknown member makes the union unknown.
+    Tensors merge into one that keeps only their common properties; an unknown member makes the union unknown.
     """
     members = list(dict.fromkeys(one for kind in kinds for one in (kind.items if kind.name == "union" else (kind,))))
     if UNKNOWN in members:
@@ -147,7 +147,7 @@ def union(kinds: Iterable[Kind]) -> Kind:
 
 @cache
 def without_dtype(kind: Kind) -> Kind:
-    """Return the kind with the dtype of its tensors unknown, as an argument `dtype=` leaves it."""
+    """Return the kind with the dtype of its tensors unknown, as after an argument `dtype=`."""
     if kind.name == "tensor":
         return replace(kind, dtypes=UNKNOWN_DTYPES)
     return replace(kind, items=tuple(map(without_dtype, kind.items))) if kind.items else kind

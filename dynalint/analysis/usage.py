@@ -1,4 +1,4 @@
-"""What a call tells of values that nothing is known of: a parameter passed where only tensors are taken is one."""
+"""Evidence from calls about unknown values: a parameter passed where only tensors are accepted is a tensor."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from dynalint.analysis.kinds import UNKNOWN, Kind
 from dynalint.analysis.members import member
 from dynalint.analysis.torch_api import Entry
 
-# Attributes of much else (or methods of torch's storages, which nobody passes on), but methods of tensors and arrays.
+# Attributes of many other objects too (and methods of torch storages, which are rarely passed on), but as methods those
+# of tensors and arrays.
 _OF_TENSORS = ("max", "mean", "min", "var", "numpy", "long", "bool", "int")
-# Methods of numbers and of loggers too: where nothing is given and the answer is used, of tensors.
+# Numbers and loggers have these methods too; without arguments and with the result used, they are tensor methods.
 _COMPUTING = ("exp", "log", "sqrt")
-# Methods that give a size, whoever has them.
+# Methods that return a size, on any object.
 _MEASURING = ("size", "dim", "numel", "nelement", "ndimension")
-# What these give is what they are asked of, be it a tensor or a module.
+# These return the kind of their receiver, be it a tensor or a module.
 _CONVERTING = ("to", "cpu", "cuda", "float", "half", "double", "bfloat16", "clone")
 _CONVERSIONS = ("builtins.int", "builtins.float")
 _TAKING_SEQUENCES = ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "block_diag")
 
 
 def method_of_tensors(frame: Frame, call: ast.Call) -> Kind | None:
-    """Return the method of a tensor that `x.mean()` calls where `x` is a parameter of unknown kind."""
+    """Return the tensor method that `x.mean()` calls if `x` is a parameter of unknown kind."""
     node, statement = call.func, frame.statement
     if not isinstance(node, ast.Attribute) or node.attr not in (*_OF_TENSORS, *_COMPUTING):
         return None
@@ -41,18 +42,18 @@ def method_of_tensors(frame: Frame, call: ast.Call) -> Kind | None:
 
 
 def unknown_method(frame: Frame, node: ast.Attribute, args: list[Kind]) -> Kind | None:
-    """Return what a method of something unknown gives, whatever that is; None if its name does not tell."""
+    """Return the result of a method of an unknown value, whatever its kind; None if the name does not decide it."""
     if node.attr in _MEASURING:
         return k.SIZE if args or node.attr != "size" else k.SHAPE
     if node.attr in _CONVERTING:
         owner = evaluate(frame, node.value)
-        # It may turn out to be a tensor: so is what is made of it then.
+        # The receiver may turn out to be a tensor, and the result is one too then.
         return k.Unknown(owner.parameter) if isinstance(owner, k.Unknown) else UNKNOWN
     return None
 
 
 def note_converted(frame: Frame, node: ast.Call, callee: Kind) -> None:
-    """`int(labels[i])` with an `i` that counts rows of a tensor: what is a list of numbers needs no conversion."""
+    """`int(labels[i])`, where `i` counts rows of a tensor: a list of numbers would need no conversion."""
     if not isinstance(callee, k.External) or callee.name not in _CONVERSIONS or len(node.args) != 1:
         return
     value = node.args[0]
@@ -63,7 +64,7 @@ def note_converted(frame: Frame, node: ast.Call, callee: Kind) -> None:
 
 
 def note_masks(frame: Frame, keywords: dict[str, Kind]) -> None:
-    """`self.decoder(x, places=mask)` tells of a module made elsewhere what its `forward` is given as `places`."""
+    """`self.decoder(x, places=mask)` shows that `forward` of an unknown module receives a mask as `places`."""
     for name, kind in keywords.items():
         tensor = k.only_tensor(kind)
         if tensor is not None and tensor.dtype == "bool":
@@ -71,7 +72,7 @@ def note_masks(frame: Frame, keywords: dict[str, Kind]) -> None:
 
 
 def note_arguments(frame: Frame, node: ast.Call, callee: Kind, args: list[Kind]) -> None:
-    """A parameter passed where torch takes nothing but a tensor is one: to a layer, a function or a tensor's method."""
+    """Record a parameter as a tensor if torch accepts only tensors there: in a layer, a function or a tensor method."""
     if not any(isinstance(kind, k.Unknown) and kind.parameter is not None for kind in args):
         if isinstance(callee, k.External) and callee.name.startswith("torch.") and node.args:
             _note_elements(frame, callee.name, node.args[0])
@@ -96,7 +97,7 @@ def note_arguments(frame: Frame, node: ast.Call, callee: Kind, args: list[Kind])
 
 @cache
 def _takes_only_tensors(entry: Entry, position: int, is_layer: bool) -> bool:
-    """Whether every way to call a function of torch wants a tensor at this position."""
+    """Whether every overload of a torch function requires a tensor at this position."""
     if is_layer and position == 0:
         return True
     for overload in entry.overloads:
@@ -104,7 +105,7 @@ def _takes_only_tensors(entry: Entry, position: int, is_layer: bool) -> bool:
         if position >= len(parameters) or parameters[position].letters != "T":
             if overload.parameters is not None or position > 0:
                 return False
-            # Nothing is told of the parameters: a function that is also a method of tensors takes one first.
+            # The parameters are not recorded: a function that is also a tensor method takes a tensor first.
             prefix, _, last = entry.name.rpartition(".")
             return prefix in ("torch", "torch.nn.functional") and last in torch_api.tensor_only()
     return True

@@ -1,10 +1,10 @@
-"""What a value is: the lattice of kinds that the abstract interpretation computes with.
+"""Kinds: the lattice of abstract values used by the abstract interpretation.
 
-A kind says as much as matters to Dynamo and no more: a tensor, a number read out of a tensor, a size, a Python
-constant, a container of these, a module, something callable. `Unknown` is the top of the lattice and an honest answer:
-no rule fires on it. `Nothing` is the bottom: no value has come here yet.
+A kind describes as much of a value as matters to Dynamo: a tensor, a number read from a tensor, a size, a Python
+constant, a container of these, a module, or a callable. `Unknown` is the top of the lattice; no rule fires on it.
+`Nothing` is the bottom: no value has reached this point yet.
 
-`values` has the kinds, `lattice` their order, `views` what may be asked of them.
+`values` defines the kinds, `lattice` their order, and `views` the queries on them.
 """
 
 from dynalint.analysis.kinds.lattice import *  # noqa: F403

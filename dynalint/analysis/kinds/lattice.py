@@ -1,4 +1,4 @@
-"""The order of kinds: what covers two of them, and what is forgotten so that it has an end."""
+"""The order of kinds: their join, and the widening that keeps the lattice finite."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from dynalint.analysis.kinds.values import (
 )
 from dynalint.analysis.steps import step
 
-# Of instances of so many classes, those that have a base in common become one of it or any below it.
+# With this many classes, instances that have a base in common become an instance of it or a subclass.
 _MANY_CLASSES = 32
 _MOST_ITEMS = 24
 _DEEPEST = 5
-# A kind of more parts than these costs steps of its own to be compared and joined.
+# Comparing and joining a kind with more parts than this costs extra steps.
 _LARGE = 16
-# So many kinds are joined at once, fewer one by one.
+# This many kinds are joined together; fewer are joined one by one.
 _MANY = 8
 
 
 def join(left: Kind, right: Kind) -> Kind:
-    """Return the least kind that covers both: what a variable is after two paths meet."""
+    """Return the join of two kinds, the least kind that covers both: a variable after two paths meet."""
     if left is right or left is NOTHING:
         return right
     if right is NOTHING:
@@ -66,9 +66,9 @@ def join(left: Kind, right: Kind) -> Kind:
 
 
 def stand_in(given: Kind, other: Kind) -> Kind:
-    """Return what `given or other` is, where `given` may be left out: a layer or function stands for another like it.
+    """Return the kind of `given or other` if `given` may be omitted: a layer or function replaces a similar one.
 
-    So it does where nothing is known of `given` but that it is a parameter; else this is the join.
+    This applies if `given` is an unknown parameter; otherwise this is the join.
     """
     left_out = isinstance(given, Unknown) and given.parameter is not None
     return other if left_out and all(_is_callable(one) for one in other.members) else join(given, other)
@@ -81,7 +81,7 @@ def _is_callable(kind: Kind) -> bool:
 
 
 def join_all(kinds: list[Kind] | tuple[Kind, ...]) -> Kind:
-    """Return the join of any number of kinds; `NOTHING` for none."""
+    """Return the join of any number of kinds; `NOTHING` if there are none."""
     if len(kinds) > _MANY and not any(isinstance(kind, Unknown) for kind in kinds):
         members = _joined([], [one for kind in kinds if kind is not NOTHING for one in kind.members])
         return _union(members) if members else NOTHING
@@ -92,13 +92,13 @@ def join_all(kinds: list[Kind] | tuple[Kind, ...]) -> Kind:
 
 
 def rejoined(kind: Kind, members: list[Kind]) -> Kind:
-    """Return the join of what has become of the alternatives of a kind; the same object if nothing has."""
+    """Return the join of the new alternatives of a kind; the same object if none has changed."""
     before = kind.members
     return kind if len(members) == len(before) and all(map(operator.is_, members, before)) else join_all(members)
 
 
 def _joined(members: list[Kind], further: Iterable[Kind]) -> list[Kind]:
-    """Join further alternatives into a list of some, in place, and return it."""
+    """Join more alternatives into a list, in place, and return it."""
     places: dict[object, list[int]] = {}
     for place, kind in enumerate(members):
         places.setdefault(_identity(kind), []).append(place)
@@ -123,7 +123,7 @@ def _joined(members: list[Kind], further: Iterable[Kind]) -> list[Kind]:
 
 
 def _identity(kind: Kind) -> object:
-    """What kinds have in common that may merge: of instances, classes and functions there may be thousands."""
+    """The key by which kinds may merge; there may be thousands of instances, classes and functions."""
     if isinstance(kind, Instance):
         return kind.cls
     if isinstance(kind, Function) and not kind.args and not kind.keywords:
@@ -148,7 +148,7 @@ def _union(members: list[Kind]) -> Kind:
 
 
 def _covers(one: Kind, other: Kind) -> bool:
-    """Whether what is said of instances holds all that is said of others."""
+    """Whether the description of some instances covers that of others."""
     if not isinstance(one, Instance) or not isinstance(other, Instance):
         return False
     if one.below:
@@ -157,13 +157,13 @@ def _covers(one: Kind, other: Kind) -> bool:
 
 
 def _merge(left: Kind, right: Kind) -> Kind | None:
-    """Return one kind for two alternatives of the same shape, or None where they must stay apart."""
+    """Return one kind for two alternatives of the same shape, or None if they must stay separate."""
     if left is right:
         return left
     if type(left) is not type(right):
         return None
     if left.size > _LARGE:
-        step(left.size // _LARGE)  # comparing and joining go through all that it holds
+        step(left.size // _LARGE)  # comparing and joining visit everything in it
     if left == right:
         return left
     if isinstance(left, Instance) and isinstance(right, Instance):
@@ -186,7 +186,7 @@ def _merge(left: Kind, right: Kind) -> Kind | None:
 
 
 def _merge_functions(left: Function, right: Function) -> Function | None:
-    """One method of several objects is called once, on all of them."""
+    """Merge one method of several objects, so that it is called once on all of them."""
     if left.function is not right.function or left.receiver is None or right.receiver is None:
         return None
     if left.args != right.args or left.keywords != right.keywords:
@@ -195,7 +195,7 @@ def _merge_functions(left: Function, right: Function) -> Function | None:
 
 
 def merge_tensors(left: Tensor, right: Tensor) -> Tensor:
-    """Return what two tensors have in common."""
+    """Return the properties that two tensors share."""
     return Tensor(
         dtype=left.dtype if left.dtype == right.dtype else None,
         rank=left.rank if left.rank == right.rank else None,
@@ -216,7 +216,7 @@ def _merge_sequences(left: Sequence, right: Sequence) -> Sequence:
 
 
 def _merge_dictionaries(left: Dictionary, right: Dictionary) -> Dictionary:
-    """Join by key; where a key is not known on one side, any value of that side may be under it."""
+    """Join by key. If a key is unknown on one side, any value of that side may belong to it."""
     one, other = left.by_key(), right.by_key()
     optional = left.optional | right.optional | (one.keys() ^ other.keys())
     known = {key: join(one.get(key, left.rest), other.get(key, right.rest)) for key in {**one, **other}}
@@ -238,7 +238,7 @@ def dictionary(
     optional: Collection[Key] = (),
     home: Home | None = None,
 ) -> Dictionary:
-    """Return a dict with what is under known keys, of which `MOST_KEYS` are kept apart."""
+    """Return a dict with the known keys, of which up to `MOST_KEYS` are kept separate."""
     kept = list(known)[:MOST_KEYS]
     rest = join_all([rest, *(known[key] for key in list(known)[MOST_KEYS:])])
     items = tuple((key[1], known[key]) for key in kept)
@@ -246,20 +246,20 @@ def dictionary(
 
 
 def _either_home(left: Home | None, right: Home | None) -> Home | None:
-    """One of two places, the same one whichever of them comes first: findings name it."""
+    """One of two homes, chosen independently of their order, because findings name it."""
     if left is None or right is None or left == right:
         return left or right
     return min(left, right, key=lambda home: (home.type, home.name))
 
 
 def sequence(type_: str, items: list[Kind]) -> Sequence:
-    """Return the kind of a fresh container with these items."""
+    """Return the kind of a new container with these items."""
     known = tuple(map(shallow, items)) if len(items) <= _MOST_ITEMS else None
     return Sequence(type_, shallow(join_all(items)), known)
 
 
 def _code_in(kind: Kind) -> list[Kind]:
-    """Return what of the project may be called in a kind, nothing of it bound to arguments, which may nest too."""
+    """Return the callables of the project in a kind, without bound arguments, which may be nested as well."""
     if isinstance(kind, (Sequence, Dictionary, Partial)):
         held = kind.callee if isinstance(kind, Partial) else kind.element if isinstance(kind, Sequence) else kind.value
         return [code for one in held.members for code in _code_in(one)]
@@ -270,10 +270,10 @@ def _code_in(kind: Kind) -> list[Kind]:
 
 
 def shallow(kind: Kind, depth: int = _DEEPEST) -> Kind:
-    """Return `kind` with nesting below `depth` forgotten, so that loops that wrap a value in itself come to an end.
+    """Return `kind` with nesting below `depth` forgotten, so that loops that wrap a value in itself terminate.
 
-    Of a container that is nested deeper, the functions and objects in it are kept, as if they stood there themselves:
-    what walks nested containers by calling itself comes to them in the end.
+    The functions and objects in a deeper container are kept, as if the outer one held them directly: a recursive walk
+    through nested containers reaches them eventually.
     """
     if depth == 0 and isinstance(kind, (Sequence, Dictionary, Function, Partial, Method)):
         return join_all(_code_in(kind)) if holds_code(kind) else UNKNOWN

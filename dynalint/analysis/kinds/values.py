@@ -1,4 +1,4 @@
-"""The kinds themselves, and those that have names."""
+"""The kinds, and constants for the common ones."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Source = Literal["python", "shape", "data"]
 Key = tuple[type, Any]
 HomeType = Literal["attribute", "class", "global", "closure", "default", "argument"]
 MOST_PARTS = 20_000
-"""How many kinds one may consist of; the largest in code that people write have some three thousand."""
+"""The maximum number of parts of a kind; the largest in real code have some three thousand."""
 MOST_KEYS = 32
-"""How many keys of a dict are kept apart; what is under the others is known together."""
+"""The maximum number of separate keys of a dict; the values of all others are joined."""
 
 
 class _Missing:
-    """The mark for a constant whose value is not known (None is a value)."""
+    """The marker for a constant whose value is unknown (None is a value)."""
 
     def __repr__(self) -> str:
         return "MISSING"
@@ -33,30 +33,30 @@ MISSING: Final = _Missing()
 
 
 class Kind:
-    """Base of all kinds."""
+    """Base class of all kinds."""
 
     __slots__ = ()
 
     @property
     def members(self) -> tuple[Kind, ...]:
-        """The alternatives that this kind stands for; itself, except for a union."""
+        """The alternatives of a union; for any other kind, the kind itself."""
         return (self,)
 
     @property
     def size(self) -> int:
-        """How many kinds it consists of."""
+        """The number of kinds that it consists of."""
         return 1
 
     @property
     def made(self) -> bool:
-        """Whether it is, or holds, an instance that the call at hand has made."""
+        """Whether it is, or contains, an instance created by the current call."""
         return False
 
 
 class Composite(Kind):
-    """A kind that holds others, `MOST_PARTS` at most: of one that would have more, what it holds is unknown.
+    """A kind that contains others, at most `MOST_PARTS`; beyond that, its contents are unknown.
 
-    A value that is put into itself, twice in each round of a loop, has a kind of twice the size after each.
+    A value put into itself twice in each iteration of a loop doubles in size each time.
     """
 
     __slots__ = ("made", "size")
@@ -65,7 +65,7 @@ class Composite(Kind):
     made: bool
 
     def _holds(self, *parts: Kind) -> bool:
-        """Note the size that these parts make, and whether one is made; return whether there may be so many."""
+        """Compute the size and whether a part is new; return whether the size is within the limit."""
         size, made = 1, False
         for part in parts:
             size += part.size
@@ -80,9 +80,9 @@ class Composite(Kind):
 
 @dataclass(frozen=True, slots=True)
 class Unknown(Kind):
-    """Anything. `parameter` names the parameter of the current function whose value this still is, if any.
+    """Any value. `parameter` names the parameter of the current function that it still equals, if any.
 
-    `compared` tells the outcome of comparing that value: a mask if it is a tensor.
+    `compared` is true for the result of comparing that parameter: a mask if the parameter is a tensor.
     """
 
     parameter: str | None = None
@@ -91,17 +91,17 @@ class Unknown(Kind):
 
 @dataclass(frozen=True, slots=True)
 class Nothing(Kind):
-    """No value: unreachable, or not computed yet."""
+    """No value: unreachable or not computed yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor(Kind):
-    """A torch tensor. `dtype` is its class of dtypes, `rank` its number of dimensions, None where not known.
+    """A torch tensor. `dtype` is its class of dtypes and `rank` its number of dimensions; None if unknown.
 
-    `origin` tells a registered buffer or parameter of a module from other tensors; `name` is its attribute name.
-    `array` marks a NumPy array, which Dynamo traces like a tensor. `foreseen` marks one element that comes from Python
-    numbers alone: tracing knows its value, and torch's own functions take it as a size. `sparse` marks one that is
-    certainly sparse.
+    `origin` distinguishes registered buffers and parameters of a module from other tensors; `name` is the attribute
+    name. `array` marks a NumPy array, which Dynamo traces like a tensor. `foreseen` marks a single element computed
+    from Python numbers alone: tracing knows its value, and torch functions accept it as a size. `sparse` marks a tensor
+    that is certainly sparse.
     """
 
     dtype: DType | None = None
@@ -117,8 +117,8 @@ class Tensor(Kind):
 class Value(Kind):
     """A plain Python value of builtin type `type` ("int", "float", "bool", "str", "none", "dtype", "device", ...).
 
-    `constant` is the value itself where it is known. `source` tells where a number came from: written in the code or
-    passed in ("python"), read off a shape ("shape"), or read out of a tensor's elements ("data").
+    `constant` is the value itself, if known. `source` is the origin of a number: a literal or argument ("python"), a
+    shape ("shape"), or the elements of a tensor ("data").
     """
 
     type: str
@@ -135,13 +135,13 @@ class Value(Kind):
 
 
 def is_same_constant(one: Any, other: Any) -> bool:
-    """Whether two constants are one: 1 == True == 1.0, and nan != nan, and neither may decide it."""
+    """Whether two constants are identical: `1 == True == 1.0` and `nan != nan` must not decide it."""
     return one is other or (type(one) is type(other) and bool(one == other))
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where a container or a piece of state lives that outlives the call: an attribute, a global, a default, ..."""
+    """The place of a container or state that outlives the call: an attribute, a global, a default, ..."""
 
     type: HomeType
     name: str
@@ -149,10 +149,10 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class Sequence(Composite):
-    """A list, tuple, set, deque, generator, `nn.ModuleList`, `nn.Sequential` and the like, named by `type`.
+    """A list, tuple, set, deque, generator, `nn.ModuleList`, `nn.Sequential` or the like, named by `type`.
 
-    `items` are the kinds by position where the length is known; `element` is the join of all elements. `home` is set
-    for a container that existed before the call.
+    `items` are the kinds by position if the length is known; `element` is the join of all elements. `home` is set for a
+    container that existed before the call.
     """
 
     type: str
@@ -171,8 +171,8 @@ class Sequence(Composite):
 class Dictionary(Composite):
     """A dict, `nn.ModuleDict` or the like. `items` holds the kinds by constant key, `value` the join of all values.
 
-    `others` is the join of the values under all other keys, where that is known apart. `optional` are keys in `items`,
-    each with its type, that some paths leave out.
+    `others` is the join of the values under all other keys, if known separately. `optional` lists keys in `items`, each
+    with its type, that are missing on some paths.
     """
 
     type: str
@@ -193,7 +193,7 @@ class Dictionary(Composite):
         return hash((self.type, self.value, len(self.items), self.home))
 
     def __eq__(self, other: object) -> bool:
-        """Whether the same is known, in whatever order of the keys."""
+        """Whether both hold the same information, in any order of keys."""
         if not isinstance(other, Dictionary) or self.type != other.type or self.home != other.home:
             return False
         if self.optional != other.optional or self.rest != other.rest:
@@ -211,19 +211,19 @@ class Dictionary(Composite):
 
     @property
     def certain(self) -> tuple[tuple[Any, Kind], ...]:
-        """The items whose keys are there on every path."""
+        """The items whose keys are present on every path."""
         return tuple(pair for pair in self.items if (type(pair[0]), pair[0]) not in self.optional)
 
     def get(self, key: Any) -> Kind | None:
-        """Return the kind under a constant key, or None where any other key's may be under it."""
+        """Return the kind under a constant key, or None if the value of any other key may be under it."""
         return next((kind for name, kind in self.items if name == key and type(name) is type(key)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Instance(Kind):
-    """An instance of a class of the project; with `below`, of that class or of any that inherits from it.
+    """An instance of a class of the project; with `below`, of that class or any subclass.
 
-    `made` tells that the call at hand has made it.
+    `made` is true if the current call has created it.
     """
 
     cls: ClassInfo
@@ -271,13 +271,13 @@ class External(Kind):
 
 @lru_cache(maxsize=4096)
 def external(name: str) -> External:
-    """Return the kind of that name; what names the same is the same object."""
+    """Return the kind with that name; equal names share one object."""
     return External(name)
 
 
 @dataclass(frozen=True, slots=True)
 class Method(Composite):
-    """A method of a value that is no project instance: `t.item`, `names.append`, `logger.info`."""
+    """A method of a value that is not a project instance: `t.item`, `names.append`, `logger.info`."""
 
     receiver: Kind
     name: str
@@ -304,7 +304,7 @@ class Super(Kind):
 
 @dataclass(frozen=True, slots=True)
 class Partial(Composite):
-    """`functools.partial` of something outside the project, or any callable wrapped with given arguments."""
+    """`functools.partial` of something outside the project, or any callable wrapped with arguments."""
 
     callee: Kind
     args: tuple[Kind, ...] = ()
@@ -319,7 +319,7 @@ class Partial(Composite):
 
 @dataclass(frozen=True, slots=True)
 class Union(Composite):
-    """One of several kinds, none of them unknown, nothing, or a union."""
+    """One of several kinds, none of which is unknown, nothing, or a union."""
 
     alternatives: tuple[Kind, ...]
 
@@ -331,7 +331,7 @@ class Union(Composite):
         return hash(frozenset(self.alternatives))
 
     def __eq__(self, other: object) -> bool:
-        """Whether the alternatives are the same, in whatever order paths have met."""
+        """Whether the alternatives are the same, in any order."""
         if not isinstance(other, Union) or len(self.alternatives) != len(other.alternatives):
             return False
         return self.alternatives == other.alternatives or set(self.alternatives) == set(other.alternatives)
@@ -353,7 +353,7 @@ BOOL: Final = Value("bool")
 STR: Final = Value("str")
 SIZE: Final = Value("int", source="shape")
 SHAPE: Final = Sequence("torch.Size", SIZE)
-# What `shape_as_tensor(x)` gives in compiled code: the shape, and no tensor as in eager code.
+# The result of `shape_as_tensor(x)` in compiled code: the shape, and not a tensor as in eager code.
 SHAPE_AS_TENSOR: Final = Sequence("shape_as_tensor", SIZE)
 SOURCE_RANK: Mapping[Source, int] = {"python": 0, "shape": 1, "data": 2}
 
@@ -369,7 +369,7 @@ def constant(value: object) -> Kind:
 
 
 def holds_code(kind: Kind) -> bool:
-    """Whether a kind is something of the project that may be called, or holds it."""
+    """Whether a kind is, or contains, a callable of the project."""
     if isinstance(kind, (Sequence, Dictionary)):
         held = kind.element if isinstance(kind, Sequence) else kind.value
         return any(holds_code(one) for one in held.members)
@@ -379,10 +379,10 @@ def holds_code(kind: Kind) -> bool:
 
 
 def note_parts() -> None:
-    """Take note that a value has too many parts."""
+    """Record that a value has too many parts."""
     note_cut(f"a value that consists of more than {MOST_PARTS} others is not followed; build it in parts")
 
 
 def is_record(kind: Kind) -> bool:
-    """Whether a kind is a named tuple, which has its items under names of its own as a class has its attributes."""
+    """Whether a kind is a named tuple, which has names for its items as a class has attributes."""
     return isinstance(kind, Sequence) and bool(kind.fields)

@@ -1,4 +1,4 @@
-"""What may be asked of a kind, and a kind less some of what it says."""
+"""Queries on kinds, and kinds with some information removed."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _MUTABLE = frozenset({"list", "dict", "set", "deque", "defaultdict", "OrderedDic
 
 
 def without(kind: Kind, type_: str) -> Kind:
-    """Return `kind` less the alternatives that are Python values of `type_`, as after `is not None`."""
+    """Return `kind` without the alternatives that are Python values of `type_`, as after `is not None`."""
     return rejoined(kind, [one for one in kind.members if not (isinstance(one, Value) and one.type == type_)])
 
 
 def present(kind: Kind) -> Kind:
-    """Return `kind` less None, unless it is nothing else: most operations on None raise, so nothing comes of them."""
+    """Return `kind` without None, unless it has no other alternative: most operations on None raise."""
     return without(kind, "none") if isinstance(kind, Union) else kind
 
 
 def widened(kind: Kind) -> Kind:
-    """Forget the values of constants other than None: what one caller passes says little about the others."""
+    """Forget the values of constants other than None: the value from one caller says little about the others."""
     if isinstance(kind, Value) and kind.type != "none" and kind.constant is not MISSING:
         return Value(kind.type, MISSING, kind.source)
     if isinstance(kind, Union):
@@ -47,9 +47,9 @@ def widened(kind: Kind) -> Kind:
 
 
 def as_input(kind: Kind) -> Kind:
-    """Return what compiled code gets of a value that eager code made: tracing knows the elements of no tensor in it.
+    """Return the kind of an eager value as an input of compiled code: tracing does not know the elements of tensors.
 
-    Another caller may well pass other floats, or a batch more: of a tensor it is kept only whether it is a mask.
+    Other callers may pass other floats or dimensions, so a tensor only keeps whether it is a mask.
     """
     if isinstance(kind, Tensor):
         return replace(kind, foreseen=False, dtype="bool" if kind.dtype == "bool" else None, rank=None)
@@ -67,9 +67,9 @@ def as_input(kind: Kind) -> Kind:
 
 
 def only_tensor(kind: Kind) -> Tensor | None:
-    """Return the tensor that `kind` certainly is (None in an alternative apart), or None.
+    """Return the tensor that `kind` certainly is, apart from None, or None.
 
-    `mask: Tensor | None` counts as a tensor: an operation on it that a tensor breaks breaks whenever it is one.
+    `mask: Tensor | None` counts as a tensor: an operation that breaks on a tensor breaks whenever it is one.
     """
     if not isinstance(kind, Union):
         return kind if isinstance(kind, Tensor) else None
@@ -96,7 +96,7 @@ def is_number(kind: Kind) -> bool:
 
 
 def tensor_and_number(one: Kind, other: Kind) -> bool:
-    """Whether one of two kinds is certainly a tensor, the other a number or several: what is done with them differs."""
+    """Whether one of two kinds is certainly a tensor and the other certainly a number or several."""
     if one is other or isinstance(one, Unknown) or isinstance(other, Unknown):
         return False
     if only_tensor(one) is not None and _is_given_number(other):
@@ -105,7 +105,7 @@ def tensor_and_number(one: Kind, other: Kind) -> bool:
 
 
 def _is_given_number(kind: Kind) -> bool:
-    """Whether `kind` is a number or a container of numbers, None in an alternative apart."""
+    """Whether `kind` is a number or a container of numbers, apart from None."""
     given = without(kind, "none")
     if isinstance(given, Sequence):
         given = given.element
@@ -113,7 +113,7 @@ def _is_given_number(kind: Kind) -> bool:
 
 
 def held_in(outer: Sequence | Dictionary, kind: Kind) -> Kind:
-    """Return what comes out of a container: containers in one that outlives the call outlive it, too."""
+    """Return the kind of an item of a container: containers inside one that outlives the call outlive it, too."""
     if isinstance(kind, Union):
         return Union(tuple(held_in(outer, member) for member in kind.alternatives))
     if outer.home is None or not is_mutable(kind):
@@ -123,17 +123,17 @@ def held_in(outer: Sequence | Dictionary, kind: Kind) -> Kind:
 
 
 def is_made(kind: Kind | None) -> bool:
-    """Whether `kind` is an instance, or one of several, that the call at hand has made: nobody else knows of it."""
+    """Whether `kind` is an instance, or one of several, created by the current call and known to no one else."""
     return kind is not None and all(isinstance(one, Instance) and one.made for one in kind.members)
 
 
 def lasting(kind: Kind) -> Kind:
-    """Return `kind` as later calls find it: what this one has made is there before those."""
+    """Return `kind` as later calls see it: instances that this call creates already exist for them."""
     if isinstance(kind, Instance):
         return Instance(kind.cls) if kind.made else kind
     if not (kind.made and isinstance(kind, Composite)):
         return kind
-    composite: Any = kind  # each of them is a dataclass, though their base is none
+    composite: Any = kind  # every composite is a dataclass, although the base class is not
     result: Kind = replace(composite, **{one.name: _lasting_part(getattr(kind, one.name)) for one in fields(composite)})
     return result
 
@@ -150,7 +150,7 @@ def is_mutable(kind: Kind) -> bool:
 
 
 def with_home(kind: Kind, home: Home) -> Kind:
-    """Return `kind` with every container in it marked as living at `home`."""
+    """Return `kind` with `home` as the home of every container in it."""
     if isinstance(kind, (Sequence, Dictionary)):
         return kind if kind.home == home else replace(kind, home=home)
     if isinstance(kind, Union):

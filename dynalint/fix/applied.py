@@ -1,4 +1,4 @@
-"""A finding as it is told of after its fix was tried: what was applied, and whether running it has shown it right."""
+"""Findings as reported after their fixes were tried: the applied change, and whether a run has verified it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dynalint.fix.model import Proof, Unit
 
 
 def as_applied(finding: Finding, unit: Unit, proof: Proof | None, first: SourceFile | None) -> Finding:
-    """Return a finding with what was applied for it: a longer form, say, or together with what it would have left.
+    """Return a finding with the fix actually applied, such as a longer form, or one together with follow-up rewrites.
 
-    `first` is the file as it was first read, if the unit changes no other one. Edits tell places in that text, so they
-    stay as they were offered where others had changed the file before.
+    `first` is the file as first read, if the unit changes no other file. Edits refer to positions in that text, so they
+    stay as offered if other fixes had changed the file before.
     """
     fix = finding.fix
     if fix is None:
         return finding
     if fix.declined is not None:
-        # There was none until others had changed the code around it.
+        # There was no fix until others had changed the surrounding code.
         fix = Fix(unit.title, unit.safety, unit.conditions)
     if proof is not None and proof.outcome != "unverifiable":
         fix = replace(fix, verified=proof.outcome == "proven")
@@ -34,7 +34,7 @@ def as_applied(finding: Finding, unit: Unit, proof: Proof | None, first: SourceF
 
 
 def as_repaired(finding: Finding, units: Sequence[Unit], proofs: Mapping[Unit, Proof]) -> Finding:
-    """Return a finding that went with the code which `units` changed, one of them or all: with what was applied."""
+    """Return a finding that disappeared with code changed by one or all of `units`, with the applied change."""
     first, *others = [unit for unit in units if any(one.finding.path == finding.path for one in unit.linted)] or units
     near = [first, *others]
     outcomes = {proofs[unit].outcome for unit in near if unit in proofs}

@@ -1,7 +1,7 @@
-"""Rewrites that leave something to other rules, joined with the rewrites of those.
+"""Rewrites that leave new findings to other rules, combined with the rewrites of those findings.
 
-A number that stays a tensor leaves the branch that it decides, which only another rule can rewrite. Nothing is gained
-before that is done too, so the two are one fix.
+If a number stays a tensor, the branch that depends on it remains, and only another rule can rewrite that. The first
+rewrite gains nothing without the second, so the two form one fix.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_STEPS = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Start:
-    """A unit for an item that leaves new findings of the codes `leaves`."""
+    """A unit for an item that leaves new findings with the codes `leaves`."""
 
     item: Item
     unit: Unit
@@ -33,7 +33,7 @@ class Start:
 
 
 class Chains:
-    """What units come to that leave something, worked out once as long as the code around them stays."""
+    """Results for units that leave findings, cached as long as the surrounding code stays the same."""
 
     def __init__(self, sight: Sight) -> None:
         self._sight = sight
@@ -41,7 +41,7 @@ class Chains:
         self._refused: dict[Finding, tuple[Path, EditError]] = {}
 
     def result(self, start: Start) -> Unit | EditError | None:
-        """Return what a start comes to, or why to nothing; None if that has not been worked out."""
+        """Return the result for a start, or why it has none; None if it has not been computed."""
         if start.item.origin in self._refused:
             return self._refused[start.item.origin][1]
         unit = self._units.get(id(start.item.linted))
@@ -50,7 +50,7 @@ class Chains:
     def complete(
         self, starts: Sequence[Start], around: frozenset[Path], items: Sequence[Item], texts: Mapping[Path, str]
     ) -> None:
-        """Work out what starts come to: together those that one view is enough for, as each step lints it."""
+        """Compute the results of starts, grouped by view, since each step lints a view."""
         groups: dict[frozenset[Path] | None, tuple[View, list[Start]]] = {}
         for start in starts:
             if self.result(start) is None:
@@ -65,7 +65,7 @@ class Chains:
                     self._units[id(start.item.linted)] = result
 
     def forget(self, changed: Collection[Path], on_way: Collection[str | None]) -> None:
-        """Let be asked again what was refused in files that have changed, or on the way from a root to a change."""
+        """Forget refusals in files that have changed, or on the way from a root to a change."""
         self._refused = {
             finding: (path, refusal)
             for finding, (path, refusal) in self._refused.items()
@@ -76,9 +76,9 @@ class Chains:
 def completed(
     starts: Sequence[Start], items: Sequence[Item], texts: Mapping[Path, str], lint: Linter
 ) -> list[Unit | EditError]:
-    """Return each start with the rewrites of all that it leaves, or why one of these has none.
+    """Return each start combined with the rewrites of all findings that it leaves, or why one of these has none.
 
-    `items` are the findings of the state that `texts` hold. Starts in different files take their steps together.
+    `items` are the findings of the state in `texts`. Starts in different files take their steps together.
     """
     chains = [_Chain(start) for start in starts]
     while going := [chain for chain in chains if chain.error is None and not chain.done]:
@@ -92,7 +92,7 @@ def completed(
 def _left(
     chains: Sequence[_Chain], items: Sequence[Item], texts: Mapping[Path, str], lint: Linter
 ) -> dict[Unit, list[Linted]]:
-    """Return what each chain has left so far; those that may all have left the same are linted one by one."""
+    """Return the findings that each chain has left so far; chains with possibly common ones are linted separately."""
     units = [chain.unit for chain in chains]
     after = lint({**texts, **{chain.path: chain.text for chain in chains}})
     left, unclear = brought(items, after, units, whole=[chain.unit for chain in chains if chain.whole])
@@ -103,13 +103,14 @@ def _left(
 
 
 class _Chain:
-    """A unit on its way to leave nothing; `error` says why it does not get there."""
+    """A unit that is being extended until it leaves no findings; `error` says why it cannot be."""
 
     def __init__(self, start: Start) -> None:
         self.unit, self._leaves = start.unit, start.leaves
         self.path, *others = start.unit.plan
         self.done = False
-        # What leaves its own kind of finding has moved the others in its text, which Dynamo would meet there.
+        # A unit that leaves findings of its own code has moved the other ones in its text, which Dynamo would then
+        # report.
         self.whole = start.unit.linted[0].finding.code in start.leaves
         self.error = (
             EditError("it changes several files, and the follow-up changes have to be made by hand") if others else None
@@ -118,15 +119,15 @@ class _Chain:
 
     @property
     def text(self) -> str:
-        """The text of the file as it is by now."""
+        """The current text of the file."""
         return replaced(self.unit.sources[self.path].text, self.unit.plan[self.path])
 
     def advance(self, left: Sequence[Linted]) -> None:
-        """Add the rewrite of the first finding that is left."""
+        """Add the rewrite of the first finding left."""
         self.done, self._steps = not left, self._steps + 1
         try:
             if left:
-                # What has no rewrite may have one once another is carried out.
+                # A finding without a rewrite may get one after another is rewritten.
                 ready = (one for one in left if one.rewrite is not None and one.finding.code in self._leaves)
                 self._add(_step(next(ready, left[0]), self._leaves))
         except EditError as fault:
@@ -149,7 +150,7 @@ class _Chain:
 
 
 def _step(left: Linted, leaves: Collection[str]) -> Rewrite:
-    """Return the rewrite of something that is left."""
+    """Return the rewrite of one of the findings left."""
     finding = left.finding
     if finding.code in leaves and left.rewrite is not None:
         return left.rewrite
@@ -158,7 +159,7 @@ def _step(left: Linted, leaves: Collection[str]) -> Rewrite:
 
 
 def _changes(old: str, new: str) -> tuple[Change, ...]:
-    """Return the changes, of whole lines, that lead from one text to another."""
+    """Return the changes, in whole lines, that turn one text into another."""
     before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
     starts = [0]
     for line in before:

@@ -1,4 +1,4 @@
-"""Two states of the project that are compared by running them, and what each unit of the fix has to show in between."""
+"""Two states of the project compared by running them, and the code that each unit of the fix requires to run."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from dynalint.fix.edits import Change, Moves, merged
 from dynalint.fix.model import Proof, Unit
 from dynalint.fix.sides import Insertion, Key, Side, inserted, marks_beside, marks_kept, sides_of
 
-# The marks of tests that stay are numbered from here on.
+# Marks of unchanged tests are numbered from here on.
 _BESIDE = 1_000_000
 _MOST_PASSED = 3
-# How `differences.let_pass` words it.
+# The wording used by `differences.let_pass`.
 _ZEROS = " has a gradient of zeros, not None"
 
 
 @dataclass(eq=False)
 class Case:
-    """One unit while it is tried: what has to run, what has run, and what came of it.
+    """A unit being tried: the code that has to run, the code that has run, and the outcome.
 
-    `old_lines` and `new_lines` are the changed lines by resolved path, before and after.
+    `old_lines` and `new_lines` are the changed lines by resolved path, before and after the fix.
     """
 
     unit: Unit
@@ -43,15 +43,15 @@ class Case:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing more has to be tried."""
+        """Whether nothing is left to try."""
         return self.proof is not None or (self.inputs > 0 and self.seen >= self.sides.keys())
 
     def refute(self, detail: str, *, raises: bool = False) -> None:
-        """Settle the case: a difference was seen."""
+        """Settle the case: a difference was found."""
         self.proof = Proof("refuted", detail, self.inputs, len(self.sides), len(self.seen), raises)
 
     def outcome(self) -> Proof:
-        """Return what was shown, once all targets have been tried."""
+        """Return the proof, after all targets have been tried."""
         if self.proof is not None:
             return self.proof
         counts = (self.inputs, len(self.sides), len(self.seen))
@@ -69,7 +69,7 @@ class Case:
 
 
 def changes_of(passed: Iterable[str]) -> tuple[str, ...]:
-    """Return what two versions differ in as clauses that a person reads: the parameters with zeros joined in one."""
+    """Return the differences between two versions as readable clauses, with the parameters that have zeros combined."""
     found = sorted(passed)
     zeros = [name.removesuffix(_ZEROS) for name in found if name.endswith(_ZEROS)]
     others = tuple(clause for clause in found if not clause.endswith(_ZEROS))
@@ -82,7 +82,7 @@ def changes_of(passed: Iterable[str]) -> tuple[str, ...]:
 
 
 class Comparison:
-    """Two states of the project and the units between them, each with what has to run. Paths are resolved."""
+    """Two states of the project and the units between them, each with the code it requires to run; paths resolved."""
 
     def __init__(self, before: Mapping[Path, str], after: Mapping[Path, str], units: Sequence[Unit]) -> None:
         self._changes = merged(unit.plan for unit in units)
@@ -116,7 +116,7 @@ class Comparison:
             self._words.update(words)
 
     def marked(self, cases: Sequence[Case]) -> dict[str, str]:
-        """Return the texts before, with the marks of these cases."""
+        """Return the texts before the fix, with the marks of these cases."""
         texts = dict(self.before)
         for path, file in self._old.items():
             insertions = [one for case in cases for one in self._insertions[case].get(path, ())] + self._beside[path]
@@ -124,14 +124,14 @@ class Comparison:
         return texts
 
     def turned(self, given: Mapping[str, str]) -> dict[str, Any]:
-        """Return the texts after with marks on the tests that stay, and words for each of these."""
+        """Return the texts after the fix with marks on the unchanged tests, and a description of each of these."""
         rewritten = dict(self.after)
         for path, file in self._new.items():
             rewritten[os.path.realpath(path)] = inserted(file.text, self._kept[path])
         return {"rewritten": {**given, **rewritten}, "words": sorted(self._words.items())}
 
     def same_code(self, unit: Unit) -> bool:
-        """Whether the files that a unit changes hold the same code before and after."""
+        """Whether the files that a unit changes contain the same code before and after."""
         for path in unit.plan:
             old, new = self._old[path].tree, self._new[path].tree
             if old is None or new is None or ast.dump(old) != ast.dump(new):
@@ -140,7 +140,7 @@ class Comparison:
 
 
 def _text_of(path: Path, units: Sequence[Unit]) -> str:
-    """The text that units were made for, of a file that no earlier round has changed."""
+    """The text for which units were made, of a file that no earlier round has changed."""
     return next(unit.sources[path].text for unit in units if path in unit.plan)
 
 
@@ -154,13 +154,13 @@ def _new_lines(file: SourceFile, changes: Sequence[Change], own: Sequence[Change
 
 
 def _only_takes_out(file: SourceFile, start: int, end: int) -> bool:
-    """Whether a change writes nothing to where a line begins: what stands there now stood further down before."""
+    """Whether a change at the start of a line only deletes: the text there now used to be further down."""
     number, _ = file.position(start)
     return start == end and not file.text[file.line_starts[number - 1] : start].strip()
 
 
 def _placed(changes: Sequence[Change], own: Sequence[Change]) -> list[tuple[Change, tuple[int, int]]]:
-    """Return the changes that are `own`, each with the place of what it writes."""
+    """Return the changes that are in `own`, each with the position of its new text."""
     moves = Moves(changes)
     return [
         (change, moves.new_span(index)) for index, change in enumerate(changes) if any(change is one for one in own)

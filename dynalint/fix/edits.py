@@ -1,6 +1,6 @@
-"""From a rule's rewrite to changed text: whole rewrites or none, and not a character outside of them.
+"""Applying a rule's rewrite to text: entire rewrites or none, and no change to any other character.
 
-Offsets count characters of `SourceFile.text`, as in `Replacement`. New lines get the line ending that the file uses.
+Offsets count characters of `SourceFile.text`, as in `Replacement`. New lines use the line ending of the file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dynalint.rules import Rewrite
 class Change:
     """Replace the characters from offset `start` up to `end` by `content`.
 
-    `shared` marks an import that several rewrites may ask for at the same place, and that is then added once.
+    `shared` marks an import that several rewrites may add at the same position; it is added once.
     """
 
     start: int
@@ -32,20 +32,20 @@ class Change:
 
     @property
     def inserts_lines(self) -> bool:
-        """Whether it adds whole lines and takes nothing away."""
+        """Whether it inserts whole lines and deletes nothing."""
         return self.start == self.end and "\n" in self.content.replace("\r", "\n")
 
 
 Plan = Mapping[Path, tuple[Change, ...]]
-"""Everything one rewrite changes: sorted changes that do not overlap, by file."""
+"""All changes of a rewrite by file: sorted and without overlaps."""
 
 
 def plan_of(rewrite: Rewrite) -> Plan:
-    """Return the changes of a rewrite, added imports included.
+    """Return the changes of a rewrite, including new imports.
 
     Raises:
-        EditError: its replacements overlap, change nothing, reach outside the text, hold a character that the file's
-            encoding lacks, or need a name that the file uses for something else.
+        EditError: its replacements overlap, change nothing, reach outside the text, contain a character that the
+            file's encoding lacks, or need a name that the file uses for something else.
     """
     files: dict[Path, SourceFile] = {}
     changes: dict[Path, list[Change]] = {}
@@ -72,7 +72,7 @@ def plan_of(rewrite: Rewrite) -> Plan:
 
 
 def collide(left: Change, right: Change) -> bool:
-    """Whether two changes of one text touch; the same import twice does not, nor do whole lines put at one place."""
+    """Whether two changes of a text conflict; the same import twice does not, nor do whole lines at one position."""
     if left == right:
         return not left.shared
     if left.start == right.start and left.inserts_lines and right.inserts_lines:
@@ -81,7 +81,7 @@ def collide(left: Change, right: Change) -> bool:
 
 
 def merged(plans: Iterable[Plan]) -> dict[Path, tuple[Change, ...]]:
-    """Return the changes of several plans that fit together, sorted, each shared one once."""
+    """Return the combined changes of compatible plans, sorted, with each shared one once."""
     changes: dict[Path, list[Change]] = {}
     for plan in plans:
         for path, wanted in plan.items():
@@ -91,13 +91,13 @@ def merged(plans: Iterable[Plan]) -> dict[Path, tuple[Change, ...]]:
 
 
 class Accepted:
-    """The plans chosen so far in a round, and whether another one fits beside them."""
+    """The plans chosen so far in a round, and whether another one is compatible with them."""
 
     def __init__(self) -> None:
         self._changes: dict[Path, list[Change]] = {}
 
     def add(self, plan: Plan) -> bool:
-        """Take in a plan if none of its changes touches one that is here already; say whether it was taken."""
+        """Add a plan if none of its changes conflicts with an existing one; return whether it was added."""
         for path, wanted in plan.items():
             known = self._changes.get(path, ())
             if any(collide(mine, other) for mine in known for other in wanted):
@@ -108,7 +108,7 @@ class Accepted:
 
 
 def replaced(text: str, changes: Sequence[Change]) -> str:
-    """Return `text` with sorted changes made."""
+    """Return `text` with sorted changes applied."""
     pieces: list[str] = []
     position = 0
     for change in changes:
@@ -118,7 +118,7 @@ def replaced(text: str, changes: Sequence[Change]) -> str:
 
 
 class Moves:
-    """Where the characters of a text stand after sorted changes were made to it."""
+    """Maps positions in a text to positions after sorted changes."""
 
     def __init__(self, changes: Sequence[Change]) -> None:
         self._changes = changes
@@ -129,14 +129,14 @@ class Moves:
             self._shifts.append(self._shifts[-1] + len(change.content) - (change.end - change.start))
 
     def inside(self, offset: int) -> int | None:
-        """Return the index of the change that replaces the character at `offset`; None if it stays."""
+        """Return the index of the change that replaces the character at `offset`; None if none does."""
         index = bisect_right(self._starts, offset) - 1
         while index >= 0 and self._starts[index] == self._ends[index]:
             index -= 1
         return index if index >= 0 and offset < self._ends[index] else None
 
     def moved(self, offset: int) -> int:
-        """Return the new offset of the character at `offset`; for one that is replaced, where its new text begins."""
+        """Return the new offset of the character at `offset`; for a replaced one, the start of its replacement."""
         index = self.inside(offset)
         if index is not None:
             return self._starts[index] + self._shifts[index]
@@ -148,7 +148,7 @@ class Moves:
         return start, start + len(self._changes[index].content)
 
     def written_by(self, offset: int) -> int | None:
-        """Return the index of the change whose content holds the character at `offset` of the new text."""
+        """Return the index of the change whose content includes the character at `offset` of the new text."""
         for index in range(len(self._changes)):
             start, end = self.new_span(index)
             if start <= offset < end:
@@ -157,9 +157,9 @@ class Moves:
 
 
 def to_edits(rewrite: Rewrite, file: SourceFile, name: Callable[[SourceFile], str]) -> tuple[Edit, ...]:
-    """Return a rewrite as line and column edits, for a finding in `file`; `name` words the path of another file.
+    """Return a rewrite as line and column edits, for a finding in `file`; `name` formats the path of another file.
 
-    Raises EditError where the rewrite cannot be carried out.
+    Raises EditError if the rewrite cannot be applied.
     """
     files = {replacement.file.path: replacement.file for replacement in rewrite.replacements}
     edits: list[Edit] = []
@@ -175,7 +175,7 @@ def edits_of(changes: Iterable[Change], source: SourceFile, path: str | None = N
 
 
 def _in_order(changes: Iterable[Change]) -> list[Change]:
-    """Sort by place alone and stably: lines that go to the same place stay in the order they were given."""
+    """Sort by position only, stably: lines inserted at the same position keep their order."""
     return sorted(changes, key=lambda change: (change.start, change.end))
 
 

@@ -1,4 +1,4 @@
-"""Fix what can be fixed, in memory: with views of the project where they do, else with the whole of it."""
+"""Compute all possible fixes in memory, with views of the project where these suffice, otherwise with the whole."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def fix_findings(
     verify: Verifier | None = None,
     views: Views | None = None,
 ) -> FixResult:
-    """Fix what can be fixed of `linted`, in memory; `verify` is None where nothing may be run.
+    """Fix as many of `linted` as possible, in memory; `verify` is None if no code may be run.
 
-    `lint` lints the whole project, which is done for each step if there are no `views` to tell what is enough.
+    `lint` lints the whole project. Without `views`, every step does so.
     """
     if views is not None:
         if options.decide is not None:
@@ -32,7 +32,7 @@ def fix_findings(
 
 
 def remembering(decide: Decider) -> Decider:
-    """Ask about each fix once, however often it is proposed."""
+    """Ask about each fix only once, however often it is proposed."""
     answers: dict[tuple[object, ...], Literal["accept", "skip", "quit"]] = {}
 
     def ask(proposal: Proposal) -> Literal["accept", "skip", "quit"]:

@@ -1,4 +1,4 @@
-"""Where a file takes a new import, and whether it needs one."""
+"""The place for a new import in a file, and whether the file needs one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Import = ast.Import | ast.ImportFrom
 
 
 class EditError(Exception):
-    """A rewrite that cannot be carried out; the text says why in a clause that can follow "not fixed: "."""
+    """A rewrite that cannot be applied; the text gives the reason in a clause that can follow "not fixed: "."""
 
 
 def bound_name(statement: str) -> str:
@@ -23,7 +23,7 @@ def bound_name(statement: str) -> str:
 
 
 def import_place(file: SourceFile, statement: str) -> tuple[int, str] | None:
-    """Return the offset and the text to insert there so that `file` has the import; None if it has it already.
+    """Return the offset and the text to insert there so that `file` has the import; None if it already has it.
 
     Raises:
         EditError: the file uses the name for something else, or does not parse.
@@ -54,7 +54,7 @@ def _parsed(statement: str) -> _Import:
 
 
 def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements that run when the module is imported, those in `try`, `if` and `with` included."""
+    """Yield the statements that run on import, including those in `try`, `if` and `with`."""
     for node in body:
         yield node
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
@@ -115,7 +115,7 @@ def _place(file: SourceFile, tree: ast.Module, statement: str, wanted: _Import) 
     plain = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom) and node not in future]
     kin = [node for node in plain if _root(node) == _root(wanted)]
     if kin and _starts_line(file, kin[0]):
-        # `import torch` goes above `import torch.nn as nn`, where a sorter of imports would put it.
+        # `import torch` goes above `import torch.nn as nn`, where an import sorter would put it.
         return file.line_starts[kin[0].lineno - 1], f"{statement}{newline}"
     if plain:
         last = plain[0]
@@ -143,13 +143,13 @@ def _after_docstring(tree: ast.Module) -> tuple[ast.stmt | None, list[ast.stmt]]
 
 
 def _starts_line(file: SourceFile, node: ast.stmt) -> bool:
-    """Whether nothing but white space stands before `node` in its line."""
+    """Whether only white space precedes `node` on its line."""
     start = file.line_starts[node.lineno - 1]
     return not file.text[start : file.span(node)[0]].strip()
 
 
 def _below(file: SourceFile, body: list[ast.stmt], node: ast.stmt, lines: str) -> tuple[int, str]:
-    """Insert `lines` below the line that `node` ends on, or below what else stands on that line after it."""
+    """Insert `lines` below the line where `node` ends, after any other code on that line."""
     end = node.end_lineno or node.lineno
     for follower in body[body.index(node) + 1 :]:
         if follower.lineno > end:
@@ -161,7 +161,7 @@ def _below(file: SourceFile, body: list[ast.stmt], node: ast.stmt, lines: str) -
 
 
 def _at_top(file: SourceFile, statement: str) -> tuple[int, str]:
-    """Insert below the comments that the file begins with: an interpreter line, an encoding, a licence."""
+    """Insert below the initial comments of the file: an interpreter line, an encoding, a licence."""
     line = 1
     while file.line(line).lstrip().startswith("#") and line < len(file.line_starts):
         line += 1

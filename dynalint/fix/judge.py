@@ -1,4 +1,4 @@
-"""What the compiler's behaviour after a fix says about the fix."""
+"""Judging a fix by the compiler's behaviour after it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def judge_compiled(case: Case, compiled: Mapping[str, Any], name: str) -> None:
-    """Refute a case whose fix leaves or brings a break, a recompile or a wrong result; note what else is left.
+    """Refute a case whose fix leaves or adds a break, a recompile or a wrong result; note other remaining problems.
 
-    `compiled` is the part of the answer of `equivalence.verify` under that name. What is no worse than it was, and not
-    what the fix is for, is somebody else's: other findings stay until their own fixes.
+    `compiled` is the entry of that name in the answer of `equivalence.verify`. Problems that existed before and that
+    the fix does not target do not count: other findings stay until their own fixes.
     """
     categories = {linted.finding.category for linted in case.unit.linted}
     if "problem" in compiled:
@@ -25,7 +25,7 @@ def judge_compiled(case: Case, compiled: Mapping[str, Any], name: str) -> None:
         return
     recompiles, before = compiled["recompiles"], compiled["recompiled_before"] or 0
     if compiled["differed_before"] and not compiled["differs"]:
-        case.notes.append("the compiled code is now correct")  # and may well have to compile more often for that
+        case.notes.append("the compiled code is now correct")  # and may need to compile more often for that
     elif recompiles > before or (recompiles and recompiles == before and "recompile" in categories):
         case.refute(f"{name} recompiles for the same kind of inputs ({compiled['reason']})")
     elif compiled["differs"] and (not compiled["differed_before"] or "miscompile" in categories):
@@ -37,7 +37,7 @@ def judge_compiled(case: Case, compiled: Mapping[str, Any], name: str) -> None:
 
 
 def _troubles(case: Case, compiled: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what Dynamo still says about the changed lines."""
+    """Yield the problems that Dynamo still reports on the changed lines."""
     meant = {gb for linted in case.unit.linted for gb in linted.finding.gb}
     before = [one["gb"] for one in compiled["breaks_before"] if _stands_in(one, case.old_lines)]
     hidden = any(one["effect"] != "split" for one in compiled["breaks_before"])

@@ -1,4 +1,4 @@
-"""What the parts of the fix engine hand to each other, and what it hands to the command line."""
+"""Data types that the parts of the fix engine exchange, with each other and with the command line."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from dynalint.findings import Finding, Safety
 from dynalint.fix.edits import Plan
 from dynalint.rules import Rewrite
 
-# Where a line begins, so at the top level of a module.
+# Only at the beginning of a line, and so at the top level of a module.
 _CONSTANT = re.compile(r"^(_[A-Z][A-Z0-9_]*) = ", re.MULTILINE)
 _BUFFER = re.compile(r"""\bregister_buffer\(\s*["'](\w+)["']""")
 
 
 @dataclass(frozen=True, slots=True)
 class Linted:
-    """A finding, the file it stands in as it was read, and the rewrite that its rule offers, if any.
+    """A finding, its file as read, and the rewrite that its rule offers, if any.
 
-    `conditional` marks advice on what breaks the graph only under a condition: seen to break, it is a graph break.
+    `conditional` marks advice about code that breaks the graph only under a condition; with an observed break, it is a
+    graph break.
     """
 
     finding: Finding
@@ -34,15 +35,15 @@ class Linted:
 
 
 Linter = Callable[[Mapping[Path, str]], Sequence[Linted]]
-"""Lints the whole project with the texts of some files replaced; gives what is selected and not suppressed."""
+"""Lints the whole project with the texts of some files replaced; returns selected findings, none suppressed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unit:
-    """What is applied as one: a rewrite, all it changes, and the findings that go with it.
+    """The smallest part of a fix: a rewrite, all its changes, and the findings that it resolves.
 
-    `sources` are the files as the rewrite found them. `shown` tells that running must show the conditions of an unsafe
-    rewrite too.
+    `sources` are the files that the rewrite was made for. `shown` means that a run must also verify the conditions of
+    an unsafe rewrite.
     """
 
     linted: tuple[Linted, ...]
@@ -55,12 +56,12 @@ class Unit:
 
     @property
     def exact(self) -> bool:
-        """Whether results must be equal bit for bit; a rewrite that is not says "rounding" in a condition."""
+        """Whether results must be bitwise equal; a rewrite without that guarantee says "rounding" in a condition."""
         return not any("rounding" in condition for condition in self.conditions)
 
     @property
     def new_state(self) -> frozenset[str]:
-        """Names that the new code has for state: buffers, where a number may be a 0-dim tensor now, and constants."""
+        """Names of state in the new code: buffers, in which a number may now be a 0-dim tensor, and constants."""
         contents = (change.content for changes in self.plan.values() for change in changes)
         return frozenset(
             name for content in contents for found in (_BUFFER, _CONSTANT) for name in found.findall(content)
@@ -69,12 +70,12 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What running the original and the rewritten code side by side showed, for one unit.
+    """The result of running the original and the rewritten code side by side, for one unit.
 
     `detail` is a clause: what was compared, what differed (with the input that shows it), or why nothing could be run.
-    `inputs` counts the inputs tried, `sides` the branch sides and statements in the changed code, `sides_run` those
-    that ran on the original. `raises` tells that the rewritten code failed where the original did not. `passed`
-    are the differences that the equivalence in force lets pass.
+    `inputs` counts the inputs tried, `sides` the branch sides and statements in the changed code, and `sides_run` those
+    that ran in the original. `raises` means that the rewritten code failed where the original did not. `passed` lists
+    the differences that the chosen equivalence accepts.
     """
 
     outcome: Literal["proven", "refuted", "unverifiable"]
@@ -87,17 +88,18 @@ class Proof:
 
 
 Verifier = Callable[[Mapping[Path, str], Mapping[Path, str], Sequence[Unit]], Mapping[Unit, Proof]]
-"""Compares two states of the project, given as the texts that differ from the disk; a proof for each unit.
+"""Compares two states of the project, given as the texts that differ from the disk; returns a proof for each unit.
 
-Where units change the same code and it differs, each of them is refuted: the engine finds out which one it was.
+If several units change the same code and a difference appears, all of them are refuted, and the engine finds the one at
+fault.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A fix that stands up to everything, before it is taken; `proof` is None where nothing was run.
+    """A fix that has passed all checks, before it is accepted; `proof` is None if nothing was run.
 
-    `diffs` are old and new text of what it changes, by file, as this fix alone would change it.
+    `diffs` has the old and new text of each file, with only this fix applied.
     """
 
     unit: Unit
@@ -106,12 +108,12 @@ class Proposal:
 
 
 Decider = Callable[[Proposal], Literal["accept", "skip", "quit"]]
-"""Says what to do with a fix; after `quit` nothing more is asked or taken."""
+"""Decides about a fix; after `quit` there are no more questions, and no more fixes are accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A finding that was fixed; `finding.fix.verified` says whether a run has shown it, `proof` how."""
+    """A finding that was fixed. `finding.fix.verified` says whether a run verified it, `proof` gives the details."""
 
     finding: Finding
     proof: Proof | None
@@ -119,7 +121,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A finding with a fix that was not applied, and the reason; `refuted` where a run showed a difference.
+    """A finding with a fix that was not applied, and the reason; `refuted` if a run found a difference.
 
     `unlock` names the option that would apply it, if there is one.
     """
@@ -132,7 +134,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class ChangedFile:
-    """A file with its new text. Encoding, byte-order mark and line endings are those of `source`."""
+    """A file with its new text. The encoding, byte-order mark and line endings are those of `source`."""
 
     source: SourceFile
     text: str
@@ -144,9 +146,9 @@ class ChangedFile:
         return self.source.encode(self.text)
 
     def diff(self, name: str, context: int = 3) -> str:
-        """Return the unified diff between the old and the new text, as `git apply` takes it; `name` is the path.
+        """Return the unified diff between the old and the new text in the format of `git apply`; `name` is the path.
 
-        Of a notebook, it is that of each cell that changed.
+        For a notebook, it contains a diff for each changed cell.
         """
         if self.source.cells is not None:
             before, after = self.source.cells.codes(), Cells(self.text).codes()
@@ -157,14 +159,14 @@ class ChangedFile:
 
 
 Keeper = Callable[[Sequence[ChangedFile], Sequence[Sequence[Path]]], None]
-"""Is given files as fixes that were just taken have changed them, and the paths of those that belong together."""
+"""Receives files after fixes were accepted, and the groups of paths that must be written together."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixResult:
-    """What the rounds came to.
+    """The result of the rounds.
 
-    `remaining` are the findings of the new state; places are those of the new text. `groups` lists the files that are
+    `remaining` are the findings of the new state, with positions in the new text. `groups` lists the files that are
     written together or not at all. `notes` are sentences for the user.
     """
 
@@ -178,7 +180,7 @@ class FixResult:
 
 
 def unified_diff(old: str, new: str, name: str, context: int = 3) -> str:
-    """Return the unified diff of two texts, with `a/` and `b/` names and the mark for a missing last newline."""
+    """Return the unified diff of two texts, with `a/` and `b/` names and the marker for a missing last newline."""
     parts = [f"--- {_quoted(f'a/{name}')}\n", f"+++ {_quoted(f'b/{name}')}\n"]
     for head, lines in hunks(_lines(old), _lines(new), context):
         parts.append(f"{head}\n")
@@ -187,7 +189,7 @@ def unified_diff(old: str, new: str, name: str, context: int = 3) -> str:
 
 
 def _quoted(name: str) -> str:
-    """Return the name of a file as git has it in a diff: one with a line break in it would be lines of the diff."""
+    """Return a file name as git quotes it in a diff, since a line break in it would add lines to the diff."""
     if name.isprintable() and not set(name) & {'"', "\\"}:
         return name
     data = name.encode("utf-8", "surrogateescape")
@@ -195,15 +197,15 @@ def _quoted(name: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Split at line feeds only, as diff and patch do; `str.splitlines` would split at form feeds too."""
+    """Split at line feeds only, as diff and patch do; `str.splitlines` would also split at form feeds."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 @dataclass(frozen=True, slots=True)
 class FixOptions:
-    """What may be fixed: `unsafe` lets unsafe fixes in, `unlikely` those of code that is rarely compiled.
+    """The fixes to apply: `unsafe` includes unsafe fixes, `unlikely` includes fixes of code that is rarely compiled.
 
-    `decide` has the last word, `keep` gets the files as fixes are taken.
+    `decide` makes the final decision on each fix, and `keep` receives the files as fixes are accepted.
     """
 
     unsafe: bool = False

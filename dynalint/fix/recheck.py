@@ -1,7 +1,7 @@
-"""Is the code better after a fix? The findings before and after, told apart through the edits between them.
+"""Comparing the findings before and after a fix, which the edits between them relate to each other.
 
-A finding outside the changed text must be where it was, moved by the edits before it. Inside the text that a unit
-wrote, there may be no more findings of a code than the text it replaced had, less those that the unit removes.
+A finding outside the changed text must be at its old position, moved by the edits before it. The text that a unit wrote
+must not contain more findings of a code than the text it replaced, minus those that the unit removes.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from dynalint.findings import Finding
 from dynalint.fix.edits import Change, Moves, merged
 from dynalint.fix.model import Linted, Unit
 
-# Codes of what only a run shows: linting again says nothing about them.
+# Codes of findings that only a run can show; linting again does not detect them.
 ONLY_BY_RUNNING = frozenset({"DYN001", "DYN002", "DYN012"})
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A finding in the state that a round starts from.
+    """A finding in the state at the beginning of a round.
 
-    `origin` is the finding of the first state that it goes back to, itself if there is none. `blocked` says why its
-    fix must not be applied, if so.
+    `origin` is the corresponding finding in the first state, itself if there is none. `blocked` is the reason why its
+    fix must not be applied, if any.
     """
 
     linted: Linted
@@ -39,7 +39,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Recheck:
-    """`blamed` units with reasons; `trouble` that has no owner, and its `suspects`; the items of the new state."""
+    """The `blamed` units with reasons, `trouble` without a clear cause and its `suspects`, and the new items."""
 
     blamed: Mapping[Unit, str]
     trouble: str | None
@@ -55,19 +55,19 @@ def offset_of(linted: Linted) -> int:
 
 
 def in_order(items: Iterable[Item]) -> tuple[Item, ...]:
-    """Return items in the order of every report."""
+    """Return items in the order of reports."""
     return tuple(sorted(items, key=lambda item: item.linted.finding.sort_key))
 
 
 def way(finding: Finding) -> set[str | None]:
-    """Return the functions on the way from a root to a finding."""
+    """Return the functions in the call chain from a root to a finding."""
     return {finding.function, *finding.region}
 
 
 def recheck(
     before: Sequence[Item], after: Sequence[Linted], units: Sequence[Unit], changes: Mapping[Path, tuple[Change, ...]]
 ) -> Recheck:
-    """Compare the findings before and after `units` were applied, which together make `changes`."""
+    """Compare the findings before and after applying `units`, which together make `changes`."""
     places = _Places(units, changes)
     allowed, owners, found = _sorted_out(places, before, after, units)
     blamed: dict[Unit, str] = {}
@@ -96,9 +96,9 @@ def recheck(
 
 
 def _near(extra: Linted, units: Sequence[Unit]) -> Sequence[Unit]:
-    """Return the units that a new finding most likely comes from: in its file, or on the same way from a root.
+    """Return the units that most likely cause a new finding: in the same file, or in the same call chain from a root.
 
-    Where there are none, it may be any.
+    If there are none, any unit may have caused it.
     """
     on_way = way(extra.finding) - {None}
     near = [
@@ -112,10 +112,10 @@ def _near(extra: Linted, units: Sequence[Unit]) -> Sequence[Unit]:
 def brought(
     before: Sequence[Item], after: Sequence[Linted], units: Sequence[Unit], *, whole: Collection[Unit] = ()
 ) -> tuple[dict[Unit, list[Linted]], set[Unit]]:
-    """Return the findings that are new after `units` of different files were applied, by unit and in order of place.
+    """Return the new findings after applying `units` to different files, by unit and in order of position.
 
-    All in the text that one of `whole` wrote is new. What stands outside of any unit's text may come from several of
-    them: these are named beside, as what they bring is not known.
+    Every finding in text written by a unit in `whole` is new. A finding outside the text of all units may have several
+    causes; those units are returned separately, since their findings are not known.
     """
     places = _Places(units, merged(unit.plan for unit in units))
     allowed, _, found = _sorted_out(places, before, after, units)
@@ -135,7 +135,7 @@ def brought(
 def _sorted_out(
     places: _Places, before: Sequence[Item], after: Sequence[Linted], units: Sequence[Unit]
 ) -> tuple[defaultdict[Hashable, list[Item]], dict[Hashable, Unit], defaultdict[Hashable, list[Linted]]]:
-    """Return, by place, the findings that may be there afterwards, the units that remove one, and what is there."""
+    """Return, by place, the findings allowed afterwards, the units that remove one, and the findings present."""
     removed_by = {id(linted): unit for unit in units for linted in unit.linted}
     allowed: defaultdict[Hashable, list[Item]] = defaultdict(list)
     owners: dict[Hashable, Unit] = {}
@@ -152,7 +152,7 @@ def _sorted_out(
 
 
 class _Places:
-    """Names each finding by its place in the new text: by offset, or by the unit in whose new text it stands."""
+    """Identifies each finding by its offset in the new text, or by the unit that wrote the text around it."""
 
     def __init__(self, units: Sequence[Unit], changes: Mapping[Path, tuple[Change, ...]]) -> None:
         self._units = units
@@ -177,16 +177,16 @@ class _Places:
         return (path, code, start) if index is None else (self._writers[path][index], code)
 
     def owner(self, key: Hashable) -> Unit | None:
-        """The unit in whose text a key lies, if in any."""
+        """The unit whose text contains a key, if any."""
         return self._units[key[0]] if isinstance(key, tuple) and isinstance(key[0], int) else None
 
 
 def _carried(known: Sequence[Item], present: Sequence[Linted]) -> Iterable[Item]:
-    """Carry what is known of findings over to what they have become: evidence, origin, and what blocks them."""
+    """Copy evidence, origin and block reasons from the old findings to the corresponding new ones."""
     known = sorted(known, key=lambda item: item.start)
     present = sorted(present, key=offset_of)
     if len(known) != len(present):
-        # Some went with the code around them; which ones is not known. What may be blocked stays blocked.
+        # Some disappeared with the surrounding code, but it is not known which. Any that may be blocked stays blocked.
         blocked = next((item.blocked for item in known if item.blocked), None)
         refuted = any(item.linted.finding.evidence.status == "refuted" for item in known)
         reason = blocked or ("it may be a place that Dynamo traces whole" if refuted else None)
@@ -202,7 +202,7 @@ def _carried(known: Sequence[Item], present: Sequence[Linted]) -> Iterable[Item]
 
 
 def carried(linted: Linted, changes: Sequence[Change], texts: Mapping[Path, str]) -> Linted | None:
-    """Return a finding where `changes` have moved it to; None if they have replaced the code it stood in."""
+    """Return a finding at its position after `changes`; None if they replaced its code."""
     if not changes:
         return linted
     moves, start = Moves(changes), offset_of(linted)
@@ -218,7 +218,7 @@ def carried(linted: Linted, changes: Sequence[Change], texts: Mapping[Path, str]
 
 
 def moved(items: Iterable[Item], changes: Mapping[Path, Sequence[Change]], texts: Mapping[Path, str]) -> Iterator[Item]:
-    """Yield items that have no fix where `changes` have moved them to, less those whose code they have replaced."""
+    """Yield items without a fix at their positions after `changes`, except those whose code was replaced."""
     for item in items:
         path = item.linted.file.path
         linted = carried(item.linted, changes.get(path, ()), texts)

@@ -1,10 +1,11 @@
-"""The rounds of fixing: which rewrites are applied, in memory, until nothing more can be done.
+"""The rounds of fixing: they choose the rewrites and apply them in memory until no more are possible.
 
-A round takes the rewrites that do not overlap, applies them, parses the result, lints it again and runs it against
-what it was. What makes trouble is taken out alone; the rest stays. The next round starts from the new text.
+A round takes the rewrites that do not overlap, applies them, parses and lints the result, and runs it against the
+previous state. Rewrites that cause problems are dropped individually, and the rest stays. The next round starts from
+the new text.
 
-Files that no fix changes together, and no compiled root reaches together, have rounds of their own, each judged by the
-view of the project that it is felt in. In the end the whole is linted once more.
+Files that no fix changes together, and that no compiled root reaches together, have separate rounds. Each is judged by
+the view of the project that its changes affect. At the end, the whole project is linted once more.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ MOST_ROUNDS = 10
 
 
 class Rounds:
-    """The rounds over one set of findings, as they have been run; `result` tells what came of them."""
+    """The rounds over one set of findings; `result` returns their outcome."""
 
     def __init__(self, linted: Sequence[Linted], sight: Sight, options: FixOptions, verify: Verifier | None) -> None:
         self._sight, self._options, self._verify = sight, options, verify
@@ -66,8 +67,8 @@ class Rounds:
         self._run()
 
     def _run(self) -> None:
-        # Fixes cannot undo each other for ever: a round that is taken removes findings and brings none, so that no
-        # text comes twice.
+        # Fixes cannot undo each other forever: an accepted round removes findings and adds none, so no text occurs
+        # twice.
         while not self._ended:
             taken = len(self._fixed)
             offered = self._pass()
@@ -80,9 +81,9 @@ class Rounds:
                 return
 
     def _pass(self) -> bool:
-        """Fix what can be fixed at once in each group of files; say whether anything was on offer.
+        """Apply the fixes currently possible in each group of files; return whether any was offered.
 
-        Those that no view is enough for come last and together, as each of their steps lints the whole.
+        Fixes for which no view suffices come last and together, since each of their steps lints the whole project.
         """
         wide, groups = self._sight.groups(self._open())
         offered = False
@@ -102,7 +103,7 @@ class Rounds:
         return offered or bool(units)
 
     def _round(self, units: tuple[Unit, ...]) -> None:
-        """Fix what can be fixed at once of what is offered."""
+        """Apply the currently possible fixes among those offered."""
         self._trials.clear()
         accepted = self._settle((), units)
         if accepted and self._rounds == MOST_ROUNDS:
@@ -110,13 +111,13 @@ class Rounds:
             return
         wanted = self._wanted(accepted) if accepted else ()
         if wanted != accepted:
-            # They were tried together with what is not wanted; by themselves they may come to something else.
+            # They were tried together with rejected ones; without those, the result may differ.
             wanted = self._settle((), wanted)
         if wanted:
             self._take(wanted, self._trials[frozenset(wanted)])
 
     def _wanted(self, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
-        """Ask about each unit, if somebody is there to ask; those that are not wanted are never offered again."""
+        """Ask about each unit if there is someone to ask; rejected ones are never offered again."""
         decide, proofs = self._options.decide, self._trials[frozenset(units)].proofs
         if decide is None:
             return units
@@ -132,7 +133,7 @@ class Rounds:
         return tuple(wanted)
 
     def _open(self) -> tuple[Item, ...]:
-        """Return the items that have a fix and have not failed with it."""
+        """Return the items with a fix that has not failed."""
         return tuple(
             item
             for item in self._items
@@ -144,7 +145,7 @@ class Rounds:
         return self._sight.of(self._files, self._items, self._texts)
 
     def hold(self) -> bool:
-        """Lint the whole as it is now, where views did not; say whether it has no finding that they have not shown."""
+        """Lint the whole project as it is now unless views already did; return whether it has no further findings."""
         if not self._texts or not self._sight.narrowed:
             return True
         check = recheck(self._items, self._sight.lint(self._texts), (), {})
@@ -155,7 +156,7 @@ class Rounds:
         return True
 
     def _offered(self) -> tuple[Unit, ...]:
-        """Return the units that this round tries: in order of place, those that touch an earlier one left out."""
+        """Return the units to try in this round, in order of position, without conflicts with earlier ones."""
         if self._ended or not self._files:
             return ()
         groups: dict[tuple[object, ...], list[tuple[Item, Unit]]] = {}
@@ -173,11 +174,10 @@ class Rounds:
         return tuple(unit for unit in units if accepted.add(unit.plan))
 
     def _offer_again(self) -> bool:
-        """Offer once more what did not stand the trial, where code on the same way from a root has changed since.
+        """Offer refused fixes again if code on the same call chain has changed since; return whether there are any.
 
-        Else a second `fix` would do more than the first: inputs may now reach what a branch kept from them, and where
-        a branch left a parameter without a gradient, `torch.where` gives it zeros already. The answer is whether there
-        is any such.
+        Otherwise a second run of `fix` would do more than the first: inputs may now reach code that a branch kept them
+        from, and parameters that had no gradient because of a branch may already have zeros from `torch.where`.
         """
         again = {finding for finding in self._undecided if way(finding) & self._changed}
         self._changed.clear()
@@ -186,7 +186,7 @@ class Rounds:
         return bool(again)
 
     def _start(self, item: Item) -> Start | None:
-        """Return the rewrite of an item by itself, if it may be applied now; a refusal is noted down."""
+        """Return the rewrite of an item on its own, if it may be applied now; otherwise record the refusal."""
         if item.linted.rewrite is None:
             return None
         rewrite = item.linted.rewrite
@@ -206,7 +206,7 @@ class Rounds:
         return Start(item, Unit((item.linted,), plan, *about), rewrite.leaves)
 
     def _unit(self, item: Item) -> Unit | None:
-        """Return what an item offers to be applied now, with all that it leads to; a refusal is noted down."""
+        """Return the unit of an item with all follow-up rewrites, if it may be applied now; else record the refusal."""
         start = self._start(item)
         if start is None or not start.leaves:
             return start.unit if start is not None else None
@@ -218,7 +218,7 @@ class Rounds:
         return unit if unit is not None and self._is_allowed(item, unit) else None
 
     def _is_allowed(self, item: Item, fix: Rewrite | Unit) -> bool:
-        """Whether a fix may be tried at all; a refusal is noted down."""
+        """Whether a fix may be tried at all; otherwise record the refusal."""
         refusal = self._not_allowed(fix.safety, fix.conditions, shown=fix.shown)
         if refusal is not None:
             self._refused.setdefault(item.origin, Refused(item.origin, refusal[0], unlock=refusal[1]))
@@ -227,7 +227,7 @@ class Rounds:
     def _not_allowed(
         self, safety: Safety, conditions: tuple[str, ...], *, shown: bool
     ) -> tuple[str, str | None] | None:
-        """Why a fix is not tried at all, with the option that would let it; None if it is."""
+        """Why a fix must not be tried, with the option that would allow it; None if it may."""
         terms = "; ".join(conditions)
         if safety == "suggestion":
             return "it is only a suggestion; make the change by hand", None
@@ -238,7 +238,7 @@ class Rounds:
         return None
 
     def _check_sources(self, replacements: Sequence[Replacement]) -> None:
-        """Remember each file as it was first read, and make sure that the rewrite was made for the text at hand."""
+        """Remember each file as first read, and check that the rewrite was made for the current text."""
         for file in (replacement.file for replacement in replacements):
             source = self._sources.setdefault(file.path, file)
             if file.text != self._texts.get(file.path, source.text):
@@ -247,7 +247,7 @@ class Rounds:
                 raise EditError(f"the file's encoding {source.encoding} does not preserve its bytes")
 
     def _settle(self, accepted: tuple[Unit, ...], candidates: tuple[Unit, ...]) -> tuple[Unit, ...]:
-        """Return the most units that stand together: `accepted`, which do, and those of `candidates` that join them."""
+        """Return the largest compatible set of units: the compatible `accepted` and the `candidates` that fit."""
         units = accepted + candidates
         trial = self._trial(units)
         if trial.sound:
@@ -275,7 +275,7 @@ class Rounds:
         return self._trials[key]
 
     def _tried(self, units: tuple[Unit, ...]) -> Trial:
-        """Apply units, then parse, lint and run the result, up to the first of these that finds fault."""
+        """Apply units, then parse, lint and run the result, up to the first of these steps that fails."""
         changes = merged(unit.plan for unit in units)
         texts = {path: replaced(self._text(path), wanted) for path, wanted in changes.items()}
         for path, text in texts.items():
@@ -303,7 +303,7 @@ class Rounds:
         refuted = tuple(unit for unit in units if is_refuted(unit, proofs[unit]))
         if len(refuted) > 1:
             return replace(trial, trouble=f"a run showed a difference: {proofs[refuted[0]].detail}", suspects=refuted)
-        # A difference ends the run: what it left open, another run without the one that differs may show.
+        # A difference ends the run. Cases left open may succeed in another run without the unit that differs.
         blamed = {unit: reason for unit in refuted or units if (reason := refusal_of(unit, proofs[unit])) is not None}
         return replace(trial, blamed=blamed)
 
@@ -336,7 +336,7 @@ class Rounds:
             self._options.keep(files, _together(accepted, {file.source.path for file in files}))
 
     def _note_gone(self, left: Sequence[Item], units: Sequence[Unit], proofs: Mapping[Unit, Proof]) -> None:
-        """Note down what went along with units that were for other findings."""
+        """Record findings that disappeared with units for other findings."""
         gone = {item.origin for item in self._items} - {item.origin for item in left}
         gone.difference_update(*(findings for *_, findings in self._fixed))
         self._fixed_along.update({finding: as_repaired(finding, units, proofs) for finding in gone})
@@ -345,7 +345,7 @@ class Rounds:
         return self._texts.get(path, self._sources[path].text)
 
     def result(self) -> FixResult:
-        """Return what the rounds came to."""
+        """Return the result of the rounds."""
         gone = {finding for *_, findings in self._fixed for finding in findings}.union(self._fixed_along)
         refused = [refused for finding, refused in self._refused.items() if finding not in gone]
         fixed = [
@@ -377,12 +377,12 @@ class Rounds:
         )
 
     def _only_source(self, unit: Unit) -> SourceFile | None:
-        """Return the file that a unit changes, as it was first read; None if there are several."""
+        """Return the only file that a unit changes, as first read; None if there are several."""
         path, *others = unit.plan
         return None if others else self._sources[path]
 
     def _left(self, item: Item) -> Finding:
-        """Return a finding that stays, with what running its fix has shown."""
+        """Return a remaining finding, with the results of running its fix."""
         finding, refused = item.linted.finding, self._refused.get(item.origin)
         if finding.fix is None or refused is None or refused.unlock is not None:
             return finding
@@ -391,7 +391,7 @@ class Rounds:
 
 
 def _together(units: Sequence[Unit], changed: set[Path]) -> tuple[tuple[Path, ...], ...]:
-    """Return the changed files, those together that one fix changes."""
+    """Return the changed files, grouped by the fixes that change them together."""
     groups: list[set[Path]] = []
     for unit in units:
         touching = [group for group in groups if group & unit.plan.keys()]

@@ -1,7 +1,7 @@
-"""Which parts of the changed code have to run before a fix counts as tried, and text that tells when they do.
+"""The parts of changed code that must run before a fix counts as tried, and instrumentation to observe them.
 
-A *mark* is a call put around the test of a branch, or before a simple statement, on the line where it stands. It gives
-the test back unchanged and notes what it was, so that the marked text does what the original does.
+A *mark* is a call around the test of a branch, or before a simple statement, on the same line. It returns the test
+unchanged and records its value, so the instrumented code behaves like the original.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dynalint.analysis.source import SourceFile
 from dynalint.fix.edits import Change, Moves
 
-# Known to the worker as `search.MARK`.
+# The same name as `search.MARK` in the worker.
 MARK = "__dynalint_side__"
 
 Key = tuple[int, bool | None]
@@ -27,9 +27,9 @@ _SIMPLE = (
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Something that has to run: `key` is how it is reported, `line` and `words` say what it is.
+    """A part that must run: `key` identifies it in reports, `line` and `words` describe it.
 
-    `function` is the qualified name of the function that holds it, empty outside of any.
+    `function` is the qualified name of the enclosing function, empty if there is none.
     """
 
     key: Key
@@ -45,12 +45,12 @@ def sides_of(
     own: Sequence[Change],
     first: int,
 ) -> tuple[list[Side], list[Insertion]]:
-    """Return what has to run for `own`, a part of all `changes` that lead from `file` to `new`, and the insertions.
+    """Return the parts that must run for `own`, a subset of the `changes` from `file` to `new`, and the insertions.
 
-    Insertions are (offset, rank, text): of those at one offset the lower rank comes first. Marks count up from
-    `first`. A test that is still a test in the new code is no changed branch. Where a test is dropped and what stands
-    under it stays, nothing changes if it holds: only its other side has to run. Nor does anything have to
-    that never runs as what stands before it always leaves.
+    Insertions are (offset, rank, text); at the same offset, the lower rank comes first. Marks are numbered from
+    `first`. A test that is still a test in the new code is not a changed branch. If a test is removed and its body
+    stays, the code does the same if the test holds, so only the other side must run. Code after a statement that always
+    leaves the block never runs, and so need not.
     """
     if file.tree is None or new.tree is None:
         return [], []
@@ -88,10 +88,10 @@ def sides_of(
 def marks_beside(
     file: SourceFile, own: Sequence[Change], first: int, marked: Collection[Insertion] = ()
 ) -> list[Insertion]:
-    """Return marks, counted up from `first`, for the tests that stay, in the functions in which something changes.
+    """Return marks, numbered from `first`, for the unchanged tests in the functions that contain a change.
 
-    Nobody has to see both answers of these, but what is changed may come to something else where they meet: those that
-    stand in what changes too, but for those that are `marked` already.
+    A run need not see both outcomes of these tests, but changed code may behave differently depending on them. Tests
+    inside changed code are included, except those already `marked`.
     """
     insertions: list[Insertion] = []
     for mark, test in _beside(file, own, first, marked):
@@ -102,9 +102,10 @@ def marks_beside(
 def marks_kept(
     file: SourceFile, changes: Sequence[Change], first: int, marked: Collection[Insertion] = ()
 ) -> tuple[dict[int, str], list[Insertion]]:
-    """Return the tests of `marks_beside` that no change touches, by mark, and the marks of them in the new text.
+    """Return the tests of `marks_beside` that no change touches, by mark, with their marks in the new text.
 
-    But for those of a `while` and in it, which may never end by another answer than its own.
+    The tests of `while` loops and the tests inside them are excluded, since another outcome might make the loop
+    endless.
     """
     moves, changed = Moves(changes), [(change.start, change.end) for change in changes]
     loops = {part for node in _walk(file.tree) if isinstance(node, ast.While) for part in ast.walk(node)}
@@ -132,12 +133,12 @@ def _beside(
 
 
 def _marked_test(file: SourceFile, mark: int, start: int, end: int) -> list[Insertion]:
-    # Of several at one place, the outer opens first and closes last.
+    # At the same offset, the outer one opens first and closes last.
     return [(start, start - end, f"{MARK}({mark}, ("), (end, end - start - len(file.text), "))")]
 
 
 def inserted(text: str, insertions: Iterable[Insertion]) -> str:
-    """Return `text` with all insertions made."""
+    """Return `text` with all insertions applied."""
     pieces: list[str] = []
     position = 0
     for offset, _, content in sorted(insertions, key=lambda one: one[:2]):
@@ -147,7 +148,7 @@ def inserted(text: str, insertions: Iterable[Insertion]) -> str:
 
 
 def _needless(file: SourceFile, dropped: Sequence[ast.If]) -> set[ast.AST | tuple[ast.expr, bool]]:
-    """Return the nodes that need no run, and the answers of tests that nobody need see."""
+    """Return the nodes that need not run, and the outcomes of tests that need not occur."""
     found: set[ast.AST | tuple[ast.expr, bool]] = set(_unreached(file.tree))
     for node in dropped:
         found.add((_bare(node.test), _truth_taken(node.test)))
@@ -157,7 +158,7 @@ def _needless(file: SourceFile, dropped: Sequence[ast.If]) -> set[ast.AST | tupl
 
 
 def _unreached(tree: ast.AST | None) -> Iterator[ast.AST]:
-    """Yield what stands behind a statement of its block that leads nowhere on."""
+    """Yield the code after a statement that always leaves its block."""
     own_range = any(_binds_range(node) for node in _walk(tree))
     for node in _walk(tree):
         for name in ("body", "orelse", "finalbody"):
@@ -176,7 +177,7 @@ def _binds_range(node: ast.AST) -> bool:
 
 
 def _leaves(statement: ast.AST, *, own_range: bool) -> bool:
-    """Whether what follows a statement in its block never runs; of a loop, the first round may tell."""
+    """Whether the code after a statement never runs; for a loop, its first iteration may decide."""
     if isinstance(statement, ast.If):
         sides = [statement.body, statement.orelse]
         return all(side and any(_leaves(one, own_range=own_range) for one in side) for side in sides)
@@ -188,7 +189,7 @@ def _leaves(statement: ast.AST, *, own_range: bool) -> bool:
 
 
 def _has_rounds(rounds: ast.expr) -> bool:
-    """Whether an expression is `range` of a number that is written out, and not zero."""
+    """Whether an expression is `range` of a nonzero literal."""
     if not isinstance(rounds, ast.Call) or not isinstance(rounds.func, ast.Name) or rounds.func.id != "range":
         return False
     given = rounds.args[0] if len(rounds.args) == 1 else None
@@ -196,9 +197,9 @@ def _has_rounds(rounds: ast.expr) -> bool:
 
 
 def _dropped(file: SourceFile, new: SourceFile, spans: Mapping[_Span, _Span]) -> list[ast.If]:
-    """Return each `if` in the place of which stands what stood under it, and nothing else.
+    """Return each `if` that is replaced by its own body and nothing else.
 
-    `spans` maps what is changed to what stands there in the new code.
+    `spans` maps the changed spans to their new text.
     """
     found = []
     for node in _walk(file.tree):
@@ -210,7 +211,7 @@ def _dropped(file: SourceFile, new: SourceFile, spans: Mapping[_Span, _Span]) ->
 
 
 def _outermost(file: SourceFile, span: _Span) -> list[ast.stmt]:
-    """Return the statements in a range of the text that stand in no other one there, in order."""
+    """Return the outermost statements in a range of the text, in order."""
     spans = [(file.span(node), node) for node in _walk(file.tree) if isinstance(node, ast.stmt)]
     found: list[ast.stmt] = []
     end = span[0]
@@ -222,7 +223,7 @@ def _outermost(file: SourceFile, span: _Span) -> list[ast.stmt]:
 
 
 def _touch(span: _Span, spans: Sequence[_Span]) -> bool:
-    """Whether a node lies in, around or across one of the changed spans; a span without length is a place."""
+    """Whether a node overlaps or encloses one of the changed spans; an empty span is a position."""
     start, end = span
     return any((left < end and start < right) or (left == right and start <= left < end) for left, right in spans)
 
@@ -248,7 +249,7 @@ def _is_text(statement: ast.AST) -> bool:
 
 
 def _tests(file: SourceFile, spans: Sequence[_Span]) -> Iterator[ast.expr]:
-    """Yield the expressions whose truth decides what runs next."""
+    """Yield the expressions whose truth decides which code runs next."""
     found: dict[_Span, ast.expr] = {}
     for node in _walk(file.tree):
         tests: list[ast.expr] = []
@@ -265,14 +266,14 @@ def _tests(file: SourceFile, spans: Sequence[_Span]) -> Iterator[ast.expr]:
 
 
 def _bare(test: ast.expr) -> ast.expr:
-    """Take off each `not`: it makes no other branch."""
+    """Strip each `not`, which does not make another branch."""
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test = test.operand
     return test
 
 
 def _truth_taken(test: ast.expr) -> bool:
-    """The truth that the test has without its `not`s where what stands under it runs."""
+    """The truth of the test without its `not`s when its body runs."""
     truth = True
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test, truth = test.operand, not truth
@@ -280,7 +281,7 @@ def _truth_taken(test: ast.expr) -> bool:
 
 
 def _walk(tree: ast.AST | None) -> Iterator[ast.AST]:
-    """Yield all nodes but those in f-strings, whose places are not known before Python 3.12."""
+    """Yield all nodes except those in f-strings, whose positions are unknown before Python 3.12."""
     pending = [tree] if tree is not None else []
     while pending:
         node = pending.pop()

@@ -1,8 +1,8 @@
-"""The project's own tests as the proof of fixes.
+"""The project's own tests as proof of fixes.
 
-All tests are run once without the fixes, to see which pass and which of the changed functions each of them calls. Those
-that call any are run with all fixes together. If one newly fails, the rounds of fixing are run again with these tests
-as one more judge, so that what is at fault is found, and taken back alone.
+All tests run once without the fixes, to find which pass and which of the changed functions each of them calls. The
+tests that call any of these functions run with all fixes together. If one newly fails, the rounds of fixing run again
+with these tests as an additional judge, which finds and drops only the fixes at fault.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dynalint.findings import Finding
 from dynalint.fix.model import Fixed, FixResult, Linted, Proof, Unit, Verifier
 from dynalint.fix.suite_runs import Function, NotTestedError, SuiteCommand, SuiteRun
 
-# Seconds for all tests; with fixes they may take some times as long as without.
+# The time limit for all tests in seconds; with fixes they may take a multiple of the time without.
 _MOST_SECONDS, _FACTOR, _SPARE = 3600.0, 4, 60
 _MOST_TURNS = 8
 _SHOWN = 3
@@ -43,7 +43,7 @@ class Suite:
         self._memory: dict[int, list[Proof]] = {}
 
     def _note(self, one: Linted) -> None:
-        """Note down the functions that a fix changes, by where its finding is and by the function that it is in."""
+        """Record the functions that a fix changes, by the position of its finding and by the finding's function."""
         assert one.rewrite is not None
         finding, places = one.finding, {(one.file.path, one.finding.line)}
         self._sources[one.file.path] = one.file
@@ -59,10 +59,10 @@ class Suite:
         self._named.setdefault((finding.path, finding.function), set()).update(functions)
 
     def kept(self, result: FixResult, again: Again, verify: Verifier | None) -> FixResult:
-        """Return what stands of a result; `again` runs the rounds of fixing with another judge.
+        """Return the accepted part of a result; `again` runs the rounds of fixing with another judge.
 
         Raises:
-            NotTestedError: the tests cannot be run, or say nothing.
+            NotTestedError: the tests cannot be run, or prove nothing.
             WorkerError: the interpreter cannot be run.
         """
         if not result.fixed:
@@ -93,7 +93,7 @@ class Suite:
         return verified
 
     def _check(self, before: SuiteRun) -> None:
-        """Raise where a run without fixes can be the measure of nothing."""
+        """Raise if a run without fixes cannot serve as a baseline."""
         said = f" ({before.said})" if before.said else ""
         if before.under_pytest and not before.passed and not before.failed:
             why = "no test was collected" if before.status in (0, _NO_TESTS) else f"it ends with status {before.status}"
@@ -105,7 +105,7 @@ class Suite:
             )
 
     def _speaking(self, before: SuiteRun, result: FixResult) -> list[str]:
-        """Return the tests that pass without fixes and call what the fixes of a result change."""
+        """Return the tests that pass without fixes and call a function that the fixes of a result change."""
         if not before.under_pytest:
             return sorted(before.passed)
         places = set().union(*(self._places(one.finding) for one in result.fixed))
@@ -115,7 +115,7 @@ class Suite:
         return self._at.get((finding.path, finding.line)) or self._named.get((finding.path, finding.function), set())
 
     def _newly_failing(self, before: SuiteRun, texts: Mapping[Path, bytes], tests: Sequence[str]) -> dict[str, str]:
-        """Return which of some tests fail with these texts and pass without, and why: each seen twice."""
+        """Return the tests that fail with these texts but pass without, and why; each outcome is confirmed twice."""
         ran = before
         for changed in (True, False, True):
             if not tests:
@@ -133,7 +133,7 @@ class Suite:
         units: Sequence[Unit],
         verify: Verifier | None,
     ) -> Mapping[Unit, Proof]:
-        """Judge units by the tests that were seen to fail, and by `verify` where these pass."""
+        """Judge units by the tests that failed, and by `verify` if these pass."""
         sources = {**self._sources, **{path: one for unit in units for path, one in unit.sources.items()}}
         data = {path: sources[path].encode(text) for path, text in new.items()}
         failing = self._newly_failing(before, data, sorted(self._suspects))
@@ -147,12 +147,12 @@ class Suite:
         return {unit: proof if unit in near else Proof("proven", "no test that fails calls it") for unit in units}
 
     def _changed_by(self, unit: Unit) -> set[Function]:
-        """Return what a unit changes: earlier fixes may have moved its lines, so that its functions go by name."""
+        """Return the functions that a unit changes, by name, since earlier fixes may have moved their lines."""
         findings = (one.finding for one in unit.linted)
         return set().union(*(self._named.get((one.path, one.function), set()) for one in findings))
 
     def _told(self, before: SuiteRun, result: FixResult) -> FixResult:
-        """Return a result whose fixes name the tests that speak for them."""
+        """Return a result whose fixes name the tests that support them."""
         fixed = tuple(self._with_tests(before, one) for one in result.fixed)
         notes = [self._summary(before, result)]
         silent = [one.finding for one in fixed if one.finding.fix is None or not one.finding.fix.tests]
@@ -191,12 +191,12 @@ class Suite:
 
 
 def _not_run(unit: Unit) -> Proof:
-    """Return what stands for a comparison where none is wanted: it may go without, unless that is to show something."""
+    """Return the proof used when no comparison is requested: the fix may be applied unless it must be verified."""
     return Proof("unverifiable" if unit.safety == "conditional" or unit.shown else "proven", "only the tests were run")
 
 
 def _first_line(file: SourceFile, line: int) -> int | None:
-    """Return the first line of the innermost function around a line, None outside of any."""
+    """Return the first line of the innermost function around a line; None outside functions."""
     inner: ast.FunctionDef | ast.AsyncFunctionDef | None = None
     for node in _definitions(file):
         if _start(node) <= line <= (node.end_lineno or node.lineno) and (inner is None or _start(node) > _start(inner)):

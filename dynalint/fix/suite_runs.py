@@ -1,4 +1,4 @@
-"""Running the project's tests in a copy of it, in the worker's sandbox, and what they told."""
+"""Running the project's tests on a copy of it in the worker's sandbox, and their results."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from dynalint.reading import project_root
 _HOOK = Path(__file__).parent.parent / "confirm" / "hook"
 
 Function = tuple[str, int]
-"""A function by its file below the top of the project and its first line, that of a decorator if it has any."""
+"""A function by its file, relative to the project root, and its first line (that of a decorator, if any)."""
 
 
 class NotTestedError(DynalintError):
-    """The tests cannot be run; the text is one sentence that says why."""
+    """The tests cannot be run; the text is one sentence with the reason."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"nothing is fixed, because {why}.")
@@ -32,10 +32,11 @@ class NotTestedError(DynalintError):
 
 @dataclass(frozen=True, slots=True)
 class SuiteRun:
-    """What a run of the tests showed: which passed, why others failed, and the watched functions that each called.
+    """The results of a test run: the tests that passed, why others failed, and the watched functions that each called.
 
-    `status` is that of the command, `said` the last line that it printed. `under_pytest` tells that pytest told of the
-    tests; else the command is the only one. `spent` are seconds, `sandboxed` whether walls stood around it.
+    `status` is the exit status of the command and `said` is the last line that it printed. `under_pytest` means that
+    pytest reported the tests; otherwise the command counts as a single test. `spent` is in seconds. `sandboxed` says
+    whether the run was sandboxed.
     """
 
     passed: frozenset[str]
@@ -49,13 +50,13 @@ class SuiteRun:
 
 
 class SuiteCommand:
-    """A command that runs the tests of the project that `options` are about. Raises NotTestedError if it is none."""
+    """A command that runs the tests of the project in `options`. Raises NotTestedError if it is not a command."""
 
     def __init__(self, command: str, options: ConfirmOptions) -> None:
         self.command = command
         self._directory = Path(os.path.realpath(options.directory))
         self._root = Path(os.path.realpath(project_root(self._directory)))
-        # All tests together may take longer than a model, and are no part of what a budget is for.
+        # All tests together may take longer than a model, and the budget does not cover them.
         self._options = replace(options, project=self._root, budget=None)
         try:
             self._words = shlex.split(command)
@@ -65,14 +66,14 @@ class SuiteCommand:
             raise NotTestedError("the test command is empty")
 
     def below(self, path: Path) -> str:
-        """Return a path from the top of the project on, empty for one that lies elsewhere."""
+        """Return a path relative to the project root; empty for one outside it."""
         real = Path(os.path.realpath(path))
         return real.relative_to(self._root).as_posix() if real.is_relative_to(self._root) else ""
 
     def run(
         self, texts: Mapping[Path, bytes], only: Sequence[str] | None, watched: Iterable[Function], seconds: float
     ) -> SuiteRun:
-        """Run the tests with some files changed; of pytest's, those of `only`, if it is not None.
+        """Run the tests with some files changed; under pytest only those in `only`, unless it is None.
 
         Raises:
             NotTestedError: nothing was run.
@@ -136,7 +137,7 @@ def _failed(run: SuiteRun, test: str) -> SuiteRun:
 
 
 def _told(run: SuiteRun, events: Iterable[Any]) -> SuiteRun:
-    """Return a run with what the plugin told of it; whatever else the tests have written in its place is left out.
+    """Return a run with the plugin's report, ignoring anything else that the tests wrote to the same place.
 
     Raises:
         NotTestedError: the tests have called code of the project itself.

@@ -1,4 +1,4 @@
-"""What came of trying fixes, and when that speaks against them."""
+"""The outcome of trying fixes, and when it counts against them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dynalint.fix.recheck import Item, offset_of
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What came of applying some units to the state of a round.
+    """The outcome of applying some units to the state of a round.
 
-    `blamed` are the units at fault. Where it cannot be told whose fault it is, `trouble` says what is wrong and
-    `suspects` whose it may be.
+    `blamed` are the units at fault. If the unit at fault is unknown, `trouble` describes the problem and `suspects`
+    lists the possible ones.
     """
 
     texts: Mapping[Path, str] = field(default_factory=dict)
@@ -30,17 +30,17 @@ class Trial:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing speaks against any unit."""
+        """Whether nothing counts against any unit."""
         return not self.blamed and self.trouble is None
 
 
 def never(linted: Linted) -> str | None:
-    """Why a finding must not be fixed whatever its rule offers; None if it may."""
+    """Why a finding must not be fixed whatever its rule offers; None if it may be."""
     return "Dynamo traces this code without a break" if linted.finding.evidence.status == "refuted" else None
 
 
 def united(units: Sequence[Unit]) -> Unit:
-    """Join units that make the same changes, with all their conditions and the most cautious safety."""
+    """Combine units that make the same changes, with all their conditions and the most cautious safety."""
     safety = max((unit.safety for unit in units), key=CAUTION.index)
     linted = tuple(sorted((one for unit in units for one in unit.linted), key=offset_of))
     conditions = tuple(dict.fromkeys(condition for unit in units for condition in unit.conditions))
@@ -50,16 +50,16 @@ def united(units: Sequence[Unit]) -> Unit:
 
 
 def is_refuted(unit: Unit, proof: Proof) -> bool:
-    """Whether a proof speaks against applying a unit.
+    """Whether a proof counts against applying a unit.
 
-    An unsafe fix changes something by nature, and the user has asked for it: a difference is told, not refused, unless
-    the new code fails where the old one ran, or its conditions are to be shown.
+    An unsafe fix may change behaviour, and the user has asked for it. A difference is therefore reported and not
+    refused, unless the new code fails where the old one ran, or a run must verify its conditions.
     """
     return proof.outcome == "refuted" and (unit.safety != "unsafe" or unit.shown or proof.raises)
 
 
 def refusal_of(unit: Unit, proof: Proof) -> str | None:
-    """Why a unit is not applied after it was run; None if it is."""
+    """Why a unit is not applied after a run; None if it is."""
     if is_refuted(unit, proof):
         return f"a run showed a difference: {proof.detail}"
     if proof.outcome == "unverifiable" and unit.safety == "conditional":
@@ -70,7 +70,7 @@ def refusal_of(unit: Unit, proof: Proof) -> str | None:
 
 
 def parse_fault(source: SourceFile, text: str) -> str | None:
-    """Compile a file as it would be written; say what Python has against it."""
+    """Compile a file as it would be written; return Python's error message, if any."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

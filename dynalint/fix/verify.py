@@ -1,7 +1,7 @@
-"""Prove fixes by running them: the original and the rewritten code side by side, in the worker.
+"""Verifying fixes by running the original and the rewritten code side by side in the worker.
 
-A unit is tried on the compiled roots that reach it, from the nearest one outwards, until everything in the code that it
-changes has run. Units that change the same root are tried together.
+A unit is tried on the compiled roots that reach it, nearest first, until all of the code that it changes has run. Units
+that change the same root are tried together.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from dynalint.fix.judge import judge_compiled
 from dynalint.fix.model import Proof, Unit
 
 Progress = Callable[[int, int, str], None]
-# Of what went wrong in the worker, in characters: torch lists all that it could have run instead.
+# The maximum length of a worker error, in characters: torch lists all the operators that it could have run instead.
 _LONGEST_REASON = 300
 _MOST_TARGETS = 4
-# Of the time for a run, what may go to the search for inputs: work, which takes much longer on a busy machine.
+# The share of a run's time available for the search for inputs, which takes much longer on a busy machine.
 _SEARCH = 1 / 6
 _MOST_CRASHES = 4
-# Mostly no fault of the code: a machine under strain, or torch itself, which crashes now and then.
+# Usually not caused by the code: the machine is under load, or torch itself crashes now and then.
 _WORKER_FAULTS = frozenset({"supervisor", "lost", "signal"})
 
 
 class WorkerVerifier:
-    """Verifies fixes in a worker that is started when it is first needed; a context manager that ends it.
+    """Verifies fixes in a worker that starts on demand; a context manager that ends it.
 
-    `roots` are the compiled roots that can be run, `heirs` those of them that inherit another one's code, by that one.
-    `near` tells those that reach a finding, the nearest first: a finding itself tells one way to it. With `practical`,
-    what a reviewer would let pass is no difference, but told in the proof: see `docs/fixes.md`.
-    Raises WorkerError where the interpreter cannot be started.
+    `roots` are the compiled roots that can be run, and `heirs` maps a root to those that inherit its code. `near`
+    returns the roots that reach a finding, nearest first; the finding itself records only one call chain. With
+    `practical`, a difference that a reviewer would accept is not refused but reported in the proof: see
+    `docs/fixes.md`. Raises WorkerError if the interpreter cannot be started.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class WorkerVerifier:
     def __call__(
         self, before: Mapping[Path, str], after: Mapping[Path, str], units: Sequence[Unit]
     ) -> dict[Unit, Proof]:
-        """Return a proof for each unit; together they lead from `before` to `after`."""
+        """Return a proof for each unit; together they turn `before` into `after`."""
         comparison = Comparison(before, after, units)
         for case in comparison.cases:
             if comparison.same_code(case.unit):
@@ -93,9 +93,9 @@ class WorkerVerifier:
         return {case.unit: case.outcome() for case in comparison.cases}
 
     def _targets(self, unit: Unit) -> list[Target]:
-        """Return the roots that reach a unit: those with a declared example first, then the nearest, then their heirs.
+        """Return the roots that reach a unit: first those with a declared example, then the nearest, then their heirs.
 
-        Of roots with the same name, those in the files on the way come first.
+        Of roots with the same name, those in the files of the call chain come first.
         """
         names: list[str] = []
         for linted in unit.linted:
@@ -115,7 +115,7 @@ class WorkerVerifier:
         return sorted(found, key=lambda target: self._options.example_for(target) is None)[:_MOST_TARGETS]
 
     def _try(self, target: Target, cases: Sequence[Case], comparison: Comparison) -> None:
-        """Run one root before and after, and note what that says about each case."""
+        """Run one root before and after the fix, and record the result for each case."""
         if self._progress is not None:
             self._progress(sum(case.complete for case in comparison.cases), len(comparison.cases), target.name)
         answer = self._ask(target, cases, comparison)
@@ -188,7 +188,7 @@ class WorkerVerifier:
 
 
 def _limits(answer: Answer) -> Iterator[str]:
-    """Yield what a proof that rests on an answer does not show."""
+    """Yield the limits of a proof based on an answer."""
     ran, left_out = answer.parts["ran"], answer.parts["left_out"]
     if ran["rounded"]:
         yield "gradients equal up to rounding"
@@ -199,9 +199,9 @@ def _limits(answer: Answer) -> Iterator[str]:
 
 
 def _asked(worker: Worker, request: Mapping[str, Any]) -> Answer:
-    """Ask once more where the process was lost, and then without inputs under which torch crashes.
+    """Ask again if the process was lost, and then without the inputs on which torch crashes.
 
-    Inputs that the original does not survive show nothing about a fix. Which were left out is a part of the answer.
+    Inputs that crash the original prove nothing about a fix. The answer lists the inputs left out.
     """
     left_out: list[str] = []
     answer = worker.ask("operations.verifying:verify", {**request, "left_out": left_out})
@@ -214,14 +214,14 @@ def _asked(worker: Worker, request: Mapping[str, Any]) -> Answer:
 
 
 def _methods(cases: Sequence[Case]) -> list[str]:
-    """Return the methods that hold changed code and that a call of the target may never come by, such as `reset`."""
+    """Return the methods with changed code that a call of the target may never reach, such as `reset`."""
     known = {linted.finding.function for case in cases for linted in case.unit.linted}
     names = {side.function for case in cases for side in case.sides.values()} - known
     return sorted(name for name in names if "." in name and not name.endswith((".__init__", ".forward")))
 
 
 def _obstacle(answer: Answer, target: Target) -> str | None:
-    """Say why an answer shows nothing about equality; None if it does."""
+    """Return why an answer proves nothing about equality; None if it does."""
     parts, ending = answer.parts, answer.ending
     if "problem" in parts:
         return f"{target.name} cannot be run: {parts['problem']['message']}"
@@ -230,7 +230,7 @@ def _obstacle(answer: Answer, target: Target) -> str | None:
     if "ran" in parts and not parts["ran"]["returned"]:
         return f"{target.name} raises {parts['ran']['error']} on every input"
     if answer.done or "compiled" in parts:
-        return None  # what comes after that shows more, or does not
+        return None  # later steps decide
     how = {
         "timeout": f"it took longer than {ending.get('seconds', 0):g} seconds",
         "budget": f"the budget of {ending.get('seconds', 0):g} s of processor time is spent",

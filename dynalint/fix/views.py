@@ -1,7 +1,7 @@
-"""What has to be linted again to judge a change: the files that it may be felt in, and no others.
+"""Views: the files to lint again to judge a change, which are those that it may affect.
 
-Something else in the project may bear on them too. What only the view shows, or only the whole project, is no news
-afterwards; and a view that does not show the fixes themselves as the whole does is not used.
+Other parts of the project may influence these files too. A finding that only the view shows, or only the whole project,
+does not count as new afterwards. A view that does not show the fixes themselves as the whole project does is not used.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from dynalint.rules import Rewrite
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A linter and the `files` that it lints; None if these are all.
+    """A linter and the `files` that it lints; None means all files.
 
-    `only_here` is what it shows of them beside what the whole project shows, `not_here` what it does not.
+    `only_here` are findings in these files that the view shows but the whole project does not; `not_here` is the
+    opposite.
     """
 
     lint: Linter
@@ -30,7 +31,7 @@ class View:
     not_here: frozenset[Finding] = frozenset()
 
     def split(self, items: Sequence[Item]) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-        """Return what it shows where `items` are what there is, and those of them that it does not."""
+        """Return, for the current `items`, the ones that the view shows, and those that it does not."""
         if self.files is None:
             return tuple(items), ()
         shown = [self._holds(item) and item.linted.finding not in self.not_here for item in items]
@@ -38,12 +39,12 @@ class View:
         return (*inside, *self.only_here), tuple(outside)
 
     def known(self, items: Iterable[Item]) -> list[Item]:
-        """Return what becomes of what it shows, less what the whole project does not."""
+        """Return the items for the view's findings, without those that the whole project does not show."""
         own = {item.origin for item in self.only_here}
         return [item for item in items if item.origin not in own]
 
     def fitted(self, files: frozenset[Path], items: Sequence[Item], texts: Mapping[Path, str]) -> View | None:
-        """Return the view with what it shows otherwise than the whole; None if that is a fix for one of `files`."""
+        """Return the view with its differences from the whole; None if one of them concerns a fix for `files`."""
         if self.files is None:
             return self
         seen = {_shown(one): one for one in self.lint(texts)}
@@ -59,18 +60,18 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """Returns views for changes to some files: `felt` of all that they may be felt in, `alone` of these files only."""
+    """Returns views for changes to some files: `felt` has all files that they may affect, `alone` only these files."""
 
     felt: Callable[[Collection[Path]], View]
     alone: Callable[[Collection[Path]], View]
 
 
 class TooNarrow(Exception):  # noqa: N818 - no error: what is to be judged by the whole is put off
-    """No view of a group of files shows its fixes as the whole does."""
+    """No view of a group of files shows its fixes as the whole project does."""
 
 
 class Sight:
-    """What is linted for each step: the whole project, or the views of it that are enough."""
+    """The linting scope of each step: the whole project, or views that suffice."""
 
     def __init__(self, lint: Linter, views: Views | None = None) -> None:
         self._whole, self._views = View(lint), views
@@ -85,28 +86,28 @@ class Sight:
 
     @property
     def narrowed(self) -> bool:
-        """Whether less than the whole was linted to judge any step."""
+        """Whether any step was judged by linting less than the whole project."""
         return any(view.files is not None for _, view in self._felt.values())
 
     def groups(self, items: Sequence[Item]) -> tuple[frozenset[Path], list[frozenset[Path]]]:
-        """Return the files that the fixes of items change: those whose changes need the whole, and groups of others.
+        """Return the files that fixes of items change: those that need the whole project, and groups of the others.
 
-        What is in one group is to be judged together.
+        Each group is judged together.
         """
         groups = _groups_of(items)
         wide = [one for one in groups if self._is_wide(one)]
         return frozenset[Path]().union(*wide), [one for one in groups if one not in wide]
 
     def widened(self, files: frozenset[Path]) -> frozenset[Path]:
-        """Take the whole as the view for changes to `files` from now on; return them."""
+        """Use the whole project as the view for changes to `files` from now on; return them."""
         self._wide |= files
         return files
 
     def of(self, files: frozenset[Path], items: Sequence[Item], texts: Mapping[Path, str]) -> View:
-        """Return the view for changes to `files`; `items` and `texts` are what is known of the project by now.
+        """Return the view for changes to `files`; `items` and `texts` describe the current state of the project.
 
         Raises:
-            TooNarrow: only the whole would do, which has not been asked for; see `widened`.
+            TooNarrow: only the whole project suffices, and it was not requested; see `widened`.
         """
         if self._views is None or files & self._wide:
             return self._whole
@@ -125,7 +126,7 @@ class Sight:
     def near(
         self, files: frozenset[Path], around: frozenset[Path], items: Sequence[Item], texts: Mapping[Path, str]
     ) -> View:
-        """Return a view of `files` alone to work changes out by; what `around` them shows is their judge.
+        """Return a view of only `files` for computing changes, which the view of the files `around` them then judges.
 
         Raises:
             TooNarrow: see `of`.
@@ -146,7 +147,7 @@ def files_of(item: Item) -> frozenset[Path]:
 
 
 def _groups_of(items: Sequence[Item]) -> list[frozenset[Path]]:
-    """Return the files that the fixes of items change: together those of one fix, and those below one compiled root."""
+    """Return the files that fixes of items change, grouped if one fix or one compiled root connects them."""
     groups: list[tuple[set[Path], set[tuple[str, str | None]]]] = []
     for item in items:
         files, roots = set(files_of(item)), {_root(item.linted.finding)}
@@ -159,7 +160,7 @@ def _groups_of(items: Sequence[Item]) -> list[frozenset[Path]]:
 
 
 def _root(finding: Finding) -> tuple[str, str | None]:
-    """Return the place and name of the compiled root that reaches a finding, or of the function that it stands in."""
+    """Return the place and name of the compiled root that reaches a finding, or of the function around it."""
     return (finding.steps[0].path, finding.steps[0].function) if finding.steps else (finding.path, finding.function)
 
 

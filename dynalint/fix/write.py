@@ -1,7 +1,7 @@
-"""Writing files whole or not at all, and only over what was read.
+"""Writing files atomically, and only if they still have the content that was read.
 
-A new file is written beside the old one, flushed to the disk and then takes its name in one step, so that whoever
-reads or is killed meanwhile sees the old content or the new, never a part.
+A new file is written next to the old one, flushed to disk and renamed in one step. A reader, or a process that is
+killed in the meantime, sees either the old content or the new, never a part.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from dynalint.reading import MOST_NOTEBOOK_BYTES, is_inside, project_root, read_
 
 
 class WriteError(DynalintError):
-    """A file that was not written; the text is one sentence that names it and says why."""
+    """A file that was not written; the text is one sentence with its name and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Put `after` in place of `before` at `path`. `name` is the path as the user knows it."""
+    """Replace `before` by `after` at `path`. `name` is the path as shown to the user."""
 
     path: Path
     name: str
@@ -35,11 +35,11 @@ class Write:
 def write_together(writes: Sequence[Write]) -> None:
     """Replace several files, all or none.
 
-    Each new content stands complete on the disk before the first file is replaced. A failure between two replacements
-    puts the old contents back.
+    Each new file is complete on disk before the first one is replaced. If a replacement fails, the old contents are
+    restored.
 
     Raises:
-        WriteError: nothing was written; the text says which file was in the way and why.
+        WriteError: nothing was written; the text names the file at fault and the reason.
     """
     targets = [_target(write) for write in writes]
     staged = [_beside(target) for target in targets]
@@ -62,7 +62,7 @@ def write_together(writes: Sequence[Write]) -> None:
 
 
 def write_groups(groups: Sequence[Sequence[Path]], writes: Mapping[Path, Write]) -> tuple[set[Path], list[str]]:
-    """Write each group of files together; return the paths that were written and a sentence for each failed group."""
+    """Write each group of files together; return the paths written and a sentence for each failed group."""
     written: set[Path] = set()
     failures: list[str] = []
     for group in groups:
@@ -78,7 +78,7 @@ def write_groups(groups: Sequence[Sequence[Path]], writes: Mapping[Path, Write])
 
 
 def _target(write: Write) -> Path:
-    """Return the file to replace, links followed, after a look at whether that can be done."""
+    """Return the file to replace, with links resolved, after checking that it can be replaced."""
     try:
         target = write.path.resolve(strict=True)
         state = target.stat()
@@ -91,7 +91,7 @@ def _target(write: Write) -> Path:
         raise WriteError(f"{write.name}: not fixed: it is a link to a file outside of the project")
     if not stat.S_ISREG(state.st_mode):
         raise WriteError(f"{write.name}: not fixed: it is not a regular file")
-    # Replacing needs no right to write to the file itself, so ask: read-only is meant to be a protection.
+    # Replacing a file needs no write permission on it, so check explicitly: read-only is meant as protection.
     if not state.st_mode & 0o222 or not os.access(target, os.W_OK):
         raise WriteError(f"{write.name}: not fixed: the file is read-only")
     _check_unchanged(write, target)
@@ -99,7 +99,7 @@ def _target(write: Write) -> Path:
 
 
 def _beside(target: Path) -> Path:
-    """Return a new name beside a file, that nobody can guess, for content that takes its place."""
+    """Return an unpredictable new name in the same folder, for content that will replace a file."""
     return target.with_name(f".dynalint-{secrets.token_hex(8)}.tmp")
 
 
@@ -115,7 +115,7 @@ def _check_unchanged(write: Write, target: Path) -> None:
 
 
 def _stage(write: Write, target: Path, data: bytes, temporary: Path) -> None:
-    """Write `data` to the new file `temporary` beside `target`, with its mode and owner."""
+    """Write `data` to the new file `temporary` next to `target`, with the same mode and owner."""
     try:
         state = target.stat()
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -142,7 +142,7 @@ def _replace(write: Write, temporary: Path, target: Path) -> None:
     except OSError as fault:
         raise WriteError(f"{write.name}: not fixed: {_reason(fault)}") from None
     if hasattr(os, "O_DIRECTORY"):
-        # So that the new name survives a power cut too; some file systems cannot.
+        # So that the new name survives a power cut, too; some file systems do not support it.
         with contextlib.suppress(OSError):
             folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:
@@ -152,7 +152,7 @@ def _replace(write: Write, temporary: Path, target: Path) -> None:
 
 
 def _put_back(write: Write) -> None:
-    """Undo one replacement; where even that fails, say so, since half of a fix is on the disk."""
+    """Undo one replacement; if this fails too, say so, since half of a fix is on disk."""
     target = write.path.resolve()
     temporary = _beside(target)
     try:

@@ -1,4 +1,4 @@
-"""Fixes on the disk as they are proven, so that a run that is cut off has done what it has told of."""
+"""Writing fixes as soon as they are verified, so that an interrupted run has written what it has reported."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dynalint.reading import hard_links
 
 
 class Writer:
-    """Writes changed files, and knows what stands on the disk by its hand; `name` words paths for messages.
+    """Writes changed files and tracks the content it has written; `name` formats paths for messages.
 
-    `failures` are sentences about what could not be written, `notes` others for the user.
+    `failures` are sentences about files that could not be written; `notes` are others for the user.
     """
 
     def __init__(self, name: Callable[[SourceFile], str]) -> None:
@@ -28,16 +28,16 @@ class Writer:
 
     @property
     def written(self) -> list[str]:
-        """The names of the files that are changed on the disk by now."""
+        """The names of the files changed on disk so far."""
         sources = (
             self._sources[path] for path, data in self._on_disk.items() if data != _original(self._sources[path])
         )
         return sorted(self._name(source) for source in sources)
 
     def keep(self, files: Sequence[ChangedFile], groups: Iterable[Collection[Path]]) -> None:
-        """Write files as far as they have changed; those of a group together or not at all.
+        """Write files that have changed; those of a group together or not at all.
 
-        What could not be written once is not tried again, nor is what belongs to it.
+        A failed file is not tried again, nor are the others in its group.
         """
         by_path = {file.source.path: file for file in files}
         writes: dict[Path, Write] = {}
@@ -60,9 +60,9 @@ class Writer:
         self.failures += failures
 
     def finish(self, result: FixResult) -> FixResult:
-        """Have on the disk what the rounds came to in the end, and return what really came of it.
+        """Write the final result of the rounds; return the result that was actually written.
 
-        The findings of files that could not be written are back among the remaining ones.
+        Findings in files that could not be written are back among the remaining ones.
         """
         files = {file.source.path for file in result.files}
         undone = [ChangedFile(source, source.text, ()) for path, source in self._sources.items() if path not in files]

@@ -19,13 +19,13 @@ from dynalint_rules._code.initial import initial, is_empty_tensor, is_filled, tr
 
 Change = StateChange | ContainerChange
 
-# What a test may ask of a tensor to learn whether it has elements.
+# Attributes of a tensor that a test may read to find out whether it has elements.
 _SIZES = frozenset({"shape", "size", "numel", "nelement"})
 
 
 @dataclass(frozen=True)
 class _State:
-    """State by the last name that leads to it, and the variables that hold what was found there."""
+    """State, identified by the last name that leads to it, and the variables that hold its old value."""
 
     name: str
     is_attribute: bool
@@ -37,7 +37,7 @@ class _State:
         state = _State(state_name(event), event.home.type in ("attribute", "class"))
         nodes = list(walk_function(event.function.node))
         values: dict[str, ast.expr | None] = {node.arg: None for node in nodes if isinstance(node, ast.arg)}
-        # What makes it where it was missing comes later, and may go by the same name.
+        # The code that creates missing state comes later and may use the same name.
         for node in sorted((one for one in nodes if isinstance(one, ast.Assign)), key=lambda one: one.lineno):
             if isinstance(node.targets[0], ast.Name):
                 values.setdefault(node.targets[0].id, node.value)
@@ -45,7 +45,7 @@ class _State:
         return _State(state.name, state.is_attribute, frozenset(found))
 
     def is_read_by(self, node: ast.AST) -> bool:
-        """Whether an expression is the state, an item of it, or what was found there."""
+        """Whether an expression is the state, an item of it, or a variable with its old value."""
         while isinstance(node, ast.Subscript):
             node = node.value
         if isinstance(node, ast.Attribute):
@@ -55,7 +55,7 @@ class _State:
         )
 
     def is_asked_for(self, test: ast.expr) -> bool:
-        """Whether a test reads the state, or asks whether there is an attribute of its name."""
+        """Whether a test reads the state or checks whether the attribute exists."""
         return any(self.is_read_by(node) or _is_text(node, self.name) for node in walk(test))
 
     def _is_looked_up(self, value: ast.expr) -> bool:
@@ -69,9 +69,9 @@ class _State:
 
 @dataclass(frozen=True)
 class Asking:
-    """A statement whose test asks for state, and comes out as `truth` on the way to what makes it.
+    """A statement that tests for state, and whose test is `truth` on the path to the code that creates it.
 
-    `leaves` tells that its body returns where the state is there; else what makes it stands in one of its blocks.
+    `leaves` means that its body returns if the state exists; otherwise one of its blocks creates the state.
     """
 
     statement: ast.If | ast.While
@@ -80,13 +80,13 @@ class Asking:
 
 
 def asking(event: Change, project: Project) -> Asking | None:
-    """Return the statement around a change, or before it, that asks whether what it makes is there already."""
+    """Return the statement around or before a change that tests whether the state already exists."""
     state, kinds, parents = _State.of(event), project.kinds(event.function), project.parents(event.function)
     for one in _on_the_way(event.statement, event.function, project):
         test = one.statement.test
         if one.leaves and way(event.statement, parents) != way(one.statement, parents):
-            continue  # something else decides as well about which call makes it
-        # What a tensor decides is not among the things that a compilation rests on.
+            continue  # another condition also decides which call creates it
+        # Dynamo does not guard on the outcome of a tensor test.
         if k.only_tensor(kinds.get(test, k.UNKNOWN)) is None and state.is_asked_for(test):
             missing = _says_missing(test, state, truth=one.truth)
             if missing or (missing is None and not one.leaves):
@@ -95,7 +95,7 @@ def asking(event: Change, project: Project) -> Asking | None:
 
 
 def is_made_for_sure(event: Change, found: Asking, project: Project) -> bool:
-    """Whether each first call makes it: the constructor leaves it missing, and nothing else decides about it."""
+    """Whether the first call always creates it: the constructor leaves it missing, and no other condition applies."""
     function, state = event.function, _State.of(event)
     if event.home.type != "attribute" or event.home.name != state.name or function.owner is None:
         return False
@@ -122,7 +122,7 @@ def is_made_for_sure(event: Change, found: Asking, project: Project) -> bool:
 
 
 def key_added(event: Change, project: Project) -> str | None:
-    """Return the key that each first call adds to a dict of the constructor's and none takes out: `self.d["k"] = v`."""
+    """Return the key that the first call always adds to a dict, never removed later: `self.d["k"] = v`."""
     function, statement, name = event.function, event.statement, state_name(event)
     if not isinstance(event, ContainerChange) or event.method != "setitem" or event.home.type != "attribute":
         return None
@@ -143,12 +143,12 @@ def key_added(event: Change, project: Project) -> str | None:
 
 
 def _sets_back(statement: ast.stmt, found: Asking, state: _State) -> bool:
-    """Whether compiled code leaves the state missing again, as `self.mask = None` does: each call may make it anew."""
+    """Whether compiled code removes the state again, as `self.mask = None` does, so that each call may recreate it."""
     return isinstance(statement, ast.Assign) and _outcome(found.statement.test, state, statement.value) is found.truth
 
 
 def _takes_items_out(other: tuple[FunctionInfo, ast.stmt]) -> bool:
-    """Whether another change of a container does more than to store items."""
+    """Whether another change of a container does more than store items."""
     _, statement = other
     return not isinstance(statement, ast.Assign) or not all(
         isinstance(target, ast.Subscript) for target in statement.targets
@@ -156,14 +156,14 @@ def _takes_items_out(other: tuple[FunctionInfo, ast.stmt]) -> bool:
 
 
 def _is_dict_without(key: str, value: ast.expr) -> bool:
-    """Whether a value is a dict whose keys are written out, and are others."""
+    """Whether a value is a dict literal with other constant keys only."""
     if isinstance(value, ast.Dict):
         return all(isinstance(one, ast.Constant) and one.value != key for one in value.keys)
     return isinstance(value, ast.Call) and truth_of(value) is False
 
 
 def turns_from_none(event: StateChange, project: Project) -> bool:
-    """Whether each first call finds None, looks at it, and leaves a tensor or several: `self.h = cell(x, self.h)`."""
+    """Whether the first call always finds None, reads it, and leaves tensors: `self.h = cell(x, self.h)`."""
     function, state = event.function, _State.of(event)
     if event.home.type != "attribute" or event.home.name != state.name or function.owner is None or event.fresh:
         return False
@@ -189,7 +189,7 @@ def _stores(function: FunctionInfo, state: _State) -> Iterator[ast.Attribute]:
 
 
 def _looks_at(node: ast.AST, event: Change, state: _State, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Whether every call does something with what it finds in an attribute before a change of that."""
+    """Whether every call reads an attribute and uses its value before changing it."""
     if not isinstance(node, ast.Attribute) or node.attr != state.name or not isinstance(node.ctx, ast.Load):
         return False
     if node.lineno > (event.statement.end_lineno or event.statement.lineno) or way(node, parents):
@@ -202,7 +202,7 @@ def _looks_at(node: ast.AST, event: Change, state: _State, parents: Mapping[ast.
 
 
 def _takes_for_there(node: ast.AST, event: Change, state: _State, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Whether every call asks the state for an attribute or an item up to a change, which None does not have."""
+    """Whether every call reads an attribute or item of the state before changing it, which fails on None."""
     outer = parents.get(node)
     return (
         isinstance(node, ast.Attribute)
@@ -215,14 +215,14 @@ def _takes_for_there(node: ast.AST, event: Change, state: _State, parents: Mappi
 
 
 def _may_return_before(event: Change, besides: ast.AST | None = None) -> bool:
-    """Whether a function returns above a change, anywhere but in one of its statements."""
+    """Whether a function returns before a change, apart from inside one of its statements."""
     own = set(walk(besides)) if besides is not None else set()
     returns = (node for node in walk_function(event.function.node) if isinstance(node, ast.Return) and node not in own)
     return any(node.lineno < event.statement.lineno for node in returns)
 
 
 def _on_the_way(statement: ast.stmt, function: FunctionInfo, project: Project) -> Iterator[Asking]:
-    """Yield the tests that a statement stands under, and those before it whose block returns, innermost first."""
+    """Yield the tests around a statement, and the earlier ones whose block returns, innermost first."""
     parents = project.parents(function)
     inner: ast.AST = statement
     while inner is not function.node:
@@ -238,9 +238,9 @@ def _on_the_way(statement: ast.stmt, function: FunctionInfo, project: Project) -
 
 
 def _says_missing(test: ast.expr, state: _State, *, truth: bool) -> bool | None:
-    """Whether the state is missing where a test comes out as `truth`.
+    """Whether the state is missing if a test has the value `truth`.
 
-    False where it is there then, None where the test asks for something else of it, such as its size.
+    False if it exists then; None if the test is about something else, such as its size.
     """
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _says_missing(test.operand, state, truth=not truth)
@@ -264,7 +264,7 @@ def _says_missing(test: ast.expr, state: _State, *, truth: bool) -> bool | None:
 
 
 def _is_forced(test: ast.expr, state: _State, *, truth: bool) -> bool:
-    """Whether a test comes out as `truth` whenever the state is missing."""
+    """Whether a test is certainly `truth` if the state is missing."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _is_forced(test.operand, state, truth=not truth)
     if isinstance(test, ast.BoolOp):
@@ -274,7 +274,7 @@ def _is_forced(test: ast.expr, state: _State, *, truth: bool) -> bool:
 
 
 def _outcome(test: ast.expr, state: _State, value: ast.expr) -> bool | None:
-    """How a test comes out while the state is what the constructor leaves, None where something else decides."""
+    """The outcome of a test on the state left by the constructor; None if something else decides it."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = _outcome(test.operand, state, value)
         return None if inner is None else not inner
@@ -290,7 +290,7 @@ def _outcome(test: ast.expr, state: _State, value: ast.expr) -> bool | None:
 
 
 def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, state: _State, value: ast.expr) -> bool | None:
-    """How a comparison comes out while the state is what the constructor leaves."""
+    """The outcome of a comparison on the state left by the constructor."""
     if isinstance(operator, ast.In | ast.NotIn):
         return isinstance(operator, ast.NotIn) if state.is_read_by(right) and truth_of(value) is False else None
     equal: bool | None = None
@@ -310,7 +310,7 @@ def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, state: _Stat
 
 
 def _is_of_nothing(measure: ast.expr, other: ast.expr, state: _State) -> bool | None:
-    """Whether the size of a tensor without elements equals another size, which stands for a tensor that has some."""
+    """Whether an empty tensor has the same size as `other`, which stands for a tensor with elements."""
     while isinstance(measure, ast.Subscript):
         measure = measure.value
     if isinstance(measure, ast.Call):
@@ -323,7 +323,7 @@ def _is_of_nothing(measure: ast.expr, other: ast.expr, state: _State) -> bool | 
 
 
 def _differs(event: Change, value: ast.expr) -> bool:
-    """Whether a change leaves something that tests tell from what the constructor leaves."""
+    """Whether tests can distinguish the state after a change from the state left by the constructor."""
     if not isinstance(event, StateChange) or is_empty_tensor(value) or truth_of(value) is None:
         return True
     constant = value.value if isinstance(value, ast.Constant) else None

@@ -1,8 +1,8 @@
-"""Whether the value of a buffer that is changed in place takes part in what compiled code differentiates.
+"""Whether compiled code differentiates through the value of a buffer that it changes in place.
 
-The compiler keeps the buffer itself for the backward pass and computes again what was derived from it, at a time when
-the buffer has its new value. So the gradient of a product with it is wrong; that of a sum, which does not need its
-value, is not.
+The compiler saves the buffer itself for the backward pass and recomputes values derived from it, when the buffer
+already has its new value. The gradient of a product with it is then wrong. The gradient of a sum does not need the
+value and is correct.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dynalint_rules._code.growth import reached_functions, related
 
 _PRODUCTS = (ast.Mult, ast.Div, ast.Pow)
 _PRODUCT_NAMES = frozenset("mul multiply div divide true_divide pow float_power addcmul addcdiv lerp".split())
-# Functions that compute element by element, and views: cheap enough to be computed again in the backward pass.
+# Pointwise functions and views, which are cheap enough for the compiler to recompute in the backward pass.
 _CHEAP = _PRODUCT_NAMES | frozenset(
     "abs add ceil clamp clone cos double exp expand expand_as float floor half log log1p neg negative reciprocal "
     "reshape round rsqrt sigmoid sin sqrt square sub subtract tanh to type_as unsqueeze view".split()
@@ -29,13 +29,13 @@ _NO_GRADIENTS = ("no_grad", "inference_mode")
 
 
 def product_with(event: InplaceChange, project: Project) -> ast.expr | None:
-    """Return a product of the changed buffer, or of what is derived from it, with a tensor that may need a gradient."""
+    """Return a product of the changed buffer, or a value derived from it, and a tensor that may need a gradient."""
     name = event.home.name
     for function in reached_functions(project, name):
         if related(function.owner, event.function.owner, project):
             changed = event if function is event.function else None
             taken = _sides_taken(event, project)
-            # Kinds are asked for, which takes long, only where there is such a product at all.
+            # Computing kinds is slow, so it happens only if there is such a product at all.
             if any(_Flow(function, name, project, changed, taken=taken, all_live=True).products()):
                 for node in _Flow(function, name, project, changed, taken=taken).products():
                     return node
@@ -43,7 +43,7 @@ def product_with(event: InplaceChange, project: Project) -> ast.expr | None:
 
 
 def _sides_taken(event: InplaceChange, project: Project) -> dict[str, bool]:
-    """The tests around a change, by their text, each with whether the change is made where it holds."""
+    """The tests around a change by their text, each with the outcome that leads to the change."""
     parents = project.parents(event.function)
     taken: dict[str, bool] = {}
     inner: ast.AST = event.statement
@@ -66,7 +66,7 @@ def keeps_graph(
 
 
 def without_gradients(statement: ast.With | FunctionInfo) -> bool:
-    """Whether a `with` statement or a decorator switches gradients off."""
+    """Whether a `with` statement or a decorator disables gradients."""
     if isinstance(statement, ast.With):
         nodes: list[ast.expr] = [item.context_expr for item in statement.items]
     else:
@@ -76,12 +76,12 @@ def without_gradients(statement: ast.With | FunctionInfo) -> bool:
 
 @dataclass
 class _Flow:
-    """One function: which local names are derived from the buffer, and which tensors may need a gradient.
+    """One function: the local names derived from the buffer, and the tensors that may need a gradient.
 
-    `changed` is the change where it is this function that makes it: the buffer as such is no operand before that,
-    since eager code would complain about the product itself. `found` tells whether one of `values` was live when
-    `watched` ran with gradients on. `taken` are the tests that decide whether the change is made: on their other side
-    the buffer is a tensor like any other (`unchanged`). With `all_live` any value counts as one with a gradient.
+    `changed` is the change if this function makes it. Before it, the buffer itself does not count as an operand, since
+    eager code would raise for the product. `found` is set if one of `values` was live when `watched` ran with gradients
+    enabled. `taken` are the tests that decide whether the change is made; on their other side the buffer is an ordinary
+    tensor (`unchanged`). With `all_live`, every value counts as one with a gradient.
     """
 
     function: FunctionInfo
@@ -150,7 +150,7 @@ class _Flow:
                     break
 
     def _is_late(self, operand: ast.expr) -> bool:
-        """Whether an operand is seen with the new value, or is a value of its own."""
+        """Whether an operand is used with its new value, or is a value of its own."""
         if self.changed is None or self.changed.position.loop or not self._is_buffer(operand):
             return True
         return operand.lineno > self.changed.statement.lineno
@@ -164,7 +164,7 @@ class _Flow:
         )
 
     def _is_derived(self, node: ast.expr) -> bool:
-        """Whether the value is computed cheaply from the buffer."""
+        """Whether the value is computed from the buffer by cheap operations."""
         if isinstance(node, ast.Name):
             return node.id in self.derived
         if isinstance(node, ast.BinOp) and not isinstance(node.op, ast.MatMult):
@@ -223,7 +223,7 @@ def _called(node: ast.Call) -> str:
 
 
 def _is_on_self(node: ast.expr) -> bool:
-    """Whether a layer or a method of the module is called: `self.fc(x)`, `self.blocks[0](x)`."""
+    """Whether this calls a layer or a method of the module: `self.fc(x)`, `self.blocks[0](x)`."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return isinstance(node, ast.Name) and node.id == "self"

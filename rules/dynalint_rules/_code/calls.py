@@ -1,4 +1,4 @@
-"""What a call calls."""
+"""The callee of a call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dynalint_rules._code.scope import Scope
 
 
 def callee(scope: Scope, node: ast.Call) -> str:
-    """Return the dotted name of what a call calls, as events have it: "torch.full", "Tensor.item"; "" if unknown."""
+    """Return the dotted name of a callee, as in events: "torch.full", "Tensor.item"; "" if unknown."""
     kind = scope.kind(node.func)
     if isinstance(kind, k.External):
         return str(scope.project.api.canonical(kind.name))

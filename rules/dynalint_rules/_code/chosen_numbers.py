@@ -1,6 +1,6 @@
-"""Builtins that count for tensors, and give a number now and then.
+"""Builtins taken for tensors that sometimes return a number.
 
-`sum(losses)` is 0 where there are none, `max(t, 1.0)` is the very 1.0 where that is greater.
+`sum(losses)` is 0 if there are none, and `max(t, 1.0)` is 1.0 itself if that is greater.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dynalint_rules._code.scope import Scope
 
 
 def tensor_again_conditions(scope: Scope, *nodes: ast.expr) -> list[str]:
-    """Return what must hold for expressions to be the tensors that they count for."""
+    """Return the conditions under which expressions are the tensors they are taken for."""
     known: dict[tuple[str, frozenset[str]], list[str]] = {}
     return list(dict.fromkeys(text for node in nodes for text in _conditions(scope, node, frozenset(), known)))
 
@@ -39,7 +39,7 @@ def _conditions(
     elif isinstance(node, ast.BinOp | ast.Compare):
         operands = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
         found = [(scope.tensor(operand), list(_conditions(scope, operand, seen, known))) for operand in operands]
-        # One tensor makes the whole a tensor.
+        # A single tensor makes the whole a tensor.
         if not any(tensor is not None and not texts for tensor, texts in found):
             yield from (text for _, texts in found for text in texts)
 
@@ -57,13 +57,13 @@ def _of_call(scope: Scope, node: ast.Call) -> Iterator[str]:
 
 
 def _has_number(kind: k.Kind) -> bool:
-    """Whether something is a list or a tuple in which there may be a number."""
+    """Whether a kind is a list or tuple that may contain a number."""
     element = kind.element if isinstance(kind, k.Sequence) else k.UNKNOWN
     return any(k.is_number(one) for one in element.members)
 
 
 def _is_filled(scope: Scope, node: ast.expr) -> bool:
-    """Whether there is certainly something to add up."""
+    """Whether an iterable is certainly not empty."""
     if isinstance(node, ast.GeneratorExp | ast.ListComp):
         return all(not loop.ifs and _is_filled(scope, loop.iter) for loop in node.generators)
     kind = scope.kind(node)

@@ -1,4 +1,4 @@
-"""What code does with `torch.compile`: the calls of it, and the names that hold what they return."""
+"""Uses of `torch.compile`: the calls, and the names that hold their results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DISTRIBUTED = ("torch.nn.parallel.DistributedDataParallel", "torch.nn.parallel.d
 
 @dataclass(frozen=True)
 class Compilation:
-    """A call `torch.compile(subject, ...)`: `target` is what its result is bound to, as it is written, if anything."""
+    """A call `torch.compile(subject, ...)`; `target` is the source text of the name bound to its result, if any."""
 
     call: ast.Call
     subject: ast.expr
@@ -21,7 +21,7 @@ class Compilation:
 
 
 def compilation(event: Event, project: Project) -> Compilation | None:
-    """Return the call of `torch.compile` with something to compile that an event names."""
+    """Return the call of `torch.compile` with a subject in an event."""
     if not isinstance(event, CompilerUse) or event.name != "torch.compile":
         return None
     parents = project.parents(event.function)
@@ -44,25 +44,25 @@ def _target(call: ast.Call, parent: ast.AST | None) -> str | None:
 
 
 def option(call: ast.Call, name: str) -> object:
-    """Return the constant that a call gives for a keyword, None where it gives none."""
+    """Return the constant passed for a keyword; None if there is none."""
     values = [keyword.value for keyword in call.keywords if keyword.arg == name]
     return values[0].value if values and isinstance(values[0], ast.Constant) else None
 
 
 def calls_after(place: ast.AST, function: FunctionInfo) -> Iterator[ast.Call]:
-    """Yield the calls of a function that stand below a place, from top to bottom."""
+    """Yield the calls of a function below a position, from top to bottom."""
     line = getattr(place, "end_lineno", 0)
     calls = [node for node in walk_function(function.node) if isinstance(node, ast.Call) and node.lineno > line]
     yield from sorted(calls, key=lambda node: (node.lineno, node.col_offset))
 
 
 def is_call_of(node: ast.AST, written: str) -> bool:
-    """Whether a node is a call of what is written so."""
+    """Whether a node calls the expression with this text."""
     return isinstance(node, ast.Call) and ast.unparse(node.func) == written
 
 
 def set_again(written: str, start: ast.AST, end: ast.AST, function: FunctionInfo) -> bool:
-    """Whether a name is given another value on the lines between two places."""
+    """Whether a name is assigned again on the lines between two positions."""
     first, last = getattr(start, "end_lineno", 0), getattr(end, "lineno", 0)
     return any(
         isinstance(node, ast.Name | ast.Attribute)
@@ -74,13 +74,13 @@ def set_again(written: str, start: ast.AST, end: ast.AST, function: FunctionInfo
 
 
 def external_name(node: ast.expr, event: Event, project: Project) -> str | None:
-    """Return the dotted name of what an expression names outside the project."""
+    """Return the dotted name of an expression that refers to something outside the project."""
     assert project.interpreter is not None
     return dotted_name(project.interpreter, event.function, node)
 
 
 def loops_around(node: ast.AST, event: Event, project: Project) -> list[ast.For | ast.While]:
-    """Return the loops of the function that run a node again and again, from the inside out."""
+    """Return the loops of the function around a node, innermost first."""
     parents = project.parents(event.function)
     found: list[ast.For | ast.While] = []
     inner, outer = node, parents.get(node)

@@ -1,4 +1,4 @@
-"""Code that asks a tensor of which nothing is wanted but how many elements or rows it has."""
+"""Code that uses only the number of elements or rows of a tensor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynalint_rules._code.scope import Scope
 
 @dataclass(frozen=True)
 class Count:
-    """`node` gives the number of rows of a tensor, or that of its elements."""
+    """`node` is the number of rows of a tensor, or of its elements."""
 
     node: ast.expr
     elements: bool = False

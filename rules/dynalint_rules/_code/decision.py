@@ -1,4 +1,4 @@
-"""What asks for the truth of a tensor: the `if`, `while`, `assert` or operator that an operand belongs to."""
+"""Data-dependent decisions: the `if`, `while`, `assert` or operator that an operand belongs to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 from dynalint.rulekit import Branch, Event, Project, k, walk
 
-# How many names are followed to what they were assigned.
+# The number of names to follow to their assigned values.
 _DEEPEST = 2
 
 DecisionForm = Literal["if", "while", "ifexp", "assert", "comprehension", "match", "value"]
@@ -17,10 +17,10 @@ DecisionForm = Literal["if", "while", "ifexp", "assert", "comprehension", "match
 
 @dataclass(frozen=True)
 class Decision:
-    """The decision that an operand takes part in.
+    """The decision that an operand belongs to.
 
-    `test` is the whole expression that is decided on, `node` what decides on it (None where the test is a value).
-    `asked` tells that `node` itself asks for the operand's truth: not `a`, but `b` in `assert a and b`.
+    `test` is the whole expression tested, and `node` is the construct that tests it (None if the test is a value).
+    `asked` means that `node` itself converts the operand to bool: not `a`, but `b` in `assert a and b`.
     """
 
     form: DecisionForm
@@ -30,7 +30,7 @@ class Decision:
 
 
 def decision_of(parents: Mapping[ast.AST, ast.AST], operand: ast.expr) -> Decision:
-    """Return the decision that `operand` takes part in, through `and`, `or`, `not` and conditional expressions."""
+    """Return the decision that `operand` belongs to, through `and`, `or`, `not` and conditional expressions."""
     current = operand
     asked = True
     while True:
@@ -61,18 +61,18 @@ def _decided(parent: ast.AST | None, test: ast.expr, asked: bool) -> Decision:
 
 
 def is_guard(statement: ast.AST | None) -> bool:
-    """Whether a statement is an `if` with a side that ends in `raise`."""
+    """Whether a statement is an `if` with a branch that ends in `raise`."""
     return isinstance(statement, ast.If) and any(
         isinstance(block[-1], ast.Raise) for block in (statement.body, statement.orelse) if block
     )
 
 
 def asks_tensor(event: Branch, project: Project) -> bool:
-    """Whether an event asks a tensor for its truth, on some way at least.
+    """Whether an event converts a tensor to bool, at least on some path.
 
-    A bool beside the tensor is fine where it is plain which way gives which: `found = False`, set to a tensor under
-    some condition, or `self.training and t > 0`. Otherwise it only tells that too little is known, as a number or a
-    list beside the tensor does.
+    An alternative bool is acceptable if the code shows which path gives which: `found = False`, set to a tensor under
+    some condition, or `self.training and t > 0`. Otherwise it only shows that too little is known, as does an
+    alternative number or list.
     """
     if k.only_tensor(event.kind) is not None:
         return True
@@ -84,7 +84,7 @@ def asks_tensor(event: Branch, project: Project) -> bool:
 
 
 def _gives_tensor(node: ast.expr, function: ast.AST, kinds: Mapping[ast.AST, k.Kind], depth: int) -> bool:
-    """Whether an expression is certainly a tensor on some way through it."""
+    """Whether an expression is certainly a tensor on some path."""
     if k.only_tensor(kinds.get(node, k.UNKNOWN)) is not None:
         return True
     parts: list[ast.expr] = []
@@ -107,14 +107,14 @@ def _is_name(node: ast.expr, name: str) -> bool:
 
 
 def thing(kind: k.Kind) -> str:
-    """Return what a tensor is called in a message."""
+    """Return the word for a tensor in a message."""
     tensor = k.only_tensor(kind)
     origin = tensor.origin if tensor is not None else None
     return {"buffer": "a buffer", "parameter": "a parameter"}.get(origin or "", "a tensor")
 
 
 def tested_value(operand: ast.expr, decision: Decision) -> ast.expr:
-    """Return what to flag: the operand, or for the subject of a `match` the first value that it is compared with."""
+    """Return the node to flag: the operand, or for the subject of a `match`, the first value compared with it."""
     if isinstance(decision.node, ast.Match):
         for case in decision.node.cases:
             for child in walk(case.pattern):
@@ -124,5 +124,5 @@ def tested_value(operand: ast.expr, decision: Decision) -> ast.expr:
 
 
 def operand_of(event: Event) -> ast.expr | None:
-    """Return the expression that an event stands at, None if it stands at a statement."""
+    """Return the expression of an event; None if the event is at a statement."""
     return event.node if isinstance(event.node, ast.expr) else None

@@ -9,7 +9,7 @@ from dynalint_rules._code.making import makers
 
 
 def deque_limits(event: ContainerChange, project: Project) -> list[ast.expr]:
-    """Return what the changed container is given as `maxlen` where it is made, less None; empty for no such deque."""
+    """Return the `maxlen` arguments with which the changed container is created, without None; empty if not a deque."""
     if not isinstance(event.container, k.Sequence) or event.container.type.rpartition(".")[2] != "deque":
         return []
     return [

@@ -1,4 +1,4 @@
-"""What comes of evaluating an expression always instead of sometimes, which is what `torch.where` does to a branch."""
+"""The effects of evaluating an expression unconditionally, as `torch.where` does with the sides of a branch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.names import kind_of_name, loads
 from dynalint_rules._code.scope import Scope
 
-# How many calls of project functions are followed into each other.
+# The maximum depth of nested calls of project functions.
 _DEEPEST = 4
 
 _PURE_BUILTINS = frozenset(
@@ -27,12 +27,12 @@ _PURE_NAMES = frozenset(
 _PURE_NAMES |= {
     f"torch.{dtype}Tensor" for dtype in ("", *"Float Double Half BFloat16 Long Int Short Char Byte Bool".split())
 }
-# Containers are asked, never changed, by these.
+# Methods that read a container without changing it.
 _PURE_METHODS = frozenset(
     "copy count endswith format get index items join keys lower numel replace split startswith strip "
     "upper values".split()
 )
-# Layers with statistics that every call updates in training, and those that draw random numbers there.
+# Layers whose statistics every call in training updates, and layers that draw random numbers in training.
 _STATEFUL = ("BatchNorm", "InstanceNorm", "SyncBatchNorm", "Fake", "Observer", "AdaptiveLogSoftmax")
 _RANDOM = ("Dropout", "RReLU", "FractionalMaxPool", "MultiheadAttention", "Transformer", "RNN", "LSTM", "GRU")
 _STATEFUL_FUNCTIONS = frozenset({"batch_norm", "instance_norm"})
@@ -53,7 +53,7 @@ _WITHOUT_PARAMETERS = (
 
 @dataclass
 class Effects:
-    """What evaluating some expressions brings with it. `layers` are calls of modules that may hold parameters."""
+    """The effects of evaluating some expressions. `layers` are calls of modules that may have parameters."""
 
     layers: dict[str, None] = field(default_factory=dict)
 
@@ -61,12 +61,12 @@ class Effects:
 def effects_of(
     scope: Scope, nodes: Sequence[ast.expr], besides: Callable[[ast.Call], bool] = lambda _call: False
 ) -> Effects:
-    """Return what evaluating `nodes` always would bring with it.
+    """Return the effects of always evaluating `nodes`.
 
-    Of calls that `besides` is true of, only what they call of their arguments.
+    For calls that satisfy `besides`, only the methods that they call on their arguments count.
 
     Raises:
-        Refusal: something in them has an effect beyond its value, or nothing is known of it.
+        Refusal: an expression has a side effect, or nothing is known about it.
     """
     found = Effects()
     for node in nodes:
@@ -79,10 +79,10 @@ def effects_of(
 
 
 def effects_of_always(scope: Scope, nodes: Sequence[ast.expr], around: ast.AST) -> Effects:
-    """Return what comes of computing `nodes` on every call, in the place of `around`, for results with gradients.
+    """Return the effects of computing `nodes` on every call, instead of `around`, if the results have gradients.
 
     Raises:
-        Refusal: as of `effects_of`, and where a later change in place may keep them from having a gradient.
+        Refusal: see `effects_of`; or a later in-place change may prevent the gradient.
     """
     found = effects_of(scope, nodes)
     refuse_changed_later(scope, nodes, around)
@@ -90,7 +90,7 @@ def effects_of_always(scope: Scope, nodes: Sequence[ast.expr], around: ast.AST) 
 
 
 def is_pure(scope: Scope, node: ast.expr) -> bool:
-    """Whether evaluating `node` once more, or once less, makes no difference but in time."""
+    """Whether evaluating `node` once more or once less only makes a difference in time."""
     try:
         effects_of(scope, [node])
     except Refusal:
@@ -99,7 +99,7 @@ def is_pure(scope: Scope, node: ast.expr) -> bool:
 
 
 def implies_nothing(scope: Scope, node: ast.AST) -> bool:
-    """Whether methods that a node calls without naming them, for a text or a truth, do no more than give that."""
+    """Whether the methods that a node calls implicitly, for a text or a truth, only compute that."""
     try:
         _check_implied(scope, node, Effects(), 0)
     except Refusal:
@@ -108,7 +108,7 @@ def implies_nothing(scope: Scope, node: ast.AST) -> bool:
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes that run when `node` does: a lambda that is only made does not run."""
+    """Yield the nodes that run when `node` runs, without the bodies of lambdas."""
     pending = [node]
     while pending:
         one = pending.pop()
@@ -140,7 +140,7 @@ def _check_implied(scope: Scope, node: ast.AST, found: Effects, depth: int) -> N
 
 
 def _refuse_iterator(scope: Scope, node: ast.Name | ast.Attribute, depth: int) -> None:
-    """Make sure that nothing is taken out of an iterator which the expression itself, or a function, has not made."""
+    """Ensure that no items are taken from an iterator that neither the expression nor a function has created."""
     if not any(isinstance(one, k.Sequence) and one.type == "generator" for one in scope.kind(node).members):
         return
     given = {one.arg for one in walk(scope.function.node.args) if isinstance(one, ast.arg)}
@@ -180,7 +180,7 @@ def _check_call(scope: Scope, node: ast.Call, callee: k.Kind, found: Effects, de
 
 
 def _called(callee: k.Kind) -> Iterator[k.Kind]:
-    """Yield what a call may call, the layers of a row of them among it."""
+    """Yield the possible callees of a call, including the layers of a sequence."""
     for one in callee.members:
         if isinstance(one, k.Sequence) and one.type == "torch.nn.Sequential" and one.items is not None:
             for item in one.items:
@@ -211,7 +211,7 @@ def _check_external(scope: Scope, node: ast.Call, name: str, shown: str) -> None
 
 
 def _has_dropout(node: ast.Call) -> bool:
-    """Whether a function such as scaled_dot_product_attention is told to drop something out."""
+    """Whether a function such as scaled_dot_product_attention is called with dropout."""
     for keyword in node.keywords:
         if keyword.arg in ("dropout_p", "dropout"):
             return not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
@@ -238,7 +238,7 @@ def _check_method(scope: Scope, method: k.Method, shown: str) -> None:
 
 
 def _check_layer(scope: Scope, node: ast.Call, type_: str, found: Effects) -> None:
-    """A call of a layer of torch."""
+    """A call of a torch layer."""
     shown = scope.quote(node.func)
     known = scope.project.api.torch_class(type_)
     name = type_.rpartition(".")[2]
@@ -258,7 +258,7 @@ def _check_layer(scope: Scope, node: ast.Call, type_: str, found: Effects) -> No
 
 
 def _made_inplace(scope: Scope, func: ast.expr) -> bool:
-    """Whether the layer that `self.name` calls was made with `inplace=True`."""
+    """Whether the layer in `self.name` was created with `inplace=True`."""
     owner = scope.function.owner
     if not (isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name)) or owner is None:
         return False
@@ -271,7 +271,7 @@ def _made_inplace(scope: Scope, func: ast.expr) -> bool:
 
 
 def _is_set(node: ast.Call, name: str) -> bool:
-    """Whether a keyword argument is given and is not plainly False or None."""
+    """Whether a keyword argument is passed and is not the constant False or None."""
     return any(
         keyword.arg == name and not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
         for keyword in node.keywords
@@ -279,7 +279,7 @@ def _is_set(node: ast.Call, name: str) -> bool:
 
 
 def _check_function(scope: Scope, function: FunctionInfo, shown: str, found: Effects, depth: int) -> None:
-    """A call of a function of the project: everything that may run in it counts."""
+    """A call of a project function: all code that may run in it counts."""
     if depth >= _DEEPEST:
         raise Refusal(f"calling {shown} leads to code that is nested too deeply to analyse; call it before the test")
     inner = replace(scope, function=function, parents=scope.project.parents(function))
@@ -292,22 +292,22 @@ def _check_function(scope: Scope, function: FunctionInfo, shown: str, found: Eff
 
 
 def _changes_another(scope: Scope, statement: ast.AugAssign) -> bool:
-    """Whether an augmented assignment may write into a tensor that something else refers to as well."""
+    """Whether an augmented assignment may write to a tensor that something else refers to as well."""
     target = statement.target
     if not isinstance(target, ast.Name):
         return k.may_be_tensor(scope.kind(target))
     kind = kind_of_name(scope, target.id, statement)
-    if kind == k.NOTHING:  # nobody reads it afterwards, but whoever gave it may
+    if kind == k.NOTHING:  # not read afterwards here, but its original owner may read it
         for node in loads(scope, target.id):
             kind = k.join(kind, scope.kind(node))
     return (kind == k.NOTHING or k.may_be_tensor(kind)) and not is_own(scope, target.id, statement)
 
 
 def refuse_lasting_effects(scope: Scope, statements: Sequence[ast.stmt], shown: str) -> None:
-    """Make sure that statements, which `shown` names, change nothing but local names.
+    """Ensure that statements, described by `shown`, only change local names.
 
     Raises:
-        Refusal: one of them does.
+        Refusal: one of them changes something else.
     """
     for node in (node for statement in statements for node in walk_function(statement)):
         if isinstance(node, ast.Global | ast.Nonlocal | ast.Delete | ast.Import | ast.ImportFrom):

@@ -1,7 +1,7 @@
-"""Whether state that one call leaves to the next settles, or differs on every call.
+"""Whether state passed from one call to the next settles, or differs on every call.
 
-Dynamo bakes Python values into the compiled code and guards on them. A flag or a cycle of a few values comes to rest
-after a few graphs; a value that is new on every call costs one graph a call, until Dynamo gives up.
+Dynamo specialises on Python values and guards on them. A flag or a cycle of a few values settles after a few graphs. A
+value that is new on every call causes a recompilation each time, until Dynamo gives up.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dynalint.rulekit import (
 )
 
 LIMIT = 8
-"""Graphs that Dynamo compiles for one function before it gives up: `torch._dynamo.config.recompile_limit`."""
+"""The number of graphs per function after which Dynamo gives up: `torch._dynamo.config.recompile_limit`."""
 UP_TO_LIMIT = f"{LIMIT} times by default, after which the function runs in eager"
 
 Change = StateChange | ContainerChange
@@ -35,7 +35,7 @@ _SPECIALISED = frozenset({"attribute", "class", "global"})
 
 
 def is_counter(event: StateChange, project: Project) -> bool:
-    """Whether a Python int gets another value on every call, and another graph for each."""
+    """Whether a Python int changes on every call and causes a recompilation each time."""
     return (
         event.reads_old
         and not event.fresh
@@ -49,7 +49,7 @@ def is_counter(event: StateChange, project: Project) -> bool:
 
 
 def may_compile(function: FunctionInfo, project: Project) -> bool:
-    """Whether there may be something in compiled code to make a graph of; without one Dynamo lets the code be."""
+    """Whether the compiled code may contain anything that becomes a graph; otherwise Dynamo ignores it."""
     if function.caller is not None:
         return True
     kinds = project.kinds(function)
@@ -62,10 +62,10 @@ def may_compile(function: FunctionInfo, project: Project) -> bool:
 
 
 def is_specialised(event: StateChange, project: Project) -> bool:
-    """Whether Dynamo bakes in an int that lives there.
+    """Whether Dynamo specialises on an int with this home.
 
-    It does so for what a module, a class or a global holds. An int in a closure, in an argument or its default, or in
-    an object whose own method was compiled becomes a symbol after one more graph.
+    It does so for ints in a module, a class or a global. An int in a closure, an argument or its default, or an object
+    whose own method was compiled, becomes symbolic after one more graph.
     """
     if event.home.type not in _SPECIALISED:
         return False
@@ -73,7 +73,7 @@ def is_specialised(event: StateChange, project: Project) -> bool:
 
 
 def is_there_before(event: StateChange | ContainerChange, project: Project) -> bool:
-    """Whether the state is there before the call of the compiled code that changes it."""
+    """Whether the state exists before the call of the compiled code that changes it."""
     if event.home.type == "attribute":
         return is_held(event.function, project, compiled=True)
     if event.home.type == "closure":
@@ -85,10 +85,10 @@ def is_there_before(event: StateChange | ContainerChange, project: Project) -> b
 
 
 def is_held(method: FunctionInfo, project: Project, *, compiled: bool) -> bool:
-    """Whether `self` in a method is there before the call: a module, or an object that a module or a global holds.
+    """Whether `self` in a method exists before the call: a module, or an object in a module or a global.
 
-    An object that was passed in or made in the call is not. `compiled` is the answer for one whose own method was
-    compiled: it is there, and to Dynamo it is an argument.
+    An object passed in or created in the call does not count. `compiled` is the answer for an object whose own method
+    was compiled: it exists before, and Dynamo treats it as an argument.
     """
     seen: set[FunctionInfo] = set()
     while method.owner is not None and not project.is_module_class(method.owner):
@@ -113,7 +113,7 @@ def _methods_called(function: ast.AST) -> Iterator[ast.Attribute]:
 
 
 def _root(node: ast.expr) -> str:
-    """The variable that an expression such as `self.stats[0].inner` begins with."""
+    """The variable at the beginning of an expression such as `self.stats[0].inner`."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -125,14 +125,14 @@ def _first_parameter(function: FunctionInfo) -> str | None:
 
 
 def settles(event: Change, project: Project) -> bool:
-    """Whether something around the change, or elsewhere in the region, keeps the state from growing for ever."""
+    """Whether code around the change, or elsewhere in the region, limits the growth of the state."""
     return _runs_a_few_times(event, project) or any(
         _ends_growth(statement, function, event, project) for function, statement in other_changes(event, project)
     )
 
 
 def sets_elsewhere(event: Change | InplaceChange, project: Project) -> bool:
-    """Whether another statement of the region sets the state to something of its own."""
+    """Whether another statement in the region sets the state to an independent value."""
     return any(True for _ in other_changes(event, project))
 
 
@@ -142,12 +142,12 @@ def state_name(event: Change | InplaceChange) -> str:
 
 
 def same(left: ast.expr, right: ast.expr) -> bool:
-    """Whether two expressions are written alike, whichever of them is stored to."""
+    """Whether two expressions have the same text, whether they are read or stored."""
     return type(left) is type(right) and ast.unparse(left) == ast.unparse(right)
 
 
 def reached_functions(project: Project, name: str) -> Iterator[FunctionInfo]:
-    """Yield the functions that some compiled root reaches, in files that mention `name`; constructors are none."""
+    """Yield the functions that a compiled root reaches, in files that mention `name`, without constructors."""
     for module in list(project.modules.values()):
         if name in module.file.text:
             for function in module.functions:
@@ -156,19 +156,19 @@ def reached_functions(project: Project, name: str) -> Iterator[FunctionInfo]:
 
 
 def related(left: ClassInfo | None, right: ClassInfo | None, project: Project) -> bool:
-    """Whether `self` may be the same object in methods of two classes; unknown counts as yes."""
+    """Whether `self` may be the same object in methods of two classes; true if unknown."""
     return left is None or right is None or left in project.mro(right) or right in project.mro(left)
 
 
 def names(node: ast.AST, name: str) -> bool:
-    """Whether an expression is an attribute or a variable called `name`, or an item of one."""
+    """Whether an expression is an attribute or variable `name`, or an item of one."""
     while isinstance(node, ast.Subscript):
         node = node.value
     return (isinstance(node, ast.Attribute) and node.attr == name) or (isinstance(node, ast.Name) and node.id == name)
 
 
 def mentions(node: ast.AST, name: str) -> bool:
-    """Whether an attribute or a variable called `name` stands anywhere in a node."""
+    """Whether an attribute or variable `name` occurs anywhere in a node."""
     return any(names(part, name) for part in walk(node))
 
 
@@ -178,7 +178,7 @@ def _is_int(kind: k.Kind) -> bool:
 
 
 def _counts(event: StateChange, project: Project) -> bool:
-    """Whether the new value is the old one plus or minus something, taken modulo nothing small."""
+    """Whether the new value is the old one plus or minus something, without a small modulus."""
     statement = event.statement
     if isinstance(statement, ast.AugAssign):
         return isinstance(statement.op, _COUNTING) and not _is_zero(statement.value)
@@ -204,7 +204,7 @@ def _is_zero(node: ast.expr) -> bool:
 
 
 def _int_value(node: ast.expr, function: FunctionInfo, project: Project) -> int | None:
-    """The value of an int expression where it is known."""
+    """The value of an int expression, if known."""
     kind = k.constant(node.value) if isinstance(node, ast.Constant) else project.kinds(function).get(node)
     if isinstance(kind, k.Value) and type(kind.constant) is int:
         return kind.constant
@@ -212,7 +212,7 @@ def _int_value(node: ast.expr, function: FunctionInfo, project: Project) -> int 
 
 
 def _default_of(node: ast.expr, function: FunctionInfo, project: Project) -> int | None:
-    """The default of the constructor's parameter that `self.name` is set to."""
+    """The default of the constructor parameter assigned to `self.name`."""
     if not isinstance(node, ast.Attribute) or function.owner is None:
         return None
     for cls in project.mro(function.owner):
@@ -225,12 +225,12 @@ def _default_of(node: ast.expr, function: FunctionInfo, project: Project) -> int
 
 
 def _runs_a_few_times(event: Change, project: Project) -> bool:
-    """Whether a test around the change closes itself: by a bound on the state, or by a flag that its block sets."""
+    """Whether a test around the change limits how often it runs: a bound on the state, or a flag set in the block."""
     for test, block in tests_around(event.statement, event.function, project):
         if isinstance(event, ContainerChange) and _asks(test, state_name(event)):
             return True
         if any(isinstance(node, ast.In | ast.NotIn) for node in walk(test)):
-            return True  # once for every key, and the same calls bring the same keys
+            return True  # once per key, and repeated calls have the same keys
         bounded = _compares_with(test, event, event.function, project, most=LIMIT)
         if (bounded and not _starts_far(event, project)) or _closes(test, block, event.statement):
             return True
@@ -238,7 +238,7 @@ def _runs_a_few_times(event: Change, project: Project) -> bool:
 
 
 def _starts_far(event: Change, project: Project) -> bool:
-    """Whether a count goes down from a number so large that Dynamo gives up before it ends."""
+    """Whether a count goes down from so large a number that Dynamo gives up before it ends."""
     statement = event.statement
     down = isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Sub)
     start = _start(state_name(event), event.function, project) if down else None
@@ -246,7 +246,7 @@ def _starts_far(event: Change, project: Project) -> bool:
 
 
 def _start(name: str, function: FunctionInfo, project: Project) -> int | None:
-    """The number that the constructor sets an attribute to, where it is known."""
+    """The number that the constructor assigns to an attribute, if known."""
     for cls in project.mro(function.owner) if function.owner is not None else ():
         for method, statement in cls.stores.get(name, ()):
             if method.name == "__init__" and isinstance(statement, ast.Assign):
@@ -255,7 +255,7 @@ def _start(name: str, function: FunctionInfo, project: Project) -> int | None:
 
 
 def _written_or_default(value: ast.expr, function: FunctionInfo) -> int | None:
-    """The int that an expression is, or that a parameter is unless the caller says otherwise."""
+    """The int of a literal, or the default of a parameter."""
     if isinstance(value, ast.Name):
         arguments = function.node.args
         named = [*arguments.posonlyargs, *arguments.args]
@@ -270,7 +270,7 @@ def _written_or_default(value: ast.expr, function: FunctionInfo) -> int | None:
 def tests_around(
     statement: ast.stmt, function: FunctionInfo, project: Project
 ) -> Iterator[tuple[ast.expr, list[ast.stmt]]]:
-    """Yield the tests of the `if`s and `while`s around a statement, each with the block that holds the statement."""
+    """Yield the tests of the `if`s and `while`s around a statement, each with the block that contains it."""
     parents = project.parents(function)
     inner: ast.AST = statement
     outer = parents.get(inner)
@@ -281,14 +281,14 @@ def tests_around(
 
 
 def _asks(test: ast.expr, name: str) -> bool:
-    """Whether a test asks for the size or the content of a container: `len(xs) < n`, `key not in xs`, `not xs`."""
+    """Whether a test checks the size or content of a container: `len(xs) < n`, `key not in xs`, `not xs`."""
     return any(
         isinstance(node, ast.Compare | ast.UnaryOp | ast.Call) and mentions(node, name) for node in walk(test)
     ) or names(test, name)
 
 
 def _compares_with(test: ast.expr, event: Change, function: FunctionInfo, project: Project, *, most: int) -> bool:
-    """Whether a test compares the state itself with a number that is known to be at most `most`."""
+    """Whether a test compares the state itself with a number known to be at most `most`."""
     name = state_name(event)
     for node in walk(test):
         if isinstance(node, ast.Compare):
@@ -300,7 +300,7 @@ def _compares_with(test: ast.expr, event: Change, function: FunctionInfo, projec
 
 
 def _closes(test: ast.expr, block: list[ast.stmt], change: ast.stmt) -> bool:
-    """Whether a block gives a new value to something that its test asks for, such as `self.ready`."""
+    """Whether a block assigns a value that its own test reads, such as `self.ready`."""
     asked = {ast.unparse(node) for node in walk(test) if isinstance(node, ast.Attribute | ast.Name)}
     return any(
         ast.unparse(target) in asked
@@ -311,7 +311,7 @@ def _closes(test: ast.expr, block: list[ast.stmt], change: ast.stmt) -> bool:
 
 
 def other_changes(event: Change | InplaceChange, project: Project) -> Iterator[tuple[FunctionInfo, ast.stmt]]:
-    """Yield the other statements of the region that set or shrink the state."""
+    """Yield the other statements in the region that set or shrink the state."""
     name, sort = state_name(event), _sort_of_name(event)
     for function in reached_functions(project, name):
         if _may_name(function, event, sort, project):
@@ -321,12 +321,12 @@ def other_changes(event: Change | InplaceChange, project: Project) -> Iterator[t
 
 
 def _sort_of_name(event: Change | InplaceChange) -> type[ast.expr]:
-    """Whether the state is reached as an attribute or as a variable."""
+    """Whether the state is in an attribute or a variable."""
     return ast.Attribute if event.home.type in ("attribute", "class") or "." in event.home.name else ast.Name
 
 
 def _may_name(function: FunctionInfo, event: Change | InplaceChange, sort: type[ast.expr], project: Project) -> bool:
-    """Whether the name that leads to the state may lead to it in another function, too."""
+    """Whether the name of the state may refer to it in another function, too."""
     own = event.function
     if event.home.type == "default":
         return function is own
@@ -339,7 +339,7 @@ def _may_name(function: FunctionInfo, event: Change | InplaceChange, sort: type[
 
 
 def _class_around(function: FunctionInfo) -> ClassInfo | None:
-    """The class in a method of which a function stands, or which it is a method of."""
+    """The class of a method, or of the method around a nested function."""
     around: FunctionInfo | None = function
     while around is not None and around.owner is None:
         around = around.parent
@@ -347,7 +347,7 @@ def _class_around(function: FunctionInfo) -> ClassInfo | None:
 
 
 def _sets(statement: ast.stmt, name: str, sort: type[ast.expr]) -> bool:
-    """Whether a statement sets or shrinks the attribute, or the variable, called `name`."""
+    """Whether a statement sets or shrinks the attribute or variable `name`."""
 
     def named(node: ast.expr) -> bool:
         while isinstance(node, ast.Subscript):
@@ -371,7 +371,7 @@ def _sets(statement: ast.stmt, name: str, sort: type[ast.expr]) -> bool:
 
 
 def _ends_growth(statement: ast.stmt, function: FunctionInfo, event: Change, project: Project) -> bool:
-    """Whether a reset comes soon enough; one that waits for a number may come after hundreds of calls."""
+    """Whether a reset comes soon enough; one that waits for a number may take hundreds of calls."""
     if isinstance(event, ContainerChange):
         return True
     waits = [

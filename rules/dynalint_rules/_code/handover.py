@@ -1,4 +1,4 @@
-"""Values that are handed to a function of the project, and what it does with them."""
+"""Values passed to a project function, and their use there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dynalint_rules._code.scope import Scope
 
 
 def asks_for_tensor(scope: Scope, call: ast.Call, argument: ast.expr) -> bool:
-    """Whether the function that is called asks, of the parameter that gets `argument`, if it is a tensor."""
+    """Whether the callee checks if the parameter for `argument` is a tensor."""
     callee = scope.kind(call.func)
     if not isinstance(callee, k.Function) or callee.args or callee.keywords:
         return False
@@ -20,7 +20,7 @@ def asks_for_tensor(scope: Scope, call: ast.Call, argument: ast.expr) -> bool:
 
 
 def is_passed_up(scope: Scope) -> bool:
-    """Whether all that is known of callers, up to the compiled root, is that they return what the function returns."""
+    """Whether all known callers, up to the compiled root, only return the function's result."""
     function = scope.function
     while (caller := function.caller) is not None:
         parents = scope.project.parents(caller)
@@ -39,7 +39,7 @@ def _calls(node: ast.AST, name: str) -> bool:
 
 
 def parameter_of(callee: k.Function, call: ast.Call, argument: ast.expr) -> str | None:
-    """Return the name of the parameter that gets an argument."""
+    """Return the name of the parameter that receives an argument."""
     for keyword in call.keywords:
         if keyword.value is argument:
             return keyword.arg

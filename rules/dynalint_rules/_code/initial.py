@@ -1,4 +1,4 @@
-"""What the state of a module is before the first call: what all but compiled code gives it."""
+"""The state of a module before the first call, as set by code that is not compiled."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dynalint.rulekit import ClassInfo, FunctionInfo, Project, walk_function
 
 _EMPTY = frozenset({"dict", "OrderedDict", "list", "set"})
 _FACTORIES = frozenset({"zeros", "ones", "empty", "rand", "randn", "full", "tensor", "Tensor", "FloatTensor"})
-# What gives a tensor of the size of another one.
+# Functions that return a tensor of the same size as their argument.
 _ALIKE = frozenset({"zeros_like", "ones_like", "empty_like", "detach", "clone", "to"})
 
 
 def initial(owner: ClassInfo, name: str, project: Project) -> list[ast.expr]:
-    """Return what an attribute is given by all but compiled code.
+    """Return the values that code outside the compiled region assigns to an attribute.
 
-    A parameter of the constructor counts as its default. What is made like the state itself is left out.
+    A constructor parameter is represented by its default. Values derived from the state itself are omitted.
     """
     related = [*project.mro(owner), *_below(owner)]
     given = [
@@ -29,7 +29,7 @@ def initial(owner: ClassInfo, name: str, project: Project) -> list[ast.expr]:
 
 
 def is_filled(owner: ClassInfo, name: str, project: Project) -> bool:
-    """Whether code that is not compiled puts something into the container that an attribute holds."""
+    """Whether code that is not compiled adds items to the container in an attribute."""
     return any(
         _fills(node, name)
         for cls in [*project.mro(owner), *_below(owner)]
@@ -40,7 +40,7 @@ def is_filled(owner: ClassInfo, name: str, project: Project) -> bool:
 
 
 def _fills(node: ast.AST, name: str) -> bool:
-    """Whether a node stores an item in the attribute, or calls a method of it."""
+    """Whether a node stores an item in the attribute, or calls one of its methods."""
     if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
         return isinstance(node.value, ast.Attribute) and node.value.attr == name
     held = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
@@ -48,7 +48,7 @@ def _fills(node: ast.AST, name: str) -> bool:
 
 
 def _given(cls: ClassInfo, name: str) -> Iterator[tuple[FunctionInfo, ast.expr]]:
-    """Yield what the methods of a class store to an attribute, or register as a buffer under its name."""
+    """Yield the values that the methods of a class store in an attribute or register as a buffer."""
     for method, statement in cls.stores.get(name, ()):
         value = getattr(statement, "value", None)
         if isinstance(statement, ast.Expr) and isinstance(value, ast.Call):
@@ -58,7 +58,7 @@ def _given(cls: ClassInfo, name: str) -> Iterator[tuple[FunctionInfo, ast.expr]]
 
 
 def _resolved(value: ast.expr, method: FunctionInfo) -> ast.expr:
-    """Return what a local name stands for: the one value that it is set to, or the default of the parameter."""
+    """Return the only value assigned to a local name, or the default of a parameter."""
     if not isinstance(value, ast.Name):
         return value
     stored = [
@@ -79,7 +79,7 @@ def _resolved(value: ast.expr, method: FunctionInfo) -> ast.expr:
 
 
 def truth_of(value: ast.expr) -> bool | None:
-    """Whether a value is true, None where that is not known."""
+    """Whether a value is true; None if unknown."""
     if isinstance(value, ast.Constant):
         return bool(value.value)
     if isinstance(value, ast.Call):
@@ -90,7 +90,7 @@ def truth_of(value: ast.expr) -> bool | None:
 
 
 def is_empty_tensor(value: ast.expr) -> bool:
-    """Whether a value is a tensor without elements: `torch.zeros(0)`, `torch.tensor([])`."""
+    """Whether a value is an empty tensor: `torch.zeros(0)`, `torch.tensor([])`."""
     if not isinstance(value, ast.Call) or _called(value) not in _FACTORIES or not value.args:
         return False
     size = value.args[0]
@@ -101,7 +101,7 @@ def is_empty_tensor(value: ast.expr) -> bool:
 
 
 def _is_alike(value: ast.expr, name: str) -> bool:
-    """Whether a value has the size of what the attribute was before: `torch.zeros_like(self.state)`."""
+    """Whether a value has the same size as the attribute it replaces: `torch.zeros_like(self.state)`."""
     if not isinstance(value, ast.Call) or _called(value) not in _ALIKE:
         return False
     receiver = [value.func.value] if isinstance(value.func, ast.Attribute) else []

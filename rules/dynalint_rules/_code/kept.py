@@ -1,4 +1,4 @@
-"""What a backward pass needs of what stands around a branch: tensors as they were, and gradients switched on."""
+"""Requirements of the backward pass on a branch: saved tensors stay unchanged, and gradients are enabled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dynalint_rules._code.uses import self_name
 UNCHANGED = "no gradient needs the old value of what is changed in place"
 
 _SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
-# What gives a tensor that its own gradient does not need.
+# Functions whose result is not needed for their own gradient.
 _NOT_NEEDED = frozenset(
     "add arange bmm clone cat detach empty empty_like expand_copy full full_like linspace linear masked_fill matmul mm "
     "new_empty new_full new_ones new_tensor new_zeros ones ones_like rand rand_like randn randn_like stack sub sum "
@@ -35,21 +35,21 @@ _LOOKS = frozenset("all any argmax argmin dim eq ge gt isfinite isinf isnan le l
 
 
 def kept_conditions(scope: Scope, nodes: Iterable[ast.AST | None]) -> list[str]:
-    """Return what must hold where expressions that keep their tensors for a gradient are computed on every call."""
+    """Return the conditions for computing expressions on every call if they save tensors for the backward pass."""
     parts = (part for node in nodes if node is not None for part in walk(node))
     names = sorted({part.id for part in parts if isinstance(part, ast.Name)})
     return [UNCHANGED] if any(may_change_in_place(scope, name) for name in names) else []
 
 
 def refuse_changed_later(scope: Scope, nodes: Iterable[ast.expr], around: ast.AST, *, handed: bool = False) -> None:
-    """Make sure that nothing that a call may or may not do changes what `nodes`, computed on every call, read.
+    """Ensure that no conditional code later changes what `nodes`, computed on every call, read.
 
-    What always happens shows in a run on either side of a branch. What happens now and then need not have met the side
-    that keeps a tensor for its gradient, and then `backward()` would raise. Places inside `around` do not count. A node
-    that is no more than a name keeps nothing itself, unless it is `handed` to what keeps it.
+    An unconditional change shows in a run on either side of the branch. A conditional one may not have met the side
+    that saves a tensor for its gradient, and then `backward()` would raise. Places inside `around` do not count. A node
+    that is only a name saves nothing itself, unless it is `handed` to an operation that does.
 
     Raises:
-        Refusal: something does.
+        Refusal: there is such a change.
     """
     for node in nodes:
         for read in _read_in(scope, node, handed) if handed or not _is_read_by_none(scope, node) else ():
@@ -67,7 +67,7 @@ def _is_read_by_none(scope: Scope, node: ast.expr) -> bool:
 
 
 def _read_in(scope: Scope, node: ast.expr, handed: bool) -> Iterator[ast.Name | ast.Attribute]:
-    """Yield what an expression needs under a name or as an attribute of the module, but for one that it is itself."""
+    """Yield the names and module attributes that an expression reads, except the expression itself."""
     for part in walk(node):
         parent = scope.parents.get(part)
         if isinstance(parent, ast.expr) and _keeps_no_operand(scope, parent):
@@ -98,7 +98,7 @@ def _is_own_attribute(scope: Scope, node: ast.Attribute) -> bool:
 
 
 def _later_changes(scope: Scope, read: ast.Name | ast.Attribute, around: ast.AST) -> Iterator[ast.stmt | ast.expr]:
-    """Yield the places after `around` that may change in place what `read` held there, if they are reached."""
+    """Yield the places after `around` that may change in place the tensor that `read` refers to."""
     assert isinstance(around, ast.stmt | ast.expr)
     for name, place in _changes_of(scope, read, around):
         assert isinstance(place, ast.stmt | ast.expr)
@@ -114,7 +114,7 @@ def _later_changes(scope: Scope, read: ast.Name | ast.Attribute, around: ast.AST
 
 
 def _gets_another(scope: Scope, name: str, around: ast.AST) -> bool:
-    """Whether `around` gives a name a tensor that is made there, so that what it held before is not changed with it."""
+    """Whether `around` binds a name to a new tensor, so that later changes do not affect the old one."""
     statement = statement_of(scope, around)
     values: list[ast.expr] = []
     for node in walk(statement):
@@ -128,7 +128,7 @@ def _gets_another(scope: Scope, name: str, around: ast.AST) -> bool:
 
 
 def _changes_of(scope: Scope, read: ast.Name | ast.Attribute, around: ast.AST) -> Iterator[tuple[str | None, ast.AST]]:
-    """Yield the places that change the tensor that is read, and the name by which each does, if it is one."""
+    """Yield the places that change the tensor read, each with the name it uses, if any."""
     if isinstance(read, ast.Name):
         yield from (
             (name, place) for name in sharing(scope, read.id) for place in changes_in_place(scope, name, around)
@@ -150,7 +150,7 @@ def _changes_of(scope: Scope, read: ast.Name | ast.Attribute, around: ast.AST) -
 
 
 def _may_be_missed(scope: Scope, place: ast.stmt | ast.expr, around: ast.stmt | ast.expr) -> bool:
-    """Whether a call that comes by `around` may do without `place`."""
+    """Whether a call that reaches `around` may skip `place`."""
     node: ast.AST = place
     while node is not scope.function.node:
         node = scope.parents[node]
@@ -163,7 +163,7 @@ def _may_be_missed(scope: Scope, place: ast.stmt | ast.expr, around: ast.stmt | 
 
 
 def change_conditions(scope: Scope, name: str, at: ast.AST) -> list[str]:
-    """Return what must hold where the tensor under a name is changed in place on every call."""
+    """Return the conditions for changing the tensor under a name in place on every call."""
     made = last_assignment(scope, name, at)
     if made is None:
         return [UNCHANGED]
@@ -187,7 +187,7 @@ def _is_not_needed(scope: Scope, value: ast.expr) -> bool:
 
 
 def _only_looks(scope: Scope, node: ast.Name) -> bool:
-    """Whether a use of a tensor leaves nothing for a gradient to need: a comparison, a change, its shape."""
+    """Whether a use of a tensor saves nothing for a gradient: a comparison, a change, its shape."""
     parent = scope.parents.get(node)
     if isinstance(parent, ast.Compare):
         return True
@@ -204,9 +204,9 @@ def _only_looks(scope: Scope, node: ast.Name) -> bool:
 
 
 def switch_conditions(scope: Scope, name: str, at: ast.AST) -> list[str]:
-    """Return what must hold where a branch keeps a tensor from before `with torch.no_grad():`, around that branch.
+    """Return the conditions if a branch inside `with torch.no_grad():` keeps a tensor from before it.
 
-    What is made there in its place has no gradient.
+    A tensor created there in its place has no gradient.
     """
     block: ast.AST | None = at
     while block is not None and not (isinstance(block, ast.With) and _switches(block)):

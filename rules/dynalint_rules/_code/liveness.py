@@ -1,4 +1,4 @@
-"""Whether the value that a name has after a statement can still be read: liveness, for one name and one place."""
+"""Liveness of one name at one place: whether its value after a statement may still be read."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _Use = Literal["read", "gone"] | None
 
 
 def is_dead_after(scope: Scope, name: str, statement: ast.stmt) -> bool:
-    """Whether `name` is bound anew on every way from the end of `statement` before anything reads it.
+    """Whether `name` is rebound on every path from the end of `statement` before it is read.
 
-    Where a jump or an exception leads on from somewhere else, or the next round of a loop does, the answer is no.
+    If a jump, an exception or the next iteration of a loop may lead to other code, the answer is no.
     """
     if _is_used_elsewhere(scope, name) or any(isinstance(one, ast.Break | ast.Continue) for one in walk(statement)):
         return False
@@ -34,7 +34,7 @@ def is_dead_after(scope: Scope, name: str, statement: ast.stmt) -> bool:
 
 
 def _is_used_elsewhere(scope: Scope, name: str) -> bool:
-    """Whether a name is another scope's as well, or read by a function inside of this one."""
+    """Whether a name also belongs to another scope, or a nested function reads it."""
     for node in walk(scope.function.node):
         if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
             return True
@@ -45,7 +45,7 @@ def _is_used_elsewhere(scope: Scope, name: str) -> bool:
 
 
 def _first_use(statements: Sequence[ast.stmt], name: str) -> _Use:
-    """Return "read" if a way through statements may read a name first, "gone" if none does and none goes on with it."""
+    """Return "read" if a path may read a name first, "gone" if no path reads it and none continues with it."""
     for statement in statements:
         found = _use(statement, name)
         if found is not None:
@@ -55,7 +55,7 @@ def _first_use(statements: Sequence[ast.stmt], name: str) -> _Use:
 
 def _use(statement: ast.stmt, name: str) -> _Use:
     if isinstance(statement, ast.Break | ast.Continue):
-        return "read"  # for all that is known here
+        return "read"  # it may be read, as far as is known here
     if isinstance(statement, ast.If):
         ways = [_first_use(block, name) for block in (statement.body, statement.orelse)]
         if _reads(statement.test, name) or "read" in ways:
@@ -81,7 +81,7 @@ def _leaves(statement: ast.stmt) -> bool:
 
 
 def _has_rounds(rounds: ast.expr) -> bool:
-    """Whether it is written out that a loop has a first round."""
+    """Whether the code shows that a loop runs at least once."""
     given = rounds.args if isinstance(rounds, ast.Call) and ast.unparse(rounds.func) == "range" else []
     number = given[0].value if len(given) == 1 and isinstance(given[0], ast.Constant) else None
     return isinstance(number, int) and number > 0

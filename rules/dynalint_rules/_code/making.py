@@ -1,4 +1,4 @@
-"""The code that makes what an attribute or a module global holds."""
+"""The code that creates the value of an attribute or a module global."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dynalint_rules._code.growth import state_name
 
 
 def makers(event: ContainerChange | InplaceChange, project: Project) -> Iterator[ast.AST]:
-    """Yield the statements and expressions that may have made what is changed."""
+    """Yield the statements and expressions that may have created the changed value."""
     name, owner = state_name(event), event.function.owner
     if event.home.type == "attribute" and owner is not None:
         for cls in project.mro(owner):

@@ -1,4 +1,4 @@
-"""Which names share the memory of a tensor, where it changes in place, and whether it is made in the function alone."""
+"""Aliasing: the names that share a tensor's memory, its in-place changes, and whether it is local to the function."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VIEWS = frozenset(
     "view_as_complex view_as_real vsplit".split()
 )
 
-# Layers that may return their argument, as some do when made with `inplace=True`, or a view of it.
+# Layers that may return their argument, for example with `inplace=True`, or a view of it.
 _MAY_PASS_ON = frozenset(
     "AlphaDropout CELU ChannelShuffle Dropout Dropout1d Dropout2d Dropout3d ELU FeatureAlphaDropout Flatten "
     "Hardsigmoid Hardswish Hardtanh Identity LeakyReLU Mish PixelShuffle PixelUnshuffle RReLU ReLU ReLU6 SELU "
@@ -33,12 +33,12 @@ _MAY_PASS_ON = frozenset(
 
 
 def may_change_in_place(scope: Scope, name: str) -> bool:
-    """Whether the tensor under `name` is changed in place somewhere in the function, under whatever name."""
+    """Whether the tensor under `name` is changed in place anywhere in the function, under any name."""
     return any(changed_in_place(scope, one) is not None for one in sharing(scope, name))
 
 
 def sharing(scope: Scope, name: str) -> set[str]:
-    """Return the names that may stand for the memory of the tensor under `name`, or for what holds it; its own too."""
+    """Return the names that may share the memory of the tensor under `name`, or contain it, including `name`."""
     bound = []
     for node in walk_function(scope.function.node):
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
@@ -53,7 +53,7 @@ def sharing(scope: Scope, name: str) -> set[str]:
 
 
 def _bound_by(target: ast.AST) -> Iterator[str]:
-    """Yield the names that a target binds, or into whose objects it stores: an index is not kept."""
+    """Yield the names that a target binds or stores into; an index is not stored."""
     if isinstance(target, ast.Name):
         yield target.id
     for child in [target.value] if isinstance(target, ast.Subscript) else ast.iter_child_nodes(target):
@@ -61,7 +61,7 @@ def _bound_by(target: ast.AST) -> Iterator[str]:
 
 
 def _kept_in(scope: Scope, value: ast.expr) -> Iterator[str]:
-    """Yield the names whose tensors an expression hands on, as they are or as views; no index is handed on."""
+    """Yield the names whose tensors an expression passes on, directly or as views; an index is not passed on."""
     if isinstance(value, ast.Name) and not k.is_number(scope.kind(value)):
         yield value.id
     elif not makes_tensor(scope, value):
@@ -72,7 +72,7 @@ def _kept_in(scope: Scope, value: ast.expr) -> Iterator[str]:
 
 
 def changed_in_place(scope: Scope, name: str, outside: ast.AST | None = None) -> ast.AST | None:
-    """Return a place of the function where the tensor under `name` is changed in place, None if there is none.
+    """Return a place in the function that changes the tensor under `name` in place; None if there is none.
 
     Places inside `outside` do not count.
     """
@@ -80,26 +80,26 @@ def changed_in_place(scope: Scope, name: str, outside: ast.AST | None = None) ->
 
 
 def in_one_loop(scope: Scope, one: ast.AST, other: ast.AST) -> bool:
-    """Whether a loop of the function stands around both of two nodes."""
+    """Whether a loop of the function contains both nodes."""
     loops = (node for node in walk_function(scope.function.node) if isinstance(node, ast.For | ast.While))
     return any(within(one, loop, scope) and within(other, loop, scope) for loop in loops)
 
 
 def may_run_after(scope: Scope, place: ast.stmt | ast.expr, around: ast.stmt | ast.expr) -> bool:
-    """Whether a place outside of `around` may run after it: it stands further down, or in a loop around both."""
+    """Whether a place outside `around` may run after it: it is further down, or a loop contains both."""
     if in_one_loop(scope, place, around):
         return True
     return place.lineno >= around.lineno and not on_another_side(scope, place, around)
 
 
 def on_another_side(scope: Scope, one: ast.AST, other: ast.AST) -> bool:
-    """Whether two nodes stand on different sides of one `if`, so that one time around takes but one of them."""
+    """Whether two nodes are on different sides of an `if`, so that one pass runs only one of them."""
     taken, sides = _sides_around(scope, one), _sides_around(scope, other)
     return any(sides.get(branch, side) != side for branch, side in taken.items())
 
 
 def _sides_around(scope: Scope, node: ast.AST) -> dict[ast.If, bool]:
-    """Return each `if` that a node stands in, with whether it stands in its body."""
+    """Return each `if` around a node, with whether the node is in its body."""
     found: dict[ast.If, bool] = {}
     while node is not scope.function.node and node in scope.parents:
         parent = scope.parents[node]
@@ -110,7 +110,7 @@ def _sides_around(scope: Scope, node: ast.AST) -> dict[ast.If, bool]:
 
 
 def changes_in_place(scope: Scope, name: str, outside: ast.AST | None = None) -> Iterator[ast.stmt | ast.expr]:
-    """Yield the places of the function, but for those inside `outside`, where the tensor under `name` is changed."""
+    """Yield the places in the function, except inside `outside`, that change the tensor under `name`."""
     for node in walk_function(scope.function.node):
         if outside is not None and within(node, outside, scope):
             continue
@@ -133,7 +133,7 @@ def changes_in_place(scope: Scope, name: str, outside: ast.AST | None = None) ->
 
 
 def _changes(node: ast.Call, name: str) -> bool:
-    """Whether a call is of a method of `name` that works in place, or writes into `name` as `out`."""
+    """Whether a call is an in-place method of `name`, or writes to `name` as `out`."""
     function = node.func
     if isinstance(function, ast.Attribute) and function.attr.endswith("_") and not function.attr.endswith("__"):
         owner = function.value
@@ -149,17 +149,17 @@ def _changes(node: ast.Call, name: str) -> bool:
 
 
 def is_own(scope: Scope, name: str, at: ast.AST) -> bool:
-    """Whether `name` holds at `at` a tensor made in this function that nothing else refers to.
+    """Whether `name` at `at` is a tensor created in this function that nothing else refers to.
 
-    For such a tensor it makes no difference whether a branch keeps it or puts an equal copy in its place.
+    For such a tensor, a branch may either keep it or replace it with an equal copy.
     """
     return _is_always_own(scope, name) or _is_own_since_made(scope, name, at)
 
 
 def _is_own_since_made(scope: Scope, name: str, at: ast.AST) -> bool:
-    """Whether the last assignment on every way to `at` makes a tensor that nothing up to the end of `at` keeps.
+    """Whether the last assignment on every path to `at` creates a tensor not stored elsewhere by the end of `at`.
 
-    What `name` held before, and what becomes of it afterwards, does not matter then.
+    Then neither the earlier value of `name` nor its later use matters.
     """
     made, value = last_value(scope, name, at, before_loop=True) or (None, None)
     if made is None:
@@ -196,13 +196,13 @@ def _loop_around(scope: Scope, node: ast.AST) -> ast.For | ast.While | None:
 
 
 def _is_set_in(scope: Scope, name: str, loop: ast.AST) -> bool:
-    """Whether a name gets another object in a loop, rather than that its tensor is changed."""
+    """Whether a loop rebinds a name, as opposed to changing its tensor."""
     stores = (node for node in walk(loop) if is_named(node, name) and not isinstance(node.ctx, ast.Load))  # type: ignore[union-attr]
     return any(not isinstance(scope.parents.get(node), ast.AugAssign) for node in stores)
 
 
 def _is_always_own(scope: Scope, name: str) -> bool:
-    """Whether `name` is no parameter and all that is assigned to it is made in the function and kept by nothing."""
+    """Whether `name` is not a parameter, and all its values are created in the function and stored nowhere else."""
     if name in parameters(scope):
         return False
     stores = 0
@@ -220,14 +220,14 @@ def _is_always_own(scope: Scope, name: str) -> bool:
 
 
 def _sets_alone(node: ast.AST | None, name: ast.Name) -> TypeGuard[ast.Assign]:
-    """Whether a statement gives a value to one name alone, annotated or not."""
+    """Whether a statement assigns to one name only, with or without annotation."""
     if isinstance(node, ast.AnnAssign):
         return node.target is name and node.value is not None
     return isinstance(node, ast.Assign) and node.targets == [name]
 
 
 def makes_tensor(scope: Scope, value: ast.expr, own: str = "") -> bool:
-    """Whether an expression gives a tensor that did not exist before; the name `own` counts as one."""
+    """Whether an expression returns a new tensor; the name `own` counts as one."""
     if isinstance(value, ast.Name):
         return value.id == own
     if isinstance(value, ast.BinOp | ast.Compare):
@@ -262,7 +262,7 @@ def makes_tensor(scope: Scope, value: ast.expr, own: str = "") -> bool:
 
 
 def _returns_new(scope: Scope, function: FunctionInfo) -> bool:
-    """Whether all that a function of the project returns is a tensor of its own making that nothing else refers to."""
+    """Whether a project function only returns new tensors that nothing else refers to."""
     above = (*scope.above, scope.function)
     if function in above or not isinstance(function.node, ast.FunctionDef) or function.node.decorator_list:
         return False
@@ -283,19 +283,19 @@ def _is_new(scope: Scope, statement: ast.Return) -> bool:
 
 
 def _copies(scope: Scope, read: ast.Subscript) -> bool:
-    """Whether an index copies what it selects: a mask, or rows; all else may make a view."""
+    """Whether an index copies the selected elements: a mask, or rows; any other index may create a view."""
     parts = read.slice.elts if isinstance(read.slice, ast.Tuple) else [read.slice]
     return any(is_mask(scope.kind(part)) or _is_rows(scope, part) for part in parts)
 
 
 def _asks_gradient(call: ast.Call) -> bool:
-    """Whether a call may make a leaf, which keeps its gradient and takes no change in place."""
+    """Whether a call may create a leaf, which keeps its gradient and cannot be changed in place."""
     given = [keyword.value for keyword in call.keywords if keyword.arg in ("requires_grad", None)]
     return any(not (isinstance(value, ast.Constant) and not value.value) for value in given)
 
 
 def _may_work_in_place(scope: Scope, name: str, call: ast.Call) -> bool:
-    """Whether a call of a function that can be told to work in place, by `inplace`, may tell it so."""
+    """Whether a call of a function with an `inplace` option may enable it."""
     entry = scope.project.api.function(name)
     if entry is None or not any("mutating" in one.flags for one in entry.overloads):
         return False
@@ -306,7 +306,7 @@ def _may_work_in_place(scope: Scope, name: str, call: ast.Call) -> bool:
 
 
 def is_read_only(scope: Scope, node: ast.expr, parent: ast.AST | None) -> bool:
-    """Whether this use of a tensor neither keeps a reference to it nor makes a view of it."""
+    """Whether a use of a tensor neither keeps a reference to it nor creates a view."""
     if isinstance(parent, ast.BinOp | ast.Compare | ast.UnaryOp | ast.Return):
         return True
     if isinstance(parent, ast.Tuple):
@@ -319,7 +319,7 @@ def is_read_only(scope: Scope, node: ast.expr, parent: ast.AST | None) -> bool:
             return parent.attr not in _VIEWS or _is_used_up(scope, use)
         return isinstance(parent.ctx, ast.Load) and parent.attr in ("shape", "dtype", "device", "ndim", "requires_grad")
     if isinstance(parent, ast.Subscript):
-        # A store keeps nothing.
+        # A store keeps no reference.
         return parent.slice is node or isinstance(parent.ctx, ast.Store) or _copies(scope, parent)
     if isinstance(parent, ast.Call) and node in parent.args:
         return makes_tensor(scope, parent) or _gives_number(scope, parent)
@@ -327,14 +327,14 @@ def is_read_only(scope: Scope, node: ast.expr, parent: ast.AST | None) -> bool:
 
 
 def _gives_number(scope: Scope, call: ast.Call) -> bool:
-    """Whether a call of torch gives a plain number, as `torch.equal` does, which keeps nothing."""
+    """Whether a torch call returns a plain number, as `torch.equal` does, which keeps no reference."""
     callee, given = scope.kind(call.func), scope.kind(call)
     known = isinstance(callee, k.External) and callee.name.startswith("torch.")
     return known and isinstance(given, k.Value) and k.is_number(given)
 
 
 def _is_used_up(scope: Scope, view: ast.Call) -> bool:
-    """Whether a view is but an operand of what makes another tensor, as in `b.detach() * 2` and `a -= b.t()`."""
+    """Whether a view is only an operand of another tensor's computation: `b.detach() * 2`, `a -= b.t()`."""
     parent = scope.parents.get(view)
     if isinstance(parent, ast.AugAssign) and isinstance(parent.target, ast.Name):
         return as_tensor(kind_of_name(scope, parent.target.id, parent)) is not None
@@ -347,6 +347,6 @@ def _is_used_up(scope: Scope, view: ast.Call) -> bool:
 
 
 def _is_rows(scope: Scope, index: ast.expr) -> bool:
-    """Whether an index is a tensor of numbers that has a dimension; without one it makes a view, as a number does."""
+    """Whether an index is a numeric tensor with a dimension; without one it creates a view, as a number does."""
     tensor = scope.tensor(index)
     return tensor is not None and tensor.dtype == "int" and tensor.rank is not None and tensor.rank > 0

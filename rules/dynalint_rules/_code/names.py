@@ -1,4 +1,4 @@
-"""What becomes of a local name in its function: where it is read, where it is bound, what it stands for."""
+"""Local names in their function: where they are read and bound, and their values."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from dynalint_rules._code.scope import Scope, as_tensor
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Assert)
-# Parts of these do not run always, or run later.
+# Parts of these may not run, or run later.
 _CONDITIONAL = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def loads(scope: Scope, name: str) -> Iterator[ast.Name]:
-    """Yield every place of the function, nested functions included, that reads `name`."""
+    """Yield every place in the function, including nested functions, that reads `name`."""
     for node in walk(scope.function.node):
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
             yield node
 
 
 def reads(scope: Scope, node: ast.expr, kept: str) -> Iterator[ast.expr]:
-    """Yield the places that read what an expression gives: itself, or those of the one name that it is assigned to.
+    """Yield the reads of an expression's value: the expression itself, or those of the only name assigned to it.
 
     Raises:
-        Refusal: in the words `kept`, it is kept otherwise; or the name is set elsewhere too.
+        Refusal: it is stored in another way, with the message `kept`; or the name is assigned elsewhere too.
     """
     statement = scope.parents[node]
     if not isinstance(statement, ast.Assign):
@@ -42,7 +42,7 @@ def reads(scope: Scope, node: ast.expr, kept: str) -> Iterator[ast.expr]:
 
 
 def within(node: ast.AST, outer: ast.AST, scope: Scope) -> bool:
-    """Whether `node` is `outer` or stands inside it."""
+    """Whether `node` is `outer` or inside it."""
     current: ast.AST | None = node
     while current is not None:
         if current is outer:
@@ -52,9 +52,9 @@ def within(node: ast.AST, outer: ast.AST, scope: Scope) -> bool:
 
 
 def kind_of_name(scope: Scope, name: str, around: ast.stmt) -> k.Kind:
-    """Return the kind that `name` has at `around`, as its readers see it; `NOTHING` if nobody reads it.
+    """Return the kind of `name` at `around` as its readers see it; `NOTHING` if there are none.
 
-    What is read after the statement is the join of what it leaves and what was there before, so it says most.
+    A read after the statement sees the join of the values from before it and inside it, so it is preferred.
     """
     found: k.Kind = k.NOTHING
     for node in loads(scope, name):
@@ -65,17 +65,17 @@ def kind_of_name(scope: Scope, name: str, around: ast.stmt) -> k.Kind:
 
 
 def kind_left(scope: Scope, name: str, around: ast.stmt) -> k.Kind:
-    """Return the kind that `name` has after `around` where that leaves it as it was."""
+    """Return the kind of `name` after `around` on paths that leave it unchanged."""
     after = kind_of_name(scope, name, around)
     if as_tensor(after) is not None:
         return after
-    # What is read later may be what another way gave it.
+    # A later read may see a value from another path.
     before = kind_before(scope, name, around)
     return after if as_tensor(before) is None else before
 
 
 def kind_before(scope: Scope, name: str, statement: ast.stmt) -> k.Kind:
-    """The kind of a name where a statement begins, by the last place before it that always sets or reads it."""
+    """The kind of a name before a statement, from the last earlier place that always sets or reads it."""
     if isinstance(statement, ast.If) and (read := _read_always(scope, statement.test, name)) is not None:
         return read
     for one in before(scope, name, statement):
@@ -88,7 +88,7 @@ def kind_before(scope: Scope, name: str, statement: ast.stmt) -> k.Kind:
 
 
 def before(scope: Scope, name: str, statement: ast.stmt) -> Iterator[ast.stmt]:
-    """Yield the statements that have always run where one begins, the last first, as far as they tell of a name."""
+    """Yield the statements that always run before one, latest first, as far as they determine a name."""
     current = statement
     while current is not scope.function.node:
         parent = scope.parents[current]
@@ -101,7 +101,7 @@ def before(scope: Scope, name: str, statement: ast.stmt) -> Iterator[ast.stmt]:
 
 
 def around(parents: Mapping[ast.AST, ast.AST], node: ast.AST) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """Return the statements before one in its own block, and those behind it; none of a node that is no statement."""
+    """Return the statements before and after one in its own block; none for a node that is not a statement."""
     for name in ("body", "orelse", "finalbody"):
         block = getattr(parents.get(node), name, None)
         if isinstance(block, list) and node in block:
@@ -116,7 +116,7 @@ def parameters(scope: Scope) -> set[str]:
 
 
 def sets(node: ast.AST, name: str) -> bool:
-    """Whether anything in a node gives `name` another value, or takes its value away."""
+    """Whether any part of a node rebinds or deletes `name`."""
     return any(
         (is_named(child, name) and not (isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)))
         or (isinstance(child, ast.Global | ast.Nonlocal) and name in child.names)
@@ -125,7 +125,7 @@ def sets(node: ast.AST, name: str) -> bool:
 
 
 def _read_always(scope: Scope, node: ast.AST, name: str) -> k.Kind | None:
-    """The kind of a name where a node reads it whatever happens; None if it does not, or only on some condition."""
+    """The kind of a name if a node always reads it; None if it does not, or only conditionally."""
     if isinstance(node, ast.Name):
         return scope.kinds.get(node) if node.id == name and isinstance(node.ctx, ast.Load) else None
     if isinstance(node, _CONDITIONAL):
@@ -135,7 +135,7 @@ def _read_always(scope: Scope, node: ast.AST, name: str) -> k.Kind | None:
 
 
 def is_bound_before(scope: Scope, name: str, statement: ast.stmt) -> bool:
-    """Whether `name` has a value on every way to `statement`."""
+    """Whether `name` has a value on every path to `statement`."""
     if name in parameters(scope):
         return True
     current: ast.AST = statement
@@ -152,10 +152,10 @@ def is_bound_before(scope: Scope, name: str, statement: ast.stmt) -> bool:
 
 
 def statement_of(scope: Scope, node: ast.AST) -> ast.stmt:
-    """Return the statement that a node is or stands in.
+    """Return the statement that a node is or belongs to.
 
     Raises:
-        Refusal: the function is a lambda, which has none.
+        Refusal: the function is a lambda, which has no statements.
     """
     while not isinstance(node, ast.stmt):
         if node is scope.function.node:
@@ -167,7 +167,7 @@ def statement_of(scope: Scope, node: ast.AST) -> ast.stmt:
 
 
 def may_be_unbound(scope: Scope, value: ast.expr) -> bool:
-    """Whether an expression reads a local name that has no value on some way to it."""
+    """Whether an expression reads a local name that is unbound on some path to it."""
     statement = statement_of(scope, value)
     read = {node.id for node in walk(value) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     return any(not is_bound_before(scope, name, statement) for name in read & scope.function.locals)
@@ -200,7 +200,7 @@ def _has_target(target: ast.expr, name: str) -> bool:
 
 
 def last_assignment(scope: Scope, name: str, at: ast.AST) -> ast.Assign | None:
-    """The nearest assignment to `name` before `at`, as of `last_value`, if it assigns to nothing else."""
+    """The nearest assignment to `name` before `at`, as in `last_value`, if it has no other target."""
     found = last_value(scope, name, at)
     return found[0] if found is not None and is_named(found[0].targets[0], name) else None
 
@@ -208,9 +208,10 @@ def last_assignment(scope: Scope, name: str, at: ast.AST) -> ast.Assign | None:
 def last_value(
     scope: Scope, name: str, at: ast.AST, *, before_loop: bool = False
 ) -> tuple[ast.Assign, ast.expr] | None:
-    """The nearest assignment to `name` before `at` in its block or one around it, with no loop between, and the value.
+    """The nearest assignment to `name` before `at`, in its own or an enclosing block up to a loop, and the value.
 
-    That is one to the name alone, or one of several values to as many names. `before_loop` looks before a loop `at`.
+    The assignment has `name` as its only target, or assigns several values to as many names. `before_loop` looks before
+    a loop `at`.
     """
     current = at
     loops = (ast.For, ast.AsyncFor, ast.While)
@@ -227,7 +228,7 @@ def last_value(
 
 
 def value_for(statement: ast.stmt, name: str) -> ast.expr | None:
-    """What an assignment gives a name, alone or among as many values as names."""
+    """The value that an assignment gives to a name, alone or among as many values as names."""
     if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
         return None
     target, value = statement.targets[0], statement.value
@@ -248,15 +249,15 @@ def is_named(node: ast.AST, name: str) -> TypeGuard[ast.expr | ast.pattern | ast
 
 
 def end_of(node: ast.AST) -> tuple[int, int]:
-    """Return line and column of the end of a statement or an expression."""
+    """Return line and column of the end of a statement or expression."""
     assert isinstance(node, ast.stmt | ast.expr)
     return node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
 
 
 def only_value(scope: Scope, name: str, outside: ast.AST) -> ast.expr | None:
-    """Return the expression that a local name gets its value from, None if it is a parameter or has several.
+    """Return the only value of a local name; None if it is a parameter or has several.
 
-    What is assigned inside `outside` does not count.
+    Assignments inside `outside` do not count.
     """
     inside = {id(node) for node in walk(outside)}
     stores = [
@@ -271,11 +272,11 @@ def only_value(scope: Scope, name: str, outside: ast.AST) -> ast.expr | None:
 
 
 def names(scope: Scope, name: str) -> Iterator[ast.Name]:
-    """Yield the places that have a name, in whatever way."""
+    """Yield all places that use a name."""
     return (node for node in walk(scope.function.node) if isinstance(node, ast.Name) and node.id == name)
 
 
 def is_shared(scope: Scope, name: str) -> bool:
-    """Whether a name is declared to be another scope's as well."""
+    """Whether a name is declared as `global` or `nonlocal`."""
     walked = walk(scope.function.node)
     return any(isinstance(node, ast.Global | ast.Nonlocal) and name in node.names for node in walked)

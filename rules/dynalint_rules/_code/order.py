@@ -1,4 +1,4 @@
-"""Which of two places of a function is always reached first."""
+"""Whether one place in a function always runs before another."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dynalint_rules._code.names import around
 
 
 def always_before(first: ast.AST, second: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Whether `first` has run whenever `second` is reached, if loops are taken to run at least once.
+    """Whether `first` has always run when `second` is reached, assuming that loops run at least once.
 
-    Both are expressions of the same function; code inside comprehensions and lambdas counts where it stands.
+    Both are expressions in the same function; code inside comprehensions and lambdas counts at its own position.
     """
     statement = _statement(second, parents)
     if _statement(first, parents) is statement:
@@ -48,7 +48,7 @@ def _inside(node: ast.AST, outer: ast.AST, parents: Mapping[ast.AST, ast.AST]) -
 
 
 def _always_runs(node: ast.AST, outer: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Whether running `outer` runs `node` inside it: no branch, handler or nested function stands between."""
+    """Whether running `outer` always runs `node` inside it, without a branch, handler or nested function between."""
     while node is not outer:
         parent = parents[node]
         if isinstance(parent, ast.If | ast.IfExp) and node is not parent.test:

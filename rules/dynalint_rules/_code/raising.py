@@ -1,6 +1,6 @@
-"""What may raise where it is evaluated on every call, though what stands before it would have kept it from being so.
+"""Expressions that may raise if they are evaluated on every call, without the tests that protect them.
 
-`mask.any() and x[mask].max() > 1` is fine where the mask selects nothing, `mask.any() & (x[mask].max() > 1)` raises.
+`mask.any() and x[mask].max() > 1` is fine for an empty selection; `mask.any() & (x[mask].max() > 1)` raises.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from dynalint.rulekit import k
 from dynalint_rules._code.names import may_be_unbound
 from dynalint_rules._code.scope import Scope, as_tensor
 
-# Defined for tensors of every dtype and size, of none as well.
+# Defined for tensors of every dtype and size, including empty ones.
 _TOTAL = frozenset("all any count_nonzero detach double float isfinite isinf isnan logical_not long bool sum".split())
-# What every tensor can say of itself.
+# Attributes of every tensor.
 _SAID = frozenset("shape dtype device ndim requires_grad is_leaf".split())
-# What only compares is told by the first test with the same tensor, if a dtype has no order.
+# If a dtype has no order, the first comparison with the same tensor already shows it.
 _ORDERS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 def never_raises(scope: Scope, node: ast.expr) -> bool:
-    """Whether an expression has a value whatever its tensors hold and whatever shape they have."""
+    """Whether an expression has a value for tensors with any contents and of any shape."""
     repeated = isinstance(scope.parents.get(node), ast.GeneratorExp | ast.ListComp)
     return (repeated or not may_be_unbound(scope, node)) and _is_total(scope, node)
 
 
 def raising_conditions(scope: Scope, nodes: Sequence[ast.expr], scalar: Sequence[bool] = ()) -> list[str]:
-    """Return what must hold for `nodes`, which Python evaluates only where what stands before lets it.
+    """Return the conditions for `nodes`, which Python evaluates only if earlier operands allow it.
 
-    `scalar` tells of each whether it has no dimensions for certain, where its truth is asked for: several elements
-    have none.
+    `scalar` says for each node, if its truth is needed, whether it certainly has no dimensions; a tensor of several
+    elements has no truth.
     """
     lacking = [not known for known in scalar] or [False] * len(nodes)
     return [
@@ -41,7 +41,7 @@ def raising_conditions(scope: Scope, nodes: Sequence[ast.expr], scalar: Sequence
 
 
 def shows_without_raising(scope: Scope, node: ast.expr) -> bool:
-    """Whether an expression has a value, and a text that shows it."""
+    """Whether an expression has a value, and a text that displays it."""
     if isinstance(node, ast.Tuple | ast.List):
         return all(shows_without_raising(scope, one) for one in node.elts)
     if isinstance(node, ast.JoinedStr):
@@ -81,7 +81,7 @@ def _is_number_or_tensor(scope: Scope, node: ast.expr) -> bool:
 
 
 def _is_of_self(scope: Scope, node: ast.Attribute) -> bool:
-    """Whether an attribute is one of `self` that no method computes."""
+    """Whether an attribute belongs to `self` and is not computed by a method."""
     owner = scope.kind(node.value)
     return (
         isinstance(node.value, ast.Name)
@@ -96,19 +96,19 @@ def _has_dtype(scope: Scope, node: ast.expr, *dtypes: str) -> bool:
 
 
 def _has_truth(scope: Scope, node: ast.expr) -> bool:
-    """Whether an expression is true or false, which a tensor of several elements is not."""
+    """Whether an expression can be converted to bool, unlike a tensor of several elements."""
     tensor = scope.tensor(node)
     return k.is_number(scope.kind(node)) or (tensor is not None and tensor.rank == 0)
 
 
 def _go_together(scope: Scope, nodes: list[ast.expr]) -> bool:
-    """Whether expressions have values of which at most one has dimensions, as others need not fit it."""
+    """Whether at most one of some expressions has dimensions, since others may not broadcast with it."""
     sized = [node for node in nodes if not _has_truth(scope, node)]
     return len(sized) < 2 and all(_is_total(scope, node) for node in nodes)
 
 
 def _is_total_operator(scope: Scope, node: ast.BinOp) -> bool:
-    """Whether an operator of tensors takes these; two Python numbers may be too large, or zero."""
+    """Whether a tensor operator accepts these operands; two Python numbers may be too large, or zero."""
     if scope.tensor(node.left) is None and scope.tensor(node.right) is None:
         return False
     if isinstance(node.op, ast.BitAnd | ast.BitOr):

@@ -1,4 +1,4 @@
-"""What a rewrite works in: one function, the kinds of its expressions, and the name that torch has there."""
+"""The context of a rewrite: one function, the kinds of its expressions, and its name for torch."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from dynalint.rulekit import (
 class Scope:
     """One function to be rewritten.
 
-    `parents` are by node. `torch` is the name under which the function can reach the module torch, `imports` what must
-    be imported for it. `renamed` are reads of names for which a rewrite has put other names, `composed` expressions
-    that stand nowhere in the file, and that a rewrite has put together from some that do. `above` are functions whose
-    calls have led to this one.
+    `parents` maps nodes to their parents. `torch` is the name under which the function can refer to the module torch,
+    and `imports` lists the imports it requires. `renamed` maps reads of names to replacements from a rewrite.
+    `composed` holds expressions that are not in the file but were assembled by a rewrite from others that are. `above`
+    are the functions in the call chain to this one.
     """
 
     project: Project
@@ -48,7 +48,7 @@ class Scope:
         """Return the scope of an event.
 
         Raises:
-            Refusal: there is no name by which the function could reach torch.
+            Refusal: the function has no name for torch.
         """
         function = event.function
         name, imports = torch_name(function, event.statement.lineno)
@@ -56,35 +56,35 @@ class Scope:
 
     @cached_property
     def kinds(self) -> dict[ast.AST, k.Kind]:
-        """The kinds of expressions by node, computed where a rewrite asks; it may add those of nodes of its own."""
+        """The kinds of expressions by node, computed on demand; a rewrite may add those of its own nodes."""
         kinds = self.project.kinds(self.function)
         step(len(kinds))
         return dict(kinds)
 
     @property
     def file(self) -> SourceFile:
-        """The file that holds the function."""
+        """The file that contains the function."""
         return self.function.file
 
     def kind(self, node: ast.AST) -> k.Kind:
         """Return the kind of an expression."""
-        step()  # what looks at an expression in a way that `walk` does not see asks for its kind
+        step()  # examining an expression without `walk` still requires its kind
         return self.kinds.get(node, k.UNKNOWN)
 
     def tensor(self, node: ast.AST) -> k.Tensor | None:
-        """Return the kind of an expression that is certainly a torch tensor, else None."""
+        """Return the kind of an expression that is certainly a torch tensor; otherwise None."""
         return as_tensor(self.kind(node))
 
     def text(self, node: ast.expr | ast.stmt) -> str:
-        """Return the text of a node as it stands in the file."""
+        """Return the source text of a node."""
         return self.file.segment(node)
 
     def quote(self, node: ast.expr | ast.stmt) -> str:
-        """Return the text of a node for a sentence: in backticks, on one line, cut if it is long."""
+        """Return the text of a node for use in a sentence: in backticks, on one line, cut if it is long."""
         return quote(self.file, node)
 
     def fresh_name(self, stem: str, others: Iterable[str] = ()) -> str:
-        """Return `stem`, or `stem` with a number, as a name that means nothing here and is none of `others`."""
+        """Return `stem`, possibly with a number, as a name that is unused here and not in `others`."""
         taken = {node.id for node in walk(self.function.node) if isinstance(node, ast.Name)}
         taken |= self.function.locals | self.function.module.bindings.keys() | set(dir(builtins)) | set(others)
         name, number = stem, 2
@@ -94,12 +94,12 @@ class Scope:
 
 
 def as_tensor(kind: k.Kind) -> k.Tensor | None:
-    """Return the torch tensor that `kind` certainly is, else None: not for None, not for a NumPy array."""
+    """Return the torch tensor that `kind` certainly is; None for None, for a NumPy array, or if unknown."""
     return kind if isinstance(kind, k.Tensor) and not kind.array else None
 
 
 def torch_name(function: FunctionInfo, line: int = 0) -> tuple[str, tuple[str, ...]]:
-    """Return the name by which `function` reaches the module torch from a line on, and the imports needed for it.
+    """Return the name of the module torch in `function` from a line on, and the imports it requires.
 
     Raises:
         Refusal: the file does not import torch, and the name `torch` is taken, or bound for type checkers only.
@@ -121,7 +121,7 @@ def torch_name(function: FunctionInfo, line: int = 0) -> tuple[str, tuple[str, .
 
 
 def _imports_torch(function: FunctionInfo, line: int) -> bool:
-    """Whether a function has said `import torch` itself, for all that stands from a line on."""
+    """Whether a function itself has `import torch`, valid for the code from a line on."""
     return any(
         isinstance(statement, ast.Import) and statement.lineno < line and ast.unparse(statement) == "import torch"
         for statement in function.statements
@@ -138,7 +138,7 @@ def _shadowed(name: str, function: FunctionInfo) -> bool:
 
 
 def _is_given_up(name: str, module: ModuleInfo) -> bool:
-    """Whether a name is deleted or set anew: by a function, or at the top level, but for the handler of an import."""
+    """Whether a name is deleted or rebound by a function, or at the top level outside the handler of an import."""
     targets = [
         target
         for statement in module.tree.body
@@ -149,7 +149,7 @@ def _is_given_up(name: str, module: ModuleInfo) -> bool:
 
 
 def _set_by_functions(module: ModuleInfo) -> set[str]:
-    """The names of a module that functions of its own set or delete."""
+    """The module-level names that functions of the module set or delete."""
 
     def found() -> set[str]:
         return {name for node in walk(module.tree) if isinstance(node, ast.Global) for name in node.names}

@@ -8,13 +8,13 @@ from dynalint.rulekit import Subscript, is_mask, k
 
 
 def reads_by_mask(event: Subscript) -> bool:
-    """Whether `event` takes the elements that a tensor of bools selects out of a tensor."""
+    """Whether `event` selects elements of a tensor by a bool tensor."""
     taken_from = k.only_tensor(event.base) is not None or isinstance(event.base, k.Unknown)
     return event.context == "load" and taken_from and is_mask(event.index)
 
 
 def target_of(event: Subscript) -> ast.Subscript | None:
-    """Return the `x[mask]` that the statement of a read stores to by the same mask, None if it does no such thing."""
+    """Return the `x[mask]` to which the statement of a read stores with the same mask; None if there is none."""
     statement = event.statement
     if isinstance(statement, ast.AugAssign):
         target: ast.expr = statement.target

@@ -1,4 +1,4 @@
-"""Settings of Dynamo that the project's own code makes, as far as rules must know them."""
+"""Dynamo settings in the project's own code, as far as rules depend on them."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from weakref import WeakKeyDictionary
 from dynalint.rulekit import FunctionInfo, ModuleInfo, Project, SourceFile
 
 SCALARS, SHAPES = "capture_scalar_outputs", "capture_dynamic_output_shape_ops"
-"""The switches of `torch._dynamo.config` under which numbers and shapes that depend on data are traced."""
+"""The options of `torch._dynamo.config` with which data-dependent numbers and shapes are traced."""
 _BESIDE = frozenset({"tests", "test", "testing", "examples", "example", "benchmarks", "benchmark", "docs"})
 
 _answers: WeakKeyDictionary[Project, dict[str, frozenset[SourceFile] | None]] = WeakKeyDictionary()
 
 
 def captures_scalars(project: Project, function: FunctionInfo) -> bool:
-    """Whether a function runs with Dynamo's `capture_scalar_outputs` on, by the code: then `.item()` is traced."""
+    """Whether the code enables `capture_scalar_outputs` for a function, so that Dynamo traces `.item()`."""
     return _is_on(project, function, SCALARS)
 
 
 def captures_shapes(project: Project, function: FunctionInfo) -> bool:
-    """Whether a function runs with Dynamo's `capture_dynamic_output_shape_ops` on: then `x[mask]` is traced."""
+    """Whether the code enables `capture_dynamic_output_shape_ops` for a function, so that Dynamo traces `x[mask]`."""
     return _is_on(project, function, SHAPES)
 
 
 def _is_on(project: Project, function: FunctionInfo, setting: str) -> bool:
-    """Whether the whole program sets it, or a module patches it that the calls come through on their way here."""
+    """Whether the whole program sets it, or a module in the call chain patches it."""
     answers = _answers.setdefault(project, {})
     if setting not in answers:
         answers[setting] = _switched(project, setting)
@@ -34,9 +34,9 @@ def _is_on(project: Project, function: FunctionInfo, setting: str) -> bool:
 
 
 def _switched(project: Project, setting: str) -> frozenset[SourceFile] | None:
-    """Return None where a statement sets it for the whole program, else the files that patch it for a while.
+    """Return None if a statement sets it for the whole program, otherwise the files that patch it temporarily.
 
-    What tests, examples and benchmarks set holds while they run, and for nobody else who uses the project.
+    Settings in tests, examples and benchmarks only apply while those run, and not to other users of the project.
     """
     assigned = re.compile(rf"^[^#\n]*\.{setting}\s*=\s*True\b", re.MULTILINE)
     patched = re.compile(rf"\bpatch\(\s*(?:[^()#]*\W)??{setting}\W{{1,4}}True\b")
@@ -47,6 +47,6 @@ def _switched(project: Project, setting: str) -> frozenset[SourceFile] | None:
 
 
 def _is_beside(module: ModuleInfo) -> bool:
-    """Whether a module is of the project's tests, examples or benchmarks, by its package, its folder or its name."""
+    """Whether a module belongs to the tests, examples or benchmarks, judging by its package, folder or name."""
     folders = {*module.name.split(".")[:-1], module.file.path.parent.name}
     return not _BESIDE.isdisjoint(folders) or module.file.path.name.startswith(("test_", "conftest", "benchmark"))

@@ -1,4 +1,4 @@
-"""The functions of torch and NumPy that take sizes, counts and bounds, and where."""
+"""The torch and NumPy functions that take sizes, counts and bounds, and the positions of these arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dynalint.rulekit import k
 
 _ALL = 99
-# Positions (without a receiver) from the first to before the second that take sizes or counts, and such keywords.
+# The range of positions (without a receiver, end excluded) that take sizes or counts, and the keywords that do.
 SIZES: dict[str, tuple[int, int, tuple[str, ...]]] = {
     "builtins.range": (0, _ALL, ()),
     **{f"numpy.{name}": (0, _ALL, ("shape", "N")) for name in ("arange", "zeros", "ones", "empty", "eye", "full")},
@@ -49,7 +49,7 @@ SIZES: dict[str, tuple[int, int, tuple[str, ...]]] = {
 
 
 def callee_name(callee: k.Kind) -> str:
-    """The name of a function from outside, or of a method of tensors (`Tensor.view`); empty for all else."""
+    """The name of an external function or a tensor method (`Tensor.view`); otherwise empty."""
     if isinstance(callee, k.External):
         return callee.name
     if isinstance(callee, k.Method) and isinstance(callee.receiver, k.Tensor) and not callee.receiver.array:
@@ -58,7 +58,7 @@ def callee_name(callee: k.Kind) -> str:
 
 
 def sizes(callee: str, node: ast.Call) -> Iterator[ast.expr]:
-    """Yield the arguments of a call of `callee` that give sizes; none if others come from a `*`."""
+    """Yield the size arguments of a call of `callee`; none if some arguments come from a `*`."""
     first, last, keywords = SIZES.get(callee, (0, 0, ()))
     if any(isinstance(argument, ast.Starred) for argument in node.args):
         return

@@ -1,4 +1,4 @@
-"""Where an attribute of a class is used in the project, and whose attribute each use is."""
+"""Uses of a class attribute in the project, and the object that each use refers to."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _HOOKS = ("__setattr__", "__getattribute__", "__delattr__", "__slots__")
 
 @dataclass(frozen=True)
 class Use:
-    """One `owner.name` in the code: `node` in `function`, or at the top level of the file where that is None.
+    """One `owner.name` in the code: `node` in `function`, or at the top level of the file if that is None.
 
-    So is a variable or an item, `NAME` or `owner["name"]`.
+    A variable or item, `NAME` or `owner["name"]`, counts as well.
     """
 
     file: SourceFile
@@ -26,12 +26,12 @@ class Use:
 
     @property
     def place(self) -> str:
-        """File and line for a sentence."""
+        """The file and line, for use in a sentence."""
         return f"{self.file.path.name}:{self.node.lineno}"
 
     @property
     def stored(self) -> bool:
-        """Whether it is assigned to or deleted."""
+        """Whether it is an assignment or deletion."""
         return not isinstance(self.node.ctx, ast.Load)
 
     def parent(self, node: ast.AST) -> ast.AST | None:
@@ -39,7 +39,7 @@ class Use:
         return None if self.function is None else self.project.parents(self.function).get(node)
 
     def statement(self) -> ast.stmt | None:
-        """Return the statement that the use stands in."""
+        """Return the statement that contains the use."""
         node: ast.AST | None = self.node
         while node is not None and not isinstance(node, ast.stmt):
             node = self.parent(node)
@@ -50,13 +50,13 @@ class Use:
         return k.UNKNOWN if self.function is None else self.project.kinds(self.function).get(node, k.UNKNOWN)
 
     def quote(self, node: ast.expr | ast.stmt) -> str:
-        """Return code for a sentence."""
+        """Return code for use in a sentence."""
         return quote(self.file, node)
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """An attribute `name` of the instances of `cls`, and of all classes that inherit from it."""
+    """An attribute `name` of the instances of `cls` and all its subclasses."""
 
     cls: ClassInfo
     name: str
@@ -64,15 +64,15 @@ class Attribute:
 
     @property
     def family(self) -> list[ClassInfo]:
-        """The classes whose `self` may have the attribute: `cls`, what it inherits from, what inherits from it."""
+        """The classes whose `self` may have the attribute: `cls`, its base classes and its subclasses."""
         heirs = [one for one in self.project.all_classes if self.cls in self.project.mro(one)]
         return list(dict.fromkeys([*self.project.mro(self.cls), *heirs]))
 
     def uses(self, *, shared: bool = False) -> list[Use]:
-        """Return the uses on `self` in methods of the family; where it is `shared`, those from outside as well.
+        """Return the uses on `self` in methods of the family; if `shared`, also those from outside.
 
         Raises:
-            Refusal: the attribute is, or may be, used from outside, by name, or by way of special methods.
+            Refusal: the attribute is, or may be, used from outside, by name, or through special methods.
         """
         family = self.family
         self._refuse_hooks(family, shared=shared)
@@ -96,7 +96,7 @@ class Attribute:
         return own
 
     def _is_called(self, use: Use) -> bool:
-        """Whether it is `x.step()`: a number cannot be called, so this is the attribute of something else."""
+        """Whether it is a call `x.step()`: a number is not callable, so it is an attribute of something else."""
         parent = use.parent(use.node)
         if parent is None and use.function is None:
             calls = (node for node in walk(_tree(use.file)) if isinstance(node, ast.Call))
@@ -108,7 +108,7 @@ class Attribute:
             return False
         owner = node.value.id if isinstance(node.value, ast.Name) else None
         if owner not in use.function.locals and use.function.module.bindings.get(owner or "") in family:
-            return True  # the name of the class itself, also in code that nothing is known of
+            return True  # the name of the class itself, even in code with unknown kinds
         return all(
             isinstance(member, k.Instance | k.Class) and member.cls in family for member in use.kind(node.value).members
         )
@@ -153,7 +153,7 @@ def _tree(file: SourceFile) -> ast.Module:
 
 
 def _self_class(function: FunctionInfo | None, owner: ast.expr) -> ClassInfo | None:
-    """The class whose `self` an expression is, in a method or in a function nested in one."""
+    """The class to whose `self` an expression refers, in a method or a function nested in one."""
     if not isinstance(owner, ast.Name):
         return None
     while function is not None:
@@ -172,7 +172,7 @@ def self_name(function: FunctionInfo) -> str | None:
 
 
 def _by_name(node: ast.AST, name: str) -> TypeGuard[ast.Call | ast.Subscript]:
-    """Whether a node is a call such as `getattr(model, "name")`, or `vars(model)["name"]`."""
+    """Whether a node accesses an attribute by name, as `getattr(model, "name")` or `vars(model)["name"]` do."""
     if isinstance(node, ast.Call):
         function = node.func
         called = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
@@ -184,7 +184,7 @@ def _by_name(node: ast.AST, name: str) -> TypeGuard[ast.Call | ast.Subscript]:
 
 
 def _stores_by_name(node: ast.AST) -> bool:
-    """Whether a node is `setattr(self, computed, value)` or a change of `self.__dict__`."""
+    """Whether a node is `setattr(self, computed, value)` or changes `self.__dict__`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("setattr", "delattr"):
         return len(node.args) > 1 and not isinstance(node.args[1], ast.Constant)
     return isinstance(node, ast.Attribute) and node.attr == "__dict__" and isinstance(node.value, ast.Name)

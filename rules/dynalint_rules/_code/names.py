@@ -54,7 +54,7 @@ def within(node: ast.AST, outer: ast.AST, scope: Scope) -> bool:
 def kind_of_name(scope: Scope, name: str, around: ast.stmt) -> k.Kind:
     """Return the kind of `name` at `around` as its readers see it; `NOTHING` if there are none.
 
-    A read after the statement sees the join of the values from before it and inside it, so it is preferred.
+    A read after the statement sees the join of the values from before it and inside it, so its kind covers both.
     """
     found: k.Kind = k.NOTHING
     for node in loads(scope, name):

@@ -1,6 +1,6 @@
-"""What rules share to write rewrites, by what they rewrite. No rules here, and nothing that only looks: see `_code`.
+"""Helpers shared by the rules that write rewrites, grouped by topic. No rules here, and no pure queries: see `_code`.
 
-`branch` is what a tensor decides, `mask` elements that a mask selects, `number` what is read out of a tensor, `state`
-numbers that a module keeps, `guard` statements for eager code alone, and their removal. `text` holds what is put
-together as text. New code leaves through `dynalint.rewriting`.
+`branch` handles data-dependent decisions, `mask` elements selected by a mask, and `number` numbers read from a tensor.
+`state` handles numbers stored on a module, and `guard` statements that only run eagerly, and their removal. `text`
+assembles source text. New code is emitted through `dynalint.rewriting`.
 """

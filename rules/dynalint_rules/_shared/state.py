@@ -1,7 +1,7 @@
-"""A count kept on a module, turned into a buffer that the module registers.
+"""A count stored on a module, turned into a registered buffer.
 
-The buffer does not go into the state dict, holds int64, and is only ever assigned to, never changed in place: an update
-in place gives wrong gradients in compiled code once its value takes part in a differentiable expression.
+The buffer is not part of the state dict, holds int64, and is only assigned, never changed in place: an in-place update
+gives wrong gradients in compiled code once its value takes part in a differentiable expression.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dynalint_rules._shared.guard.statements import SHOWS
 from dynalint_rules._shared.number.numbers import DECISIONS, flow_of
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult)
-# Between ints these give ints, of tensors as of Python numbers.
+# With ints these return ints, for tensors as for Python numbers.
 _INTEGRAL = (*_ARITHMETIC, ast.Mod, ast.FloorDiv)
 _WITH_TENSORS = (*_INTEGRAL, ast.Div)
 _SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
@@ -26,10 +26,10 @@ _TIGHT = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
 
 
 def number_to_buffer(event: StateChange, project: Project) -> Rewrite:
-    """Return the rewrite that keeps a number `self.name` in a buffer, in all places at once.
+    """Return the rewrite that stores a number `self.name` in a buffer, in all places at once.
 
     Raises:
-        Refusal: the constructor does not set it to a plain number, or a place that uses it needs a Python number.
+        Refusal: the constructor does not set it to a plain number, or one of its uses requires a Python number.
     """
     name = event.home.name
     cls, function, statement = _constructor(event, project)
@@ -58,9 +58,9 @@ def number_to_buffer(event: StateChange, project: Project) -> Rewrite:
 
 @dataclass
 class Plan:
-    """What is to be replaced for a number to be a tensor; `combined` tells that a tensor is computed from the counter.
+    """The replacements that turn a number into a tensor; `combined` means that a tensor is computed from the counter.
 
-    `leaves` are the codes of what the counter decides.
+    `leaves` are the codes of decisions by the counter.
     """
 
     name: str
@@ -75,10 +75,10 @@ class Plan:
 
 
 def _read(plan: Plan, use: Use) -> None:
-    """Follow a read of the number: through arithmetic that stays as it is, or to places that change with it.
+    """Follow a read of the number, through unchanged arithmetic or to places that change with it.
 
     Raises:
-        Refusal: something needs a Python number.
+        Refusal: a use requires a Python number.
     """
     try:
         check_reader(plan, use)
@@ -179,7 +179,7 @@ def change_store(plan: Plan, use: Use) -> None:
         torch, _ = torch_name(_function(use))
         value = f"{torch}.zeros_like({target})" if number == "0" else f"{torch}.full_like({target}, {number})"
         plan.replace(use, statement.value, value)
-    # What is computed from the number itself has readers that are looked at by themselves.
+    # The readers of a value computed from the number itself are examined separately.
     elif not any(_is_same(node, use.node) for node in walk(statement.value)):
         raise Refusal(f"{use.place} sets {use.quote(use.node)} to {use.quote(statement.value)}, which is not a tensor")
 
@@ -190,10 +190,10 @@ def _function(use: Use) -> FunctionInfo:
 
 
 def check_reader(plan: Plan, use: Use) -> None:
-    """Follow a read of the counter upwards: whole-number arithmetic, then a tensor, or back into the counter.
+    """Follow a read of the counter upwards: integer arithmetic, then a tensor, or back into the counter.
 
     Raises:
-        Refusal: something in between needs a Python number.
+        Refusal: a step in between requires a Python number.
     """
     node: ast.expr = use.node
     while True:
@@ -227,14 +227,14 @@ def check_reader(plan: Plan, use: Use) -> None:
 
 
 def _scope(use: Use) -> Scope | None:
-    """Return the function of a use, None at the top level of a file."""
+    """Return the function of a use; None at the top level of a file."""
     if use.function is None:
         return None
     return Scope(use.project, use.function, use.project.parents(use.function), *torch_name(use.function))
 
 
 def _is_shown(use: Use, part: ast.AST | None) -> bool:
-    """Whether a part of an f-string, in which a 0-dim tensor reads as its number does, is printed or logged."""
+    """Whether a part of an f-string, where a 0-dim tensor reads like its number, is printed or logged."""
     if not isinstance(part, ast.FormattedValue) or part.conversion != -1:
         return False
     scope, text = _scope(use), use.parent(part)
@@ -243,7 +243,7 @@ def _is_shown(use: Use, part: ast.AST | None) -> bool:
 
 
 def _decides(plan: Plan, use: Use, node: ast.expr, parent: ast.AST | None) -> bool:
-    """Whether a number, or its comparison with another one, does nothing but decide which way to go."""
+    """Whether a number, or its comparison with another one, only decides a branch."""
     if isinstance(parent, ast.Compare):
         others = [one for one in (parent.left, *parent.comparators) if one is not node]
         if len(others) != 1 or not isinstance(parent.ops[0], _ORDER) or not _is_int(use.kind(others[0])):
@@ -255,7 +255,7 @@ def _decides(plan: Plan, use: Use, node: ast.expr, parent: ast.AST | None) -> bo
 
 
 def _is_same(node: ast.AST, used: ast.expr) -> bool:
-    """Whether a node is written as a use of the number is."""
+    """Whether a node has the same text as a use of the number."""
     return isinstance(node, type(used)) and ast.unparse(node) == ast.unparse(used)
 
 
@@ -270,7 +270,7 @@ def _check_combination(plan: Plan, use: Use, operation: ast.BinOp, other: ast.ex
 
 
 def _needs_number(plan: Plan, use: Use, parent: ast.AST | None) -> str:
-    """The sentence that refuses for a reader, by what it does with the number."""
+    """The sentence that refuses because of a reader, depending on how it uses the number."""
     shown = use.quote(use.node)
     while isinstance(parent, ast.Tuple | ast.List | ast.Dict | ast.Set | ast.keyword):
         parent = use.parent(parent)

@@ -1,4 +1,4 @@
-"""Text of the file that is rewritten: indentation, comments, calls that fit their line."""
+"""Source text for rewrites: indentation, comments, and calls that fit on a line."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import ast
 from dynalint.rulekit import SourceFile
 
 WIDTH = 120
-"""Columns that a line of new code may take before it is wrapped."""
+"""The maximum width of a line of new code before it is wrapped."""
 
 LOOSE = (ast.IfExp, ast.Lambda, ast.NamedExpr)
-"""What takes in all that stands before or behind it, so that no part of another expression may be one."""
+"""Expressions that extend over everything before or after them and so cannot be an operand."""
 
 _ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.List, ast.Dict, ast.Set, ast.ListComp)
 
 
 def indentation(file: SourceFile, number: int) -> str:
-    """Return the white space that a line begins with."""
+    """Return the white space at the beginning of a line."""
     line = file.line(number)
     return line[: len(line) - len(line.lstrip(" \t\f"))]
 
 
 def inner_indentation(file: SourceFile, statement: ast.If) -> str:
-    """Return the indentation of the body of a statement; one step more than its own where the body has no line."""
+    """Return the indentation of a statement's body; one step more than its own if the body has no line."""
     own = indentation(file, statement.lineno)
     first = statement.body[0]
     if first.lineno > statement.lineno and indentation(file, first.lineno).startswith(own):
@@ -31,12 +31,12 @@ def inner_indentation(file: SourceFile, statement: ast.If) -> str:
 
 
 def atom(node: ast.expr, text: str) -> str:
-    """Return the text of an expression so that an operator or a method may follow it."""
+    """Return the text of an expression such that an operator or a method may follow it."""
     return text if isinstance(node, _ATOMS) else f"({text})"
 
 
 def held_together(text: str) -> str:
-    """Put an expression that goes over several lines in parentheses, unless some of its own hold it together."""
+    """Put a multi-line expression in parentheses, unless its own parentheses already enclose it."""
     if "\n" not in text and "\r" not in text:
         return text
     try:

@@ -1,8 +1,8 @@
-"""What a tensor decides: `if`, conditional expressions, assertions and guards.
+"""Data-dependent decisions: `if`, conditional expressions, assertions and guards.
 
-`decide.py` is where rules begin, `where.py` tries the forms of an `if` one after the other. `blocks.py` takes a branch
-apart (`reasons.py` says why it cannot), `rows.py` says what is chosen under which name, `sides.py`, `sizes.py` and
-`domain.py` what must hold for `torch.where` to choose, `truth.py` writes the test, `choice.py` what is shared with
-conditional expressions. The other
-forms: `early_return.py`, `loop_return.py`, `divided.py`, `chosen_writes.py`, `checks.py`.
+`decide.py` is the entry point for rules, and `where.py` tries the forms of an `if` in turn. `blocks.py` analyses the
+branches (`reasons.py` explains why one is not supported), and `rows.py` finds the names to choose. `sides.py`,
+`sizes.py` and `domain.py` give the conditions under which `torch.where` may choose. `truth.py` writes the test, and
+`choice.py` has the code shared with conditional expressions. The other forms are in `early_return.py`,
+`loop_return.py`, `divided.py`, `chosen_writes.py` and `checks.py`.
 """

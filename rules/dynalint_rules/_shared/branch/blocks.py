@@ -1,4 +1,4 @@
-"""Taking apart the branches of an `if`: the chain of tests, the assignments, what a branch returns."""
+"""Analysing the branches of an `if`: the chain of tests, the assignments, and the returned value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dynalint_rules._shared.text import LOOSE, held_together
 class Assignment:
     """`name = value`, or `name = name + written` for an augmented one with `operator`, whose `value` is the sum.
 
-    With `place`, `name[place] = written` for a tensor that no other name means; its `value` holds all that it reads.
+    With `place`, it is `name[place] = written` for a tensor without other names; `value` contains everything it reads.
     """
 
     name: str
@@ -31,20 +31,20 @@ class Assignment:
 
     @property
     def written(self) -> ast.expr:
-        """The expression that stands in the file."""
+        """The expression as written in the file."""
         if self.place is not None and isinstance(self.value, ast.Tuple):
             return self.value.elts[-1]
         return self.value.right if self.operator is not None and isinstance(self.value, ast.BinOp) else self.value
 
     @property
     def parts(self) -> list[ast.expr]:
-        """The expressions that are evaluated for it."""
+        """The expressions evaluated for the assignment."""
         return [self.written] if self.place is None else [self.place, self.written]
 
 
 @dataclass(frozen=True)
 class Block:
-    """One way through the `if`: its assignments in order, then what it returns (None where it goes on)."""
+    """One path through the `if`: its assignments in order, then the returned value (None if it continues)."""
 
     assignments: tuple[Assignment, ...]
     result: ast.expr | None
@@ -52,16 +52,16 @@ class Block:
 
     @property
     def values(self) -> list[ast.expr]:
-        """The expressions that are evaluated in it, in order."""
+        """The expressions evaluated on the path, in order."""
         values = [part for assignment in self.assignments for part in assignment.parts]
         return values if self.result is None else [*values, self.result]
 
 
 @dataclass(frozen=True)
 class Chain:
-    """An `if` with its `elif`s: `tests` in order, one more block than tests, and the last statement that it takes in.
+    """An `if` with its `elif`s: `tests` in order, one more block than tests, and the last statement it includes.
 
-    `head` is the first of it; with `nested` that is an `elif` of an outer `if` which stays as it is.
+    `head` is the first test's statement; with `nested` it is an `elif` of an outer `if` which stays unchanged.
     """
 
     head: ast.If
@@ -72,15 +72,15 @@ class Chain:
 
     @property
     def returns(self) -> bool:
-        """Whether every way returns."""
+        """Whether every path returns."""
         return self.blocks[0].result is not None
 
 
 def chain_of(scope: Scope, statement: ast.If) -> Chain:
-    """Return the chain that an `if` or `elif` on a tensor belongs to.
+    """Return the chain that a data-dependent `if` or `elif` belongs to.
 
     Raises:
-        Refusal: its branches hold more than assignments to names and a `return`.
+        Refusal: its branches contain anything but assignments to names and a `return`.
     """
     head = head_of(scope, statement)
     tests, bodies = [head.test], [head.body]
@@ -101,7 +101,7 @@ def chain_of(scope: Scope, statement: ast.If) -> Chain:
 
 
 def head_of(scope: Scope, statement: ast.If) -> ast.If:
-    """Return the first `if` or `elif` of the chain of tests of tensors that one belongs to."""
+    """Return the first `if` or `elif` of the chain of data-dependent tests that a statement belongs to."""
     head = statement
     while True:
         parent = scope.parents.get(head)
@@ -121,7 +121,7 @@ def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[
             last = following[0]
             leaving[-1] = True
     if isinstance(bodies[0][-1], ast.Continue) and len(bodies) == 2 and not bodies[1]:
-        # What follows in the round is the other side.
+        # The rest of the iteration is the other side.
         if not _stands_in_loop(scope, head):
             raise Refusal(
                 "the `continue` also skips the code around it; always compute the rest of the iteration and "
@@ -140,7 +140,7 @@ def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[
 
 
 def _stands_in_loop(scope: Scope, statement: ast.stmt) -> bool:
-    """Whether a statement stands in the body of a loop itself, in no block inside of it."""
+    """Whether a statement is directly in the body of a loop, and not in a nested block."""
     loop = scope.parents.get(statement)
     return isinstance(loop, ast.For | ast.While | ast.AsyncFor) and statement in loop.body
 
@@ -148,7 +148,7 @@ def _stands_in_loop(scope: Scope, statement: ast.stmt) -> bool:
 def split_test(scope: Scope, statement: ast.If) -> tuple[str | None, ast.expr]:
     """Split `if flag and tensor:` into the text of the Python part, which keeps its `if`, and the tensor part.
 
-    The first is None where there is no such part, and in an `elif`, which has no place for it.
+    The first is None if there is no such part, or for an `elif`, where it cannot be kept.
     """
     test = statement.test
     if not (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)):
@@ -162,7 +162,7 @@ def split_test(scope: Scope, statement: ast.If) -> tuple[str | None, ast.expr]:
 
 
 def _joined(scope: Scope, parts: Sequence[ast.expr]) -> str:
-    """Return the text of a test that holds where all parts do."""
+    """Return the text of a test that is true if all parts are."""
     texts = [scope.text(part) for part in parts]
     if len(texts) == 1:
         return held_together(texts[0])
@@ -181,10 +181,10 @@ def statements_after(scope: Scope, statement: ast.stmt) -> list[ast.stmt]:
 
 
 def block_of(scope: Scope, body: Sequence[ast.stmt], *, stores: bool = False) -> Block:
-    """Return one way through an `if`; with `stores`, it may store elements of tensors of its own.
+    """Return one path through an `if`; with `stores`, it may store to elements of its own tensors.
 
     Raises:
-        Refusal: it holds more than assignments to names and a `return` of something.
+        Refusal: it contains anything but assignments to names and a `return` with a value.
     """
     assignments: list[Assignment] = []
     result: ast.expr | None = None
@@ -205,13 +205,13 @@ def block_of(scope: Scope, body: Sequence[ast.stmt], *, stores: bool = False) ->
 
 
 def does_nothing(scope: Scope, statement: ast.stmt) -> bool:
-    """Whether a statement is none but in name."""
+    """Whether a statement has no effect."""
     text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     return text or isinstance(statement, ast.Pass) or _ends_round(scope, statement)
 
 
 def _ends_round(scope: Scope, statement: ast.stmt) -> bool:
-    """Whether a statement is a `continue` behind which nothing of the round is left."""
+    """Whether a statement is a `continue` with nothing after it in the iteration."""
     node: ast.AST = statement
     while isinstance(node, ast.Continue | ast.If) and not statements_after(scope, node):
         node = scope.parents[node]
@@ -237,7 +237,7 @@ def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
 
 
 def _stored(scope: Scope, statement: ast.stmt) -> Assignment | None:
-    """Turn `x[place] = value` into what gives the name a changed copy; None for another one's tensor and all else."""
+    """Turn `x[place] = value` into an assignment of a changed copy; None for others' tensors and anything else."""
     target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
     if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Subscript):
         return None
@@ -253,7 +253,7 @@ def _stored(scope: Scope, statement: ast.stmt) -> Assignment | None:
 def _one_by_one(
     scope: Scope, statement: ast.Assign, targets: Sequence[ast.expr], values: Sequence[ast.expr]
 ) -> list[Assignment]:
-    """Take `a, b = one, other` apart; see `assigns_at_once`."""
+    """Split `a, b = one, other`; see `assigns_at_once`."""
     names = [target.id for target in targets if isinstance(target, ast.Name)]
     starred = any(isinstance(value, ast.Starred) for value in values)
     if len(names) != len(targets) or len(names) != len(values) or len(set(names)) != len(names) or starred:
@@ -262,7 +262,7 @@ def _one_by_one(
 
 
 def assigns_at_once(block: Block) -> bool:
-    """Whether a statement of a block reads a name that it has assigned before in the order of its targets."""
+    """Whether a statement of a block reads a name after assigning to it, in the order of its targets."""
     for one, other in itertools.combinations(block.assignments, 2):
         reads = (node for node in walk(other.value) if isinstance(node, ast.Name))
         if one.statement is other.statement and any(node.id == one.name for node in reads):
@@ -271,7 +271,7 @@ def assigns_at_once(block: Block) -> bool:
 
 
 def _sum(scope: Scope, name: str, statement: ast.AugAssign) -> ast.expr:
-    """What an augmented assignment gives, as an expression of its own."""
+    """The result of an augmented assignment, as a separate expression."""
     old = ast.copy_location(ast.Name(name, ast.Load()), statement)
     result = ast.copy_location(ast.BinOp(old, statement.op, statement.value), statement)
     scope.kinds[old] = scope.kinds[result] = kind_of_name(scope, name, statement)

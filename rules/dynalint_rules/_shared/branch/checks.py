@@ -1,4 +1,4 @@
-"""Rewriting checks of a tensor's data, `assert` and guards that raise, into forms that Dynamo keeps in the graph."""
+"""Rewriting data-dependent checks, `assert` and guards that raise, into forms that Dynamo keeps in the graph."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CHECKED = "While compiling, check on the device with `torch._assert_async`"
 
 
 def is_constant_message(node: ast.expr | None) -> bool:
-    """Whether the compiler makes one constant string of a message, or there is none."""
+    """Whether the compiler turns a message into a constant string, or there is no message."""
     if node is None:
         return True
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -40,12 +40,12 @@ def is_constant_message(node: ast.expr | None) -> bool:
 
 
 def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
-    """Return the rewrite of `if test: raise Error("message")` that checks with `torch._assert_async` while compiling.
+    """Return the rewrite of `if test: raise Error("message")` that uses `torch._assert_async` while compiling.
 
-    Eager code goes on as it was, with its own exception.
+    Eager code still raises its own exception.
 
     Raises:
-        Refusal: the statement does more, or a handler of the function is there for the exception.
+        Refusal: the statement does more, or the function has a handler for the exception.
     """
     *before, raising = statement.body
     if (
@@ -76,7 +76,7 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
         lines = [check] if python is None else [f"if {python}:", f"    {check}"]
         new = [rw.branch(_compiling(scope), rw.statements(lines), otherwise=old)]
     else:
-        # Python's own part is asked, and raises, as before.
+        # The Python part is still tested and raises as before.
         truth = rest.good
         check = f"{scope.torch}._assert_async({truth.text}, {_shown(scope, raising)})"
         asked = rw.branch(_compiling(scope), rw.statements([check]))
@@ -86,9 +86,9 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
 
 
 def rewrite_checking_call(scope: Scope, test: ast.expr) -> Rewrite | None:
-    """Return the rewrite of `check(test, "message")` that checks with `torch._assert_async` while compiling.
+    """Return the rewrite of `check(test, "message")` that uses `torch._assert_async` while compiling.
 
-    None where the test is handed to something that does more than raise without it.
+    None if the callee does anything but raise if the test is false.
     """
     call = scope.parents[test]
     call = scope.parents[call] if isinstance(call, ast.keyword) else call
@@ -112,7 +112,7 @@ def rewrite_checking_call(scope: Scope, test: ast.expr) -> Rewrite | None:
 
 
 def _raises_without(checker: k.Function, call: ast.Call, name: str) -> bool:
-    """Whether all that a call does is to raise if one of the parameters, as it was given, is not true."""
+    """Whether a call only raises if one of the parameters, as passed, is false."""
     node = checker.function.node
     if not isinstance(node, ast.FunctionDef):
         return False
@@ -132,7 +132,7 @@ def _raises_without(checker: k.Function, call: ast.Call, name: str) -> bool:
 
 
 def _raises(statements: Sequence[ast.stmt], switches: Collection[str]) -> bool:
-    """Whether statements do nothing but raise, with parameters that are true."""
+    """Whether statements only raise, with parameters that are true."""
     for statement in statements:
         if isinstance(statement, ast.If) and isinstance(statement.test, ast.Name) and statement.test.id in switches:
             return _raises(statement.body, switches)
@@ -151,12 +151,12 @@ def _true_by_default(arguments: ast.arguments) -> Iterator[ast.arg]:
 
 
 def _says(statement: ast.stmt) -> bool:
-    """Whether a statement returns a constant, which the call makes no use of."""
+    """Whether a statement returns a constant, which the call does not use."""
     return isinstance(statement, ast.Return) and isinstance(statement.value, ast.Constant | None)
 
 
 def _only_words(statement: ast.stmt) -> bool:
-    """Whether a statement does no more than to make up a text under a name."""
+    """Whether a statement only assigns a text to a name."""
     if isinstance(statement, ast.Pass):
         return True
     if not isinstance(statement, ast.Assign) or not all(isinstance(one, ast.Name) for one in statement.targets):
@@ -167,9 +167,9 @@ def _only_words(statement: ast.stmt) -> bool:
 
 @dataclass(frozen=True)
 class _Rest:
-    """The last operands of `python or tensor`, or of `not (python and tensor)`, which raise: those that ask tensors.
+    """The last operands of `python or tensor`, or of `not (python and tensor)`, which raises: those with tensors.
 
-    `good` is their truth where nothing is raised.
+    `good` is their truth if nothing is raised.
     """
 
     test: ast.expr
@@ -178,7 +178,7 @@ class _Rest:
     good: Truth
 
     def left_out(self, scope: Scope, tree: rw.Tree) -> Any:
-        """Return the test without them while compiling."""
+        """Return the test without these operands while compiling."""
         nodes = [tree.expression(one) for one in self.operation.values]
         word, guard = ("and", rw.negation(_compiling(scope)))
         if isinstance(self.operation.op, ast.And):
@@ -191,10 +191,10 @@ class _Rest:
 
 
 def _left_to_tensors(scope: Scope, test: ast.expr) -> _Rest | None:
-    """Return what is left to tensors of a test that raises by what Python knows as well; None for another test.
+    """Return the tensor part of a test for raising that also has a Python part; None for any other test.
 
     Raises:
-        Refusal: a part of it is no tensor.
+        Refusal: a part of it is not a tensor.
     """
     negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
     asked = test.operand if isinstance(test, ast.UnaryOp) and negated else test
@@ -213,12 +213,12 @@ def _compiling(scope: Scope) -> Any:
 
 
 def _is_plain(statement: ast.stmt) -> bool:
-    """Whether a statement goes on to the next one."""
+    """Whether control continues with the next statement."""
     return isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Pass)
 
 
 def _shown(scope: Scope, raising: ast.Raise) -> str:
-    """The code of a constant message that says what the exception says, as far as that is possible."""
+    """The code of a constant message that resembles the exception's message as far as possible."""
     given = raising.exc
     message = given.args[0] if isinstance(given, ast.Call) and given.args else None
     if message is not None and (is_constant_message(message) or _is_folded(scope, message)):
@@ -231,10 +231,11 @@ def _shown(scope: Scope, raising: ast.Raise) -> str:
 
 
 def _refuse_caught(scope: Scope, statement: ast.stmt) -> None:
-    """Make sure that no handler in compiled code is there for the exception, which may be of another type afterwards.
+    """Ensure that no handler in compiled code expects the exception, whose type may change.
 
     Raises:
-        Refusal: a `try` with handlers stands around the check, or around a call in a function that leads to it.
+        Refusal: a `try` with handlers is around the check, or around a call in the chain of functions leading to
+            it.
     """
     for caller in scope.function.leading_here[1:]:
         if any(_handles_calls(node) for node in walk_function(caller.node)):
@@ -258,7 +259,7 @@ def _refuse_caught(scope: Scope, statement: ast.stmt) -> None:
 
 
 def _handles_calls(node: ast.AST) -> bool:
-    """Whether a node is a `try` with handlers for what it calls."""
+    """Whether a node is a `try` with handlers that cover its calls."""
     return (
         isinstance(node, ast.Try)
         and bool(node.handlers)
@@ -267,9 +268,9 @@ def _handles_calls(node: ast.AST) -> bool:
 
 
 def _is_folded(scope: Scope, message: ast.expr) -> bool:
-    """Whether Dynamo makes one constant string of an f-string: its values are numbers and names of settings.
+    """Whether Dynamo turns an f-string into a constant string: its values are numbers and names of settings.
 
-    A value that stands for a size would be compiled anew for each size, and one of a tensor ends the graph.
+    A size in it would cause a recompilation for each new size, and a tensor in it breaks the graph.
     """
     return isinstance(message, ast.JoinedStr) and all(
         isinstance(part, ast.Constant)
@@ -283,7 +284,7 @@ def _is_bare(part: ast.FormattedValue) -> bool:
 
 
 def _is_setting(scope: Scope, value: ast.expr) -> bool:
-    """Whether an expression reads a number or a text off a module, or off an object that it keeps for its settings."""
+    """Whether an expression reads a number or text from a module, or from a settings object on it."""
     depth, owner = 0, value
     while isinstance(owner, ast.Attribute):
         depth, owner = depth + 1, owner.value
@@ -299,7 +300,7 @@ def rewrite_assert(scope: Scope, statement: ast.Assert) -> Rewrite:
     """Return the rewrite of an `assert` into assertions of one tensor each, with a constant message.
 
     Raises:
-        Refusal: its test is mixed in a way that has no such form, or its message cannot be made constant.
+        Refusal: its test mixes parts in a way that cannot be split, or its message cannot be constant.
     """
     _refuse_caught(scope, statement)
     conditions: list[str] = []
@@ -313,7 +314,7 @@ def rewrite_assert(scope: Scope, statement: ast.Assert) -> Rewrite:
 
 
 def _tests(scope: Scope, test: ast.expr, changes: list[str]) -> list[str]:
-    """The tests to be asserted one after the other, which asserts them all as `and` does."""
+    """The tests to assert one after the other, which is equivalent to asserting their `and`."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         return [text for value in test.values for text in _tests(scope, value, changes)]
     if isinstance(test, ast.Compare) and len(test.ops) > 1 and is_tensor_test(scope, test):
@@ -332,7 +333,7 @@ def _tests(scope: Scope, test: ast.expr, changes: list[str]) -> list[str]:
 
 
 def _message(scope: Scope, node: ast.expr | None) -> tuple[str, list[str]]:
-    """The code of a constant message behind its comma, and what it changes."""
+    """The code of a constant message after its comma, and the behaviour that it changes."""
     if node is None:
         return "", []
     if is_constant_message(node):
@@ -349,7 +350,7 @@ def _message(scope: Scope, node: ast.expr | None) -> tuple[str, list[str]]:
 
 
 def _without_values(node: ast.expr | None) -> str | None:
-    """The code of an f-string as a plain string, with an ellipsis for each value; None if it is none."""
+    """The code of an f-string as a plain string with an ellipsis for each value; None if it is not one."""
     if not isinstance(node, ast.JoinedStr):
         return None
     parts = [str(part.value) if isinstance(part, ast.Constant) else "..." for part in node.values]

@@ -1,4 +1,4 @@
-"""`torch.where` in the place of one conditional expression, and the parts that an `if` statement shares with it."""
+"""`torch.where` in place of a conditional expression, and the parts shared with `if` statements."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from dynalint_rules._shared.text import LOOSE, atom, held_together
 TITLE = "Compute both sides and select with `torch.where`"
 
 _LONGEST_REPEATED_TEST = 40
-# The guard of an operand on the first side and on the last: its own value there, a harmless one elsewhere.
+# The guard of an operand on the first side and on the last: its own value on its side, a harmless one elsewhere.
 GUARD_ORDERS = ("{operand}, {safe}", "{safe}, {operand}")
 
 
 def rewrite_conditional_expression(scope: Scope, node: ast.IfExp) -> Rewrite:
-    """Return the rewrite of `one if test else other`, and of sides that are decided by a tensor in the same way.
+    """Return the rewrite of `one if test else other`, and of data-dependent choices in the same form.
 
     Raises:
-        Refusal: it would not do the same.
+        Refusal: the rewrite would not be equivalent.
     """
     text, named, conditions = _chosen(scope, node)
     return finished(scope, TITLE, rw.written(scope.file, *named, (node, text)), conditions)
 
 
 def _chosen(scope: Scope, node: ast.IfExp) -> tuple[str, tuple[rw.Change, ...], list[str]]:
-    """Return the code that chooses, what gives its test a name before the statement if it needs one, and conditions."""
+    """Return the code of the choice, an assignment of its test before the statement if needed, and the conditions."""
     truth = truth_of(scope, node.test)
     inner: list[str] = []
     for value in (node.body, node.orelse):
@@ -74,9 +74,9 @@ def finished(scope: Scope, title: str, edits: tuple[Replacement, ...], condition
 
 
 def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str) -> str:
-    """Return the text of an expression, under the names that `scope.renamed` has for some of its own.
+    """Return the text of an expression, with the new names in `scope.renamed`.
 
-    Each of the operands in `guards` is fed through `guard`, which has slots for the `operand` and what is `safe`.
+    Each of the operands in `guards` is wrapped in `guard`, which has slots for the `operand` and the value `safe`.
     """
     if node in scope.renamed:
         return scope.renamed[node]
@@ -105,12 +105,12 @@ def _contains(outer: ast.AST, inner: ast.AST) -> bool:
 
 
 def require_tensors(scope: Scope, sides: Sequence[Side]) -> list[str]:
-    """Make sure that every side gives a tensor; return what must hold for that.
+    """Ensure that every side is a tensor; return the conditions for that.
 
-    Where one side certainly does, another one of which nothing is known may: running it can tell.
+    If one side certainly is, an unknown one may be, since a run can verify it.
 
     Raises:
-        Refusal: one does not, or it is not known of any.
+        Refusal: one is not a tensor, or all are unknown.
     """
     certain = any(as_tensor(side.kind) is not None for side in sides)
     conditions: list[str] = []
@@ -125,7 +125,7 @@ def require_tensors(scope: Scope, sides: Sequence[Side]) -> list[str]:
 
 
 def _is_total(side: Side) -> bool:
-    """Whether the operators in it are defined for all numbers: the others have their operands guarded, if known."""
+    """Whether its operators are defined for all numbers; the operands of the others are guarded, if known."""
     nodes = walk(side.node) if side.node is not None else ()
     return all(
         isinstance(node.op, ast.Add | ast.Sub | ast.Mult) or _is_whole_power(node)
@@ -161,10 +161,10 @@ def _why_no_tensor(scope: Scope, side: Side) -> str:
 
 
 def _test_and_sides(scope: Scope, node: ast.IfExp, truth: Truth) -> tuple[str, tuple[rw.Change, ...], list[str]]:
-    """Return the code of the test, what gives it a name before the statement if it needs one, and that of the sides.
+    """Return the code of the test, an assignment of it before the statement if needed, and the code of the sides.
 
     Raises:
-        Refusal: it needs one, and there is no place for it.
+        Refusal: the assignment is needed, and there is no place for it.
     """
     sides = (node.body, node.orelse)
     guards = [guarded_operands(scope, value) for value in sides]
@@ -173,7 +173,7 @@ def _test_and_sides(scope: Scope, node: ast.IfExp, truth: Truth) -> tuple[str, t
     if any(guards) and (len(test) > _LONGEST_REPEATED_TEST or not is_pure(scope, node.test)):
         test, *named = _named(scope, node, test)
     elif sum(map(len, guards)) > 1 and not test.isidentifier():
-        with suppress(Refusal):  # it is short enough to come once more each time
+        with suppress(Refusal):  # it is short enough to be repeated
             test, *named = _named(scope, node, test)
     values = [
         rendered(scope, value, own, f"{scope.torch}.where({escaped(test)}, {order})")
@@ -183,7 +183,7 @@ def _test_and_sides(scope: Scope, node: ast.IfExp, truth: Truth) -> tuple[str, t
 
 
 def _named(scope: Scope, node: ast.IfExp, test: str) -> tuple[str, rw.Change]:
-    """Return a name for a test that comes first in its statement, and what gives it to it."""
+    """Return a name for a test that is evaluated first in its statement, and the change that assigns it."""
     statement = statement_of(scope, node)
     if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.Return) or statement.value is not node:
         raise Refusal(
@@ -194,12 +194,12 @@ def _named(scope: Scope, node: ast.IfExp, test: str) -> tuple[str, rw.Change]:
 
 
 def escaped(text: str) -> str:
-    """Return `text` for use in a format string."""
+    """Return `text` escaped for use in a format string."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
 def target_of(scope: Scope, node: ast.expr) -> str | None:
-    """Return the name that an expression is assigned to, if to a single one."""
+    """Return the name that an expression is assigned to, if there is exactly one."""
     parent = scope.parents.get(node)
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
         return parent.targets[0].id

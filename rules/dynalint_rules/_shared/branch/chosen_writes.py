@@ -1,4 +1,4 @@
-"""A branch that does nothing but write to tensors of the module: a choice is written on every call.
+"""A branch that only writes to tensors of the module: every call writes a choice instead.
 
 if self.ready:                              center = x.mean(0)
     return                                  self.center.copy_(torch.where(self.ready, self.center, center))
@@ -32,9 +32,9 @@ _IN_PLACE = frozenset(f"{name}_" for name in "abs add clamp div lerp mul neg sub
 
 @dataclass(frozen=True)
 class _Write:
-    """A statement that gives `target` a `value`, by a method of `owner` or, without one, by an assignment.
+    """A statement that assigns `value` to `target`, by a method of `owner` or, without one, by an assignment.
 
-    `number` tells that it is a plain number, `kept` is the text of what is there where that is not the target.
+    `number` means that it is a plain number. `kept` is the text of the existing value if that is not the target.
     """
 
     statement: ast.stmt
@@ -47,7 +47,7 @@ class _Write:
 
 @dataclass
 class _Side:
-    """What one way does, in order: writes, and names that only it uses; `values` are what it computes."""
+    """The effects of one path, in order: writes, and names used only there; `values` are the expressions computed."""
 
     steps: list[_Write | tuple[str, str]] = field(default_factory=list)
     values: list[ast.expr] = field(default_factory=list)
@@ -57,7 +57,7 @@ class _Side:
 
 
 def rewrite_writes(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite of an `if` whose ways only write to tensors of the module, None if it is something else.
+    """Return the rewrite of an `if` whose branches only write to tensors of the module; None for any other.
 
     Raises:
         Refusal: one of its values must not be computed on every call.
@@ -86,13 +86,13 @@ def rewrite_writes(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def _leaves(body: Sequence[ast.stmt]) -> bool:
-    """Whether a way ends with a `return` of nothing."""
+    """Whether a path ends with a `return` without a value."""
     last = body[-1]
     return isinstance(last, ast.Return) and (last.value is None or ast.unparse(last.value) == "None")
 
 
 def _side_of(scope: Scope, body: Sequence[ast.stmt]) -> _Side | None:
-    """Return what a way does, None if that is more than to write."""
+    """Return the effects of a path; None if it does anything but write."""
     side = _Side()
     for one in body:
         if does_nothing(scope, one):
@@ -112,7 +112,7 @@ def _side_of(scope: Scope, body: Sequence[ast.stmt]) -> _Side | None:
 
 
 def _write_of(scope: Scope, statement: ast.stmt, side: _Side) -> _Write | None:
-    """Return what a statement writes to a tensor of the module, None if it does anything else."""
+    """Return the write of a statement to a tensor of the module; None if it does anything else."""
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         return _called(scope, statement, statement.value, side)
     plain = isinstance(statement, ast.Assign) and len(statement.targets) == 1
@@ -133,7 +133,7 @@ def _write_of(scope: Scope, statement: ast.stmt, side: _Side) -> _Write | None:
 
 
 def _called(scope: Scope, statement: ast.Expr, last: ast.Call, side: _Side) -> _Write | None:
-    """The same for a call of methods that work in place, one after the other."""
+    """The same for a chain of calls of in-place methods."""
     calls = [last]
     while isinstance(calls[0].func, ast.Attribute) and isinstance(calls[0].func.value, ast.Call):
         calls.insert(0, calls[0].func.value)
@@ -165,7 +165,7 @@ def _called(scope: Scope, statement: ast.Expr, last: ast.Call, side: _Side) -> _
 
 
 def _fits(scope: Scope, tensor: k.Tensor, value: ast.expr) -> bool:
-    """Whether a value that is chosen beside what is there leaves that as it is: floats would round whole numbers."""
+    """Whether choosing between a value and the existing one preserves the latter: floats would round integers."""
     kind = scope.kind(value)
     if tensor.dtype in ("float", None) or (k.is_number(kind) and tensor.dtype == "bool"):
         return tensor.dtype is not None
@@ -173,7 +173,7 @@ def _fits(scope: Scope, tensor: k.Tensor, value: ast.expr) -> bool:
 
 
 def _kept(scope: Scope, node: ast.expr) -> k.Tensor | None:
-    """Return the tensor that an expression, read or stored to, finds on `self`; None for all else."""
+    """Return the tensor on `self` that an expression reads or stores; otherwise None."""
     owner = scope.function.owner
     if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) or owner is None:
         return None
@@ -193,7 +193,7 @@ def _kept(scope: Scope, node: ast.expr) -> k.Tensor | None:
 
 @dataclass
 class _Writer:
-    """Writes the statements that take the place of both ways: what `one` does where `test` holds, `other` where not."""
+    """Writes the statements that replace both paths: `one` is chosen if `test` is true, `other` if not."""
 
     scope: Scope
     test: ast.expr
@@ -212,7 +212,7 @@ class _Writer:
         return [*self._test(), *self._steps()]
 
     def _test(self) -> list[str]:
-        """Return what gives the test a name, unless it is a flag that is written last."""
+        """Return the assignment of the test to a name, unless it is a flag that is written last."""
         flag = self.test
         while isinstance(flag, ast.UnaryOp) and isinstance(flag.op, ast.Not):
             flag, self.negated = flag.operand, not self.negated
@@ -254,7 +254,7 @@ class _Writer:
         return [*found, *(self._step(None, one) for one in rest)]
 
     def _step(self, one: object, other: object) -> str:
-        """Return the line for what one way does, or both."""
+        """Return the line for a step of one path or both."""
         step = one if one is not None else other
         if isinstance(step, tuple):
             name, value = step
@@ -279,7 +279,7 @@ class _Writer:
         return f"{step.owner}.copy_({chosen})" if step.owner else f"{step.target} = {chosen}"
 
     def _stays_so(self, step: _Write, *, taken: bool) -> bool:
-        """Whether a flag is set to what it is already on the other way."""
+        """Whether a flag is set to the value that it already has on the other path."""
         wanted = "True" if taken == self.negated else "False"
         values = (wanted, "1" if wanted == "True" else "0", f"{self.scope.torch}.tensor({wanted})")
         return step.value in values

@@ -1,4 +1,4 @@
-"""One rewrite for all that a tensor can decide: a branch, a guard, an assertion."""
+"""One rewrite for all data-dependent decisions: a branch, a guard, an assertion."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _ROUNDS = (
 
 
 def rewrite_decision(event: Event, operand: ast.expr, project: Project, *, value: str) -> Rewrite | Declined:
-    """Return the rewrite of what `operand`, at which `event` stands, decides, or why there is none.
+    """Return the rewrite of the decision on `operand`, the subject of `event`, or why there is none.
 
-    `value` is the sentence that declines where it decides nothing but is used as a value.
+    `value` is the sentence for a refusal if the operand is used as a value and decides nothing.
 
     Raises:
-        Refusal: it would not do the same.
+        Refusal: the rewrite would not be equivalent.
     """
     scope = Scope.of(event, project)
     decision = decision_of(scope.parents, operand)
@@ -43,10 +43,10 @@ def rewrite_decision(event: Event, operand: ast.expr, project: Project, *, value
 
 
 def _rewritten(scope: Scope, decision: Decision, operand: ast.expr) -> Rewrite | None:
-    """Return the rewrite of a decision; None where there is nothing that could be one.
+    """Return the rewrite of a decision; None if no form applies.
 
     Raises:
-        Refusal: it would not do the same.
+        Refusal: the rewrite would not be equivalent.
     """
     node = decision.node
     if isinstance(node, ast.While):

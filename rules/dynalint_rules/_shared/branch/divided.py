@@ -1,4 +1,4 @@
-"""Dividing a test of a Python value and a tensor, so that each has an `if` of its own.
+"""Splitting a test of a Python value and a tensor into a separate `if` for each.
 
     if flag and t:          if flag:                     if flag or t:          if flag:
         y = a                   if t:                        y = a                  y = a
@@ -8,8 +8,8 @@
                             else:                                                   y = b
                                 y = b
 
-The code that comes twice then is short, and what the flag switches off is still not computed. It does the same; the
-tensor's `if` is rewritten along with it.
+The duplicated code is short, and code disabled by the flag is still not computed. The result is equivalent, and the
+tensor's `if` is rewritten in the same step.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.expr_context, ast.UnaryOp, 
 
 
 def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite of an `if` or `elif` that asks a Python value and a tensor, None if it is something else.
+    """Return the rewrite of an `if` or `elif` that tests a Python value and a tensor; None for any other.
 
-    The Python values are asked first afterwards. Where they were not before, neither may tell of the other.
+    The rewrite tests the Python values first. If they were not first before, neither may depend on the other.
 
     Raises:
-        Refusal: libcst cannot take the statement apart.
+        Refusal: libcst cannot parse the statement.
     """
     test = statement.test
     tensors = [is_tensor_test(scope, value) for value in test.values] if isinstance(test, ast.BoolOp) else []
@@ -68,7 +68,7 @@ def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
         new = new.with_changes(orelse=inner)
     else:
         body = rw.block([inner, *(tree.line(one) for one in tail)])
-        if hasattr(new.body, "header"):  # the comment behind the test stays behind the first
+        if hasattr(new.body, "header"):  # the comment after the test stays after the first
             inner_body = new.body.with_changes(header=body.header)
             body = body.with_changes(header=new.body.header, body=[inner.with_changes(body=inner_body), *body.body[1:]])
         new = new.with_changes(body=body)
@@ -78,19 +78,19 @@ def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def _is_certain(scope: Scope, value: ast.expr) -> bool:
-    """Whether asking for the truth of a value raises for no input."""
+    """Whether converting a value to bool never raises."""
     return never_raises(scope, value) and truth_of(scope, value).scalar
 
 
 def _is_plain(value: ast.expr) -> bool:
-    """Whether a value is but asked for, which does nothing and does not raise."""
+    """Whether evaluating a value has no effect and never raises."""
     return all(isinstance(node, _PLAIN) for node in walk(value))
 
 
 def _tail(scope: Scope, branch: ast.If) -> Sequence[ast.stmt] | None:
-    """The statements that follow to the end of the function, where the branch may return before them.
+    """The statements up to the end of the function if the branch may return before them.
 
-    None where they lead on to something else.
+    None if they lead to other code.
     """
     if is_elif(scope, branch) or not any(isinstance(node, ast.Return) for node in walk(branch)):
         return ()
@@ -99,5 +99,5 @@ def _tail(scope: Scope, branch: ast.If) -> Sequence[ast.stmt] | None:
 
 
 def _lines(statements: Sequence[ast.stmt]) -> int:
-    """How many lines some statements that follow each other take."""
+    """The number of lines of consecutive statements."""
     return (statements[-1].end_lineno or 0) - statements[0].lineno + 1 if statements else 0

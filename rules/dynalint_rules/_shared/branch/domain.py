@@ -1,7 +1,7 @@
-"""Functions whose gradient is not finite everywhere, and how to keep them where it is.
+"""Functions whose gradient is not finite everywhere, and ways to avoid the infinite values.
 
-`torch.where(c, torch.sqrt(x), x)` gives a NaN gradient wherever the square root is not taken and `x` is not positive:
-the backward pass multiplies the infinite slope by zero. Fed with `torch.where(c, x, 1.0)` the slope stays finite.
+`torch.where(c, torch.sqrt(x), x)` gives a NaN gradient where the square root is not taken and `x` is not positive: the
+backward pass multiplies the infinite slope by zero. With `torch.where(c, x, 1.0)` as its input the slope stays finite.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dynalint.rulekit import Refusal, k, walk
 from dynalint_rules._code.scope import Scope
 
-# The value to put in place of the first argument where the function is not wanted.
+# The value that replaces the first argument where the function is not needed.
 _SAFE_ARGUMENT = {
     "sqrt": "1.0",
     "rsqrt": "1.0",
@@ -40,7 +40,7 @@ _SAFE_ARGUMENT = {
 }
 _DIVISIONS = frozenset({"div", "divide", "true_divide", "floor_divide", "fmod", "remainder", "addcdiv"})
 _POWERS = frozenset({"pow", "float_power"})
-# Not finite at some points, with no single value that is fine for all arguments; or raising there.
+# Not finite at some points, without a single value that is safe for all arguments; or raising there.
 _HOPELESS = {
     "atan2": "has no gradient at zero",
     "arctan2": "has no gradient at zero",
@@ -67,10 +67,10 @@ class Guarded:
 
 
 def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
-    """Return the operands in an expression that must be made harmless on the side that is not taken.
+    """Return the operands in an expression that must be made harmless where its side is not taken.
 
     Raises:
-        Refusal: there is no harmless value for one of them.
+        Refusal: one of them has no harmless value.
     """
     found: list[Guarded] = []
     for node in walk(expression):
@@ -120,7 +120,7 @@ def _of_call(scope: Scope, node: ast.Call) -> list[Guarded]:
 
 
 def _of_power(scope: Scope, base: ast.expr, exponent: ast.expr) -> list[Guarded]:
-    """A power is harmless for a whole exponent from 1 on."""
+    """A power is harmless for an integer exponent from 1 on."""
     value = exponent.value if isinstance(exponent, ast.Constant) else None
     if isinstance(value, int | float) and value >= 1 and value == int(value):
         return []

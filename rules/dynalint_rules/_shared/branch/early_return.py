@@ -1,4 +1,4 @@
-"""An early return under a tensor: the code after it always runs, and each `return` chooses."""
+"""An early return decided by a tensor: the code after it always runs, and each `return` chooses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
 from dynalint_rules._shared.text import atom, held_together
 
-# What a `return` in it leaves by more than the function, or what may raise by itself.
+# A `return` in it leaves more than the function, or it may raise itself.
 _OPAQUE = (
     ast.Try, ast.With, ast.AsyncWith, ast.AsyncFor, ast.While, ast.Match, ast.FunctionDef, ast.AsyncFunctionDef,
     ast.ClassDef,
@@ -45,10 +45,10 @@ _OPAQUE = (
 
 
 def rewrite_early_return(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite of an `if` of which one side returns and the other goes on; None if it is something else.
+    """Return the rewrite of an `if` with one side that returns and one that continues; None for any other.
 
     Raises:
-        Refusal: it would not do the same.
+        Refusal: the rewrite would not be equivalent.
     """
     returning, going_on = statement.body, statement.orelse
     if not isinstance(returning[-1], ast.Return):
@@ -65,19 +65,19 @@ def rewrite_early_return(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def check_rest(scope: Scope, statement: ast.If, rest: list[ast.stmt]) -> None:
-    """Make sure that statements may always run, whatever a test before them or around them says.
+    """Ensure that statements may always run, regardless of any test before or around them.
 
     Raises:
-        Refusal: they have effects, may raise, or hold a test of a tensor.
+        Refusal: they have effects, may raise, or contain a data-dependent test.
     """
     _EarlyReturn(scope, statement, [], [], rest).check_following()
 
 
 @dataclass
 class _EarlyReturn:
-    """The `if`: its side that is `returning`, the other one, and what comes `after` it to the end of the function.
+    """The `if`: its `returning` side, the other one, and the code `after` it to the end of the function.
 
-    `condition` is the name of what tells that the early result is taken.
+    `condition` is the name that is true if the early result is taken.
     """
 
     scope: Scope
@@ -90,7 +90,7 @@ class _EarlyReturn:
 
     @property
     def following(self) -> list[ast.stmt]:
-        """What runs unless the early result is taken."""
+        """The code that runs unless the early result is taken."""
         return [*self.going_on, *self.after]
 
     def rewrite(self) -> Rewrite:
@@ -103,7 +103,7 @@ class _EarlyReturn:
     def follow(
         self, values: Sequence[ast.expr], result: ast.expr | None, early: list[str], layers: dict[str, None]
     ) -> list[rw.Change]:
-        """Return the changes in what follows; `values` are what the returning side evaluates, `result` the last."""
+        """Return the changes in the code after; `values` are the returning side's expressions, `result` its last."""
         later = [node for one in self.following for node in returns_of(one)]
         changes: list[rw.Change] = []
         inside = {id(node) for one in self.going_on for node in walk(one)}
@@ -122,7 +122,7 @@ class _EarlyReturn:
         return changes
 
     def check_following(self) -> dict[str, None]:
-        """Make sure that what follows may always run; return the layers that it calls."""
+        """Ensure that the following code may always run; return the layers that it calls."""
         scope = self.scope
         for node in (node for one in self.following for node in walk_function(one)):
             if isinstance(node, _OPAQUE):
@@ -143,7 +143,7 @@ class _EarlyReturn:
         return effects_of(scope, list(_expressions(self.following))).layers
 
     def _head(self, block: Block) -> tuple[rw.Change, list[str]]:
-        """What takes the place of the `if`, and the texts of the parts of the early result."""
+        """The replacement of the `if`, and the texts of the parts of the early result."""
         scope = self.scope
         truth = truth_of(scope, self.statement.test)
         truth = truth if self.returning is self.statement.body else truth.negated
@@ -197,7 +197,7 @@ class _EarlyReturn:
         return ", ".join(texts) + ("," if isinstance(value, ast.Tuple) and len(texts) == 1 else "")
 
     def _guarded(self, later: Sequence[ast.Return]) -> Iterator[rw.Change]:
-        """The operands in what follows that must be harmless where the early result is taken."""
+        """The operands in the following code that must be harmless where the early result is taken."""
         scope = self.scope
         values = {result.value for result in later}
         if any(guarded_operands(scope, expression) for expression in _expressions(self.going_on)):
@@ -208,7 +208,7 @@ class _EarlyReturn:
             guards = [] if expression in values else guarded_operands(scope, expression)
             inner = {node for one in guards for node in walk(one.node) if node is not one.node}
             for one in guards:
-                if one.node not in inner:  # else it is written with the one around it
+                if one.node not in inner:  # otherwise it is written with the enclosing one
                     yield one.node, guarded(scope, one, guards, self._guard(GUARD_ORDERS[1]))
 
     def _reads(self, values: Sequence[ast.expr]) -> set[str]:
@@ -229,7 +229,7 @@ def _parts(value: ast.expr | None) -> list[ast.expr]:
 
 
 def _expressions(statements: Sequence[ast.stmt]) -> Iterator[ast.expr]:
-    """The expressions that statements evaluate, those of the statements in them included."""
+    """The expressions that statements evaluate, including those of nested statements."""
     for statement in statements:
         for child in ast.iter_child_nodes(statement):
             if isinstance(child, ast.expr):
@@ -246,7 +246,7 @@ def _stored(statements: Sequence[ast.stmt]) -> Iterator[str]:
 
 
 def stands_in_branches(scope: Scope, statement: ast.stmt) -> bool:
-    """Whether nothing but tests of Python values stand around a statement: a block that returns leads nowhere else."""
+    """Whether a statement is only inside tests of Python values: a block that returns leads nowhere else."""
     node = scope.parents.get(statement)
     while isinstance(node, ast.If) and not is_tensor_test(scope, node.test):
         node = scope.parents.get(node)
@@ -254,7 +254,7 @@ def stands_in_branches(scope: Scope, statement: ast.stmt) -> bool:
 
 
 def always_returns(statements: Sequence[ast.stmt]) -> bool:
-    """Whether every way through statements ends in a `return`."""
+    """Whether every path through statements ends in a `return`."""
     last = statements[-1]
     if isinstance(last, ast.If):
         return bool(last.orelse) and always_returns(last.body) and always_returns(last.orelse)
@@ -262,12 +262,12 @@ def always_returns(statements: Sequence[ast.stmt]) -> bool:
 
 
 def returns_of(node: ast.AST) -> list[ast.Return]:
-    """Return the `return` statements of a statement, those of functions in it left out."""
+    """Return the `return` statements of a statement, without those of nested functions."""
     return [one for one in walk_function(node) if isinstance(one, ast.Return)]
 
 
 def lasting(scope: Scope, part: ast.expr, text: str, head: ast.stmt) -> str:
-    """Return the text of a part of an early result, as a copy where what follows changes in place what it reads.
+    """Return the text of a part of an early result, copied if the following code changes in place what it reads.
 
     Raises:
         Refusal: what it reads is changed, and it is not known to be a tensor.

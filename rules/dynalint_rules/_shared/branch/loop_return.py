@@ -1,4 +1,4 @@
-"""A `return` under a tensor in a loop: all rounds run, and the first result is kept.
+"""A data-dependent `return` in a loop: all iterations run, and the first result is kept.
 
                                          returned = None
     for layer in self.layers:            early = x
@@ -9,7 +9,7 @@
                                              returned = condition if returned is None else returned | condition
                                          return early
 
-The same is returned after the last round, so `early` is it whatever the mask says.
+The value returned after the last iteration is the same, so `early` is the result whatever the mask is.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _UNROLLED = frozenset({"builtins.range", "builtins.enumerate", "builtins.zip", "
 
 
 def rewrite_loop_return(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite of `if test: return value` in a loop, None if it is something else.
+    """Return the rewrite of `if test: return value` in a loop; None for any other statement.
 
     Raises:
-        Refusal: it would not do the same.
+        Refusal: the rewrite would not be equivalent.
     """
     value, loop = _returning(statement), scope.parents[statement]
     if value is None or not isinstance(loop, ast.For) or is_elif(scope, statement):
@@ -77,13 +77,13 @@ def rewrite_loop_return(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def _returning(statement: ast.If) -> ast.expr | None:
-    """Return the value of `if test: return value`, None if it is something else."""
+    """Return the value of `if test: return value`; None for any other statement."""
     only = statement.body[0] if len(statement.body) == 1 and not statement.orelse else None
     return only.value if isinstance(only, ast.Return) else None
 
 
 def _same_at_last(scope: Scope, statement: ast.If, value: ast.expr, loop: ast.For) -> ast.expr | None:
-    """Return what is returned after a loop, if its last round would have returned the same; else None."""
+    """Return the value returned after a loop if its last iteration would have returned the same; otherwise None."""
     after = statements_after(scope, loop)
     if loop.body[-1] is not statement or len(after) != 1 or not isinstance(after[0], ast.Return):
         return None
@@ -92,10 +92,10 @@ def _same_at_last(scope: Scope, statement: ast.If, value: ast.expr, loop: ast.Fo
 
 
 def _before(scope: Scope, parts: list[ast.expr], early: list[str], mask: str, loop: ast.For) -> list[str]:
-    """Return the lines before a loop: what it returns without a round, or None where that has no value.
+    """Return the lines before a loop: its result without any iteration, or None if that has no value.
 
     Raises:
-        Refusal: it is more than the values of names.
+        Refusal: it contains more than the values of names.
     """
     names = [part.id for part in parts if isinstance(part, ast.Name)]
     read = {node.id for part in parts for node in walk(part) if isinstance(node, ast.Name)} & scope.function.locals
@@ -107,7 +107,7 @@ def _before(scope: Scope, parts: list[ast.expr], early: list[str], mask: str, lo
 
 
 def _check_rounds(scope: Scope, loop: ast.For) -> None:
-    """Make sure that all rounds of a loop may run, and that it has as many in every call that is traced once."""
+    """Ensure that all iterations of a loop may run, and that their number is the same in every call of a graph."""
     rounds = scope.kind(loop.iter.func) if isinstance(loop.iter, ast.Call) else scope.kind(loop.iter)
     known = isinstance(rounds, k.Sequence | k.Object | k.Instance)
     known = known or (isinstance(rounds, k.External) and rounds.name in _UNROLLED)
@@ -117,5 +117,5 @@ def _check_rounds(scope: Scope, loop: ast.For) -> None:
 
 
 def parts_of(value: ast.expr) -> list[ast.expr]:
-    """Return the parts of a tuple that is written out, or the value alone."""
+    """Return the parts of a tuple literal, or the value alone."""
     return list(value.elts) if isinstance(value, ast.Tuple) else [value]

@@ -1,4 +1,4 @@
-"""Why a statement cannot stand in a branch that becomes an expression, and what to do by hand."""
+"""Why a statement cannot be part of a branch that becomes an expression, and how to rewrite it by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dynalint_rules._shared.branch.truth import is_tensor_test
 
 
 def why_not(scope: Scope, statement: ast.stmt) -> str:
-    """Say why a statement cannot stand in a branch that becomes an expression."""
+    """Say why a statement cannot be part of a branch that becomes an expression."""
     shown = scope.quote(statement)
     if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]

@@ -1,4 +1,4 @@
-"""Which names of the branches are chosen between, and which are only on the way to them."""
+"""The names to choose in the branches, and the ones that only hold intermediate values."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import Assignment, Block, Chain, assigns_at_once
 
 Row = tuple[str, list[Assignment | None]]
-"""A name, and what each block gives it; None for a block that leaves it alone."""
+"""A name, and the assignment to it in each block; None for a block without one."""
 
 
 @dataclass
 class Plan:
-    """What becomes of the assignments of a chain.
+    """The handling of the assignments of a chain.
 
-    `rows` are the names to be chosen, in an order that keeps that of every block. `temporaries` are the values that are
-    computed whatever the test says, with the name that each is given. With `late`, every value is one of them, and all
-    are computed before the first choice.
+    `rows` are the names to be chosen, in an order consistent with every block. `temporaries` are the values computed
+    regardless of the test, each with its new name. With `late`, every value is a temporary, and all are computed before
+    the first choice.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -32,10 +32,10 @@ class Plan:
 
 
 def plan_of(scope: Scope, chain: Chain) -> Plan:
-    """Return the plan for a chain. Reads of names that get another one are noted in `scope.renamed`.
+    """Return the plan for a chain. Reads of renamed names are recorded in `scope.renamed`.
 
     Raises:
-        Refusal: a name means several things in one block.
+        Refusal: a name has several meanings in one block.
     """
     plan = Plan(late=any(map(assigns_at_once, chain.blocks)) or not _in_one_order(scope, chain))
     everywhere = set.intersection(*({one.name for one in block.assignments} for block in chain.blocks))
@@ -50,7 +50,7 @@ def _order(blocks: Sequence[Sequence[Assignment]]) -> list[str]:
 
 
 def _in_one_order(scope: Scope, chain: Chain) -> bool:
-    """Whether the names can be chosen one after the other as the blocks assign them."""
+    """Whether the names can be chosen one after the other in the order of assignment in the blocks."""
     blocks = []
     for block in chain.blocks:
         last = {one.name: one for one in block.assignments if not _is_temporary(scope, one, block)}
@@ -61,10 +61,10 @@ def _in_one_order(scope: Scope, chain: Chain) -> bool:
 
 
 def _sort_out(scope: Scope, chain: Chain, block: Block, everywhere: set[str], plan: Plan) -> list[Assignment]:
-    """Enter the temporaries of a block into the plan and return the other assignments.
+    """Add the temporaries of a block to the plan and return the other assignments.
 
-    All values of a name but the last are temporary, and so is what nobody reads behind the chain. Such a name gets
-    another one, since its own must keep its value for the other blocks.
+    Temporaries are all values of a name except the last, and any value not read after the chain. Such a name is
+    renamed, because the original must keep its value for the other blocks.
     """
     last = {one.name: one for one in block.assignments}
     current: dict[str, str] = {}
@@ -100,15 +100,15 @@ def _rename_reads(scope: Scope, value: ast.expr, current: dict[str, str]) -> Non
 
 
 def _is_temporary(scope: Scope, assignment: Assignment, block: Block) -> bool:
-    """Whether a name is used inside one block only, so that assigning it always disturbs nobody."""
+    """Whether a name is only used inside one block, so that always assigning it does no harm."""
     inside = {id(node) for statement in block.statements for node in walk(statement)}
     return not is_shared(scope, assignment.name) and all(id(node) in inside for node in names(scope, assignment.name))
 
 
 def _is_unread(scope: Scope, name: str, chain: Chain) -> bool:
-    """Whether nothing reads a name after a chain, so that only the block that has given it its value may.
+    """Whether no code after a chain reads a name, except possibly the block that assigned it.
 
-    Which blocks read it without having given it one is not looked at: they refer to a value from before the chain.
+    Reads in blocks that have not assigned it do not matter: they refer to a value from before the chain.
     """
     if is_shared(scope, name) or _around_loop(scope, chain):
         return False
@@ -128,7 +128,7 @@ def _in_test(chain: Chain, name: ast.Name) -> bool:
 
 
 def _in_inner_function(scope: Scope, node: ast.AST) -> bool:
-    """Whether code runs later than where it stands."""
+    """Whether code runs later than its position suggests."""
     while node is not scope.function.node:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or node not in scope.parents:
             return True
@@ -137,7 +137,7 @@ def _in_inner_function(scope: Scope, node: ast.AST) -> bool:
 
 
 def _around_loop(scope: Scope, chain: Chain) -> bool:
-    """Whether a chain runs several times in one call, so that what one round leaves is there in the next."""
+    """Whether a chain runs several times in one call, so that each iteration sees the values of the previous one."""
     node: ast.AST | None = chain.head
     while node is not None and node is not scope.function.node:
         node = scope.parents.get(node)

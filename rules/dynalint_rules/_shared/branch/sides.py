@@ -1,4 +1,4 @@
-"""The values that the two sides of a branch give: what must hold for `torch.where` to choose between them."""
+"""The values of the two sides of a branch: the conditions for `torch.where` to choose between them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ FINITE = "the gradient of the side that is not taken is finite"
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 _ARITHMETIC_METHODS = frozenset({"add", "sub", "mul", "div"})
-# Exact for every element and every gradient, NaN and infinity included, whatever the dtype.
+# Exact for every element and every gradient, including NaN and infinity, in any dtype.
 HARMLESS = frozenset({"relu", "clamp", "clip", "clamp_min", "clamp_max", "neg", "abs", "clone", "nan_to_num"})
 
 
 @dataclass(frozen=True)
 class Side:
-    """What one side gives for a name or for the whole expression.
+    """The value of one side, for a name or for the whole expression.
 
-    `node` is its expression; None for a side that leaves `name` as it was, whose kind is `kind`.
+    `node` is its expression; None for a side that leaves `name` unchanged, with the kind `kind`.
     """
 
     node: ast.expr | None
@@ -36,16 +36,16 @@ class Side:
 
     @property
     def source(self) -> str | None:
-        """The name, if the side gives what stands under a name."""
+        """The name, if the side's value is a plain name."""
         return self.node.id if isinstance(self.node, ast.Name) else self.name if self.node is None else None
 
 
 @dataclass(frozen=True)
 class _Profile:
-    """A tensor made from the one under `base` elementwise, by steps that neither raise nor blow up.
+    """A tensor computed elementwise from the one under `base`, in steps that neither raise nor overflow.
 
-    `number` is the class of numbers mixed in; `signed` tells of a step that bool tensors do not take, `keeps` of one
-    that keeps its argument for the gradient.
+    `number` is the class of the numbers involved. `signed` means that a step does not support bool tensors, `keeps`
+    that one saves its argument for the gradient.
     """
 
     base: str
@@ -58,20 +58,20 @@ _NUMBER_RANK = {None: 0, "bool": 1, "int": 2, "float": 3}
 
 
 def tensor_conditions(scope: Scope, sides: Sequence[Side]) -> list[str]:
-    """Return what must hold for sides that give tensors; nothing where it can be shown for every input."""
+    """Return the conditions for tensor sides; empty if they can be proven for every input."""
     profiles = [_profile(scope, side) for side in sides]
     known = [profile for profile in profiles if profile is not None]
     if len(known) < len(sides):
         return [SAME_FORM, NO_RAISE, FINITE]
     if len({profile.base for profile in known}) > 1:
-        # Zeros that flow back into what only one side uses may meet an infinite slope there.
+        # Zero gradients that reach an input of only one side may meet an infinite slope there.
         return [SAME_FORM, FINITE]
     keep = [side.node for side, profile in zip(sides, known, strict=True) if profile.keeps]
     return [*_same_dtype(known, sides[0].kind, _base_kind(scope, sides)), *kept_conditions(scope, keep)]
 
 
 def _same_dtype(profiles: Sequence[_Profile], first: k.Kind, base: k.Kind) -> list[str]:
-    """Return what the dtype of the common base must be for profiles to come to the same one."""
+    """Return the conditions on the dtype of the common base under which profiles have the same dtype."""
     tensor = as_tensor(base) or as_tensor(first)
     dtype = tensor.dtype if tensor is not None else None
     numbers = {profile.number for profile in profiles}
@@ -114,7 +114,7 @@ def _profile_of(scope: Scope, node: ast.expr) -> _Profile | None:
 
 
 def _arithmetic(scope: Scope, node: ast.BinOp) -> _Profile | None:
-    """`x * 2`, `1 - x`, `x / 3`: a tensor and a number that is written out and neither huge nor, below, tiny."""
+    """`x * 2`, `1 - x`, `x / 3`: a tensor and a literal number that is neither huge nor, as a divisor, tiny."""
     value, operand = _number(node.right), node.left
     if value is None and not isinstance(node.op, ast.Div):
         value, operand = _number(node.left), node.right
@@ -130,7 +130,7 @@ def _arithmetic(scope: Scope, node: ast.BinOp) -> _Profile | None:
 
 
 def _is_moderate(value: float, operator: ast.operator) -> bool:
-    """Whether a number, and one over it in a division, is finite in the narrowest float: a slope, if not a value."""
+    """Whether a number, and its inverse for a division, is finite in the narrowest float: a bound on the slope."""
     if isinstance(operator, ast.Add | ast.Sub):
         return math.isfinite(value)
     least = 1e-4 if isinstance(operator, ast.Div) else 0.0
@@ -150,14 +150,14 @@ def _elementwise(scope: Scope, node: ast.Call) -> _Profile | None:
     inner = _profile_of(scope, owner)
     if inner is None or name not in HARMLESS or any(value is None for value in numbers):
         return None
-    # What these do to bool tensors, and to an int tensor beside a float bound, is theirs; `signed` rules it out.
+    # Their effect on bool tensors, and on an int tensor with a float bound, is special; `signed` excludes it.
     floats = any(isinstance(value, float) for value in numbers)
     number = "float" if floats else inner.number
     return replace(inner, number=number, signed=True, keeps=inner.keeps or name not in ("neg", "clone"))
 
 
 def _number(node: ast.expr) -> int | float | None:
-    """The value of a number that is written out, with its sign."""
+    """The value of a literal number, with its sign."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         inner = _number(node.operand)
         return None if inner is None else -inner
@@ -167,10 +167,10 @@ def _number(node: ast.expr) -> int | float | None:
 
 
 def alias_conditions(scope: Scope, sides: Sequence[Side], target: str | None, around: ast.stmt | ast.expr) -> list[str]:
-    """Return what must hold where a side gives a tensor that exists already: `torch.where` gives a copy of it.
+    """Return the conditions if a side is an existing tensor, of which `torch.where` returns a copy.
 
     Raises:
-        Refusal: that tensor is changed in place later, which a copy would not see.
+        Refusal: that tensor is later changed in place, which the copy would miss.
     """
     shared: list[str] = []
     for side in sides:
@@ -191,7 +191,7 @@ def alias_conditions(scope: Scope, sides: Sequence[Side], target: str | None, ar
 
 
 def refuse_changed_alias(scope: Scope, name: str, around: ast.stmt | ast.expr) -> None:
-    """Make sure that no later change in place tells the tensor under a name from a copy that `around` gives instead.
+    """Ensure that no later in-place change distinguishes the tensor under a name from a copy made by `around`.
 
     Raises:
         Refusal: there is one.
@@ -206,9 +206,10 @@ def refuse_changed_alias(scope: Scope, name: str, around: ast.stmt | ast.expr) -
 
 
 def gradient_conditions(branches: Sequence[set[str]], layers: dict[str, None]) -> list[str]:
-    """Return what must hold for what not every branch reads: it gets a gradient of zeros instead of None.
+    """Return the conditions for tensors that not every branch reads: they get zero gradients instead of None.
 
-    `branches` are the texts that `reads_of` gave for each; `layers` the modules called that may hold parameters.
+    `branches` are the texts that `reads_of` returned for each; `layers` are the modules called that may have
+    parameters.
     """
     everywhere = set.intersection(*branches) if branches else set()
     unequal = set().union(*branches) - everywhere
@@ -224,7 +225,7 @@ def gradient_conditions(branches: Sequence[set[str]], layers: dict[str, None]) -
 
 
 def reads_of(scope: Scope, side: Side, branch: ast.AST) -> set[str]:
-    """Return the tensors that may need a gradient which a side of `branch` reads, and the layers it calls, by text."""
+    """Return the texts of the tensors a side of `branch` reads that may need a gradient, and of the layers it calls."""
     if side.node is None:
         known = side.name is not None and _may_have_gradient(side.kind)
         return set(_leaves(scope, side.name, branch, ())) if known and side.name is not None else set()
@@ -234,7 +235,7 @@ def reads_of(scope: Scope, side: Side, branch: ast.AST) -> set[str]:
 
 
 def _leaves(scope: Scope, name: str, branch: ast.AST, seen: tuple[str, ...]) -> Iterator[str]:
-    """The tensors that a local name comes from, if it is assigned once before the branch; else the name itself."""
+    """The tensors from which a local name is computed, if assigned once before the branch; else the name itself."""
     value = None if name in seen else only_value(scope, name, branch)
     if value is None:
         yield name
@@ -290,10 +291,10 @@ def _may_have_gradient(kind: k.Kind) -> bool:
 
 
 def number_conditions(scope: Scope, sides: Sequence[Side], uses: Sequence[ast.expr]) -> list[str]:
-    """Return what must hold where both sides give numbers, of which `torch.where` makes a tensor without dimensions.
+    """Return the conditions if both sides are numbers, from which `torch.where` makes a 0-dim tensor.
 
     Raises:
-        Refusal: they are not written out, or one of `uses`, which read the result, is more than tensor arithmetic.
+        Refusal: they are not literals, or one of `uses`, which read the result, is not tensor arithmetic.
     """
     numbers = [None if side.node is None else _number(side.node) for side in sides]
     fits = {type(one) for one in numbers} in ({int}, {float}) and all(_is_tensor_arithmetic(scope, one) for one in uses)

@@ -1,4 +1,4 @@
-"""Sides that plainly have other sizes than each other, which `torch.where` cannot choose between."""
+"""Sides with visibly different sizes, between which `torch.where` cannot choose."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dynalint_rules._shared.branch.sides import Side
 
 
 def refuse_other_sizes(scope: Scope, sides: Sequence[Side]) -> None:
-    """Make sure that nothing says that the sides have other sizes than each other.
+    """Ensure that the code does not show different sizes for the sides.
 
     Raises:
-        Refusal: the size of one depends on data, or is that of a part of another.
+        Refusal: the size of one is data-dependent, or one is a part of the other.
     """
     texts = {side.name if side.node is None else scope.text(side.node) for side in sides}
     for node in (side.node for side in sides if side.node is not None):

@@ -1,4 +1,4 @@
-"""The truth of a test as a bool tensor: what `if test:` asks, in a form that `torch.where` takes."""
+"""The truth of a test as a bool tensor: the condition of `if test:` in a form that `torch.where` accepts."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Gt: ">",
     ast.GtE: ">=",
 }
-# What binds looser than a comparison, and so needs parentheses as an operand of one.
+# Expressions that bind less tightly than a comparison and need parentheses as its operand.
 _LOOSE = (ast.BoolOp, ast.Compare, ast.IfExp, ast.Lambda, ast.NamedExpr)
 
-# What helps for a test in Python that is written with tensor operations instead.
+# Advice for a Python test, which should use tensor operations instead.
 STAYS = "and select with it in `torch.where`: an `if` on the tensor breaks as well"
 
 
@@ -34,8 +34,8 @@ STAYS = "and select with it in `torch.where`: an `if` on the tensor breaks as we
 class Truth:
     """A bool tensor of one element.
 
-    `text` is its code; `atomic` tells that an operator may follow it without parentheses. `scalar` tells that it has
-    no dimensions for certain. `conditions` must hold for it to be the same truth. `opposite` is its negation where that
+    `text` is its code; `atomic` means that an operator may follow it without parentheses. `scalar` means that it
+    certainly has no dimensions. `conditions` must hold for it to be the same truth. `opposite` is its negation if that
     has a simpler form than `~`.
     """
 
@@ -47,12 +47,12 @@ class Truth:
 
     @property
     def operand(self) -> str:
-        """The text, in parentheses where an operator may not follow it."""
+        """The text, in parentheses unless an operator may follow it."""
         return self.text if self.atomic else f"({self.text})"
 
     @property
     def without_dimensions(self) -> str:
-        """The text of the same truth with no dimensions: `where` would broadcast its result to those of a (1, 1)."""
+        """The text of the same truth as a 0-dim tensor: `where` would broadcast its result to the shape (1, 1)."""
         return self.text if self.scalar else f"{self.operand}.reshape(())"
 
     @property
@@ -67,7 +67,7 @@ def truth_of(scope: Scope, test: ast.expr) -> Truth:
     """Return the truth of a test whose operands are all tensors.
 
     Raises:
-        Refusal: a part of it is no tensor, or must not be evaluated where Python would have stopped before it.
+        Refusal: a part is not a tensor, or must not be evaluated where Python would have stopped before it.
     """
     if isinstance(test, ast.BoolOp):
         return _bool_op(scope, test)
@@ -90,7 +90,7 @@ def _truth_of_one(scope: Scope, test: ast.expr) -> Truth:
 
 
 def is_tensor_test(scope: Scope, test: ast.expr) -> bool:
-    """Whether some part of a test asks a tensor for its truth."""
+    """Whether some part of a test converts a tensor to bool."""
     if isinstance(test, ast.BoolOp):
         return any(is_tensor_test(scope, value) for value in test.values)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -103,17 +103,17 @@ def is_tensor_test(scope: Scope, test: ast.expr) -> bool:
 
 
 def is_plain_tensor(scope: Scope, test: ast.expr) -> bool:
-    """Whether a test is a tensor, or one comparison of tensors, which `assert` can be left to ask."""
+    """Whether a test is a tensor, or one comparison of tensors, which `assert` can test itself."""
     if isinstance(test, ast.Compare):
         return len(test.ops) == 1 and type(test.ops[0]) in COMPARISONS and scope.tensor(test) is not None
     return not isinstance(test, ast.BoolOp) and scope.tensor(test) is not None
 
 
 def _value(scope: Scope, node: ast.expr) -> Truth:
-    """The truth of a tensor: as it is if it is bool, else that it is not zero."""
+    """The truth of a tensor: itself if it is bool, otherwise `!= 0`."""
     tensor = scope.tensor(node)
     if tensor is None or tensor.dtype == "bool":
-        _require_lasting(scope, node)  # a comparison with zero is a tensor of its own
+        _require_lasting(scope, node)  # a comparison with zero is a new tensor
     text = scope.text(node)
     if tensor is None:
         kind = scope.kind(node)
@@ -137,7 +137,7 @@ def _value(scope: Scope, node: ast.expr) -> Truth:
 
 
 def _may_be_byte(scope: Scope, node: ast.expr) -> bool:
-    """Whether a truth may be that of bytes: `any()` and `all()` of uint8 are uint8, of which `~` is never zero."""
+    """Whether a truth may be uint8: `any()` and `all()` of uint8 return uint8, of which `~` is never zero."""
     values = [node]
     if isinstance(node, ast.Name):
         assigned = (one for one in walk(scope.function.node) if isinstance(one, ast.Assign))
@@ -146,7 +146,7 @@ def _may_be_byte(scope: Scope, node: ast.expr) -> bool:
 
 
 def _asks_bytes(scope: Scope, node: ast.expr) -> bool:
-    """Whether this is `any()` or `all()` of a tensor that may be one of bytes."""
+    """Whether this is `any()` or `all()` of a tensor that may be uint8."""
     callee = scope.kind(node.func) if isinstance(node, ast.Call) else k.UNKNOWN
     if isinstance(callee, k.Method) and callee.name in ("any", "all"):
         tested = callee.receiver
@@ -159,7 +159,7 @@ def _asks_bytes(scope: Scope, node: ast.expr) -> bool:
 
 
 def _require_lasting(scope: Scope, node: ast.expr) -> None:
-    """Make sure that a tensor keeps its value after the test: a gradient needs the answer, or a statement far behind.
+    """Ensure that a tensor keeps its value after the test, for the gradient or for statements further down.
 
     Raises:
         Refusal: its memory is changed in place somewhere in the function.
@@ -189,7 +189,7 @@ def _reduces_all(scope: Scope, node: ast.expr) -> bool:
 
 
 def _comparison(scope: Scope, node: ast.Compare) -> Truth:
-    """A comparison, chained or not: `a < b < c` is `(a < b) & (b < c)` with `b` written twice."""
+    """A comparison, chained or not: `a < b < c` is `(a < b) & (b < c)` with `b` repeated."""
     values = [node.left, *node.comparators]
     links: list[str] = []
     tensors: list[k.Tensor] = []
@@ -202,7 +202,7 @@ def _comparison(scope: Scope, node: ast.Compare) -> Truth:
             raise Refusal(f"{scope.quote(node)} does not compare only tensors; test its parts one by one")
         others = [kind for kind in (scope.kind(left), scope.kind(right)) if as_tensor(kind) is None]
         numbers = numbers and all(k.is_number(kind) for kind in others)
-        # Ordering a tensor and whatever gives a tensor, or raises; `==` gives False for what cannot be compared.
+        # Ordering with a tensor returns a tensor or raises; `==` returns False for values that cannot be compared.
         if isinstance(operator, ast.Eq | ast.NotEq) and not numbers:
             raise Refusal(f"{scope.quote(node)} compares a tensor with something that may not be a number")
         tensors += own
@@ -216,7 +216,7 @@ def _comparison(scope: Scope, node: ast.Compare) -> Truth:
 
 
 def _bool_op(scope: Scope, node: ast.BoolOp) -> Truth:
-    """`a and b`, with `b` evaluated whatever `a` is."""
+    """`a and b`, with `b` evaluated unconditionally."""
     parts = [truth_of(scope, value) for value in node.values]
     effects_of(scope, list(node.values[1:]))
     operator = " & " if isinstance(node.op, ast.And) else " | "
@@ -255,7 +255,7 @@ def operand_text(scope: Scope, node: ast.expr) -> str:
 
 
 def _call(scope: Scope, node: ast.Call) -> Truth | None:
-    """Calls that read a bool out of tensors, as the tensor that they read; None for any other call."""
+    """Calls that read a bool from tensors, as the tensor they read; None for any other call."""
     callee = scope.kind(node.func)
     if isinstance(callee, k.External) and len(node.args) >= 1:
         name, arguments = callee.name, node.args

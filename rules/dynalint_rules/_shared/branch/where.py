@@ -1,4 +1,4 @@
-"""Rewriting a branch on a tensor into `torch.where`: both sides are computed, and the test chooses."""
+"""Rewriting a data-dependent branch as `torch.where`: both sides are computed, and the test chooses."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     """Return the rewrite of the whole chain that an `if` or `elif` belongs to.
 
     Raises:
-        Refusal: it would not do the same.
+        Refusal: the rewrite would not be equivalent.
     """
     dropped = rewrite_masked(scope, statement) or rewrite_spared(scope, statement)
     dropped = dropped or rewrite_shortcut(scope, statement)
@@ -76,7 +76,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
 
 
 def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
-    """Give each name one expression of what the sides give it."""
+    """Replace each name's assignments on the sides by a single expression."""
     other = rewrite_early_return(scope, statement) or rewrite_loop_return(scope, statement)
     if other is not None:
         return other
@@ -92,9 +92,9 @@ def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
 
 @dataclass
 class _Writer:
-    """Writes the statements that take the place of one chain of `if` and `elif`.
+    """Writes the statements that replace one chain of `if` and `elif`.
 
-    `lines` are these statements, `copies` the names in them of tensors that are changed, `tests` the code of each test.
+    `lines` are these statements, `copies` are their names for changed tensors, `tests` is the code of each test.
     """
 
     scope: Scope
@@ -108,10 +108,10 @@ class _Writer:
     plan: Plan = field(default_factory=Plan)
 
     def write(self, truths: Sequence[Truth]) -> None:
-        """Write everything.
+        """Write all statements.
 
         Raises:
-            Refusal: the rewritten code would not do the same.
+            Refusal: the rewritten code would not be equivalent.
         """
         chain = self.chain
         layers = self._layers()
@@ -128,13 +128,13 @@ class _Writer:
         if results:
             self.lines.append(f"return {self._result(results)}")
         if not any(self.tests[0] in line for line in self.lines):
-            # Where all sides are alike nothing asks for it any more, and it must not do anything else either.
+            # If all sides are equal, nothing tests it any more, and so it must not have effects either.
             effects_of(self.scope, self.chain.tests[:1])
         self.conditions += [text for truth in truths for text in truth.conditions]
         self.conditions += gradient_conditions([self._reads(block) for block in chain.blocks], layers)
 
     def _layers(self) -> dict[str, None]:
-        """Make sure that every block, and every test but the first, may always be evaluated; return layers called."""
+        """Ensure that every block, and every test but the first, may always be evaluated; return the layers called."""
         effects_of(self.scope, self.chain.tests[1:])
         values = [value for block in self.chain.blocks for value in block.values]
         if any(may_be_unbound(self.scope, value) for value in values if value not in self.scope.composed):
@@ -146,7 +146,7 @@ class _Writer:
         return [guarded for value in values for guarded in guarded_operands(self.scope, value)]
 
     def _name_tests(self, truths: Sequence[Truth], *, bind: bool) -> None:
-        """Find the code of each test; one that is needed more than once, or must not move, is given a name first."""
+        """Find the code of each test; one that is repeated, or must not move, is assigned to a name first."""
         assigned = {assignment.name for block in self.chain.blocks for assignment in block.assignments}
         for truth in truths:
             text = truth.without_dimensions
@@ -157,7 +157,7 @@ class _Writer:
             self.tests.append(text)
 
     def _write_rows(self) -> None:
-        """Write the assignments; those of names that one block alone uses come as they come in their block."""
+        """Write the assignments; names used by a single block keep the order of their block."""
         waiting = [list(block.assignments) for block in self.chain.blocks]
         if self.plan.late:
             for index, rest in enumerate(waiting):
@@ -230,7 +230,7 @@ class _Writer:
         return f"{old} {operator} {text}"
 
     def _changed(self, assignment: Assignment, place: ast.expr, index: int) -> str:
-        """Write a copy in which an element is stored; return its name."""
+        """Write a copy with a stored element; return its name."""
         assert isinstance(assignment.value, ast.Tuple)
         old = self._rendered(assignment.value.elts[0], index)
         name = self.scope.fresh_name("changed", [*self.plan.temporaries.values(), *self.copies])
@@ -241,7 +241,7 @@ class _Writer:
         return name
 
     def _operand(self, node: ast.expr, text: str, index: int) -> str:
-        """The text of a whole operand, which is harmless where its block is not taken if it has to be."""
+        """The text of a whole operand, made harmless where its block is not taken if necessary."""
         safe = next((one.safe for one in self.guards[index] if one.node is node), None)
         return text if safe is None else self._guard(index).format(operand=text, safe=safe)
 
@@ -250,7 +250,7 @@ class _Writer:
         return rendered(self.scope, node, self.guards[index], self._guard(index))
 
     def _guard(self, *indices: int) -> str:
-        """A format for the operands that only some blocks may be given as they are."""
+        """A format for operands whose own values only some blocks may use."""
         last = "{operand}" if len(self.tests) in indices else "{safe}"
         runs = itertools.groupby(range(len(self.tests)), lambda index: index in indices)
         for own, run in reversed([(own, [self.tests[index] for index in run]) for own, run in runs]):
@@ -259,7 +259,7 @@ class _Writer:
         return last
 
     def _result(self, results: list[ast.expr], *, inner: bool = False) -> str:
-        """The value to return: chosen as a whole, or one by one where all sides write out tuples of one length."""
+        """The value to return: chosen as a whole, or item by item if all sides are tuple literals of one length."""
         scope = self.scope
         texts = [self._rendered(result, index) for index, result in enumerate(results)]
         if len(set(texts)) == 1:
@@ -290,7 +290,7 @@ class _Writer:
         return indentation(self.scope.file, self.chain.head.lineno)
 
     def _reads(self, block: Block) -> set[str]:
-        """The tensors with gradients that the names chosen, or what is returned, come from in one block."""
+        """The tensors with gradients on which the chosen names, or the returned value, depend in one block."""
         scope, head = self.scope, self.chain.head
         sides = [Side(assignment.value, scope.kind(assignment.value)) for assignment in block.assignments]
         assigned = {assignment.name for assignment in block.assignments}
@@ -320,7 +320,7 @@ class _Writer:
 
 
 def _choices(results: Sequence[ast.expr]) -> int:
-    """How often the test is needed to choose between results."""
+    """How many choices between results use the test."""
     rows = [result.elts if isinstance(result, ast.Tuple) else [result] for result in results]
     if len({len(row) for row in rows}) != 1:
         return int(bool(rows))

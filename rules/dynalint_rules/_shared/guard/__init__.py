@@ -1,4 +1,4 @@
-"""Statements for eager code alone, behind `if not torch.compiler.is_compiling():`, and statements taken out.
+"""Statements restricted to eager code by `if not torch.compiler.is_compiling():`, and removed statements.
 
-`statements.py` guards a call or takes it out, `bystanders.py` all that its value goes to.
+`statements.py` guards or removes a call, `bystanders.py` guards all statements that its value reaches.
 """

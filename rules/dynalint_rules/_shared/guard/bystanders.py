@@ -1,6 +1,6 @@
-"""Statements that stand beside what a function computes: their values go to none but statements of the same kind.
+"""Statements unrelated to a function's result: only statements of the same type use their values.
 
-`start = time.time()` and `print(time.time() - start)` are such statements; a compiled run can leave them out together.
+`start = time.time()` and `print(time.time() - start)` are an example; a compiled run can skip them together.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from dynalint_rules._shared.guard.statements import SHOWS, all_of, guarded_all, 
 def guarded_bystanders(
     scope: Scope, event: Event, watched: Callable[[str], bool], title: str, *, effect: str | None = None
 ) -> Rewrite:
-    """Put the statement of an event behind a guard, together with all statements that its value goes to.
+    """Put the statement of an event behind a guard, together with all statements that its value reaches.
 
-    `watched` says of the dotted name of a call that it may be left out of a compiled run; `effect` is what the calls
-    do besides giving a value, as a clause that says what a compiled run lacks then.
+    `watched` says whether a compiled run may skip a call, by its dotted name. `effect` is a clause about the effects of
+    these calls that a compiled run lacks.
 
     Raises:
-        Refusal: the value, or what is derived from it, goes to something else.
+        Refusal: the value, or one derived from it, is used elsewhere.
     """
     group = _Group(scope, watched)
     group.take(event.statement)
@@ -46,7 +46,7 @@ class _Group:
     kept: dict[str, None] = field(default_factory=dict)
 
     def take(self, statement: ast.stmt) -> None:
-        """Add a statement, and those that its value goes to."""
+        """Add a statement, and those that its value reaches."""
         if statement in self.members or self._is_guarded(statement):
             return
         self.members[statement] = None
@@ -60,7 +60,7 @@ class _Group:
             raise self._refusal(statement)
 
     def _is_guarded(self, statement: ast.stmt) -> bool:
-        """Whether a statement stands under `if not torch.compiler.is_compiling():` already."""
+        """Whether a statement is already under `if not torch.compiler.is_compiling():`."""
         inner: ast.AST | None = statement
         while inner is not None:
             outer = self.scope.parents.get(inner)

@@ -1,4 +1,4 @@
-"""Statements that are kept for eager code and left out while compiling, and statements that are taken out."""
+"""Statements restricted to eager code, and statements removed entirely."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dynalint_rules._shared.text import WIDTH
 if TYPE_CHECKING:
     import libcst as cst
 
-# What only shows what it is given.
+# Functions that only display their arguments.
 SHOWS = ("builtins.print", "logging.", "warnings.warn")
 
 
@@ -50,9 +50,9 @@ def guarded(
 
 
 def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite that asks a test in eager code only, None where it decides more than what is shown.
+    """Return the rewrite that evaluates a test in eager code only; None if it decides more than output.
 
-    A test that goes on with `and not torch.compiler.is_compiling()` decides nothing else in compiled code.
+    A test followed by `and not torch.compiler.is_compiling()` decides nothing else in compiled code.
     """
     if statement.orelse or scope.file.segment(statement).startswith("elif"):
         return None
@@ -69,7 +69,7 @@ def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def _only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:
-    """Whether statements do no more than print and log."""
+    """Whether statements only print and log."""
     calls = [one.value for one in body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)]
     if len(calls) < len(body) or not all(callee(scope, one).startswith(SHOWS) for one in calls):
         return False
@@ -82,9 +82,9 @@ def _only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:
 
 
 def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite of `if test: break` that only eager code asks, None where the branch does more.
+    """Return the rewrite of `if test: break` to test in eager code only; None if the branch does more.
 
-    The rounds that are left over must change nothing, as when an algorithm has converged. Running shows that.
+    The remaining iterations must change nothing, as when an algorithm has converged. A run verifies that.
     """
     loop = scope.parents[statement]
     ends = len(statement.body) == 1 and isinstance(statement.body[0], ast.Break) and not statement.orelse
@@ -103,13 +103,13 @@ def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
 def guarded_all(
     scope: Scope, statements: Sequence[ast.stmt], title: str, safety: Safety, conditions: tuple[str, ...]
 ) -> Rewrite:
-    """Put each of some statements behind a guard of its own; ones that follow each other go behind one."""
+    """Put each of some statements behind a guard; consecutive ones share a guard."""
     behind = tuple(one for run in _runs(scope, statements) for one in _behind_guard(scope, run))
     return Rewrite(title, safety, behind, conditions, imports=scope.imports)
 
 
 def _behind_guard(scope: Scope, run: Sequence[ast.stmt]) -> tuple[Replacement, ...]:
-    """Return what puts statements that follow each other behind one guard."""
+    """Return the replacements that put consecutive statements behind one guard."""
     tree = rw.Tree.around(scope.file, run[0])
     joined = _joined_to_branch(scope, tree, run)
     if joined is not None:
@@ -119,9 +119,9 @@ def _behind_guard(scope: Scope, run: Sequence[ast.stmt]) -> tuple[Replacement, .
 
 
 def _joined_to_branch(scope: Scope, tree: rw.Tree, run: Sequence[ast.stmt]) -> tuple[Replacement, ...] | None:
-    """Return what adds the guard to the test of an `if` that holds nothing but these statements; None if it may not.
+    """Return the replacements that add the guard to the `if` around only these statements; None if that is unsafe.
 
-    It goes before a test that asks a tensor, which breaks the graph as well, and behind any other.
+    The guard precedes a data-dependent test, which breaks the graph as well, and follows any other.
     """
     branch = scope.parents[run[0]]
     if not isinstance(branch, ast.If) or branch.orelse or branch.body != list(run):
@@ -149,7 +149,7 @@ def is_eager(test: ast.expr) -> bool:
 
 
 def all_of(test: ast.expr) -> list[ast.expr]:
-    """Return what must all be true for a test to be."""
+    """Return the operands that must all be true for a test to be true."""
     return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
 
 
@@ -166,12 +166,12 @@ def _asks_tensor(scope: Scope, test: ast.expr) -> bool:
 
 
 def _is_read(kind: k.Kind) -> bool:
-    """Whether a value was read out of a tensor, which breaks the graph."""
+    """Whether a value was read from a tensor, which breaks the graph."""
     return isinstance(kind, k.Value) and kind.source == "data"
 
 
 def _runs(scope: Scope, statements: Sequence[ast.stmt]) -> Iterator[list[ast.stmt]]:
-    """Yield the statements in the order of the code, those that follow each other in one list."""
+    """Yield lists of consecutive statements, in the order of the code."""
     run: list[ast.stmt] = []
     for statement in sorted(statements, key=lambda one: one.lineno):
         block = _block(scope, statement)
@@ -187,7 +187,7 @@ def _runs(scope: Scope, statements: Sequence[ast.stmt]) -> Iterator[list[ast.stm
 
 
 def removed(scope: Scope, event: Call, title: str, safety: Safety, conditions: tuple[str, ...] = ()) -> Rewrite:
-    """Take the statement of a call out, and its line with it where nothing else stands there.
+    """Remove the statement of a call, with its line if nothing else is on it.
 
     Raises:
         Refusal: the value of the call is used, or its arguments have effects of their own.
@@ -200,7 +200,7 @@ def removed(scope: Scope, event: Call, title: str, safety: Safety, conditions: t
 def taken_out(
     scope: Scope, statement: ast.stmt, title: str, safety: Safety, conditions: tuple[str, ...] = ()
 ) -> Rewrite:
-    """Take a statement out, and its line with it where nothing else stands there.
+    """Remove a statement, with its line if nothing else is on it.
 
     Raises:
         Refusal: it shares its line.
@@ -211,7 +211,7 @@ def taken_out(
 
 
 def own_statement(scope: Scope, event: Call) -> ast.Expr:
-    """Return the statement that consists of the call of `event` alone.
+    """Return the statement that consists only of the call of `event`.
 
     Raises:
         Refusal: the call is part of an expression.
@@ -226,10 +226,10 @@ def own_statement(scope: Scope, event: Call) -> ast.Expr:
 
 
 def check_arguments(scope: Scope, call: ast.Call) -> None:
-    """Make sure that a call which only shows what it is given can be left out of a compiled run.
+    """Ensure that a compiled run can skip a call that only displays its arguments.
 
     Raises:
-        Refusal: making the arguments, or a text of them, may do more, or decides by an exception what runs next.
+        Refusal: computing or formatting the arguments has effects, or an exception decides which code runs next.
     """
     parts = [*call.args, *(keyword.value for keyword in call.keywords)]
     check_left_out(scope, parts)
@@ -244,7 +244,7 @@ def check_arguments(scope: Scope, call: ast.Call) -> None:
 
 
 def may_raise(scope: Scope, part: ast.expr) -> Refusal:
-    """Return why an expression cannot be left out of a compiled run where exceptions are caught."""
+    """Return why a compiled run cannot skip an expression if exceptions are caught."""
     return Refusal(
         f"evaluating {scope.quote(part)} may raise, which decides what the function does next; evaluate it "
         "first, so that the statement can be guarded"
@@ -252,13 +252,13 @@ def may_raise(scope: Scope, part: ast.expr) -> Refusal:
 
 
 def may_go_unasked(scope: Scope, test: ast.expr) -> bool:
-    """Whether a test that decides what is shown can be left out of a compiled run."""
+    """Whether a compiled run can skip a test that only decides about output."""
     pure = is_pure(scope, test) and implies_nothing(scope, scope.parents[test])
     return pure and (never_raises(scope, test) or not is_caught(scope, test))
 
 
 def is_caught(scope: Scope, node: ast.AST) -> bool:
-    """Whether the function goes on in another way if `node` raises."""
+    """Whether the function continues differently if `node` raises."""
     while node is not scope.function.node:
         parent = scope.parents[node]
         if isinstance(parent, ast.Try) and parent.handlers and node in parent.body:
@@ -270,10 +270,10 @@ def is_caught(scope: Scope, node: ast.AST) -> bool:
 
 
 def check_left_out(scope: Scope, parts: Sequence[ast.expr]) -> None:
-    """Make sure that expressions do no more than give a value: they would no longer do it in a compiled run.
+    """Ensure that expressions have no effects, which a compiled run would skip.
 
     Raises:
-        Refusal: one of them may do more.
+        Refusal: one of them may have one.
     """
     for part in parts:
         if not is_pure(scope, part.value if isinstance(part, ast.Starred) else part):
@@ -284,7 +284,7 @@ def check_left_out(scope: Scope, parts: Sequence[ast.expr]) -> None:
 
 
 def _neighbours(scope: Scope, statement: ast.Expr, alike: Callable[[ast.Call], bool]) -> list[ast.stmt]:
-    """Return the statements around `statement` that may go behind the same guard, `statement` among them."""
+    """Return the statements around `statement`, including it, that may go behind the same guard."""
 
     def fits(one: ast.stmt) -> bool:
         if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) and alike(one.value)):

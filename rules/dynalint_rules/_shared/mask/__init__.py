@@ -1,6 +1,6 @@
-"""Elements that a mask selects: computed for all, with a choice or a neutral value where nothing is selected.
+"""Elements selected by a mask: computed for all, with a choice or a neutral value for the others.
 
-`masked.py` drops tests that only spare work, `masked_stores.py` is for stores, `masked_reductions.py`,
-`selected_chains.py` and `selected_losses.py` for what is reduced, at once or over several statements (`trailing.py`),
-`places.py` for places that are listed, `bins.py` for `bincount`.
+`masked.py` removes tests that only save work, and `masked_stores.py` handles stores. `masked_reductions.py`,
+`selected_chains.py` and `selected_losses.py` handle reductions, in one or several statements (`trailing.py`).
+`places.py` handles lists of positions, and `bins.py` handles `bincount`.
 """

@@ -1,4 +1,4 @@
-"""Counting into bins of which the number is known: `torch.bincount(t, minlength=n)` of what is all below `n`."""
+"""Counting into a known number of bins: `torch.bincount(t, minlength=n)` with all values below `n`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dynalint_rules._code.scope import Scope
 
 
 def binned(scope: Scope, event: Call) -> Rewrite:
-    """Return the rewrite that adds ones into as many zeros as there are bins.
+    """Return the rewrite that adds ones into a tensor of zeros, one per bin.
 
     Raises:
-        Refusal: how many there are is not in the code, or something else than elements is counted.
+        Refusal: the code does not show the number of bins, or counts something other than elements.
     """
     node, function = event.node, event.node.func
     method = event.callee == "Tensor.bincount" and isinstance(function, ast.Attribute)

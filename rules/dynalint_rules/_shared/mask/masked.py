@@ -1,6 +1,6 @@
-"""Dropping a test that only spares work: `if mask.any(): x[mask] = 0` does nothing without a selected element.
+"""Removing a test that only saves work: `if mask.any(): x[mask] = 0` does nothing without a selected element.
 
-Nor does `x[mask] = 0` after `if not mask.any(): return x`.
+The same applies to `x[mask] = 0` after `if not mask.any(): return x`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from dynalint_rules._shared.branch.sides import FINITE, NO_RAISE, SAME_FORM, ref
 from dynalint_rules._shared.branch.truth import is_tensor_test
 
 _TITLE = "Remove the test, which makes no difference"
-# Methods that give a mask with the same elements selected, in another shape.
+# Methods that return a mask with the same elements selected, in another shape.
 _TORCH_LOOKS = frozenset({"torch.isnan", "torch.isinf", "torch.isfinite", "torch.isneginf", "torch.isposinf"})
 _RESHAPING = frozenset({"unsqueeze", "expand", "expand_as", "view", "view_as", "reshape", "contiguous", "bool"})
 
 
 def rewrite_masked(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite that drops the test of an `if`, None if its body does anything without a selected element.
+    """Return the rewrite that removes the test of an `if`; None if its body has effects without a selected element.
 
     Raises:
         Refusal: one of its values must not be computed on every call.
@@ -48,10 +48,10 @@ def rewrite_masked(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def rewrite_spared(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite that drops `if not mask.any(): return x`, None if what follows does more than write to `x`.
+    """Return the rewrite that removes `if not mask.any(): return x`; None unless the rest only writes to `x`.
 
     Raises:
-        Refusal: one of the values that follow must not be computed on every call.
+        Refusal: one of the values in the rest must not be computed on every call.
     """
     returned, after = statement.body[0], statements_after(scope, statement)
     mask = mask_of_nothing(scope, statement.test)
@@ -71,7 +71,7 @@ def rewrite_spared(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def mask_of_nothing(scope: Scope, test: ast.expr) -> ast.expr | None:
-    """Return the mask of which a test asks whether it selects nothing: `not m.any()`, `m.sum() == 0`."""
+    """Return the mask that a test checks for selecting nothing: `not m.any()`, `m.sum() == 0`."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return mask_of_something(scope, test.operand)
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
@@ -82,7 +82,7 @@ def mask_of_nothing(scope: Scope, test: ast.expr) -> ast.expr | None:
 
 
 def mask_of_something(scope: Scope, test: ast.expr) -> ast.expr | None:
-    """Return the mask of which a test asks whether it selects anything: `m.any()`, `torch.any(m)`, `m.sum() > 0`."""
+    """Return the mask that a test checks for selecting anything: `m.any()`, `torch.any(m)`, `m.sum() > 0`."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Gt | ast.NotEq):
         bound = test.comparators[0]
         summed = isinstance(bound, ast.Constant) and bound.value == 0 and type(bound.value) is int
@@ -92,7 +92,7 @@ def mask_of_something(scope: Scope, test: ast.expr) -> ast.expr | None:
 
 
 def reduced_as_whole(scope: Scope, node: ast.expr, name: str) -> ast.expr | None:
-    """Return the tensor that a call reduces as a whole by the method or function `name`."""
+    """Return the tensor that a call reduces as a whole with the method or function `name`."""
     if not isinstance(node, ast.Call) or node.keywords:
         return None
     callee = scope.kind(node.func)
@@ -121,7 +121,7 @@ class _Body:
     conditions: list[str] = field(default_factory=list)
 
     def does_nothing_unselected(self, statement: ast.stmt) -> bool:
-        """Whether a statement changes nothing where the mask selects nothing."""
+        """Whether a statement has no effect if the mask selects nothing."""
         if isinstance(statement, ast.Expr):
             return self._fills_in_place(statement.value)
         if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
@@ -145,7 +145,7 @@ class _Body:
         if not isinstance(base, ast.Name):
             return False
         if isinstance(self.scope.kind(base), k.Unknown):
-            # What takes a mask is a tensor, or the run that shows the conditions says otherwise.
+            # A base that accepts a mask is a tensor; otherwise the run that verifies the conditions shows it.
             self.conditions.append(f"`{base.id}` is a tensor")
         elif self.scope.tensor(base) is None:
             return False
@@ -155,7 +155,7 @@ class _Body:
             self.conditions.append(f"the mask fits the shape of `{base.id}`")
         if not is_own(self.scope, base.id, base):
             if sharing(self.scope, base.id) & parameters(self.scope):
-                return False  # a leaf that asks for a gradient takes no change at all, not even of nothing
+                return False  # a leaf that requires a gradient allows no in-place change, not even an empty one
             self.conditions.append(f"`{base.id}` may be written to, even if nothing is selected")
         self.conditions += change_conditions(self.scope, base.id, base)
         return True
@@ -191,7 +191,7 @@ class _Body:
         return True
 
     def _selects(self, node: ast.expr) -> bool:
-        """Whether an index or argument is the mask, in whatever shape."""
+        """Whether an index or argument is the mask, in any shape."""
         while ast.dump(node) != ast.dump(self.mask):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _RESHAPING:
                 self.values += node.args
@@ -206,7 +206,7 @@ class _Body:
         return k.is_number(self.scope.kind(node))
 
     def _is_stored(self, value: ast.expr) -> bool:
-        """Whether a value is a number, or computed from what the mask selects."""
+        """Whether a value is a number, or computed from the selected elements."""
         if self._is_number(value):
             return True
         self.values.append(value)
@@ -218,7 +218,7 @@ class _Body:
 
 
 def made_from(scope: Scope, mask: ast.expr, name: str) -> bool:
-    """Whether the mask comes of looking at each element of a tensor, and so has its shape."""
+    """Whether the mask is computed elementwise from a tensor and so has its shape."""
     place = mask
     if isinstance(mask, ast.Name):
         known = only_value(scope, mask.id, place)
@@ -243,7 +243,7 @@ def _is_whole(node: ast.expr) -> bool:
 
 
 def _block_around(scope: Scope, node: ast.AST) -> ast.AST | None:
-    """What the statement of an expression stands in."""
+    """The block around the statement of an expression."""
     return scope.parents.get(statement_of(scope, node))
 
 

@@ -1,4 +1,4 @@
-"""Elements that a mask selects only to be summed, averaged or made a loss of: neutral values do instead."""
+"""Masked elements that are only summed, averaged or used in a loss, where neutral values can replace the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OTHER_ORDER = "the sum is computed in a different order and is equal up to round
 
 @dataclass(frozen=True)
 class Selection:
-    """`node` takes out of `source` what `mask` selects."""
+    """`node` selects the elements of `source` where `mask` is true."""
 
     node: ast.expr
     source: ast.expr
@@ -32,7 +32,7 @@ class _Reduction:
 
 
 def selection_of(node: ast.Subscript | ast.Call) -> Selection | None:
-    """Return what `x[mask]`, `x.masked_select(mask)` or `torch.masked_select(x, mask)` selects."""
+    """Return the selection made by `x[mask]`, `x.masked_select(mask)` or `torch.masked_select(x, mask)`."""
     if isinstance(node, ast.Subscript):
         return Selection(node, node.value, node.slice)
     if node.keywords or not isinstance(node.func, ast.Attribute):
@@ -43,7 +43,7 @@ def selection_of(node: ast.Subscript | ast.Call) -> Selection | None:
 
 
 def reduced(scope: Scope, read: Selection) -> Rewrite | None:
-    """The rewrite of `x[mask].sum()` and `x[mask].mean()`, None where something else is done with the elements."""
+    """The rewrite of `x[mask].sum()` and `x[mask].mean()`; None if the elements are used in another way."""
     reduction = _reduction_of(scope, read.node)
     if reduction is None or not may_match(scope, read):
         return None
@@ -63,7 +63,7 @@ def _reduction_of(scope: Scope, values: ast.expr) -> _Reduction | None:
 
 
 def _over_all(scope: Scope, read: Selection, reduction: _Reduction, values: str) -> rw.Change:
-    """Reduce `values`, of the full shape, with zeros where the mask of `read` selects nothing."""
+    """Reduce `values`, of the full shape, with zeros where the mask of `read` is false."""
     chosen = scope.text(read.mask)
     text = f"{scope.torch}.where({chosen}, {values}, 0).sum()"
     if reduction.name == "mean":
@@ -82,7 +82,7 @@ def may_match(scope: Scope, read: Selection) -> bool:
 
 
 def matches(scope: Scope, read: Selection) -> bool:
-    """Whether it has for certain: one of fewer dimensions stands for rows, which `where` takes for columns."""
+    """Whether it certainly has: a mask with fewer dimensions selects rows, which `where` would treat as columns."""
     if isinstance(read.source, ast.Name) and made_from(scope, read.mask, read.source.id):
         return True
     mask, tensor = scope.tensor(read.mask), scope.tensor(read.source)

@@ -1,4 +1,4 @@
-"""Stores by a mask of what is computed from elements that the same mask selects: compute all of them, and choose."""
+"""Masked stores of values computed from elements under the same mask: compute all elements, and choose."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from dynalint_rules._shared.mask.trailing import is_certain, row_size, trailing
 from dynalint_rules._shared.text import atom
 
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
-# By a number these keep nothing of their operand for the gradient, so it may be written to afterwards.
+# With a number, these save nothing of their operand for the gradient, so it may be overwritten afterwards.
 _FORGETFUL = (ast.Add, ast.Sub, ast.Mult, ast.Div)
-# What these make of zeros, in the place of values for what is not selected, does no harm.
+# Their results for zeros, in place of unselected values, do no harm.
 _HARMLESS = (ast.Add, ast.Sub, ast.Mult)
 
 
@@ -29,7 +29,7 @@ def stored(scope: Scope, event: Subscript) -> Rewrite:
     """Return the rewrite of a statement that stores what it reads by the same mask.
 
     Raises:
-        Refusal: it would not do the same.
+        Refusal: the rewrite would not be equivalent.
     """
     target, statement = target_of(event), event.statement
     assert target is not None
@@ -38,13 +38,13 @@ def stored(scope: Scope, event: Subscript) -> Rewrite:
 
 
 def stored_next(scope: Scope, event: Subscript) -> Rewrite | None:
-    """Return the rewrite of a read that is followed by a store of what was read, None if that is not what stands there.
+    """Return the rewrite of a masked read followed by a store of the same elements; None for any other code.
 
-    Either all is computed where it is read (`v = x[mask] + y; x[mask] = v`), or where it is stored (`v = x[mask];
-    x[mask] = v * 2`).
+    The computation is either in the read (`v = x[mask] + y; x[mask] = v`), or in the store (`v = x[mask]; x[mask] = v *
+    2`).
 
     Raises:
-        Refusal: it would not do the same.
+        Refusal: the rewrite would not be equivalent.
     """
     statement = event.statement
     following = statements_after(scope, statement)[:1]
@@ -64,10 +64,10 @@ def stored_next(scope: Scope, event: Subscript) -> Rewrite | None:
 
 
 def put_back(scope: Scope, event: Subscript) -> Rewrite | None:
-    """Return the rewrite of `b = a.index_put((mask,), f(x[mask]))`, None if that is not what stands there.
+    """Return the rewrite of `b = a.index_put((mask,), f(x[mask]))`; None for any other code.
 
     Raises:
-        Refusal: it would not do the same.
+        Refusal: the rewrite would not be equivalent.
     """
     statement = event.statement
     call = statement.value if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
@@ -88,8 +88,8 @@ def put_back(scope: Scope, event: Subscript) -> Rewrite | None:
 class _Store:
     """The rewrite of a statement whose value goes into `target` by a mask, there or in the next one, `last`.
 
-    `read` is the statement before it that gives a name to what the mask selects, if there is one. With `value`, that is
-    what a copy of the target gets, which the statement assigns.
+    `read` is the statement before it that assigns the selected elements to a name, if there is one. With `value`, the
+    statement assigns a copy of the target that receives this value.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class _Store:
         """Return the rewrite.
 
         Raises:
-            Refusal: it would not do the same.
+            Refusal: the rewrite would not be equivalent.
         """
         scope, target, file = self.scope, self.target, self.scope.file
         if not isinstance(target.value, ast.Name):
@@ -159,7 +159,7 @@ class _Store:
         return Rewrite(title, safety, edits, tuple(self._conditions(name)), scope.imports, shown=shown)
 
     def _copied(self, name: str) -> tuple[ast.stmt, str] | None:
-        """Return the statement right before that makes the target as a copy of something else, and the text of that."""
+        """Return the previous statement if it makes the target a copy of another tensor, and that tensor's text."""
         scope = self.scope
         outer = scope.parents.get(self.first)
         block = next(
@@ -194,7 +194,7 @@ class _Store:
                     yield f"nothing changes `{read}` in place before the gradient is taken"
 
     def _full_mask(self) -> str:
-        """The text of the mask, with a dimension for each `:` that follows it."""
+        """The text of the mask, with a dimension for each `:` after it."""
         scope, mask = self.scope, self.mask
         full = 0
         if isinstance(mask, ast.Tuple) and len(mask.elts) > 1 and all(map(_is_full, mask.elts[1:])):
@@ -211,7 +211,7 @@ class _Store:
         return f"{atom(mask, scope.text(mask))}[..., {', '.join(['None'] * full)}]"
 
     def _sizes(self) -> Iterator[int]:
-        """Yield how many dimensions layers take for one that what the mask selects goes straight into."""
+        """Yield the number of input dimensions per item of layers that directly receive the selected elements."""
         for read in self.reads:
             call = self.scope.parents.get(read)
             yield row_size(self.scope, call.func) if isinstance(call, ast.Call) and call.args == [read] else 0
@@ -233,7 +233,7 @@ class _Store:
         return target.id if isinstance(target, ast.Name) else None
 
     def _guarded(self) -> dict[ast.expr, str]:
-        """Return the operands that are not defined for all numbers, each with what is harmless there."""
+        """Return the operands that are not defined for all numbers, each with a harmless value."""
         found: dict[ast.expr, str] = {}
         with suppress(Refusal):
             operands = guarded_operands(self.scope, self.value)
@@ -244,9 +244,9 @@ class _Store:
         return found
 
     def _part(self, node: ast.expr, mask: str) -> str:
-        """The text of a part of the value: whole tensors are read, and what is given to the selected goes there.
+        """The text of a part of the value, reading whole tensors in place of the selected elements.
 
-        An operand that has a harmless value has that one where nothing is selected.
+        An operand that has a harmless value uses it where nothing is selected.
         """
         text = self._inside(node, mask)
         return f"{self.scope.torch}.where({mask}, {text}, {self.guards[node]})" if node in self.guards else text
@@ -275,7 +275,7 @@ class _Store:
         self.computed = True
         if tensor is not None and harmless and next(self._reads(node), None) is None:
             if tensor.rank is not None and tensor.rank > 1 and is_pure(scope, node):
-                self.row = max(self.row, tensor.rank - 1)  # it goes to every row that the mask selects
+                self.row = max(self.row, tensor.rank - 1)  # it applies to every row that the mask selects
             else:
                 self.given.append(node)
             return
@@ -296,7 +296,7 @@ class _Store:
             self._require_elementwise(part, harmless=harmless)
 
     def _operands(self, node: ast.Call) -> list[ast.expr] | None:
-        """The operands of a call that works on each element by itself; None for one that may work on each row so."""
+        """The operands of an elementwise call; None if the call may work on whole rows."""
         scope, callee = self.scope, self.scope.kind(node.func)
         api = scope.project.api
         entry = None
@@ -318,7 +318,7 @@ class _Store:
         return operands
 
     def _keeps_old_value(self, name: str) -> bool:
-        """Whether computing the value may keep the tensor under `name` for the gradient."""
+        """Whether computing the value may save the tensor under `name` for the gradient."""
         if isinstance(self.statement, ast.AugAssign):
             return not isinstance(self.statement.op, _FORGETFUL) or not k.is_number(self.scope.kind(self.value))
         parts = [self.value, *self.reads.values()]

@@ -1,4 +1,4 @@
-"""Places of a mask that are listed, by `nonzero()` or `torch.where(mask)`, only to index or be counted by.
+"""Positions listed from a mask, by `nonzero()` or `torch.where(mask)`, that are only used to index or count.
 
 i = (x > 0).nonzero()               i_mask = x > 0
 return x[i[:, 0], i[:, 1]].sum()    return x[i_mask].sum()
@@ -24,9 +24,9 @@ _SELECTED = "DYN301"
 
 @dataclass
 class _Places:
-    """What a call lists of `mask`: under `names` one tensor for each dimension; `rows` if all in one, a place a row.
+    """The positions that a call lists for `mask`: one tensor per dimension under `names`, or all in one with `rows`.
 
-    `text` is what stands for the mask, `rank` how many dimensions it has if that is known.
+    `text` is the replacement for the mask, and `rank` is its number of dimensions, if known.
     """
 
     mask: ast.expr
@@ -40,7 +40,7 @@ class _Places:
 
 
 def listed_tensor(event: Call) -> tuple[ast.expr | None, bool]:
-    """Return the tensor whose places a call lists, and whether it gives one tensor for each dimension."""
+    """Return the tensor whose positions a call lists, and whether it returns one tensor per dimension."""
     node, name = event.node, event.callee.rpartition(".")[2]
     method = event.callee.startswith("Tensor.")
     given = [*([node.func.value] if method and isinstance(node.func, ast.Attribute) else []), *node.args]
@@ -56,7 +56,7 @@ def listed_tensor(event: Call) -> tuple[ast.expr | None, bool]:
 
 
 def masked_instead(scope: Scope, event: Call) -> Rewrite | None:
-    """The rewrite of places under names that only index, or are counted; None where more is done with them."""
+    """The rewrite of named positions that are only used to index or count; None if they have other uses."""
     statement = event.statement
     mask, apart = listed_tensor(event)
     known = scope.tensor(mask) if mask is not None else None
@@ -76,7 +76,7 @@ def masked_instead(scope: Scope, event: Call) -> Rewrite | None:
 
 
 def names_of(scope: Scope, statement: ast.Assign, node: ast.expr, *, apart: bool) -> tuple[tuple[str, ...], bool]:
-    """Return the names that a statement gives to the places, and whether it is all in one, with a row for each."""
+    """Return the names that a statement assigns to the positions, and whether a single one has a row per position."""
     target = statement.targets[0] if len(statement.targets) == 1 else None
     if isinstance(target, ast.Tuple | ast.List) and apart and statement.value is node:
         names = [one.id for one in target.elts if isinstance(one, ast.Name)]
@@ -85,21 +85,21 @@ def names_of(scope: Scope, statement: ast.Assign, node: ast.expr, *, apart: bool
         return (), False
     if statement.value is node and not apart:
         return (target.id,), True
-    # The places of a mask of one dimension: `torch.where(mask)[0]`, `mask.nonzero().flatten()`.
+    # The positions of a 1-dim mask: `torch.where(mask)[0]`, `mask.nonzero().flatten()`.
     flat = ("[0]",) if apart else ("[:, 0]", *(f".{one}" for one in _FLATTENED))
     whole = ast.unparse(statement.value) in {f"{ast.unparse(node)}{after}" for after in flat}
     return ((target.id,) if whole and node in walk(statement.value) else ()), False
 
 
 def is_bound_once(scope: Scope, name: str) -> bool:
-    """Whether one statement alone gives a name its value."""
+    """Whether exactly one statement assigns to a name."""
     names = [node for node in walk(scope.function.node) if isinstance(node, ast.Name) and node.id == name]
     stores = sum(not isinstance(node.ctx, ast.Load) for node in names)
     return stores == 1 and name not in parameters(scope)
 
 
 def mask_text(scope: Scope, mask: ast.expr, known: k.Tensor) -> str:
-    """Return the text of a mask that no later change of what it is made from reaches."""
+    """Return the text of a mask that no later change of its inputs affects."""
     text = scope.text(mask)
     if known.dtype != "bool":
         return f"{atom(mask, text)} != 0"
@@ -107,7 +107,7 @@ def mask_text(scope: Scope, mask: ast.expr, known: k.Tensor) -> str:
 
 
 def _replace(scope: Scope, places: _Places, load: ast.Name) -> bool:
-    """Note what stands for one use of the places; False where it is neither an index nor a count."""
+    """Record the replacement for one use of the positions; False if it is neither an index nor a count."""
     asked = count_of(scope, load)
     return _counted(scope, places, asked) if asked is not None else _indexed(scope, places, load)
 
@@ -137,7 +137,7 @@ def _is_compared_with_zero(scope: Scope, node: ast.expr) -> bool:
 
 
 def _indexed(scope: Scope, places: _Places, load: ast.Name) -> bool:
-    """Whether the places are all there is in the index of a read, which the mask takes the place of."""
+    """Whether the positions are the whole index of a read, so that the mask can replace them."""
     read, dimensions = _read_by(scope, places, load)
     if read is None or not isinstance(read.ctx, ast.Load) or places.rank not in (None, dimensions):
         return False
@@ -152,7 +152,7 @@ def _indexed(scope: Scope, places: _Places, load: ast.Name) -> bool:
 
 
 def _read_by(scope: Scope, places: _Places, load: ast.Name) -> tuple[ast.Subscript | None, int]:
-    """Return the `x[...]` whose index the places are, in order, and how many dimensions they are for."""
+    """Return the `x[...]` that the positions index, in order, and their number of dimensions."""
     part: ast.AST | None = scope.parents[load] if places.rows else load
     outer = scope.parents.get(part) if part is not None else None
     parts = outer.elts if isinstance(outer, ast.Tuple) else [part]

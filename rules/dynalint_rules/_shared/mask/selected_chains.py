@@ -1,4 +1,4 @@
-"""Elements, or rows, that a mask selects, computed with one by one and then made a loss of.
+"""Elements or rows selected by a mask, processed independently and then reduced to a loss.
 
 scores = self.head(h[known])                scores = self.head(h)
 return F.mse_loss(scores, y[known])         loss = F.mse_loss(scores, y, reduction="none").mean(-1)
@@ -32,12 +32,12 @@ ELEMENTWISE = frozenset(
     "clamp float double add sub mul div gelu silu softplus detach".split()
 )
 _SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
-# A value that is selected by one of these is no number mostly, and its gradient would not be one either.
+# A value selected by one of these is usually not a number, and neither is its gradient.
 _NO_NUMBERS = frozenset({"isnan", "isinf", "isfinite"})
 
 
 def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
-    """Return the rewrite of all that one mask selects in the body of a function, None where more is done with it."""
+    """Return the rewrite of all selections by one mask in the body of a function; None if there are other uses."""
     chain = _Chain(scope, read)
     if not chain.is_stable() or not chain.follow():
         return None
@@ -54,7 +54,7 @@ def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
 
 @dataclass
 class _Reduction:
-    """A call that makes one number of selected values, which have so many dimensions of their own for each place."""
+    """A call that reduces selected values to one number, with the given number of own dimensions per position."""
 
     values: ast.expr
     name: str
@@ -63,10 +63,10 @@ class _Reduction:
 
 @dataclass
 class _Chain:
-    """What becomes of what one mask selects.
+    """The replacement for all selections by one mask.
 
-    `rows` tells that rows are selected. `names` stand for some of them, each with the number of dimensions that belong
-    to one place of the mask.
+    `rows` means that rows are selected. `names` maps names of selected elements to their number of dimensions per
+    position of the mask.
     """
 
     scope: Scope
@@ -80,7 +80,7 @@ class _Chain:
     risky: bool = False
 
     def is_stable(self) -> bool:
-        """Whether the mask is the same wherever it is written from its first use on."""
+        """Whether the mask has the same value wherever it is written after its first use."""
         scope, mask = self.scope, self.read.mask
         if scope.tensor(mask) is None or any(isinstance(one, ast.Call) for one in walk(mask)):
             return False
@@ -97,7 +97,7 @@ class _Chain:
         return True
 
     def is_certain(self) -> bool:
-        """Whether the code says how many dimensions belong to one place, where that matters."""
+        """Whether the code shows the number of dimensions per position, if that matters."""
         labels = [loss.operands[1] for loss, _ in self.losses.values() if loss.function == "cross_entropy"]
         scored = bool(labels) and len(labels) == len(self.losses) and not self.reduced
         return all(
@@ -107,7 +107,7 @@ class _Chain:
         )
 
     def follow(self) -> bool:
-        """Go through the statements of the function; return whether all that reads what is selected is known."""
+        """Follow the statements of the function; return whether all reads of selected elements are understood."""
         scope = self.scope
         for statement in scope.function.statements:
             selections = [one for one in self._selections(statement) if _is_same(one, self.read)]
@@ -136,14 +136,14 @@ class _Chain:
                     yield found
 
     def _reads(self, statement: ast.Assign | ast.Return, selections: list[Selection]) -> bool:
-        """Take in one statement; return whether it computes one by one, or reduces."""
+        """Process one statement; return whether it computes elementwise or reduces."""
         nodes: dict[ast.expr, int] = {}
         for one in selections:
             if self.scope.tensor(one.source) is None and not isinstance(self.scope.kind(one.source), k.Unknown):
                 return False
             if not self._keeps(one.source):
                 return False
-            apart = isinstance(one.node, ast.Call)  # `masked_select` has the mask broadcast
+            apart = isinstance(one.node, ast.Call)  # `masked_select` broadcasts the mask
             own = 0 if apart else trailing(self.scope, one.source, one.mask)
             nodes[one.node] = own if own or not self.rows or apart else self._size_met(one.node)
             self.selections.append((one, nodes[one.node]))
@@ -164,12 +164,12 @@ class _Chain:
         return True
 
     def _size_met(self, node: ast.expr) -> int:
-        """The dimensions of what is selected that a layer which it goes straight into takes for one."""
+        """The number of dimensions per item of a layer that directly receives selected elements."""
         parent = self.scope.parents[node]
         return row_size(self.scope, parent.func) if isinstance(parent, ast.Call) and parent.args == [node] else 0
 
     def _keeps(self, source: ast.expr) -> bool:
-        """Whether a tensor is never changed in place: what was selected out of it would not change with it."""
+        """Whether a tensor is never changed in place; elements selected from it would not change with it."""
         names = {one.id for one in walk(source) if isinstance(one, ast.Name)}
         return not any(may_change_in_place(self.scope, name) for name in names)
 
@@ -177,16 +177,16 @@ class _Chain:
         return node.id in self.names and isinstance(node.ctx, ast.Load)
 
     def _is_new(self, target: ast.Name) -> bool:
-        """Whether a name stands for nothing else in the function."""
+        """Whether a name has no other meaning in the function."""
         stores = [one for one in walk(self.scope.function.node) if _stores(one, target.id)]
         return (
             stores == [target] and target.id in self.scope.function.locals and target.id not in parameters(self.scope)
         )
 
     def _climb(self, node: ast.expr, statement: ast.stmt, own: int) -> int | None:
-        """Return the dimensions of each place if an operand goes into all of a statement one by one.
+        """Return the dimensions per position if a statement uses an operand only elementwise.
 
-        It is -1 if the operand is reduced, None if more is done with it.
+        It is -1 if the operand is reduced, and None for any other use.
         """
         scope = self.scope
         parent = scope.parents[node]
@@ -224,7 +224,7 @@ class _Chain:
         return self._climb(call, statement, own) if along else None
 
     def _method(self, call: ast.Call, method: ast.Attribute, statement: ast.stmt, own: int) -> int | None:
-        """The same for what a method is called on."""
+        """The same for the receiver of a method."""
         if method.attr in ("sum", "mean") and not call.args and not call.keywords:
             return self._reduce(call, method.value, method.attr, own)
         if method.attr in LESS and is_last(call) and own:
@@ -235,7 +235,7 @@ class _Chain:
         return self._climb(call, statement, own) if elementwise else None
 
     def _goes_along(self, node: ast.expr, own: int) -> bool:
-        """Whether an operand is made of what is selected and of numbers alone, or belongs to the module."""
+        """Whether an operand consists only of selected elements and numbers, or belongs to the module."""
         tensor = self.scope.tensor(node)
         if isinstance(node, ast.Subscript) and _is_same(Selection(node, node.value, node.slice), self.read):
             return True
@@ -253,7 +253,7 @@ class _Chain:
         return rw.kept(self.scope.file, self.read.mask)
 
     def _mask_over(self, own: int) -> cst.BaseExpression:
-        """The mask with a dimension for each of those that belong to one place."""
+        """The mask with an additional dimension for each dimension per position."""
         if not own:
             return self._mask
         written = self.scope.text(self.read.mask)
@@ -261,7 +261,7 @@ class _Chain:
         return rw.expression(f"{written if named else f'({written})'}[..., {', '.join(['None'] * own)}]")
 
     def write(self) -> None:
-        """Write what takes the place of the selections, and of what they are reduced by."""
+        """Write the replacements for the selections and their reductions."""
         scope, mask = self.scope, self.read.mask
         value = only_value(scope, mask.id, mask) if isinstance(mask, ast.Name) else mask
         asked = {one.attr for one in walk(value) if isinstance(one, ast.Attribute)} if value is not None else set()
@@ -269,7 +269,7 @@ class _Chain:
         for one, own in self.selections:
             source: cst.BaseExpression = rw.kept(scope.file, one.source)
             if risky:
-                # What is not selected must not come in even where it is NaN: its gradient would be.
+                # Unselected elements must not take part even if they are NaN, since their gradient would be NaN.
                 source = rw.call(f"{scope.torch}.where", self._mask_over(own), source, rw.number(1))
             self.edits.append((one.node, source))
         for call, found in self.reduced.items():
@@ -293,7 +293,7 @@ class _Chain:
         return total if name == "sum" else rw.operation(total, "/", rw.method(self._mask, "sum"))
 
     def _drop_mask(self) -> None:
-        """Take away a mask that was made for a loss alone, which is told the label to ignore instead."""
+        """Remove a mask that was only made for a loss, which ignores the label instead."""
         scope, mask = self.scope, self.read.mask
         if not isinstance(mask, ast.Name) or any(loss.keeps_mask for loss, _ in self.losses.values()):
             return

@@ -1,4 +1,4 @@
-"""Losses of two tensors, element by element or of rows of scores and labels, and what they are over all elements."""
+"""Losses of two tensors, elementwise or of rows of scores and labels, and their values for all elements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ELEMENTWISE_OPTIONS = ("reduction", "beta", "delta")
 class Loss:
     """A loss of two `operands`, by the name of its function and its reduction; `layer` if a module computes it.
 
-    `keeps_mask` tells that what it became asks for the mask still.
+    `keeps_mask` means that its replacement still uses the mask.
     """
 
     function: str
@@ -49,7 +49,7 @@ class Loss:
         return rw.call(function, *given, **options, reduction=rw.expression('"none"'))
 
     def with_ignored(self, scope: Scope, call: ast.Call, mask: ast.expr, made: ast.expr | None) -> list[rw.Change]:
-        """Return what has a loss of rows of scores ignore labels that a mask, which was `made` so, does not select."""
+        """Return the changes that make a loss ignore the labels not selected by a mask, which was `made` this way."""
         (scores, labels), file = self.operands, scope.file
         known = scope.tensor(mask)
         flat = known is None or known.rank != 1
@@ -70,7 +70,7 @@ class Loss:
 
 
 def loss_of(scope: Scope, call: ast.Call) -> Loss | None:
-    """Return the loss that a call computes, None if it is another one, or one in a way of its own."""
+    """Return the loss that a call computes; None for an unsupported loss or form."""
     name = callee(scope, call)
     kind = scope.kind(call.func)
     if isinstance(kind, k.Object) and kind.type in _LAYERS and len(call.args) == 2 and not call.keywords:
@@ -89,7 +89,7 @@ def loss_of(scope: Scope, call: ast.Call) -> Loss | None:
 
 
 def _is_made_plain(scope: Scope, layer: ast.expr) -> bool:
-    """Whether a constructor makes a layer without any argument."""
+    """Whether a constructor creates a layer without any arguments."""
     owner = scope.function.owner
     if not isinstance(layer, ast.Attribute) or owner is None:
         return False
@@ -99,7 +99,7 @@ def _is_made_plain(scope: Scope, layer: ast.expr) -> bool:
 
 
 def _ignored_by(scope: Scope, mask: ast.expr | None, labels: ast.expr) -> str | None:
-    """Return the one label that a mask does not select, `labels != 0`, as text; None if it asks for anything else."""
+    """Return the text of the single label that a mask excludes, `labels != 0`; None for any other mask."""
     if not isinstance(mask, ast.Compare) or len(mask.ops) != 1 or not isinstance(mask.ops[0], ast.NotEq):
         return None
     wanted = mask.comparators[0]

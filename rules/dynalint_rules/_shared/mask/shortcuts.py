@@ -1,4 +1,4 @@
-"""Dropping tests of whether a mask selects all or nothing, where the general way gives the same.
+"""Removing tests for a mask that selects all or nothing, where the general path gives the same result.
 
 if mask.all():                                  out = x.clone()
     return self.f(x)                            out[mask] = self.f(x[mask])
@@ -26,7 +26,7 @@ _TITLE = "Remove the test, which does not change the result"
 
 
 def rewrite_shortcut(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite that leaves the last way of an `if`, None where others are more than short cuts to it."""
+    """Return the rewrite that keeps only the last path of an `if`; None if the others are not just shortcuts to it."""
     head = statement
     while is_elif(scope, head) and isinstance(parent := scope.parents.get(head), ast.If):
         head = parent
@@ -63,12 +63,12 @@ def _writes_to_others(scope: Scope, statements: Sequence[ast.stmt]) -> bool:
 
 
 def _asked(scope: Scope, test: ast.expr) -> ast.expr | None:
-    """Return the mask of which a test asks whether it selects everything, anything or nothing."""
+    """Return the mask that a test checks for selecting everything, anything or nothing."""
     return reduced_as_whole(scope, test, "all") or mask_of_nothing(scope, test) or mask_of_something(scope, test)
 
 
 def _value(body: Sequence[ast.stmt], *, returned: bool) -> ast.expr | None:
-    """Return what a way gives, by a `return` or to one name, if it does nothing else."""
+    """Return the value of a path that only returns it or assigns it to one name."""
     (only, *more) = body
     if more:
         return None
@@ -79,7 +79,7 @@ def _value(body: Sequence[ast.stmt], *, returned: bool) -> ast.expr | None:
 
 
 def _expressions(statements: Sequence[ast.stmt], mask: ast.expr) -> set[str]:
-    """Return the expressions of statements that select by a mask, with all that there is for what it selects."""
+    """Return the expressions in statements that select by a mask, with the whole tensor for the selection."""
     wanted = ast.dump(mask)
     selecting = any(
         ast.dump(part) == wanted
@@ -93,7 +93,7 @@ def _expressions(statements: Sequence[ast.stmt], mask: ast.expr) -> set[str]:
 
 
 class _Whole(ast.NodeTransformer):
-    """Takes `x` for `x[mask]`."""
+    """Replaces `x[mask]` by `x`."""
 
     def __init__(self, mask: str) -> None:
         self._mask = mask

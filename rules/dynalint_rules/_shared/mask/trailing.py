@@ -1,6 +1,6 @@
-"""How many dimensions a tensor has beyond those that a mask selects by, as far as the code lets guess.
+"""A guess of how many dimensions a tensor has beyond those that a mask selects by, based on the code.
 
-Nothing is flagged by it, and what is written by it a run has to show.
+It never causes a finding, and a run must verify any rewrite based on it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _STATED = r"\b{name}: \(([^()]*)\)"
 
 @dataclass(frozen=True)
 class _Form:
-    """How many dimensions there are, if that is known, and how many of them hold what belongs to one element."""
+    """The number of dimensions, if known, and how many of them belong to one element."""
 
     rank: int | None = None
     own: int = 0
 
 
 def row_size(scope: Scope, function: ast.expr) -> int:
-    """How many dimensions what a layer, or a row of them, works on one by one has; 0 if that is not known."""
+    """Return the number of dimensions per item for a layer, or a sequence of them; 0 if unknown."""
     kind = scope.kind(function)
     layers: tuple[k.Kind, ...] = (kind,)
     if isinstance(kind, k.Sequence) and kind.type == "torch.nn.Sequential" and kind.items:
@@ -45,7 +45,7 @@ def row_size(scope: Scope, function: ast.expr) -> int:
 
 
 def is_last(call: ast.Call) -> bool:
-    """Whether a call has nothing but the last dimension as an argument."""
+    """Whether the last dimension is the only argument of a call."""
     given = [*call.args, *(one.value for one in call.keywords if one.arg == "dim")]
     return len(given) == 1 == len(call.args) + len(call.keywords) and ast.unparse(given[0]) == "-1"
 
@@ -59,7 +59,7 @@ def trailing(scope: Scope, source: ast.expr, mask: ast.expr) -> int:
 
 
 def is_certain(scope: Scope, source: ast.expr, mask: ast.expr) -> bool:
-    """Whether the code says how many these are: by a rank or a comment of both, or as both come of one tensor."""
+    """Whether the code shows this number: by a rank or a comment on both, or because both derive from one tensor."""
     forms = [_form(scope, one, _MOST_STEPS) for one in (source, mask)]
     if all(one.rank is not None for one in forms):
         return True
@@ -67,7 +67,7 @@ def is_certain(scope: Scope, source: ast.expr, mask: ast.expr) -> bool:
 
 
 def _origins(scope: Scope, node: ast.expr, steps: int) -> set[str]:
-    """The names that an expression has its dimensions from, as far as no step leaves that open."""
+    """The names from which an expression has its dimensions, unless a step makes that uncertain."""
     if isinstance(node, ast.Name):
         value = only_value(scope, node.id, node)
         return {node.id} | (_origins(scope, value, steps - 1) if value is not None and steps else set())
@@ -114,7 +114,7 @@ def _guessed(scope: Scope, node: ast.expr, steps: int) -> _Form:
 
 
 def _size_fed(scope: Scope, name: str) -> int:
-    """The number of dimensions that layers which are given what stands under a name take for one."""
+    """The number of dimensions per item of the layers that receive the value of a name."""
     sizes = [0]
     for load in loads(scope, name):
         call = scope.parents.get(load)
@@ -124,7 +124,7 @@ def _size_fed(scope: Scope, name: str) -> int:
 
 
 def _stated(scope: Scope, name: str) -> int | None:
-    """How many dimensions a comment of the function gives an argument: `# x: (batch, time, width)`."""
+    """The number of dimensions that a comment in the function gives an argument: `# x: (batch, time, width)`."""
     arguments = scope.function.node.args
     if name not in [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]:
         return None

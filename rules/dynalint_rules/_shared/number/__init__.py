@@ -1,5 +1,5 @@
-"""Numbers read out of a tensor: they stay tensors without dimensions, where every use takes one.
+"""Numbers read from a tensor: they stay 0-dim tensors if every use accepts one.
 
-`numbers.py` follows a number to its uses (`arguments.py` for calls, `flow.py` for what it comes to), `detached.py` says
-what stands for it, `no_number.py` why it cannot stay one, `single_index.py` what becomes of an index.
+`numbers.py` follows a number to its uses (`arguments.py` for calls, `flow.py` for the consequences). `detached.py`
+writes its replacement, `no_number.py` explains why it cannot stay a tensor, and `single_index.py` rewrites indices.
 """

@@ -1,4 +1,4 @@
-"""What stands for the number in a tensor, or for the list of its numbers, without being read out of it."""
+"""The replacement for the number in a tensor, or for the list of its numbers, without reading it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynalint_rules._code.memory import makes_tensor
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.text import atom
 
-# Their result shares no memory with the tensor they are called on.
+# Their results share no memory with the receiver.
 _FRESH = frozenset(
     "sum mean prod max min amax amin norm std var median mode argmax argmin any all count_nonzero logsumexp nansum "
     "nanmean abs exp log sqrt square pow add sub mul div".split()
@@ -19,34 +19,34 @@ _FRESH = frozenset(
 
 
 def is_folded(tensor: k.Tensor) -> bool:
-    """Whether Dynamo knows the number in an array: what a ufunc of NumPy gives for Python numbers, no reduction."""
+    """Whether Dynamo knows the number in an array: the result of a NumPy ufunc, not a reduction, on Python numbers."""
     return tensor.array and tensor.foreseen and tensor.dtype == "float"
 
 
 def is_stored_number(tensor: k.Tensor) -> bool:
-    """Whether this is a number of NumPy, or an array of one, that was in an attribute before the call.
+    """Whether this is a NumPy number, or an array of one, that was in an attribute before the call.
 
-    Dynamo takes the number as it was when it traced. It knows nothing of what is computed from it.
+    Dynamo uses its value at the time of tracing, and does not know any value computed from it.
     """
     return tensor.array and tensor.origin == "attribute" and tensor.rank in (0, None)
 
 
 @dataclass(frozen=True)
 class Detached:
-    """`text` reads a tensor as a 0-dim tensor without gradient; `conditions` say when that is the number's value."""
+    """`text` reads a tensor as a 0-dim tensor without gradient; `conditions` say when it has the number's value."""
 
     text: str
     conditions: tuple[str, ...]
 
 
 def detached(scope: Scope, source: ast.expr, text: str | None = None, *, read: ast.expr | None = None) -> Detached:
-    """Return what stands for the number in the one element of `source`; `text` is that of the source if it has one.
+    """Return the replacement for the number in the one element of `source`; `text` is the source's text, if given.
 
-    `read` is the expression that reads the number, if what stands around that is to stay. What stands for an array of
-    NumPy goes around its text, so that must not be left to the caller (`text` is empty).
+    `read` is the expression that reads the number, if the code around it stays. The replacement for a NumPy array wraps
+    its text, which must therefore not be left to the caller (`text` is empty).
 
     Raises:
-        Refusal: `source` is not always a torch tensor, or always an array.
+        Refusal: `source` is neither always a torch tensor nor always an array.
     """
     tensor = k.only_tensor(scope.kind(source))
     shown = scope.quote(source)
@@ -61,13 +61,13 @@ def detached(scope: Scope, source: ast.expr, text: str | None = None, *, read: a
     else:
         text = atom(source, scope.text(source)) if text is None else text
     at_once = read is not None and _is_used_up(scope, read)
-    # Whole numbers have no gradient, but may be told apart from the tensor itself where something else holds that.
+    # Integers have no gradient, but can be distinguished from the tensor itself if something else refers to that.
     plain = tensor.dtype in ("bool", "int") and read is not None and (at_once or _is_fresh(scope, source))
     if not tensor.array and not plain:
         text += ".detach()"
     stays = tensor.origin == "parameter" and not _is_changed(scope, source)
     if not (at_once or stays or _is_fresh(scope, source)):
-        # A number is a copy; a detached tensor shares memory and would follow later changes in place.
+        # A number is a copy; a detached tensor shares memory and would follow later in-place changes.
         text += ".clone()"
     if tensor.rank is None:
         conditions.insert(0, f"{shown} has no dimensions")
@@ -77,7 +77,7 @@ def detached(scope: Scope, source: ast.expr, text: str | None = None, *, read: a
 
 
 def _is_used_up(scope: Scope, read: ast.expr) -> bool:
-    """Whether what is read only goes into a tensor of its own: what meets tensors, autograd may keep for later."""
+    """Whether the value only goes into a new tensor; autograd may save values that are combined with tensors."""
     parent = scope.parents[read]
     if not isinstance(parent, ast.BinOp):
         return isinstance(parent, ast.Compare)
@@ -85,7 +85,7 @@ def _is_used_up(scope: Scope, read: ast.expr) -> bool:
 
 
 def rows_of(scope: Scope, source: ast.expr) -> Detached:
-    """Return what stands for a list of the numbers in `source`, to be put after the text of `source` itself."""
+    """Return the replacement for a list of the numbers in `source`, to be appended to the text of `source` itself."""
     tensor = k.only_tensor(scope.kind(source))
     shown = scope.quote(source)
     conditions = [f"{shown} is on the CPU or on the same device as the tensors it is combined with"]
@@ -103,7 +103,7 @@ def _is_fresh(scope: Scope, node: ast.expr) -> bool:
 
 
 def _is_changed(scope: Scope, source: ast.expr) -> bool:
-    """Whether a function spells a change in place of what an expression reads: `+=`, a store into it, `t.add_(...)`."""
+    """Whether a function visibly changes in place what an expression reads: `+=`, a store into it, `t.add_(...)`."""
     text = ast.unparse(source)
     for node in walk_function(scope.function.node):
         stored = isinstance(node, ast.Attribute | ast.Name | ast.Subscript) and not isinstance(node.ctx, ast.Load)

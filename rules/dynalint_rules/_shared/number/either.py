@@ -1,4 +1,4 @@
-"""Functions of torch that take a number or a tensor without dimensions."""
+"""Torch functions that accept a number or a 0-dim tensor."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ TAKES_EITHER: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     **{f"torch.{name}": ((1,), ("other",)) for name in ("add", "sub", "mul", "div")},
     **{f"Tensor.{name}": ((0,), ("other",)) for name in ("add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_")},
 }
-"""Where they take one: positions (without a receiver) and keywords."""
+"""The positions (without a receiver) and keywords that accept one."""
 
 CLAMPS = frozenset({"torch.clamp", "torch.clip", "Tensor.clamp", "Tensor.clip", "Tensor.clamp_", "Tensor.clip_"})
-"""They take tensors too, but not a tensor and a number at once."""
+"""They accept tensors too, but not a tensor and a number together."""
 
 IN_TORCH = {
     **{name: name for name in "sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh floor ceil".split()},
@@ -24,7 +24,7 @@ IN_TORCH = {
     "fabs": "abs",
     "degrees": "rad2deg",
 }
-"""The function of torch that stands for a function of `math` of one argument."""
+"""The torch function that replaces a `math` function of one argument."""
 
 WHOLE = ("floor", "ceil")
-"""Those that give whole numbers in Python, but not in torch."""
+"""Those that return integers in Python, but not in torch."""

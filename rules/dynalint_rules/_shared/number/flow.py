@@ -1,4 +1,4 @@
-"""What keeping a tensor instead of its number comes to, and what may be said of each of its uses."""
+"""The consequences of keeping a tensor instead of its number, and the judgement of each of its uses."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _DIVIDING = (ast.Div, ast.FloorDiv, ast.Mod)
 
 
 def is_whole(kind: k.Kind) -> bool:
-    """Whether a value is certainly a whole number of Python, known while tracing."""
+    """Whether a value is certainly a Python int known while tracing."""
     return all(isinstance(one, k.Value) and one.type == "int" and one.source != "data" for one in kind.members)
 
 
 @dataclass
 class Flow:
-    """What keeping the tensor asks for (`conditions`) and what it changes by nature (`changes`), one clause each.
+    """The conditions for keeping the tensor (`conditions`) and the behaviour that it changes (`changes`), as clauses.
 
-    `edits` are what has to change at its uses, for which `imports` may be needed. `leaves` are the codes of what the
-    tensor decides, which other rules rewrite; `meets` tells that there are other uses.
+    `edits` are the necessary changes at its uses, which may require `imports`. `leaves` are the codes of decisions by
+    the tensor that other rules rewrite; `meets` means that there are other uses.
     """
 
     conditions: dict[str, None] = field(default_factory=dict)
@@ -37,18 +37,18 @@ class Flow:
 
     @property
     def safety(self) -> Safety:
-        """How far the rewrite may be trusted."""
+        """The safety of the rewrite."""
         return "unsafe" if self.changes else "conditional" if self.conditions else "safe"
 
     @property
     def clauses(self) -> tuple[str, ...]:
-        """Everything to be named with the fix, what it changes first."""
+        """All clauses to show with the fix, changes first."""
         return (*self.changes, *self.conditions)
 
 
 @dataclass
 class Follower(ABC):
-    """What is known on the way of a number to its uses; `names` are those that it had."""
+    """The state of following a number to its uses; `names` are the names it has had."""
 
     scope: Scope
     flow: Flow = field(default_factory=Flow)
@@ -58,10 +58,10 @@ class Follower(ABC):
 
     @abstractmethod
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
-        """Judge the one use that stands around `node`, and those that this leads to."""
+        """Judge the use around `node`, and those that it leads to."""
 
     def rounded(self, operation: ast.BinOp, node: ast.expr, other: k.Kind) -> None:
-        """Note what arithmetic in the precision of the tensor leaves of Python's, which is done in doubles."""
+        """Record where arithmetic in the precision of the tensor differs from Python's, which uses doubles."""
         shown = self.scope.quote(operation)
         self.flow.conditions[f"{shown} is the same up to rounding"] = None
         divides = isinstance(operation.op, _DIVIDING) and as_tensor(other) is None
@@ -74,10 +74,10 @@ class Follower(ABC):
         dtype: k.DType | None,
         where: ast.expr,
     ) -> None:
-        """Note what must hold for the dtype of the result to stay, when a number meets a tensor.
+        """Record the conditions for an unchanged result dtype when a number is combined with a tensor.
 
-        A number never changes the dtype within its category. A 0-dim tensor does not either, unless the other one has
-        no dimensions too; and in a higher category it brings a dtype of its own, a number the default dtype.
+        A number never changes the dtype within its category. Neither does a 0-dim tensor, unless the other tensor has
+        no dimensions either. In a higher category a 0-dim tensor brings its own dtype, and a number the default dtype.
         """
         ranks = ("bool", "int", "float", "complex")
         if tensor is not None and tensor.dtype is not None and dtype is not None:
@@ -90,7 +90,7 @@ class Follower(ABC):
         self.flow.conditions[f"the dtype of {self.scope.quote(where)} stays the same"] = None
 
     def refuse(self, parent: ast.AST, node: ast.expr) -> None:
-        """Say why a use takes no tensor.
+        """Say why a use does not accept a tensor.
 
         Raises:
             Refusal: always.

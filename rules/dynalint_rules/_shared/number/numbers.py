@@ -1,8 +1,8 @@
-"""What becomes of the uses of a number read out of a tensor when it stays a 0-dim tensor instead.
+"""The uses of a number read from a tensor, if it stays a 0-dim tensor instead.
 
 A number and a 0-dim tensor of the same value give the same results in arithmetic with other tensors, as long as the
-dtype comes out the same. They do not in a test, as an index, as a size, in a store or in a call of unknown code; there
-the rewrite is refused.
+resulting dtype is the same. They differ in a test, as an index, as a size, in a store or in a call of unknown code;
+there the rewrite is refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 _BINDING = ast.Assign | ast.AnnAssign | ast.NamedExpr
 _ASKING = ast.If | ast.IfExp | ast.Assert | ast.BoolOp | ast.UnaryOp
 DECISIONS = ("DYN101", "DYN103", "DYN104", "DYN105")
-"""The codes of what a number leaves that decided something, and is a tensor now."""
+"""The codes of findings left by a number that decided something and is now a tensor."""
 
 
 def flow_of(
@@ -39,12 +39,12 @@ def flow_of(
     *,
     wide: bool = False,
 ) -> Flow:
-    """Follow the number that `node` gives to all its uses, as if it were a 0-dim tensor of that class of dtypes.
+    """Follow the number read by `node` to all its uses, as if it were a 0-dim tensor of that dtype class.
 
-    `wide` tells that it will be one of 64 bits.
+    `wide` means that it will have 64 bits.
 
     Raises:
-        Refusal: at least one of the uses takes no tensor, or nothing is known of it.
+        Refusal: at least one use does not accept a tensor, or is unknown.
     """
     follower = _Follower(scope, double=is_double(node), wide=wide or is_wide(node))
     follower.climb(node, dtype)
@@ -56,7 +56,7 @@ class _Follower(Arguments):
     """Follows a number to all its uses."""
 
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
-        """Judge the one use that stands around `node`, and those that this leads to."""
+        """Judge the use around `node`, and those that it leads to."""
         parent = self.scope.parents[node]
         self.flow.meets |= not isinstance(parent, ast.Assign | ast.NamedExpr | ast.Compare | _ASKING)
         if isinstance(parent, ast.keyword):
@@ -106,7 +106,7 @@ class _Follower(Arguments):
             self.flow.conditions[f"{stored} has the dtype of {taking}"] = None
 
     def _formatted(self, part: ast.FormattedValue) -> None:
-        """A 0-dim tensor formats as its number does, but who prints the text has ended the graph already."""
+        """A 0-dim tensor formats as its number does, but printing the text has already broken the graph."""
         text = self.scope.parents.get(part)
         call = self.scope.parents.get(text) if text is not None else None
         if isinstance(call, ast.Call) and callee(self.scope, call).startswith(SHOWS):
@@ -121,7 +121,7 @@ class _Follower(Arguments):
             raise Refusal(f"{shown} gives a different result with a tensor; write that step with tensors by hand")
         tensor = as_tensor(kind)
         if tensor is not None and self.wide and tensor.rank == 0 and dtype == "float" and isinstance(other, ast.Name):
-            # A quotient of counts has the default dtype, which another tensor without dimensions would take on.
+            # A quotient of counts has the default dtype, which would determine that of another 0-dim tensor.
             own = rw.attribute(rw.kept(self.scope.file, other), "dtype")
             if isinstance(node, ast.Name | ast.Attribute):
                 self.flow.edits.append((node, rw.calling("to", own)))
@@ -129,7 +129,7 @@ class _Follower(Arguments):
         elif tensor is not None:
             self.meet(tensor, dtype, operation)
             if isinstance(operation.op, ast.Div) and node is operation.left:
-                self.rounded(operation, node, kind)  # torch multiplies a number with the reciprocal of a tensor
+                self.rounded(operation, node, kind)  # torch multiplies a number by the reciprocal of a tensor
         elif k.is_number(kind):
             integral = dtype == "int" and all(isinstance(one, k.Value) and one.type == "int" for one in kind.members)
             defined = isinstance(operation.op, ast.Add | ast.Sub | ast.Mult) or (
@@ -179,7 +179,7 @@ class _Follower(Arguments):
         self.meet(tensor, dtype, comparison)
 
     def _compared(self, node: ast.expr, other: ast.expr, dtype: k.DType | None, shown: str) -> None:
-        """Convert what is compared where a tensor of few bits does not hold what Python's whole numbers do."""
+        """Convert an operand of a comparison if a narrow tensor dtype cannot hold the values of Python ints."""
         kind = self.scope.kind(other)
         if as_tensor(kind) is not None or (dtype in ("float", None) and is_short(kind)):
             return
@@ -192,20 +192,20 @@ class _Follower(Arguments):
         self.flow.conditions[f"{shown} gives the same result in the precision of the tensor"] = None
 
     def _decides(self, node: ast.expr) -> bool:
-        """Whether `node` is all or part of what an `if`, a conditional expression or an assertion tests."""
+        """Whether `node` is all or part of the test of an `if`, a conditional expression or an assertion."""
         parent = self.scope.parents[node]
         asked = isinstance(parent, _ASKING) and (not isinstance(parent, ast.UnaryOp) or isinstance(parent.op, ast.Not))
         return asked and decision_of(self.scope.parents, node).form in ("if", "ifexp", "assert")
 
     def _is_checked(self, comparison: ast.Compare) -> bool:
-        """Whether an outcome is only asserted, or handed to a function that asks whether it was given a tensor."""
+        """Whether a result is only asserted, or passed to a function that checks whether it received a tensor."""
         parent = self.scope.parents[comparison]
         if isinstance(parent, ast.Assert):
             return parent.msg is None or isinstance(parent.msg, ast.Constant)
         return isinstance(parent, ast.Call) and asks_for_tensor(self.scope, parent, comparison)
 
     def _result(self, parent: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:
-        """The number is given a name, or returned, maybe as part of a tuple, list or dict."""
+        """The number is assigned to a name, or returned, possibly in a tuple, list or dict."""
         outer = self.scope.parents.get(parent)
         if isinstance(parent, ast.Tuple) and isinstance(outer, ast.Assign) and outer.value is parent:
             target = outer.targets[0]
@@ -273,9 +273,9 @@ class _Follower(Arguments):
                 raise Refusal(f"`{name}` is assigned in several places; give this value its own name first")
 
     def _goes_into_tensor(self, target: ast.expr) -> bool:
-        """Whether a number is stored to elements of a tensor, in whose dtype it ends up either way.
+        """Whether a number is stored to elements of a tensor, which convert it to their dtype in either case.
 
-        What tensors of positions select takes only values of the same dtype.
+        A store through an index tensor only accepts values of the same dtype.
         """
         if not isinstance(target, ast.Subscript) or self.scope.tensor(target.value) is None:
             return False
@@ -283,14 +283,14 @@ class _Follower(Arguments):
         return is_whole(self.scope.kind(target.slice)) or (index is not None and index.dtype == "bool")
 
     def _is_last(self, statement: ast.stmt, stores: list[ast.Name]) -> bool:
-        """Whether what follows a statement of the function itself sees no value of a name but that which it gives."""
+        """Whether later code in the function can only see the value of a name from this statement."""
         if not isinstance(statement, ast.Assign | ast.AnnAssign):
             return False
         own = self.scope.parents.get(statement) is self.scope.function.node
         return own and not any((store.lineno, store.col_offset) >= end_of(statement) for store in stores)
 
     def _are_numbers(self, target: ast.Name, stores: list[ast.Name]) -> bool:
-        """Whether all that a name is set to elsewhere are numbers known while tracing, as far as that can be told."""
+        """Whether all other values of a name are numbers known while tracing, as far as the code shows."""
         for store in stores:
             statement = self.scope.parents.get(store)
             if store is target:
@@ -309,7 +309,7 @@ class _Follower(Arguments):
 
 
 def with_conditions(flow: Flow, found: Detached) -> Flow:
-    """Return `flow` with the conditions of the detached tensor added: none where the number does nothing but decide."""
+    """Return `flow` with the conditions of the detached tensor added, unless the number only decides."""
     if flow.leaves and not flow.meets and not flow.conditions:
         return flow
     return replace(flow, conditions={**dict.fromkeys(found.conditions), **flow.conditions})

@@ -1,4 +1,4 @@
-"""An index that is a tensor without dimensions gets one, so that Dynamo need not know its value."""
+"""Add a dimension to a 0-dim tensor index, so that Dynamo need not know its value."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dynalint_rules._shared.number.flow import is_whole
 
 
 def with_a_dimension(scope: Scope, node: ast.Subscript, index: ast.expr) -> tuple[list[rw.Change], str]:
-    """Return the changes that make `x[i]` read `x[i.reshape(1)].squeeze(0)`, and the condition under which they may.
+    """Return the changes from `x[i]` to `x[i.reshape(1)].squeeze(0)`, and the condition for them.
 
     Raises:
-        Refusal: the index stands beside others that are neither slices nor whole numbers known while tracing.
+        Refusal: the other indices are neither slices nor ints known while tracing.
     """
     parts = parts_of(node)
     others = [part for part in parts if part is not index and not isinstance(part, ast.Slice)]
@@ -23,7 +23,7 @@ def with_a_dimension(scope: Scope, node: ast.Subscript, index: ast.expr) -> tupl
         )
     changes: list[rw.Change] = [(index, rw.calling("reshape", rw.number(1)))]
     if isinstance(node.ctx, ast.Load):
-        # A whole number takes its dimension away.
+        # An integer index removes its dimension.
         place = sum(isinstance(part, ast.Slice) for part in parts[: parts.index(index)])
         changes.append((node, rw.calling("squeeze", rw.number(place))))
     condition = f"nothing changes {scope.quote(node)} in place, or {scope.quote(node.value)} while it is used"

@@ -182,7 +182,7 @@ def _as_declared(frame: Frame, owner: k.Instance, name: str, kind: Kind) -> Kind
 
 
 def _field(frame: Frame, cls: ClassInfo, name: str) -> Kind:
-    """An attribute that the class body assigns; with an annotation, it is a default that others replace."""
+    """An attribute assigned in the class body; if it is annotated, the value is only a default."""
     value = frame.interpreter.scopes.in_scope(cls.body[name], cls.module, cls.parent)
     annotation = cls.annotated.get(name)
     if annotation is None:

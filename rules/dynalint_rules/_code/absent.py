@@ -1,4 +1,4 @@
-"""Tests of whether state is there: the first call finds it missing and makes it, later calls find it.
+"""Tests for missing state: the first call finds it missing and creates it, and later calls find it.
 
 if self.mask is None:           if n in self.masks:             mask = self.masks.get(n)
     self.mask = make(n)             return self.masks[n]        if mask is None:

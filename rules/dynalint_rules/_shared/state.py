@@ -270,7 +270,7 @@ def _check_combination(plan: Plan, use: Use, operation: ast.BinOp, other: ast.ex
 
 
 def _needs_number(plan: Plan, use: Use, parent: ast.AST | None) -> str:
-    """The sentence that refuses because of a reader, depending on how it uses the number."""
+    """The refusal for a use that requires a Python number, depending on the kind of use."""
     shown = use.quote(use.node)
     while isinstance(parent, ast.Tuple | ast.List | ast.Dict | ast.Set | ast.keyword):
         parent = use.parent(parent)

@@ -66,7 +66,7 @@ class Views:
     alone: Callable[[Collection[Path]], View]
 
 
-class TooNarrow(Exception):  # noqa: N818 - no error: what is to be judged by the whole is put off
+class TooNarrow(Exception):  # noqa: N818 - not an error: the whole project judges the group later
     """No view of a group of files shows its fixes as the whole project does."""
 
 

@@ -42,7 +42,7 @@ class Side:
 
 @dataclass(frozen=True)
 class _Profile:
-    """A tensor computed elementwise from the one under `base`, in steps that neither raise nor overflow.
+    """A tensor computed elementwise from the one under `base`, in steps that neither raise nor diverge.
 
     `number` is the class of the numbers involved. `signed` means that a step does not support bool tensors, `keeps`
     that one saves its argument for the gradient.
@@ -130,7 +130,7 @@ def _arithmetic(scope: Scope, node: ast.BinOp) -> _Profile | None:
 
 
 def _is_moderate(value: float, operator: ast.operator) -> bool:
-    """Whether a number, and its inverse for a division, is finite in the narrowest float: a bound on the slope."""
+    """Whether a number, and its inverse for a division, is finite in the narrowest float, so that the slope is too."""
     if isinstance(operator, ast.Add | ast.Sub):
         return math.isfinite(value)
     least = 1e-4 if isinstance(operator, ast.Div) else 0.0

@@ -1,4 +1,4 @@
-"""Tests: their outcome if it is known, and how they narrow variables on either side."""
+"""Tests: their outcome, if known, and how they narrow variables on each side."""
 
 from __future__ import annotations
 

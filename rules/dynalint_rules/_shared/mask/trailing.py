@@ -67,7 +67,7 @@ def is_certain(scope: Scope, source: ast.expr, mask: ast.expr) -> bool:
 
 
 def _origins(scope: Scope, node: ast.expr, steps: int) -> set[str]:
-    """The names from which an expression has its dimensions, unless a step makes that uncertain."""
+    """The names that determine an expression's dimensions, unless a step makes that uncertain."""
     if isinstance(node, ast.Name):
         value = only_value(scope, node.id, node)
         return {node.id} | (_origins(scope, value, steps - 1) if value is not None and steps else set())

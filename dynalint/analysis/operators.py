@@ -111,8 +111,6 @@ def _tensor_binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
         dtype = "complex" if "complex" in dtypes else "float" if None not in dtypes else None
     elif left_dtype is not None and right_dtype is not None:
         dtype = left_dtype if _DTYPE_RANK[left_dtype] >= _DTYPE_RANK[right_dtype] else right_dtype
-    elif "bool" in dtypes and isinstance(op, (ast.BitAnd, ast.BitOr, ast.BitXor)):
-        dtype = "bool"  # a value combined with a mask is assumed to be a mask unless more is known
     return k.Tensor(dtype, rank, array=array, foreseen=_foreseen(left) and _foreseen(right))
 
 

@@ -46,9 +46,6 @@ class Model(nn.Module):
 BOOL = (
     "x > 0",
     "~flags & (x < 1)",
-    "flags & labels",
-    "x | flags",
-    "torch.cat((flags ^ other, ~flags))[1:]",
     "~x",
     "mask != 0",
     "mask | flags",

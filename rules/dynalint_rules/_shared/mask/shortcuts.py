@@ -15,7 +15,8 @@ from collections.abc import Sequence
 
 from dynalint.rulekit import Rewrite, rw, walk
 from dynalint_rules._code.effects import is_pure
-from dynalint_rules._code.memory import is_own
+from dynalint_rules._code.memory import changes_in_place, is_own
+from dynalint_rules._code.names import within
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif, statements_after
 from dynalint_rules._shared.branch.choice import finished
@@ -52,13 +53,13 @@ def rewrite_shortcut(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def _writes_to_others(scope: Scope, statements: Sequence[ast.stmt]) -> bool:
-    """Whether statements write to a tensor that is not the function's own, which may raise if nothing is selected."""
+    """Whether statements change a tensor in place that is not the function's own: that may raise for an empty mask."""
+    names = {node.id for one in statements for node in walk(one) if isinstance(node, ast.Name)}
     return any(
-        isinstance(node, ast.Subscript)
-        and isinstance(node.ctx, ast.Store)
-        and not (isinstance(node.value, ast.Name) and is_own(scope, node.value.id, one))
+        within(place, one, scope) and not is_own(scope, name, one)
+        for name in names
+        for place in changes_in_place(scope, name)
         for one in statements
-        for node in walk(one)
     )
 
 

@@ -62,6 +62,12 @@ _GRAPHS = {
 }
 _POOLS = {"GB0124": "global_add_pool global_max_pool global_mean_pool"}
 _SOLVERS = {"GB0170": "odeint odeint_adjoint"}
+# Those that count labels break only where they validate them, or turn probabilities into labels.
+_COUNTS = [
+    f"{kind}_{score}"
+    for kind in ("binary", "multilabel")
+    for score in "accuracy f1_score precision recall stat_scores".split()
+]
 _SCORES = {
     "GB0036": " ".join(
         f"{kind}_{score}"
@@ -69,7 +75,6 @@ _SCORES = {
         for score in "accuracy auroc confusion_matrix f1_score precision recall stat_scores".split()
     )
 }
-_MEANS = {"GB0170": "CatMetric MaxMetric MeanMetric MinMetric SumMetric"}
 _DISTRIBUTIONS = "Bernoulli Beta Categorical Delta Dirichlet Gamma LogNormal Normal Poisson Uniform"
 _PACKAGES: dict[str, dict[str, str]] = {
     "networkx": {"GB0007": "DiGraph Graph"},
@@ -83,7 +88,6 @@ _PACKAGES: dict[str, dict[str, str]] = {
     "torch_geometric.utils": _GRAPHS,
     "torchaudio.functional": {"GB0124": "resample"},
     "torchdiffeq": _SOLVERS,
-    **{f"torchmetrics.{name}": {"GB0170": "update"} for name in _MEANS["GB0170"].split()},
     "torchmetrics.functional.classification": _SCORES,
     "torchvision.ops": {"GB0036": "batched_nms nms remove_small_boxes", "GB0007": "roi_align"},
     "torchvision.ops.boxes": {"GB0036": "batched_nms nms remove_small_boxes"},
@@ -109,6 +113,7 @@ _GIVEN: dict[str, tuple[int, tuple[str, ...]]] = {
         for place in ("", "pool.")
         for name in _POOLS["GB0124"].split()
     },
+    **{f"torchmetrics.functional.classification.{name}": (9, ("validate_args",)) for name in _COUNTS},
     **{f"pyro.distributions.{name}": (9, ("validate_args",)) for name in _DISTRIBUTIONS.split()},
 }
 # Functions that leave the data alone if they are given no batch.
@@ -139,7 +144,6 @@ _MODULES: dict[str, dict[str, str]] = {
     "torch_geometric.nn": _LAYERS,
     "torch_geometric.nn.conv": _LAYERS,
     "torchaudio.transforms": {"GB0124": "Resample"},
-    "torchmetrics": _MEANS,
     "torchvision.ops": {"GB0007": "RoIAlign"},
     "torchvision.transforms": _TRANSFORMS,
     "torchvision.transforms.transforms": _TRANSFORMS,

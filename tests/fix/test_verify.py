@@ -569,6 +569,17 @@ def test_a_count_is_taken_to_what_the_code_counts_to(prove: Prove) -> None:
     assert "with counts at 498" in bad.detail
 
 
+def test_only_a_whole_number_is_taken_to_what_the_code_counts_to(prove: Prove) -> None:
+    code = model("self.n += 1.0\nif self.n > 500:\n    h = h * 2").replace("self.n = 0", "self.n = 0.5")
+    edits = (
+        ("self.n = 0.5", 'self.register_buffer("n", torch.tensor(0.5), persistent=False)'),
+        ("self.n += 1.0", "self.n = self.n + 1.0"),
+        ("if self.n > 500:\n    h = h * 2", "h = torch.where(self.n > 500, h * 2, h)"),
+    )
+    proof = prove(code, *edits, category="recompile")
+    assert proof.outcome == "unverifiable", proof
+
+
 def test_two_calls_come_before_one_backward_pass(prove: Prove) -> None:
     """What the first call keeps for its gradient is the buffer itself, which the second one changes."""
     body = "with torch.no_grad():\n    self.seen.add_(1)\nh = h * self.seen.item()"

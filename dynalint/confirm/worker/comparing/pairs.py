@@ -74,8 +74,7 @@ class Pair:
         self._functions = (fresh(one, self._build, training=training), _made(other, self._build, training=training))
         _level(*self._functions, change)
         if change is not None and change.count is not None:
-            for function in self._functions:
-                _count_from(function, equality.numbers, change.count)
+            _count_from(*self._functions, equality.numbers, change.count)
 
     def step(self, trial: Trial) -> tuple[str | None, Observation, Observation]:
         """Run one trial on both. Returns the difference, if any, and both observations."""
@@ -167,16 +166,15 @@ def _set_otherwise(function: Any, change: StateChange | None) -> None:
         owner.to(change.dtype)
 
 
-def _count_from(function: Any, names: Collection[str], count: int) -> None:
-    """Set the counters with these names, whether numbers or tensors, to `count`."""
-    for _, module in modules_of(function):
+def _count_from(one: Any, other: Any, names: Collection[str], count: int) -> None:
+    """Set the counters with these names to `count`: ints of the first callable that are tensors in the second."""
+    for (_, module), (_, counterpart) in zip(modules_of(one), modules_of(other), strict=False):
         for name in names:
-            held = getattr(module, name, None)
-            if isinstance(held, torch.Tensor):
-                with torch.no_grad():
-                    held.fill_(count)
-            elif type(held) is int:
+            tensor = counterpart._buffers.get(name)  # noqa: SLF001 - an attribute of this name may be a property
+            if type(vars(module).get(name)) is int and tensor is not None:
                 setattr(module, name, count)
+                with torch.no_grad():
+                    tensor.fill_(count)
 
 
 def _turn_flags(function: Any) -> None:

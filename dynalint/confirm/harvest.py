@@ -115,9 +115,9 @@ def in_words(problems: Iterable[tuple[str, str]]) -> Iterator[str]:
     for reason in reasons[:_MOST_REASONS]:
         first, others = next(iter(places[reason])), len(places[reason]) - 1
         more = f" and {others} other{'s' if others > 1 else ''}" if others else ""
-        yield f"in the sandbox, {first}{more} failed, which may have shown calls: {reason}"
+        yield f"{first}{more} gave no calls to confirm with, because of a failure in the sandbox: {reason}"
     if left_out > 0:
-        yield f"other code that may have shown calls failed in the sandbox, for {left_out} more reasons."
+        yield f"other code gave no calls to confirm with, for {left_out} more reasons."
 
 
 def record_of_search(answer: Answer) -> dict[str, Any]:

@@ -267,7 +267,7 @@ def _confirmed_by_break(confirmation: Confirmation, placed: Placed, result: Targ
     if evidence.fullgraph == "passes":
         texts.append("With fullgraph=True, Dynamo traces it.")
     if result.explain is not None and result.explain.error is None and not result.explain.reasons:
-        texts.append("torch._dynamo.explain says nothing of it.")
+        texts.append("torch._dynamo.explain does not report this break.")
     return replace(evidence, detail=" ".join(text for text in texts if text))
 
 
@@ -305,7 +305,7 @@ def _unbroken(confirmation: Confirmation, placed: Placed, result: TargetResult) 
         # Each recompilation brings a new value, so it cannot show whether this guard would also have failed.
         text = f"{result.inputs}: identical calls recompiled for another reason: {guard(again)}."
     elif placed.finding.category == "recompile" and breaks_at(placed, result):
-        text = f"{result.inputs}: identical calls read the same value here; what another one costs did not show."
+        text = f"{result.inputs}: identical calls read the same value here; whether another recompiles is not known."
     elif coverage.whole and placed.finding.category != "miscompile":
         text = "ran and was traced without a break"
         recompile = placed.finding.category == "recompile"

@@ -104,7 +104,7 @@ def test_a_break_in_the_range_confirms() -> None:
     found = evidence(BRANCH, heard(default=replace(RUN, breaks=(broken(5),))))
     assert found == Evidence(
         "confirmed",
-        "an explanation. With fullgraph=True, Dynamo traces it. torch._dynamo.explain says nothing of it.",
+        "an explanation. With fullgraph=True, Dynamo traces it. torch._dynamo.explain does not report this break.",
         "GB0170",
         "2.13.0",
         "passes",

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
+from dynalint.analysis import Analysis
+from dynalint.analysis.events import CompilerUse
 from dynalint.analysis.importers import Importers, outlines_of
-from dynalint.analysis.source import parse_source
+from dynalint.analysis.source import SourceFile, parse_source
 from dynalint.around import around
 from dynalint.config import Configuration, Settings, show_path
 from dynalint.discover import Discovered, discover, is_excluded
 from dynalint.findings import Finding
 from dynalint.fix import Decider, FixOptions, FixResult, Keeper, Linted, View, Views, fix_findings, remembering
+from dynalint.fix.settings import setting_line, with_settings
 from dynalint.lint import Linter, LintResult, Workspace, search_folders, unreadable
 from dynalint.placing import lines_by_place, placed
 from dynalint.reading import is_inside, project_root
 from dynalint.rules import all_rules
+
+_COMPILES = frozenset({"torch.compile", "torch.nn.Module.compile"})
 
 Progress = Callable[[int, int, str], None]
 
@@ -202,6 +207,37 @@ def fix(
         if tests is not None:
             raise
         return fixed(), (str(fault),)
+
+
+def fix_settings(
+    checked: Checked, *, unlikely: bool = False, keep: Keeper | None = None
+) -> tuple[FixResult, tuple[str, ...]]:
+    """Turn on, in the files that compile something, the Dynamo settings under which findings are traced as they are.
+
+    Nothing is rewritten besides, and nothing is run: eager code does not read these settings. The other arguments
+    and the result are those of `fix`.
+    """
+    linter = checked.linter
+    shown = linter.workspace.shown
+
+    def lint(texts: Mapping[Path, str]) -> tuple[Linted, ...]:
+        result = linter.lint(texts)
+        return with_settings(result.linted, _compiling(result.analysis), lambda file: shown(file.path))
+
+    files = _compiling(checked.lint.analysis)
+    linted = with_settings(checked.linted, files, lambda file: shown(file.path))
+    result = fix_findings(linted, lint, FixOptions(unsafe=True, unlikely=unlikely, keep=keep))
+    lines = sorted({f"`{setting_line(one.finding.setting)}`" for one in linted if one.finding.setting})
+    if files or not lines:
+        return result, ()
+    note = f"nothing in these files calls `torch.compile`: write {' and '.join(lines)} before you call it"
+    return replace(result, notes=(note,)), ()
+
+
+def _compiling(analysis: Analysis) -> tuple[SourceFile, ...]:
+    """Return the files that compile a function or a module."""
+    uses = (event for event in analysis.events if isinstance(event, CompilerUse) and event.name in _COMPILES)
+    return tuple(dict.fromkeys(event.function.file for event in uses))
 
 
 def views_of(checked: Checked) -> Views | None:

@@ -26,6 +26,7 @@ Examples:
   dynalint fix --apply --test "pytest -q tests"  keep no fix that makes a test fail
   dynalint fix --apply --static                  only fixes that are exact for every input; runs nothing
   dynalint fix --select DYN1 --unsafe-fixes src
+  dynalint fix --settings                        turn on the Dynamo settings that trace findings as they are
   dynalint fix --print-fix remove                remove prints and log calls instead of guarding them
 """
 
@@ -51,6 +52,11 @@ _WITH_FIXED = ("json", "json-lines")
     metavar="COMMAND",
     help="Run the project's tests with this command, in a copy, and keep no fix that makes one fail.",
 )
+@click.option(
+    "--settings",
+    is_flag=True,
+    help="Rewrite nothing; set, where the project compiles, what makes Dynamo trace findings as they are.",
+)
 @click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if --apply fixed anything.")
 def fix(**options: Any) -> int:
     """Show the fixes as a diff; with --apply, write them.
@@ -70,6 +76,8 @@ def fix(**options: Any) -> int:
         raise UsageError("--static and --test cannot be combined.")
     if asking and STDIN in options["paths"]:
         raise UsageError('"-" reads the file from standard input, where --interactive reads the answers.')
+    if options["settings"] and (asking or options["test_command"]):
+        raise UsageError(f"--settings and {'--interactive' if asking else '--test'} cannot be combined.")
     run = Run(options)
     writer = Writer(lambda source: run.workspace.shown(source.path))
     keep = writer.keep if writing and run.stdin is None else None
@@ -79,8 +87,11 @@ def fix(**options: Any) -> int:
             checked = engine.check(run.workspace, progress)
             if checked.interrupted:
                 raise KeyboardInterrupt
-            checked = checked.offered()
-            if not asking:
+            if options["settings"]:
+                result, failures = engine.fix_settings(checked, unlikely=options["all"], keep=keep)
+            else:
+                checked = checked.offered()
+            if not asking and not options["settings"]:
                 result, failures = fixing(checked, progress=progress)
         if asking:
             from dynalint.cli.asking import Asking
@@ -88,7 +99,7 @@ def fix(**options: Any) -> int:
             result, failures = fixing(checked, decide=Asking(run))
     run.add_failures(dict.fromkeys([*checked.failures, *failures]))
     if not writing:
-        return _show(run, result)
+        return _show(run, result, settings=options["settings"])
     return _apply(run, result, writer, options, ran=checked.ran)
 
 
@@ -103,13 +114,13 @@ def _telling_what_is_done(run: Run, writer: Writer) -> Iterator[None]:
         raise
 
 
-def _show(run: Run, result: FixResult) -> int:
+def _show(run: Run, result: FixResult, *, settings: bool) -> int:
     """Write the diff, and return the exit code: 1 if there is one."""
     run.write_diff("".join(file.diff(run.workspace.shown(file.source.path)) for file in result.files))
     if result.fixed:
         run.note(f"would fix {_counted(result)}; `--apply` writes {_them(len(result.fixed))}.")
     elif run.workspace.files:
-        run.note(_nothing(len(_reported(result.remaining))))
+        run.note(_nothing(len(_reported(result.remaining)), settings=settings))
     _explain(run, result)
     return run.exit_code([fixed.finding for fixed in result.fixed])
 
@@ -158,8 +169,10 @@ def _some(tests: Sequence[str]) -> str:
     return shown if len(tests) <= _MOST_TESTS else f"{len(tests)} tests: {shown}, ..."
 
 
-def _nothing(left: int) -> str:
+def _nothing(left: int, *, settings: bool) -> str:
     """Return the message for an empty diff, which says where to find out why findings have no fix."""
+    if settings:
+        return "no setting to write."
     findings = "1 finding has" if left == 1 else f"{left} findings have"
     return f"nothing to fix: {findings} no fix; `dynalint check --show-fixes` says why." if left else "nothing to fix."
 

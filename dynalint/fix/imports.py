@@ -108,6 +108,29 @@ def _root(node: _Import) -> str:
     return node.names[0].name.partition(".")[0]
 
 
+def below_imports(file: SourceFile, statement: str) -> tuple[int, str]:
+    """Return the offset and the text to insert there so that a statement about torch runs once `file` is imported.
+
+    It goes below the imports of torch and those that directly follow.
+
+    Raises:
+        EditError: the file imports torch nowhere at its top level, or does not parse.
+    """
+    if file.tree is None:
+        raise EditError("the file does not parse")
+    body = file.tree.body
+    last = next(
+        (node for node in body if isinstance(node, ast.Import | ast.ImportFrom) and _root(node) == "torch"), None
+    )
+    if last is None:
+        raise EditError("the file imports torch nowhere at its top level")
+    for node in body[body.index(last) + 1 :]:
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            break
+        last = node
+    return _below(file, body, last, f"{file.newline}{statement}")
+
+
 def _place(file: SourceFile, tree: ast.Module, statement: str, wanted: _Import) -> tuple[int, str]:
     newline = file.newline
     first, body = _after_docstring(tree)

@@ -1,0 +1,53 @@
+"""`fix --settings`: where the project compiles, set what makes Dynamo trace findings as they are."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from dynalint.analysis.source import SourceFile
+from dynalint.findings import Fix
+from dynalint.fix.edits import to_edits
+from dynalint.fix.imports import EditError, below_imports
+from dynalint.fix.model import Linted
+from dynalint.rules import Replacement, Rewrite
+
+_CONDITION = "it also changes how other code is compiled"
+
+
+def setting_line(setting: str) -> str:
+    """Return the statement that turns on a setting of `torch._dynamo.config`."""
+    return f"torch._dynamo.config.{setting} = True"
+
+
+def with_settings(
+    linted: Sequence[Linted], files: Iterable[SourceFile], shown: Callable[[SourceFile], str]
+) -> tuple[Linted, ...]:
+    """Return findings with one rewrite only: it turns on the setting of the finding in `files`, below their imports.
+
+    A finding without a setting has no rewrite. `shown` formats the path of a file.
+    """
+    files = tuple(files)
+    rewrites = {name: _rewrite(name, files) for name in {one.finding.setting for one in linted} if name}
+    return tuple(_with_rewrite(one, rewrites.get(one.finding.setting), shown) for one in linted)
+
+
+def _with_rewrite(linted: Linted, rewrite: Rewrite | None, shown: Callable[[SourceFile], str]) -> Linted:
+    if rewrite is None:
+        return replace(linted, finding=replace(linted.finding, fix=None), rewrite=None)
+    edits = to_edits(rewrite, linted.file, shown)
+    fix = Fix(rewrite.title, rewrite.safety, rewrite.conditions, edits=edits)
+    return replace(linted, finding=replace(linted.finding, fix=fix), rewrite=rewrite)
+
+
+def _rewrite(setting: str, files: Sequence[SourceFile]) -> Rewrite | None:
+    line = setting_line(setting)
+    replacements = []
+    for file in files:
+        with contextlib.suppress(EditError):
+            place, text = below_imports(file, line)
+            replacements.append(Replacement(file, place, place, text))
+    if not replacements:
+        return None
+    return Rewrite(f"Set `{line}`", "unsafe", tuple(replacements), (_CONDITION,), imports=("import torch",))

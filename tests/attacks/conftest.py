@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.forking import dynalint
 from tests.in_process import in_process
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,16 +69,7 @@ class Victim:
         self, *arguments: str, timeout: float = 120.0, environment: Mapping[str, str] | None = None, given: str = ""
     ) -> subprocess.CompletedProcess[str]:
         """Run the command in the repository, with `given` to read; to take longer than `timeout` seconds is to hang."""
-        return subprocess.run(
-            [sys.executable, "-m", "dynalint", *arguments],
-            cwd=self.repository,
-            env=self.environment(environment or {}),
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        return dynalint(arguments, self.repository, self.environment(environment or {}), given=given, timeout=timeout)
 
     def in_process(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run the command in the repository, in this process: torch is not imported again for it."""

@@ -18,8 +18,8 @@ from .costly import INPUTS
 
 # These take some seconds each, and show nothing that the others do not.
 _LONG = {
-    "and_of_300", "and_of_60", "classes_250", "climbing_loops", "conditionals_90", "growing_in_a_loop", "ifs_150",
-    "ifs_5000", "ifs_in_ifs_18", "prints_2000", "suppressions_5000",
+    "and_of_300", "and_of_60", "classes_250", "climbing_loops", "conditionals_90", "doubling_globals", "elifs_300",
+    "growing_in_a_loop", "ifs_150", "ifs_5000", "ifs_in_ifs_18", "items_800", "prints_2000", "suppressions_5000", "unions",
 }  # fmt: skip
 
 

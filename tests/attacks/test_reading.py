@@ -282,7 +282,7 @@ def test_a_deep_path_is_taken(cleared: Victim) -> None:
 def test_a_deep_tree_is_walked(cleared: Victim) -> None:
     victim = cleared
     victim.write("repository/model.py", BRANCH)
-    os.close(deepen(victim.repository, "dd", 1400))  # longer than any path may be
+    os.close(deepen(victim.repository, "d" * 200, 25))  # longer than any path may be
     ran = victim.dynalint("check", "--static", "--output-format", "concise", timeout=60.0)
     assert FOUND in ran.stdout
     assert "Traceback" not in ran.stderr

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests import forking
 from tests.in_process import in_process
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,16 +44,8 @@ def dynalint(tmp_path: Path) -> Dynalint:
     """Run `dynalint ARGUMENTS...` in `cwd` (default: the test's own folder)."""
 
     def run(*arguments: str, cwd: Path = tmp_path, stdin: str | None = None, timeout: float = 240) -> Ran:
-        ran = subprocess.run(
-            [sys.executable, "-m", "dynalint", *arguments],
-            cwd=cwd,
-            env={**environment(), "NO_COLOR": "1"},
-            input=stdin if stdin is not None else "",
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        given = stdin if stdin is not None else ""
+        ran = forking.dynalint(arguments, cwd, {**environment(), "NO_COLOR": "1"}, given=given, timeout=timeout)
         return Ran(ran.returncode, ran.stdout, ran.stderr)
 
     return run

@@ -162,6 +162,8 @@ def _any_of(
 
 def _is_watched(frame: Frame, callee: Kind) -> bool:
     """Whether rules watch for calls of something outside the project."""
+    if isinstance(callee, k.Partial):
+        return _is_watched(frame, callee.callee)
     if isinstance(callee, k.Object):
         return frame.interpreter.watched(f"{callee.type}.__call__") is not None
     return isinstance(callee, k.External) and frame.interpreter.watched(callee.name) is not None

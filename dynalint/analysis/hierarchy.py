@@ -88,7 +88,7 @@ class Hierarchy:
             classes, names = self.lineage(cls)
             known = any(_is_torch_module(name) for name in names)
             if not known and any(not name.startswith(("torch.", "builtins.", "typing.", "abc.")) for name in names):
-                known = any("forward" in one.methods and "__init__" in one.methods for one in classes)
+                known = any("forward" in one.methods for one in classes)
             self._module_classes[cls] = known
         return known
 

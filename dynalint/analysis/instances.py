@@ -44,6 +44,9 @@ def instance_call(
             result = torch_call(cls.call, callee, args, keywords, starred=starred)
             note_call(frame, node, f"{cls.name}.__call__", callee, args, keywords, result, starred=starred)
             return result
+        if frame.interpreter.watched(f"{base}.__call__") is not None:
+            note_call(frame, node, f"{base}.__call__", k.Object(base), args, keywords, UNKNOWN, starred=starred)
+            return UNKNOWN
         if base == SEQUENTIAL:
             return k.Tensor() if args and k.may_be_tensor(args[0]) else UNKNOWN
     return UNKNOWN

@@ -157,9 +157,17 @@ def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
         return _differentiable(frame, k.Class(owner.cls))
     if project.is_module_class(owner.cls):
         return _of_torch_class(frame, owner, "torch.nn.Module", name)
-    for base in project.lineage(owner.cls)[1]:
-        if project.api.torch_class(base) is not None:
+    return _inherited(frame, owner.cls, owner, name)
+
+
+def _inherited(frame: Frame, cls: ClassInfo, owner: Kind, name: str) -> Kind:
+    """A member that a class takes over from one outside the project."""
+    interpreter = frame.interpreter
+    for base in interpreter.project.lineage(cls)[1]:
+        if interpreter.project.api.torch_class(base) is not None:
             return _of_torch_class(frame, owner, base, name)
+        if interpreter.watched(f"{base}.{name}") is not None:
+            return k.Method(k.Object(base), name)
     return UNKNOWN
 
 
@@ -313,10 +321,7 @@ def _of_super(frame: Frame, owner: k.Super, name: str) -> Kind:
     method = project.find_method(cls, name, after=owner.cls)
     if method is not None:
         return bind(frame, method, receiver)
-    for base in project.lineage(owner.cls)[1]:
-        if project.api.torch_class(base) is not None:
-            return _of_torch_class(frame, receiver, base, name)
-    return UNKNOWN
+    return _inherited(frame, owner.cls, receiver, name)
 
 
 def _of_object(frame: Frame, owner: k.Object, name: str) -> Kind:

@@ -46,11 +46,11 @@ def is_condition(frame: Frame, node: ast.expr, kind: Kind, way: bool | None = No
 
     A tensor already breaks the graph at the test. Some outcomes are assumed: an argument that is required, or for which
     a caller passes a tensor, is not None. An argument compared with its own default equals it. A constructor setting
-    has its default value. A loop counter exceeds a constant in some iteration.
+    has its default value. A loop counter exceeds a constant in some iteration. Shapes that are compared agree.
     """
     if k.may_be_tensor(kind) or (way is not None and _by_default(frame, node) is way):
         return False
-    if way and _is_late_round(frame, node):
+    if (way and _is_late_round(frame, node)) or (way is not None and _if_shapes_agree(node) is way):
         return False
     context = frame.context
     if context is None or not (isinstance(node, ast.Compare) and isinstance(node.left, ast.Name)):
@@ -79,6 +79,19 @@ def _by_default(frame: Frame, node: ast.expr) -> bool | None:
     value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
     default = parameter_default(constructor, value.id) if isinstance(value, ast.Name) else None
     return bool(default.value) if isinstance(default, ast.Constant) else None
+
+
+def _if_shapes_agree(node: ast.expr) -> bool | None:
+    """The outcome of a comparison of two shapes if they are equal; None for any other test."""
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and all(map(_is_shape, (node.left, *node.comparators))):
+        return {ast.Eq: True, ast.NotEq: False}.get(type(node.ops[0]))
+    return None
+
+
+def _is_shape(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call) and not node.args and not node.keywords:
+        return isinstance(node.func, ast.Attribute) and node.func.attr == "size"
+    return isinstance(node, ast.Attribute) and node.attr == "shape"
 
 
 def _is_late_round(frame: Frame, node: ast.expr) -> bool:

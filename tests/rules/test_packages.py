@@ -56,6 +56,39 @@ def test_what_is_traced_is_not() -> None:
     assert _found(body) == {}
 
 
+def test_what_a_class_takes_over_from_a_library_is_flagged() -> None:
+    code = """\
+from torch import nn
+from torchmetrics.classification import BinaryAccuracy
+from torchvision.transforms import ColorJitter
+
+
+class Jitter(ColorJitter):
+    pass
+
+
+class Shifted(ColorJitter):
+    def forward(self, x):
+        return super().forward(x) + 1
+
+
+class Accuracy(BinaryAccuracy):
+    def update(self, x, y):
+        super().update(x, y)
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.jitter, self.shifted = Jitter(0.1), Shifted(0.1)
+
+    def forward(self, x):
+        x = self.jitter(x)
+        return self.shifted(x)
+"""
+    assert [one.line for one in dynalint.check_source("m.py", code) if one.code == "DYN712"] == [12, 17, 26]
+
+
 def test_nothing_is_known_of_what_a_setting_lets_through() -> None:
     code = _MODEL + textwrap.indent("return nms(boxes, boxes[:, 0], 0.5), self.jitter(x)", " " * 8)
     switched = "\n\n\ntorch._dynamo.config.capture_{} = True\n"

@@ -83,6 +83,25 @@ class Model(nn.Module):
     assert [one.category for one in dynalint.check_source("m.py", code)] == ["graph-break", "graph-break"]
 
 
+def test_a_call_of_one_of_several_functions_that_all_break_is_certain() -> None:
+    code = """\
+import random
+from functools import partial
+
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, often: bool):
+        super().__init__()
+        self.draw = partial(random.choices, k=2) if often else random.sample
+
+    def forward(self, x):
+        return x * self.draw([1, 2], k=2)[0]
+"""
+    assert {one.category for one in dynalint.check_source("m.py", code) if one.line == 13} == {"graph-break"}
+
+
 def test_a_call_of_one_of_several_layers_is_advice() -> None:
     code = """\
 from torch import nn
@@ -307,6 +326,9 @@ class Model(nn.Module):
         ("assert n > 0 and not (m > 0 and x.sum() < 0)", "advice"),
         ("if n < 1 and not (x > 0).all():\n        raise ValueError", "advice"),
         ("if n < 1 or not (x > 0).all():\n        x = x + 1", "advice"),
+        ("if x.shape == x.shape and (x > 0).all():\n        x = x + 1", "graph-break"),
+        ("if x.size() != x.size() or not (x > 0).all():\n        x = x + 1", "graph-break"),
+        ("if x.shape == x.size() or not (x > 0).all():\n        x = x + 1", "advice"),
     ],
 )
 def test_whoever_passes_a_check_has_asked_all_that_must_hold(check: str, category: str) -> None:

@@ -62,19 +62,18 @@ _GRAPHS = {
 }
 _POOLS = {"GB0124": "global_add_pool global_max_pool global_mean_pool"}
 _SOLVERS = {"GB0170": "odeint odeint_adjoint"}
+_SCORE_NAMES = [
+    f"{kind}_{score}"
+    for kind in ("binary", "multiclass", "multilabel")
+    for score in "accuracy auroc confusion_matrix f1_score precision recall stat_scores".split()
+]
 # Those that count labels break only where they validate them, or turn probabilities into labels.
 _COUNTS = [
-    f"{kind}_{score}"
-    for kind in ("binary", "multilabel")
-    for score in "accuracy f1_score precision recall stat_scores".split()
+    name
+    for name in _SCORE_NAMES
+    if not name.startswith("multiclass") and not name.endswith(("auroc", "confusion_matrix"))
 ]
-_SCORES = {
-    "GB0036": " ".join(
-        f"{kind}_{score}"
-        for kind in ("binary", "multiclass", "multilabel")
-        for score in "accuracy auroc confusion_matrix f1_score precision recall stat_scores".split()
-    )
-}
+_SCORES = {"GB0036": " ".join(_SCORE_NAMES)}
 _DISTRIBUTIONS = "Bernoulli Beta Categorical Delta Dirichlet Gamma LogNormal Normal Poisson Uniform"
 _PACKAGES: dict[str, dict[str, str]] = {
     "networkx": {"GB0007": "DiGraph Graph"},
@@ -139,11 +138,13 @@ _LAYERS = {
     "GB0124": "AttentionalAggregation HypergraphConv RGCNConv SAGPooling Set2Set TopKPooling",
 }
 _KERNELS = "CosineKernel LinearKernel MaternKernel PeriodicKernel PolynomialKernel RBFKernel RQKernel ScaleKernel"
+_METRICS = {"GB0036": " ".join(name.title().replace("_", "").replace("Auroc", "AUROC") for name in _SCORE_NAMES)}
 _MODULES: dict[str, dict[str, str]] = {
     "gpytorch.kernels": {"GB0207": _KERNELS},
     "torch_geometric.nn": _LAYERS,
     "torch_geometric.nn.conv": _LAYERS,
     "torchaudio.transforms": {"GB0124": "Resample"},
+    "torchmetrics.classification": _METRICS,
     "torchvision.ops": {"GB0007": "RoIAlign"},
     "torchvision.transforms": _TRANSFORMS,
     "torchvision.transforms.transforms": _TRANSFORMS,
@@ -163,7 +164,12 @@ def _by_name(table: dict[str, dict[str, str]], tail: str) -> dict[str, str]:
 
 # What a setting of Dynamo may do away with: nothing is known of what comes of it then.
 _CAPTURED = {"GB0036": captures_shapes, "GB0124": captures_scalars}
-_OTHERS = {**_by_name(_PACKAGES, ""), **_by_name(_MODULES, ".__call__")}
+_OTHERS = {
+    **_by_name(_PACKAGES, ""),
+    **_by_name(_MODULES, ".__call__"),
+    **_by_name(_MODULES, ".forward"),
+    **_by_name({"torchmetrics.classification": _METRICS}, ".update"),
+}
 
 
 class LibraryCall(Rule):
@@ -185,7 +191,7 @@ class LibraryCall(Rule):
             captured = _CAPTURED.get(_OTHERS[event.callee])
             if (captured is not None and captured(project, event.function)) or _is_spared(event):
                 return
-            # A class of the project that inherits from a transform may well call something else.
+            # A class of the project with a `forward` of its own may well call something else.
             if event.receiver is None or isinstance(event.receiver, k.Object):
                 yield Violation(
                     event.node,

@@ -30,6 +30,8 @@ _WITHOUT_SAMPLE = {
     "torch.compiler.cudagraph_mark_step_begin": "GB0007",
     "torch.frombuffer": "GB0059",
     "torch.jit.fork": "GB0007",
+    "torch.jit.script": "GB0007",
+    "torch.jit.trace": "GB0098",
     "torch.jit.wait": "GB0007",
     "torch.typename": "GB0007",
 }
@@ -48,6 +50,7 @@ _DOES = {
     "torch.compiler.cudagraph_mark_step_begin": "call it before each call of the compiled function",
     "torch.nn.init.normal": "use `torch.nn.init.normal_`",
     "torch.nn.init.uniform": "use `torch.nn.init.uniform_`",
+    **dict.fromkeys(("torch.jit.script", "torch.jit.trace"), "make the script outside the compiled code"),
     **dict.fromkeys(("Tensor.to_mkldnn", "torch.from_dlpack", "torch.frombuffer"), _OUTSIDE),
 }
 

@@ -553,3 +553,33 @@ class PatchesOfGrid(nn.Module):
 
 def test_patches_are_as_many_as_their_grid_has_places() -> None:
     assert find_call(PatchesOfGrid(), "cpu", 10).text == "hidden_states=float[16, 96], grid_thw=int[1, 3]"
+
+
+def test_a_mask_does_not_decide_how_many_dimensions_there_are() -> None:
+    """Two dimensions also run, as long as the mask is applied by broadcasting or not at all."""
+
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(8, 8)
+
+        def forward(self, x, mask):
+            scores = self.fc(x) @ x.transpose(-1, -2)
+            if not mask.all():
+                scores = scores.masked_fill(~mask[:, None, :], 0.0)
+            return scores
+
+    (x, mask), _ = find_call(Attention(), "cpu", 30).call
+    assert (x.dim(), mask.dim()) == (3, 2)
+
+
+def test_lengths_are_positive_and_labels_number_the_rows() -> None:
+    def pooled(x: torch.Tensor, lengths: torch.Tensor):
+        assert lengths.min() > 0
+        return x / lengths[:, None]
+
+    def loss(scores: torch.Tensor, target: torch.Tensor):
+        return nn.functional.cross_entropy(scores, target)
+
+    find_call(pooled, "cpu", 10)
+    assert find_call(loss, "cpu", 10).call[0][1].dtype is torch.int64

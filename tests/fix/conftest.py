@@ -94,12 +94,15 @@ def unit_of(
 
 @pytest.fixture
 def prove(tmp_path: Path, here: None) -> Callable[..., Proof]:
-    """Verify a rewrite of a model, given its code, the edits, and an expression for the arguments of a call."""
+    """Verify a rewrite of a model, given its code, the edits, and an expression for the arguments of a call.
+
+    Without `inputs`, they are guessed.
+    """
 
     def run(
         code: str,
         *edits: tuple[str, str],
-        inputs: str = "(torch.randn(4, 8),)",
+        inputs: str | None = "(torch.randn(4, 8),)",
         target: str = "Model",
         practical: bool = False,
         **options: Any,
@@ -115,7 +118,7 @@ def prove(tmp_path: Path, here: None) -> Callable[..., Proof]:
         unit = unit_of(file, [(old[0], _like(new, old[1])) for old, new in given], function=function, **options)
         after = {path: replaced(file.text, merged([unit.plan])[path])}
         settings = ConfirmOptions(
-            mode="always", project=tmp_path, directory=tmp_path, examples={f"model:{target}": "model:example"},
+            mode="always", project=tmp_path, directory=tmp_path, examples={f"model:{target}": "model:example"} if inputs else {},
             search=(tmp_path,), timeout=20,
         )  # fmt: skip
         with WorkerVerifier(settings, [Target(path, "model", target)], practical=practical) as verify:

@@ -193,6 +193,24 @@ def test_code_that_does_not_run_in_a_precision_is_not_compared_there(prove: Prov
     assert prove(model(old), (old, new), safety="conditional", practical=True).outcome == "proven"
 
 
+def test_rounding_where_numbers_cancel_out_is_judged_by_a_wide_precision(prove: Prove) -> None:
+    """The gradient of a normalized vector along itself is zero, or whatever the rounding leaves of it."""
+    body = (
+        "h = torch.nn.functional.normalize(h, dim=-1)\ns = min(self.gain.mean().exp().item(), 100.0)\nh = s * h @ h.t()"
+    )
+    old, new = "min(self.gain.mean().exp().item(), 100.0)", "self.gain.mean().exp().detach().clamp(max=100.0)"
+    assert prove(model(body), (old, new), safety="conditional", practical=True).outcome == "proven"
+
+
+def test_an_optional_mask_is_given_where_the_fix_needs_one(prove: Prove) -> None:
+    code = model("h = h.masked_fill(mask, 0) if mask is not None and mask.any() else h").replace(
+        "x):", "x, mask=None):"
+    )
+    edit = ("mask is not None and mask.any()", "mask is not None")
+    proof = prove(code, edit, safety="conditional", practical=True, inputs=None)
+    assert (proof.outcome, proof.sides_run) == ("proven", proof.sides), proof
+
+
 def test_an_output_that_has_a_gradient_of_zeros_instead_of_none_is_let_pass(prove: Prove) -> None:
     old, new = "if x.sum() > 0:\n    x = torch.ones_like(x)", "x = torch.where(x.sum() > 0, torch.ones_like(x), x)"
     body = f"{old}\nreturn x * 2"
@@ -457,7 +475,7 @@ def test_nan_must_not_reach_a_gradient_that_another_function_stops(prove: Prove)
     branch = "if torch.isnan(a).any():\n    x = b.log()\nelse:\n    a = a * y"
     rest = "x = x * 2\nif torch.equal(a, a[:1]):\n    x = a ** 0.5\nelse:\n    b = x + 1.5\nz = a, b"
     chosen = (
-        "condition = torch.isnan(a).any()\nx = torch.where(condition, torch.where(condition, b, 1.0).log(), x)\n"
+        "condition = torch.isnan(a).any()\nx = torch.where(condition, torch.where(condition, b, 1).log(), x)\n"
         "a = torch.where(condition, a, a * y)"
     )
     proof = prove(two(f"a = x + y.relu()\nb = x + y.relu()\n{branch}\n{rest}"), (branch, chosen), inputs=RAMPS)

@@ -278,8 +278,8 @@ def test_guards_in_a_chain() -> None:
     condition_2 = y.min() > 0
     z = torch.where(
         condition,
-        torch.where(condition, x, 1.0).log(),
-        torch.where(condition_2, x / torch.where(condition, 1.0, torch.where(condition_2, y, 1.0)), x * 2),
+        torch.where(condition, x, 1).log(),
+        torch.where(condition_2, x / torch.where(condition, 1, torch.where(condition_2, y, 1)), x * 2),
     )
     return z
     """)
@@ -420,10 +420,51 @@ def test_layers_made_inplace() -> None:
         ("if m.any():\n    z = z.masked_fill(m.view(2, 3), 0.0)\nreturn z", "z = z.masked_fill(m.view(2, 3), 0.0)"),
         ("if m.any():\n    z = torch.where(m, y, z)\nreturn z", "z = torch.where(m, y, z)"),
         ("if flag and m.any():\n    z[m] = 0\nreturn z", "if flag:\n    z[m] = 0"),
+        ("if m.any():\n    z[m] = y.mean(0)\nreturn z", "z[m] = y.mean(0)"),
+        ("if not m.all():\n    z = z.masked_fill(~m[:, None], 0.0)\nreturn z", "z = z.masked_fill(~m[:, None], 0.0)"),
     ],
 )
 def test_a_test_that_only_spares_work_is_dropped(body: str, wanted: str) -> None:
     assert fixed(f"z = x * 2\nm = x > 0\n{body}") == f"z = x * 2\nm = x > 0\n{wanted}\nreturn z"
+
+
+def test_a_test_for_the_opposite_of_a_mask_is_not_dropped() -> None:
+    for test, mask in (("not m.all()", "m"), ("m.any()", "~m"), ("not (~m).all()", "~m")):
+        body = f"z = x * 2\nm = x > 0\nif {test}:\n    z = z.masked_fill({mask}, 0.0)\nreturn z"
+        assert "torch.where" in fixed(body)
+
+
+@pytest.mark.parametrize(("value", "dropped"), [("z.detach()", True), ("z.mean()", False)])
+def test_a_store_to_a_buffer_must_not_give_it_a_gradient(value: str, dropped: bool) -> None:
+    code = f"""
+import torch
+from torch import nn
+
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("codes", torch.zeros(8))
+
+    def forward(self, z: torch.Tensor):
+        dead = self.codes < 1
+        if dead.any():
+            self.codes[dead] = {value}
+        return z + self.codes
+"""
+    rule = BranchOnTensor()
+    (found,) = Study(Case(rule, Example("x", code)), [rule]).own
+    assert isinstance(found.answer, Rewrite if dropped else Declined)
+
+
+def test_a_number_beside_a_tensor_without_dimensions() -> None:
+    body = "s = x.mean()\nb = 1.0 if x.sum() > 0 else s / 2\nreturn x * b"
+    assert "b = torch.where(x.sum() > 0, 1.0, s / 2)" in fixed(body)
+    assert "give a tensor on both sides" in reason("b = 1.0 if x.sum() > 0 else x / 2\nreturn x * b")
+
+
+def test_a_guarded_whole_number_stays_one() -> None:
+    body = "m = x > 0\nif m.sum() == 0:\n    return x.mean()\nreturn x.sum() / m.sum()"
+    assert "torch.where(condition, 1, m.sum())" in fixed(body)
 
 
 @pytest.mark.parametrize(
@@ -510,7 +551,7 @@ def test_early_returns_one_after_the_other() -> None:
         early_2 = low_2 + 1
         condition = x.max() < 0
         early = y
-        low = torch.sqrt(torch.where(condition_2, 1.0, torch.where(condition, 1.0, x - y)))
+        low = torch.sqrt(torch.where(condition_2, 1, torch.where(condition, 1, x - y)))
         y = low * 2
         return torch.where(condition_2, early_2, torch.where(condition, early, y))
     """)
@@ -1292,7 +1333,7 @@ def test_what_changes_in_place_on_the_other_side_alone_changes_nothing_here() ->
             "z = x.log() if torch.rand(1) < 0.5 else y * 2\nreturn z",
             """
             condition = (torch.rand(1) < 0.5).reshape(())
-            z = torch.where(condition, torch.where(condition, x, 1.0).log(), y * 2)
+            z = torch.where(condition, torch.where(condition, x, 1).log(), y * 2)
             return z
             """,
         ),
@@ -1301,7 +1342,7 @@ def test_what_changes_in_place_on_the_other_side_alone_changes_nothing_here() ->
             """
             if flag:
                 condition = (x.sum() > 0) & ((x * 2 + y).max() > x.max() + 3)
-                return torch.where(condition, x / torch.where(condition, y, 1.0), y * 2)
+                return torch.where(condition, x / torch.where(condition, y, 1), y * 2)
             return x
             """,
         ),
@@ -1319,7 +1360,7 @@ def test_a_name_for_a_test_takes_lines_apart() -> None:
     assert fixed("if flag: y = x.log() if torch.rand(1) < 0.5 else y * 2\nreturn y") == lines("""
         if flag:
             condition = (torch.rand(1) < 0.5).reshape(())
-            y = torch.where(condition, torch.where(condition, x, 1.0).log(), y * 2)
+            y = torch.where(condition, torch.where(condition, x, 1).log(), y * 2)
         return y
     """)
 

@@ -184,12 +184,18 @@ def test_the_last_of_several_branches_is_joined_too() -> None:
     assert fixed(body).splitlines()[2] == 'elif verbose and not torch.compiler.is_compiling(): print("b")'
 
 
+def test_what_is_computed_for_a_print_goes_behind_the_same_guard() -> None:
+    branch = "if x.sum() > 1:\n    m = x.mean().item()\n    print(m)\nreturn {}"
+    assert fixed(branch.format("x")).startswith("if not torch.compiler.is_compiling() and x.sum() > 1:\n    m = ")
+    assert "    if not torch.compiler.is_compiling():" in fixed(f"m = 0\n{branch.format('x * m')}")
+
+
 @pytest.mark.parametrize(
     ("statement", "apart"),
     [
         ("y = 1; print(x)", "y = 1\n{}"),
         ("print(x); y = 1", "{}\ny = 1"),
-        ("if verbose: y = 1; print(x)", "if verbose:\n    y = 1\n    {}"),
+        ("if verbose: x = 1; print(x)", "if verbose:\n    x = 1\n    {}"),
     ],
 )
 def test_takes_shared_lines_apart(statement: str, apart: str) -> None:

@@ -58,6 +58,7 @@ def reason(body: str, rule: Rule | None = None) -> str:
         "return torch.clamp(x, min=s)",
         "x /= s\nreturn x",
         "return x / max(s, 1.0)",
+        "return x * (s if flag else 1.0)",
         "return x, f'{s:.3f}'",
         "u = s\nreturn x * u",
     ],
@@ -149,6 +150,10 @@ def test_clones_what_may_share_memory_and_is_kept(source: str, content: str) -> 
     assert f"return x * {source}{content}\n" in new_code(rewrite(f"return x * {source}.item()"))
 
 
+def test_what_is_detached_is_not_detached_again() -> None:
+    assert "s = t.detach().std()\n" in new_code(rewrite("s = t.detach().std().item()\nreturn x * s"))
+
+
 def test_conversions_keep_their_meaning() -> None:
     found = rewrite("return x * int(x.float().sum())", NumberOfTensor())
     assert "return x * x.float().sum().detach().long()\n" in new_code(found)
@@ -229,3 +234,40 @@ def test_what_is_asked_of_an_array_is_asked_of_a_tensor() -> None:
     found = rewrite("import math\na = x.detach().numpy()\nreturn x * 2 if math.isnan(a.max()) else x", MathOnTensor())
     assert "if torch.isnan(torch.as_tensor(a.max())) else" in new_code(found)
     assert found.safety == "safe"
+
+
+def test_a_number_that_a_test_may_replace() -> None:
+    found = rewrite("s = t.sum().item()\nif s < 1.0:\n    s = 1.0\nreturn x / s")
+    assert "s = t.sum().detach()" in new_code(found)
+    assert "DYN101" in found.leaves
+
+
+METHODS = """
+import torch
+from torch import nn
+
+class M(nn.Module):
+    def factor(self, t):
+        return t.sum().item() / 2
+
+    def forward(self, x: torch.Tensor):
+        return {use}
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "why"),
+    [
+        ("x * self.factor(x)", None),
+        ("x[: self.factor(x)]", "slice bound"),
+        ("x * self.factor(x), self.factor", "change both"),
+    ],
+)
+def test_a_number_that_a_method_returns_is_followed_to_its_calls(use: str, why: str | None) -> None:
+    rule = ItemOfTensor()
+    (found,) = Study(Case(rule, Example("x", METHODS.format(use=use))), [rule]).own
+    if why is None:
+        assert isinstance(found.answer, Rewrite)
+    else:
+        assert isinstance(found.answer, Declined)
+        assert why in found.answer.reason

@@ -6,6 +6,7 @@ import ast
 
 from dynalint.rulekit import FunctionInfo, k, walk_function
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.uses import Attribute, self_name
 
 
 def asks_for_tensor(scope: Scope, call: ast.Call, argument: ast.expr) -> bool:
@@ -29,6 +30,23 @@ def is_passed_up(scope: Scope) -> bool:
             return False
         function = caller
     return True
+
+
+def calls_on_self(scope: Scope) -> list[tuple[FunctionInfo, ast.Call]] | None:
+    """Return the calls of a plain method, all on `self` and in its own file, each in its function; None for others."""
+    function, project = scope.function, scope.project
+    plain = isinstance(function.node, ast.FunctionDef) and not function.node.decorator_list
+    if function.owner is None or not plain or function.name == "forward":
+        return None
+    family = Attribute(function.owner, function.name, project).family
+    found: list[tuple[FunctionInfo, ast.Call]] = []
+    for file, user, node in project.attribute_uses(function.name):
+        call = project.parents(user).get(node) if user is not None else None
+        own = user is not None and user.owner in family and ast.unparse(node.value) == self_name(user)
+        if user is None or not own or file is not scope.file or not isinstance(call, ast.Call) or call.func is not node:
+            return None
+        found.append((user, call))
+    return found
 
 
 def _calls(node: ast.AST, name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,6 +15,8 @@ from .observing import ADDRESS, PLAIN, SCRIPT, Observation, tensors_in
 _MOST_COMPARED = 100_000
 # The error allowed for a sum in another order, as a multiple of epsilon times the largest number.
 _MOST_ROUNDED = 32
+# The rounding error of one call in that of another, both against a wider precision; as in torch's own comparisons.
+_LESS_ACCURATE = 3
 # The start of torch's warning about a conversion that fixes remove: from a tensor to a number without gradients.
 _CONVERTED = "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior"
 # The allowance reported when practical equality ignores a difference on non-finite inputs.
@@ -32,7 +34,7 @@ class Equality:
     allowances that a reviewer would: numbers within the tolerances of `torch.testing.assert_close`, zeros in place of
     no gradient (for a parameter that gets none, or an output that requires none), and a separate output in place of one
     that shared memory. `computed_in` is a dtype that all numbers were computed in; they need only agree within its
-    precision.
+    precision. `any_float` leaves out the elements of floating-point tensors.
     """
 
     exact: bool = True
@@ -40,6 +42,7 @@ class Equality:
     compiled: bool = False
     practical: bool = False
     computed_in: torch.dtype | None = None
+    any_float: bool = False
 
 
 def difference(one: Observation, other: Observation, equality: Equality) -> str | None:
@@ -83,6 +86,37 @@ def let_pass(one: Observation, other: Observation) -> Iterator[str]:
         if right.requires_grad and not left.requires_grad:
             yield f"output{where} hands on gradients of zeros, where it had none"
     yield from (alias.replace(" shares ", " no longer shares ") for alias in one.aliases if alias not in other.aliases)
+
+
+def no_less_accurate(one: Observation, other: Observation, wide: Observation, equality: Equality) -> bool:
+    """Whether two calls in a narrow precision differ only in rounding, judged by the call in a wide one.
+
+    Where numbers cancel out, rounding is all that is left of them; the second call must come as close to the wide
+    result as the first.
+    """
+    if difference(one, other, replace(equality, any_float=True)) is not None:
+        return False
+    seen = [_floats_of(observation) for observation in (one, other, wide)]
+    return {*seen[0]} == {*seen[1]} == {*seen[2]} and all(
+        _rms(seen[1][name] - true) <= _LESS_ACCURATE * _rms(seen[0][name] - true) + 1e-2 * _rms(true)
+        for name, true in seen[2].items()
+    )
+
+
+def _floats_of(seen: Observation) -> dict[str, torch.Tensor]:
+    """Return the floating-point tensors in an observation, in float64."""
+    parts = {"output": seen.output, "gradients": seen.gradients, "state": seen.state}
+    return {
+        f"{part}{where}": tensor.detach().to_dense().double()
+        for part, value in parts.items()
+        for where, tensor in tensors_in(value)
+        if tensor.is_floating_point()
+    }
+
+
+def _rms(tensor: torch.Tensor) -> float:
+    """The root mean square; NaN, which is less than nothing, if some elements are not finite."""
+    return float(tensor.square().mean().sqrt()) if tensor.numel() else 0.0
 
 
 def rounded(one: Observation, other: Observation) -> bool:
@@ -227,6 +261,8 @@ def _tensors_differ(where: str, one: torch.Tensor, other: torch.Tensor, equality
     if one.requires_grad != other.requires_grad and not (equality.compiled or zeros):
         return f"{where}: requires_grad {one.requires_grad} became {other.requires_grad}"
     left, right = one.detach(), other.detach()
+    if equality.any_float and left.is_floating_point():
+        return None
     if equality.computed_in is not None or not equality.exact or equality.compiled:
         same = close(left, right, equality.computed_in)
     else:

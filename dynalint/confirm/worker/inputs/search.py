@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from ..dynamo import runs
 from ..dynamo.runs import Call, force_eager
@@ -43,6 +44,7 @@ from .tensor_shapes import (
     TensorSpec,
     Trouble,
     by_parameter_name,
+    deeper,
     revisions,
     told_sizes,
     wanted_by,
@@ -50,6 +52,7 @@ from .tensor_shapes import (
 from .value_text import first_line, worded
 
 ATTEMPTS = 60
+_ATTEMPTS_AFTER_DOUBT = 8
 _KEPT_ERRORS = 3
 # The most elements of one tensor. No model needs more to show its breaks.
 _MOST_ELEMENTS = 1 << 21
@@ -123,6 +126,7 @@ class _Search:
         """Continue from `start` until there are `most` attempts in total; `generic` shapes come last."""
         waiting: list[Specs] = [start]
         later: list[Specs] = []
+        doubtful: Found | None = None
         usual = _generic(start) if generic else iter(())
         while len(self._tried) < most and time.process_time() < self._deadline:
             queue = waiting or later
@@ -137,7 +141,13 @@ class _Search:
             call = _call(self._function, specs, self._device)
             trouble = _attempt(self._function, specs, call)
             if trouble is None:
-                return Found(call, ", ".join(f"{name}={worded(value)}" for name, value in specs.items()))
+                found = Found(call, ", ".join(f"{name}={worded(value)}" for name, value in specs.items()))
+                if not _rank_depends_on_masks(self._function, call):
+                    return found
+                if doubtful is None:
+                    doubtful, most = found, min(most, len(self._tried) + _ATTEMPTS_AFTER_DOUBT)
+                waiting[:0] = deeper(specs)
+                continue
             answers = [*_supplied(self._function, specs, trouble), *revisions(specs, trouble)]
             # Answers to the latest error go first, because each brings the arguments closer.
             new = (answer for answer in answers if repr(answer) not in self._tried)
@@ -148,7 +158,7 @@ class _Search:
             # A traceback keeps all intermediate values alive, so only a few are stored.
             if len(self._errors) < _KEPT_ERRORS:
                 self._errors.setdefault(trouble.message, trouble.error)
-        return None
+        return doubtful
 
 
 def _unfit(specs: Specs) -> bool:
@@ -314,6 +324,28 @@ def _attempt(function: Callable[..., Any], specs: Specs, call: Call) -> Trouble 
             missed = _missed(error, [name for name in _names(function) if name not in specs])
             return Trouble(f"{type(error).__name__}: {error}", layer, received, direct, missed, error)
     return None
+
+
+def _rank_depends_on_masks(function: Callable[..., Any], call: Call) -> bool:
+    """Whether the number of dimensions of the result depends on what masks select.
+
+    Code that applies a mask only where it selects something then works by broadcasting, on shapes that it is not for.
+    """
+    if not any(_is_mask(leaf) for leaf in pytree.tree_leaves(call)):
+        return False
+    ranks = set()
+    for value in (True, False):
+        leaves, layout = pytree.tree_flatten(call)
+        filled = [torch.full_like(leaf, value) if _is_mask(leaf) else leaf for leaf in leaves]
+        args, kwargs = pytree.tree_unflatten(filled, layout)
+        with suppress(Exception), force_eager():
+            results = pytree.tree_leaves(function(*args, **kwargs))
+            ranks.add(tuple(one.dim() for one in results if isinstance(one, torch.Tensor)))
+    return len(ranks) > 1
+
+
+def _is_mask(leaf: object) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.dtype is torch.bool
 
 
 @contextmanager

@@ -19,7 +19,7 @@ _SIDES = (28, 64, 224, 96, 16, 128, 8)
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A tensor to create: `kind` is `float`, `int` (from 0 to `high`, exclusive) or `bool`.
+    """A tensor to create: `kind` is `float`, `int` (from `low` to `high`, exclusive) or `bool`.
 
     `rows` are the values of a 2-dimensional tensor that is not random. With `unit`, floats are between 0 and 1, like
     probabilities.
@@ -30,13 +30,14 @@ class TensorSpec:
     high: int = 2
     rows: tuple[tuple[int, ...], ...] = ()
     unit: bool = False
+    low: int = 0
 
     def make(self) -> torch.Tensor:
         """Create the tensor with torch's random numbers."""
         if self.rows:
             return torch.tensor(self.rows)
         if self.kind == "int":
-            return torch.randint(0, max(self.high, 1), self.shape)
+            return torch.randint(self.low, max(self.high, self.low + 1), self.shape)
         if self.kind == "bool":
             return torch.rand(self.shape) > 0.3
         return torch.rand(self.shape) if self.unit else torch.randn(self.shape)
@@ -107,8 +108,8 @@ def by_parameter_name(name: str) -> TensorSpec | None:
         return TensorSpec((BATCH, LENGTH), "int", 2)
     if re.search(r"mask", bare):
         return TensorSpec((BATCH, LENGTH), "bool")
-    if re.search(r"^(t|time_?steps?|lengths?|lens)$", bare):
-        return TensorSpec((BATCH,), "int", LENGTH)
+    if re.search(r"^(t|time_?steps?|lengths?|lens)$|_(lengths?|lens)$", bare):
+        return TensorSpec((BATCH,), "int", LENGTH, low=int("len" in bare))
     if re.search(r"(^|_)(img|image|images|pixel_values|picture)", bare):
         return TensorSpec((BATCH, 3, 32, 32))
     return None
@@ -242,7 +243,8 @@ def of_rank(shape: tuple[int, ...], rank: int) -> tuple[int, ...] | None:
     return shapes.get(rank)
 
 
-def _deeper(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+def deeper(specs: Specs, _match: re.Match[str] | None = None) -> Iterator[Specs]:
+    """Yield specs that give one of the tensors one dimension more."""
     for name, spec in _tensors(specs).items():
         yield from _rank({name: spec, **specs}, len(spec.shape) + 1, len(spec.shape))
 
@@ -261,6 +263,13 @@ def _lower(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
 
 def _whole(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
     yield from _kinds(specs, "float", "int")
+
+
+def _labels(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    """Yield specs with one class index for each row of scores."""
+    for name, spec in _tensors(specs).items():
+        if spec.kind == "int" and len(spec.shape) > 1:
+            yield {**specs, name: replace(spec, shape=spec.shape[:-1])}
 
 
 def _floating(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
@@ -356,13 +365,14 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"values to unpack \(expected (\d+)", _unpacked),
     (r"[Ee]xpected \d-?D.*", _ranks_named),
     (r"(?i)(only|supports?|works? (for|with|on)|(must|should|has to) be) (an? )?\d-?D [a-z]+", _ranks_named),
-    (r"tuple index out of range|Dimension out of range|too many indices|Dimension specified as", _deeper),
+    (r"tuple index out of range|Dimension out of range|too many indices|Dimension specified as", deeper),
     (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _patched),
     (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _sizes(1, 2)),
     (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _sizes(2, 1)),
     (r"must match the size of tensor|[Tt]arget size|same (size|shape)|shapes? must|shape mismatch", _alike),
     (r"[Oo]utput size is too small|Kernel size can't be greater|[Pp]adding size should be less", _larger),
     (r"'indices' to have|used as indices must be|index tensor|Expected dtype int|of one of types Long", _whole),
+    (r"0D or 1D target tensor expected", _labels),
     (r"index out of range|Class values must be|out of bounds", _lower),
     (
         r"floating point|[Ff]ound (Long|Bool)|Long and|(Long|Bool)Tensor|got Long|!= (long|bool)|'Long'|'Bool'",

@@ -47,16 +47,17 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..comparing.differences import Equality, difference
-from ..comparing.lockstep import Findings, run_side_by_side
-from ..comparing.observing import PLAIN, observe
+from ..comparing.lockstep import Findings, run_side_by_side, try_out
+from ..comparing.observing import PLAIN, attempt, observe
 from ..comparing.pairs import Difference, Subject, fresh, takes_gradients
 from ..comparing.reached_code import Marks, Search, Side, limits_of
 from ..comparing.trials import BASE, USUAL, Trial
 from ..comparing.turned_tests import difference_when_turned, one_sided
 from ..dynamo import runs
 from ..dynamo.records import Break, Failure, Run
+from ..dynamo.runs import Call
 from ..inputs.targets import ProblemError, subject_of
-from ..inputs.variants import other_batch
+from ..inputs.variants import options, other_batch
 from ..process.wire import Reply
 from ..source.versions import Version
 
@@ -89,7 +90,11 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     name = request["target"]["qualname"]
     reply.stage(f"running {name} before and after the fix")
     search = _search(request, marks, wanted)
-    found = run_side_by_side(original, rewritten, equality, search)
+    fuller = _fuller_call(original, search) if not request["example"] else None
+    found = run_side_by_side(original, rewritten, equality, replace(search, wanted=frozenset()) if fuller else search)
+    if fuller and found.difference is None:
+        original, rewritten = _called(original, fuller), _called(rewritten, fuller)
+        found = run_side_by_side(original, rewritten, equality, search)
     if _asks_too_much(request, original, found):
         verify({**request, "differentiated": False}, reply)
         return
@@ -121,6 +126,30 @@ def _versions(request: Mapping[str, Any], reply: Reply) -> tuple[Subject, Subjec
         return None
     original = replace(original, begin=partial(_begin, reply))
     return original, replace(rewritten, begin=lambda _: reply.part("trying", None))
+
+
+def _fuller_call(original: Subject, search: Search) -> Call | None:
+    """Return the call with an optional argument that reaches wanted sides, if the usual call does not reach them."""
+    with original.version.active():
+        calls = [call for some in options(fresh(original, training=True), original.call) for call in some]
+    if not calls or not search.wanted:
+        return None
+    again = original.again()
+    function = fresh(again, training=True)
+
+    def reached(call: Call) -> frozenset[Side]:
+        return search.wanted & search.shown_by(partial(try_out, replace(again, call=call), function))
+
+    usual = reached(original.call)
+    if usual == search.wanted:
+        return None
+    with again.version.active(), runs.force_eager():
+        working = [call for call in calls if attempt(function, BASE.of(call), BASE.seed, training=True) is None]
+    return next((call for call in working if reached(call) - usual), None)
+
+
+def _called(subject: Subject, call: Call) -> Subject:
+    return replace(subject, call=call, again=lambda: _called(subject.again(), call))
 
 
 def _search(request: Mapping[str, Any], marks: Marks, wanted: frozenset[Side]) -> Search:

@@ -107,7 +107,8 @@ def _contains(outer: ast.AST, inner: ast.AST) -> bool:
 def require_tensors(scope: Scope, sides: Sequence[Side]) -> list[str]:
     """Ensure that every side is a tensor; return the conditions for that.
 
-    If one side certainly is, an unknown one may be, since a run can verify it.
+    If one side certainly is, an unknown one may be, since a run can verify it. Beside a float without dimensions, a
+    number becomes one too.
 
     Raises:
         Refusal: one is not a tensor, or all are unknown.
@@ -118,10 +119,18 @@ def require_tensors(scope: Scope, sides: Sequence[Side]) -> list[str]:
         if as_tensor(side.kind) is not None:
             conditions += tensor_again_conditions(scope, side.node) if side.node is not None else []
             continue
+        if k.is_number(side.kind) and any(_is_single_float(other.kind) for other in sides):
+            conditions.append(f"{_shown(scope, side)} may be a tensor without dimensions")
+            continue
         if not certain or not isinstance(side.kind, k.Unknown) or side.node in scope.composed or not _is_total(side):
             raise Refusal(_why_no_tensor(scope, side))
         conditions.append(f"{_shown(scope, side)} is a tensor")
     return conditions
+
+
+def _is_single_float(kind: k.Kind) -> bool:
+    tensor = as_tensor(kind)
+    return tensor is not None and tensor.rank == 0 and tensor.dtype in (None, "float")
 
 
 def _is_total(side: Side) -> bool:

@@ -1,7 +1,7 @@
 """Functions whose gradient is not finite everywhere, and ways to avoid the infinite values.
 
 `torch.where(c, torch.sqrt(x), x)` gives a NaN gradient where the square root is not taken and `x` is not positive: the
-backward pass multiplies the infinite slope by zero. With `torch.where(c, x, 1.0)` as its input the slope stays finite.
+backward pass multiplies the infinite slope by zero. With `torch.where(c, x, 1)` as its input the slope stays finite.
 """
 
 from __future__ import annotations
@@ -14,47 +14,21 @@ from dynalint_rules._code.scope import Scope
 
 # The value that replaces the first argument where the function is not needed.
 _SAFE_ARGUMENT = {
-    "sqrt": "1.0",
-    "rsqrt": "1.0",
-    "log": "1.0",
-    "log2": "1.0",
-    "log10": "1.0",
-    "reciprocal": "1.0",
-    "acos": "0.5",
-    "arccos": "0.5",
-    "asin": "0.5",
-    "arcsin": "0.5",
-    "atanh": "0.5",
-    "arctanh": "0.5",
-    "erfinv": "0.5",
-    "logit": "0.5",
-    "acosh": "2.0",
-    "arccosh": "2.0",
-    "log1p": "1.0",
-    "lgamma": "1.0",
-    "digamma": "1.0",
-    "exp": "0.0",
-    "expm1": "0.0",
-    "sinh": "0.0",
-    "cosh": "0.0",
+    **dict.fromkeys("sqrt rsqrt log log2 log10 log1p reciprocal lgamma digamma".split(), "1"),
+    **dict.fromkeys("acos arccos asin arcsin atanh arctanh erfinv logit".split(), "0.5"),
+    **dict.fromkeys("acosh arccosh".split(), "2"),
+    **dict.fromkeys("exp expm1 sinh cosh".split(), "0"),
 }
 _DIVISIONS = frozenset({"div", "divide", "true_divide", "floor_divide", "fmod", "remainder", "addcdiv"})
 _POWERS = frozenset({"pow", "float_power"})
 # Not finite at some points, without a single value that is safe for all arguments; or raising there.
 _HOPELESS = {
-    "atan2": "has no gradient at zero",
-    "arctan2": "has no gradient at zero",
-    "std": "has no finite gradient where all values are equal",
-    "var_mean": "has no finite gradient where all values are equal",
-    "std_mean": "has no finite gradient where all values are equal",
+    **dict.fromkeys("atan2 arctan2 renorm".split(), "has no gradient at zero"),
+    **dict.fromkeys("std var_mean std_mean".split(), "has no finite gradient where all values are equal"),
+    **dict.fromkeys("pinverse inverse cholesky".split(), "raises for some matrices"),
+    **dict.fromkeys("logdet slogdet".split(), "has no finite gradient for some matrices"),
     "xlogy": "has no finite gradient at zero",
     "cdist": "has no finite gradient where two points are equal",
-    "pinverse": "raises for some matrices",
-    "inverse": "raises for some matrices",
-    "cholesky": "raises for some matrices",
-    "logdet": "has no finite gradient for some matrices",
-    "slogdet": "has no finite gradient for some matrices",
-    "renorm": "has no finite gradient at zero",
 }
 
 
@@ -83,7 +57,7 @@ def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
 
 def _of_operator(scope: Scope, node: ast.BinOp) -> list[Guarded]:
     if isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod):
-        return [Guarded(node.right, "1.0")] if _is_tensor(scope, node.right) else []
+        return [Guarded(node.right, "1")] if _is_tensor(scope, node.right) else []
     if isinstance(node.op, ast.Pow):
         return _of_power(scope, node.left, node.right)
     return []
@@ -107,7 +81,7 @@ def _of_call(scope: Scope, node: ast.Call) -> list[Guarded]:
     if last in _POWERS and len(arguments) == 2:
         return _of_power(scope, arguments[0], arguments[1])
     if last in _DIVISIONS:
-        return [Guarded(one, "1.0") for one in arguments[1:] if _is_tensor(scope, one)]
+        return [Guarded(one, "1") for one in arguments[1:] if _is_tensor(scope, one)]
     if last in _SAFE_ARGUMENT and arguments:
         return [Guarded(arguments[0], _SAFE_ARGUMENT[last])] if _is_tensor(scope, arguments[0]) else []
     api = scope.project.api
@@ -124,7 +98,7 @@ def _of_power(scope: Scope, base: ast.expr, exponent: ast.expr) -> list[Guarded]
     value = exponent.value if isinstance(exponent, ast.Constant) else None
     if isinstance(value, int | float) and value >= 1 and value == int(value):
         return []
-    return [Guarded(base, "1.0")] if _is_tensor(scope, base) else []
+    return [Guarded(base, "1")] if _is_tensor(scope, base) else []
 
 
 def _is_tensor(scope: Scope, node: ast.expr) -> bool:

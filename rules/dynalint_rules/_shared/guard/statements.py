@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dynalint.rulekit import Call, Refusal, Replacement, Rewrite, Safety, k, rw, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import implies_nothing, is_pure
-from dynalint_rules._code.names import around, loads
+from dynalint_rules._code.names import around, loads, within
 from dynalint_rules._code.raising import never_raises, shows_without_raising
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.text import WIDTH
@@ -69,9 +69,14 @@ def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def _only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:
-    """Whether statements only print and log."""
+    """Whether statements only print and log, and compute what they show."""
     calls = [one.value for one in body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)]
-    if len(calls) < len(body) or not all(callee(scope, one).startswith(SHOWS) for one in calls):
+    made = [one for one in body if isinstance(one, ast.Assign)]
+    if not calls or len(calls) + len(made) < len(body):
+        return False
+    if not all(callee(scope, one).startswith(SHOWS) for one in calls):
+        return False
+    if not all(is_pure(scope, one.value) and _stays_inside(scope, one, body) for one in made):
         return False
     try:
         for one in calls:
@@ -79,6 +84,15 @@ def _only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:
     except Refusal:
         return False
     return True
+
+
+def _stays_inside(scope: Scope, made: ast.Assign, body: Sequence[ast.stmt]) -> bool:
+    """Whether only statements of a block notice what one of them assigns."""
+    if is_caught(scope, made) and not never_raises(scope, made.value):
+        return False
+    names = [one.id for one in made.targets if isinstance(one, ast.Name) and one.id in scope.function.locals]
+    reads = [read for name in names for read in loads(scope, name)]
+    return len(names) == len(made.targets) and all(any(within(one, other, scope) for other in body) for one in reads)
 
 
 def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:

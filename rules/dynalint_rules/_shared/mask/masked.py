@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from dynalint.rulekit import Rewrite, k, rw, walk
+from dynalint_rules._code.autograd import keeps_graph
 from dynalint_rules._code.effects import effects_of_always
 from dynalint_rules._code.kept import change_conditions, kept_conditions, refuse_changed_later, switch_conditions
 from dynalint_rules._code.memory import is_own, sharing
@@ -82,7 +83,10 @@ def mask_of_nothing(scope: Scope, test: ast.expr) -> ast.expr | None:
 
 
 def mask_of_something(scope: Scope, test: ast.expr) -> ast.expr | None:
-    """Return the mask that a test checks for selecting anything: `m.any()`, `torch.any(m)`, `m.sum() > 0`."""
+    """Return the mask that a test checks for selecting anything: `m.any()`, `m.sum() > 0`; `~m` for `not m.all()`."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        mask = reduced_as_whole(scope, test.operand, "all")
+        return mask and ast.copy_location(ast.UnaryOp(ast.Invert(), mask), mask)
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Gt | ast.NotEq):
         bound = test.comparators[0]
         summed = isinstance(bound, ast.Constant) and bound.value == 0 and type(bound.value) is int
@@ -106,8 +110,16 @@ def reduced_as_whole(scope: Scope, node: ast.expr, name: str) -> ast.expr | None
     return None
 
 
+def _upright(mask: ast.expr) -> tuple[ast.expr, bool]:
+    """Return a mask without `~`, and whether it was inverted."""
+    inverted = False
+    while isinstance(mask, ast.UnaryOp) and isinstance(mask.op, ast.Invert):
+        mask, inverted = mask.operand, not inverted
+    return mask, inverted
+
+
 def _is_bool(scope: Scope, node: ast.expr) -> bool:
-    tensor = scope.tensor(node)
+    tensor = scope.tensor(_upright(node)[0])
     return tensor is not None and tensor.dtype == "bool"
 
 
@@ -129,7 +141,7 @@ class _Body:
         target, value = statement.targets[0], statement.value
         if isinstance(target, ast.Subscript):
             known = _is_bool(self.scope, self.mask) and self._selects(target.slice)
-            return known and self._is_stored(value) and self._may_be_written(target.value)
+            return known and self._may_be_written(target.value, statement) and self._is_stored(value)
         return isinstance(target, ast.Name) and not self._reads_mask(target.id) and self._keeps(target.id, value)
 
     def _fills_in_place(self, value: ast.expr) -> bool:
@@ -139,24 +151,31 @@ class _Body:
         fills = value.func.attr == "masked_fill_" and len(value.args) == 2 and self._selects(value.args[0])
         return fills and self._is_number(value.args[1]) and self._may_be_written(value.func.value)
 
-    def _may_be_written(self, base: ast.expr) -> bool:
+    def _may_be_written(self, base: ast.expr, store: ast.Assign | None = None) -> bool:
         while isinstance(base, ast.Subscript):
             base = base.value
-        if not isinstance(base, ast.Name):
+        scope, tensor, shown = self.scope, self.scope.tensor(base), self.scope.quote(base)
+        if isinstance(base, ast.Attribute) and tensor is not None and tensor.origin == "buffer":
+            # Even an empty store of a value with a gradient gives the buffer one.
+            if store is not None and keeps_graph(store, [store.value], scope.function, base.attr, scope.project):
+                return False
+        elif not isinstance(base, ast.Name):
             return False
         if isinstance(self.scope.kind(base), k.Unknown):
             # A base that accepts a mask is a tensor; otherwise the run that verifies the conditions shows it.
-            self.conditions.append(f"`{base.id}` is a tensor")
-        elif self.scope.tensor(base) is None:
+            self.conditions.append(f"{shown} is a tensor")
+        elif tensor is None:
             return False
         if not _is_bool(self.scope, self.mask):
             self.conditions.append("the mask is a bool tensor")
-        if not made_from(self.scope, self.mask, base.id):
-            self.conditions.append(f"the mask fits the shape of `{base.id}`")
+        if not isinstance(base, ast.Name) or not made_from(self.scope, self.mask, base.id):
+            self.conditions.append(f"the mask fits the shape of {shown}")
+        if not isinstance(base, ast.Name):
+            return True
         if not is_own(self.scope, base.id, base):
             if sharing(self.scope, base.id) & parameters(self.scope):
                 return False  # a leaf that requires a gradient allows no in-place change, not even an empty one
-            self.conditions.append(f"`{base.id}` may be written to, even if nothing is selected")
+            self.conditions.append(f"{shown} may be written to, even if nothing is selected")
         self.conditions += change_conditions(self.scope, base.id, base)
         return True
 
@@ -192,7 +211,9 @@ class _Body:
 
     def _selects(self, node: ast.expr) -> bool:
         """Whether an index or argument is the mask, in any shape."""
-        while ast.dump(node) != ast.dump(self.mask):
+        mask, wanted = _upright(self.mask)
+        node, inverted = _upright(node)
+        while ast.dump(node) != ast.dump(mask):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _RESHAPING:
                 self.values += node.args
                 node = node.func.value
@@ -200,18 +221,22 @@ class _Body:
                 node = node.value
             else:
                 return False
-        return True
+            node, turned = _upright(node)
+            inverted ^= turned
+        return inverted is wanted
 
     def _is_number(self, node: ast.expr) -> bool:
         return k.is_number(self.scope.kind(node))
 
     def _is_stored(self, value: ast.expr) -> bool:
-        """Whether a value is a number, or computed from the selected elements."""
+        """Whether a value is a number, or one that is computed without a selected element as well."""
         if self._is_number(value):
             return True
         self.values.append(value)
         reads = (one for one in walk(value) if isinstance(one, ast.Subscript))
-        return any(ast.dump(one.slice) == ast.dump(self.mask) for one in reads)
+        if not any(ast.dump(one.slice) == ast.dump(self.mask) for one in reads):
+            self.conditions.append(NO_RAISE)
+        return True
 
     def _reads_mask(self, name: str) -> bool:
         return any(isinstance(node, ast.Name) and node.id == name for node in walk(self.mask))
@@ -219,7 +244,7 @@ class _Body:
 
 def made_from(scope: Scope, mask: ast.expr, name: str) -> bool:
     """Whether the mask is computed elementwise from a tensor and so has its shape."""
-    place = mask
+    mask = place = _upright(mask)[0]
     if isinstance(mask, ast.Name):
         known = only_value(scope, mask.id, place)
         stores = [node for node in walk(scope.function.node) if _stores(node, name)]

@@ -240,7 +240,7 @@ class _Store:
             found = {one.node: one.safe for one in operands if isinstance(one, Guarded)}
         divided = isinstance(self.statement, ast.AugAssign) and isinstance(self.statement.op, ast.Div)
         if divided and not k.is_number(self.scope.kind(self.value)):
-            found[self.value] = "1.0"
+            found[self.value] = "1"
         return found
 
     def _part(self, node: ast.expr, mask: str) -> str:

@@ -66,7 +66,7 @@ class _Chain:
     """The replacement for all selections by one mask.
 
     `rows` means that rows are selected. `names` maps names of selected elements to their number of dimensions per
-    position of the mask.
+    position of the mask. `joined` are selections that are combined with others element by element.
     """
 
     scope: Scope
@@ -77,6 +77,7 @@ class _Chain:
     selections: list[tuple[Selection, int]] = field(default_factory=list)
     reduced: dict[ast.Call, _Reduction] = field(default_factory=dict)
     losses: dict[ast.Call, tuple[Loss, dict[ast.expr, int]]] = field(default_factory=dict)
+    joined: set[ast.expr] = field(default_factory=set)
     risky: bool = False
 
     def is_stable(self) -> bool:
@@ -100,11 +101,12 @@ class _Chain:
         """Whether the code shows the number of dimensions per position, if that matters."""
         labels = [loss.operands[1] for loss, _ in self.losses.values() if loss.function == "cross_entropy"]
         scored = bool(labels) and len(labels) == len(self.losses) and not self.reduced
-        return all(
-            isinstance(one.node, ast.Call) or is_certain(self.scope, one.source, one.mask)
-            for one, own in self.selections
-            if not scored or own == 0
-        )
+        own = [one for one, size in self.selections if not scored or size == 0]
+        shown = {one.node for one in own if isinstance(one.node, ast.Call) or self._is_shown(one)}
+        return all(one.node in shown or (shown and one.node in self.joined) for one in own)
+
+    def _is_shown(self, one: Selection) -> bool:
+        return is_certain(self.scope, one.source, one.mask)
 
     def follow(self) -> bool:
         """Follow the statements of the function; return whether all reads of selected elements are understood."""
@@ -214,6 +216,7 @@ class _Chain:
         loss = loss_of(self.scope, call)
         if loss is not None and node in loss.operands:
             self.losses.setdefault(call, (loss, {}))[1][node] = own
+            self.joined.add(node)
             return -1
         if call.keywords:
             return None
@@ -236,8 +239,16 @@ class _Chain:
 
     def _goes_along(self, node: ast.expr, own: int) -> bool:
         """Whether an operand consists only of selected elements and numbers, or belongs to the module."""
+        if isinstance(node, ast.BinOp) and isinstance(node.op, _OPERATORS):
+            return self._goes_along(node.left, own) and self._goes_along(node.right, own)
+        if isinstance(node, ast.Call) and not node.keywords:
+            owner, _, name = callee(self.scope, node).partition(".")
+            receiver = [node.func.value] if owner == "Tensor" and isinstance(node.func, ast.Attribute) else []
+            if name in ELEMENTWISE and owner in ("Tensor", "torch"):
+                return all(self._goes_along(one, own) for one in (*receiver, *node.args))
         tensor = self.scope.tensor(node)
         if isinstance(node, ast.Subscript) and _is_same(Selection(node, node.value, node.slice), self.read):
+            self.joined.add(node)
             return True
         if (isinstance(node, ast.Name) and self._is_read(node)) or k.is_number(self.scope.kind(node)):
             return True

@@ -63,7 +63,7 @@ def detached(scope: Scope, source: ast.expr, text: str | None = None, *, read: a
     at_once = read is not None and _is_used_up(scope, read)
     # Integers have no gradient, but can be distinguished from the tensor itself if something else refers to that.
     plain = tensor.dtype in ("bool", "int") and read is not None and (at_once or _is_fresh(scope, source))
-    if not tensor.array and not plain:
+    if not tensor.array and not plain and not _is_detached(source):
         text += ".detach()"
     stays = tensor.origin == "parameter" and not _is_changed(scope, source)
     if not (at_once or stays or _is_fresh(scope, source)):
@@ -74,6 +74,16 @@ def detached(scope: Scope, source: ast.expr, text: str | None = None, *, read: a
     elif tensor.rank > 0:
         text += ".reshape(())"
     return Detached(text, tuple(conditions))
+
+
+def _is_detached(node: ast.expr) -> bool:
+    """Whether a chain of calls without further tensors begins with `.detach()`."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr == "detach":
+            return True
+        given = [*node.args, *(one.value for one in node.keywords)]
+        node = node.func.value if all(isinstance(one, ast.Constant) for one in given) else node.func
+    return False
 
 
 def _is_used_up(scope: Scope, read: ast.expr) -> bool:

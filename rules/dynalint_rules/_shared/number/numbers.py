@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from dynalint.rulekit import Refusal, k, rw, walk_function
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.decision import decision_of
-from dynalint_rules._code.handover import asks_for_tensor, is_passed_up
+from dynalint_rules._code.handover import asks_for_tensor, calls_on_self, is_passed_up
 from dynalint_rules._code.names import end_of, kind_of_name, loads, names, parameters, statement_of
 from dynalint_rules._code.precision import is_double, is_nonzero, is_short, is_small, is_wide
 from dynalint_rules._code.scope import Scope, as_tensor
@@ -79,8 +79,18 @@ class _Follower(Arguments):
             self._result(parent, node, dtype)
         elif self._decides(node):
             self.flow.leaves = DECISIONS
+        elif isinstance(parent, ast.IfExp) and node is not parent.test:
+            self._chosen(parent, node, dtype)
         else:
             self.refuse(parent, node)
+
+    def _chosen(self, choice: ast.IfExp, node: ast.expr, dtype: k.DType | None) -> None:
+        """The number is one side of a choice, and the other side is a number too."""
+        other = self.scope.kind(choice.orelse if node is choice.body else choice.body)
+        if not k.is_number(other):
+            self.refuse(choice, node)
+        types = {one.type for one in other.members if isinstance(one, k.Value)}
+        self.climb(choice, "float" if "float" in types else dtype)
 
     def _is_index(self, parent: ast.AST, node: ast.expr) -> bool:
         """Whether a number is one of the indices of a tensor."""
@@ -123,7 +133,8 @@ class _Follower(Arguments):
         if tensor is not None and self.wide and tensor.rank == 0 and dtype == "float" and isinstance(other, ast.Name):
             # A quotient of counts has the default dtype, which would determine that of another 0-dim tensor.
             own = rw.attribute(rw.kept(self.scope.file, other), "dtype")
-            if isinstance(node, ast.Name | ast.Attribute):
+            called = isinstance(node, ast.Call) and isinstance(self.scope.kind(node.func), k.Function)
+            if called or isinstance(node, ast.Name | ast.Attribute):
                 self.flow.edits.append((node, rw.calling("to", own)))
             self.meet(tensor, dtype, operation)
         elif tensor is not None:
@@ -221,7 +232,7 @@ class _Follower(Arguments):
                 self.follow_name(parent.target, statement_of(self.scope, parent), dtype)
             self.climb(parent, dtype)
         elif isinstance(parent, ast.Return) or (isinstance(parent, ast.expr) and self._is_returned(parent)):
-            self._returned(node)
+            self._returned(node, dtype)
         else:
             self.refuse(parent, node)
 
@@ -231,12 +242,21 @@ class _Follower(Arguments):
             return True
         return isinstance(parent, ast.Tuple | ast.List | ast.Dict) and self._is_returned(parent)
 
-    def _returned(self, node: ast.expr) -> None:
-        caller = self.scope.function.caller
-        if caller is not None and not is_passed_up(self.scope):
-            shown = self.scope.quote(node)
+    def _returned(self, node: ast.expr, dtype: k.DType | None) -> None:
+        """The number is returned: to the user, or to other methods, which are followed."""
+        scope, caller = self.scope, self.scope.function.caller
+        if caller is None or is_passed_up(scope):
+            self.flow.changes["the caller receives a 0-dim tensor instead of a number"] = None
+            return
+        calls = calls_on_self(scope) if isinstance(scope.parents[node], ast.Return) else None
+        if calls is None or scope.function.qualname in self.names:
+            shown = scope.quote(node)
             raise Refusal(f"{shown} is returned to `{caller.qualname}`, which may need a number; change both by hand")
-        self.flow.changes["the caller receives a 0-dim tensor instead of a number"] = None
+        self.flow.conditions[f"no code outside this project calls `{scope.function.name}` for a Python number"] = None
+        followed = {name for name in self.names if "." in name} | {scope.function.qualname}
+        for user, call in calls:
+            there = replace(scope, function=user, parents=scope.project.parents(user), renamed={}, composed=set())
+            _Follower(there, self.flow, followed, self.double, self.wide).climb(call, dtype)
 
     def follow_name(self, target: ast.expr, statement: ast.stmt, dtype: k.DType | None) -> None:
         """Judge all uses of the name that a statement binds to the number."""
@@ -269,7 +289,7 @@ class _Follower(Arguments):
             edits = len(self.flow.edits)
             for use in loads:
                 self.climb(use, dtype)
-            if mixed and (len(self.flow.edits) > edits or self.flow.leaves):
+            if mixed and len(self.flow.edits) > edits:
                 raise Refusal(f"`{name}` is assigned in several places; give this value its own name first")
 
     def _goes_into_tensor(self, target: ast.expr) -> bool:

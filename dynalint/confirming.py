@@ -46,20 +46,25 @@ class Confirmed:
     ran: bool = False
 
 
-def confirmed(workspace: Workspace, result: LintResult, progress: Progress | None) -> Confirmed:
-    """Run the code of the findings, and return them with evidence."""
-    notebooks = [one for one in result.linted if one.file.path.suffix == SUFFIX]
-    before = {one.finding.sort_key: one for one in result.linted if one not in notebooks}
+def confirmed(
+    workspace: Workspace, result: LintResult, progress: Progress | None, only: Sequence[Linted] | None = None
+) -> Confirmed:
+    """Run the code of the findings, and return them with evidence; with `only`, run nothing but what leads to those."""
+    wanted = result.linted if only is None else only
+    if not wanted and only is not None:
+        return Confirmed(())
+    notebooks = [one for one in wanted if one.file.path.suffix == SUFFIX]
+    before = {one.finding.sort_key: one for one in wanted if one not in notebooks}
     asked, silenced = ([_asserted(one) for one in some] for some in (before.values(), result.silenced))
     options = confirm_options(workspace, result.analysis.project.roots)
-    roots = targets(workspace, result)
+    roots = targets(workspace, result, only)
     ways = parts(workspace, result), _roots_near(workspace, result)
     interrupted = False
     notes: list[str] = []
     try:
         findings: Sequence[Finding] = confirm(asked, roots, options, progress, silenced, *ways, notes.append)
     except WorkerError as fault:
-        return Confirmed(result.linted, (str(fault),))
+        return Confirmed(tuple(wanted), (str(fault),))
     except Interrupted as fault:
         findings, interrupted = fault.findings, True
     reasons = {one.evidence.detail for one in findings if one.evidence.status == "unconfirmed"}
@@ -73,7 +78,7 @@ def confirmed(workspace: Workspace, result: LintResult, progress: Progress | Non
         known = before.get(finding.sort_key)
         if known is not None:
             linted.append(_judged(known, finding))
-        else:
+        elif only is None:
             doubted = replace(finding, doubt=doubts.get((finding.path, finding.function), ""))
             linted.extend(_discovered(doubted, files, workspace))
     in_order = tuple(sorted(linted, key=lambda one: one.finding.sort_key))
@@ -123,17 +128,18 @@ def suite(
     return Suite(SuiteCommand(command, options), linted, progress)
 
 
-def targets(workspace: Workspace, result: LintResult) -> tuple[Target, ...]:
+def targets(workspace: Workspace, result: LintResult, only: Sequence[Linted] | None = None) -> tuple[Target, ...]:
     """Return the targets to run: compiled roots, and declared examples in the checked files.
 
-    Roots in files around the checked ones are only run if they reach a finding.
+    Roots in files around the checked ones are only run if they reach a finding; with `only`, all roots.
     """
     checked = set(workspace.files)
     known = [*_importable(result.analysis.roots), *itertools.chain.from_iterable(_heirs(result.analysis).values())]
-    found = dict.fromkeys(target for target in known if target.path in checked or not workspace.around)
-    if workspace.around:
+    every = only is None
+    found = dict.fromkeys(target for target in known if every and (target.path in checked or not workspace.around))
+    if workspace.around or not every:
         near = _roots_near(workspace, result)
-        for one in (*result.linted, *result.silenced):
+        for one in (*result.linted, *result.silenced) if only is None else only:
             found.update(dict.fromkeys(near(one.finding)[:_MOST_ROOTS]))
     for name in workspace.settings.examples:
         where, _, qualname = name.rpartition(":")

@@ -131,10 +131,11 @@ def text_workspace(path: Path, data: bytes, configuration: Configuration, direct
     return Workspace((path,), configuration, settings, directory, (path,), {path: file.text})
 
 
-def check(workspace: Workspace, progress: Progress | None = None) -> Checked:
+def check(workspace: Workspace, progress: Progress | None = None, *, fixable: bool = False) -> Checked:
     """Lint the files of a workspace, and confirm the findings if the settings allow it.
 
-    `progress` is called with the amount done, the total and a description, from any thread.
+    With `fixable`, only findings with a fix are confirmed, and no code is run for others. `progress` is called
+    with the amount done, the total and a description, from any thread.
     """
     workspace, notes = in_project(workspace)
     linter = Linter(workspace, all_rules())
@@ -143,9 +144,12 @@ def check(workspace: Workspace, progress: Progress | None = None) -> Checked:
         return Checked((*unreadable(workspace), *result.linted), linter, result, result.failures, notes)
     from dynalint.confirming import confirmed
 
-    heard = confirmed(workspace, result, progress)
+    only = [one for one in result.offers.made(result.linted) if one.rewrite is not None] if fixable else None
+    heard = confirmed(workspace, result, progress, only)
     failures = (*result.failures, *heard.failures)
-    linted = (*unreadable(workspace), *heard.linted)
+    heard_of = {one.finding.sort_key for one in heard.linted}
+    others = (one for one in result.linted if fixable and one.finding.sort_key not in heard_of)
+    linted = (*unreadable(workspace), *sorted((*heard.linted, *others), key=lambda one: one.finding.sort_key))
     return Checked(linted, linter, result, failures, (*notes, *heard.notes), heard.interrupted, heard.ran)
 
 

@@ -84,7 +84,7 @@ def fix(**options: Any) -> int:
     fixing = partial(engine.fix, verify=verify, unlikely=options["all"], keep=keep)
     with keeping_a_server(), _telling_what_is_done(run, writer):
         with run.activity() as progress:
-            checked = engine.check(run.workspace, progress)
+            checked = engine.check(run.workspace, progress, fixable=not writing and not options["settings"])
             if checked.interrupted:
                 raise KeyboardInterrupt
             if options["settings"]:

@@ -263,3 +263,21 @@ def test_confirming_that_was_asked_for_and_cannot_be_done_is_a_failure(
     ran = dynalint("check", "--confirm", "--output-format", "json")
     assert ran.code == 2
     assert f"error: nothing was confirmed: {reason}\n" in ran.err
+
+
+def test_a_diff_confirms_only_what_it_may_fix(confirm: Confirm, dynalint: Run, model: Path) -> None:
+    model.with_name("other.py").write_text(model.read_text().replace("        print(x)\n", ""))
+    confirm.evidence["DYN401"] = REFUTED
+    ran = dynalint("fix", "--no-verify")
+    assert (ran.code, ran.out) == (0, "")
+    assert list(confirm.parts) == ["DYN401"]  # the branches have no fix
+    assert [target.path.name for target in confirm.targets] == ["model.py"]
+    dynalint("fix", "--no-verify", "--apply")
+    assert list(confirm.parts) == ["DYN101", "DYN401"]
+
+
+def test_a_diff_of_nothing_runs_nothing(confirm: Confirm, dynalint: Run, model: Path) -> None:
+    confirm.fault = WorkerError("it was started")
+    ran = dynalint("fix", "--select", "DYN101")
+    assert (ran.code, ran.out) == (0, "")
+    assert "it was started" not in ran.err

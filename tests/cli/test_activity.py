@@ -19,7 +19,7 @@ with activity.Activity("reading", enabled=sys.stderr.isatty()) as progress:
     {body}
 print("done", file=sys.stderr)
 """
-SLOW = "time.sleep(0.3); progress(1, 3, 'pkg.m:[Model]'); time.sleep(0.3)"
+SLOW = "time.sleep(0.5); progress(1, 3, 'pkg.m:[Model]'); time.sleep(1.5)"
 
 
 def on_a_terminal(body: str) -> str:

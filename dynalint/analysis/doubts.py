@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _TOLD = {
     "Tensor.backward": "runs a backward pass",
     "torch.autograd.backward": "runs a backward pass",
+    "accelerate.Accelerator.backward": "runs a backward pass",
     "torch.optim.Optimizer.step": "steps an optimizer",
     "torch.optim.Optimizer.zero_grad": "steps an optimizer",
     "torch.utils.data.DataLoader": "loads data",

@@ -63,6 +63,24 @@ def test_what_always_trains_something_is_doubted(tmp_path: Path) -> None:
     assert doubts(tmp_path, TRAINING) == ["`Explainer.forward` steps an optimizer"]
 
 
+def test_a_backward_pass_that_a_library_runs_counts(tmp_path: Path) -> None:
+    text = """
+    from accelerate import Accelerator
+
+    class Trainer(nn.Module):
+        def __init__(self, net: nn.Module):
+            super().__init__()
+            self.accelerator = Accelerator()
+            self.net = self.accelerator.prepare(net)
+
+        def forward(self):
+            loss = self.net(torch.ones(2))
+            self.accelerator.backward(loss)
+            clipped(torch.ones(2))
+    """
+    assert doubts(tmp_path, text) == ["`Trainer.forward` runs a backward pass"]
+
+
 def test_code_that_a_plain_module_reaches_too_is_not_doubted(tmp_path: Path) -> None:
     (found,) = check(tmp_path, TRAINING + PLAIN)
     assert (found.doubt, found.region) == ("", ("Net.forward", "clipped"))

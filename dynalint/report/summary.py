@@ -44,15 +44,19 @@ def summary(report: Report, style: Style) -> str:
 
 
 def _settings(report: Report) -> str:
-    """Return a line for each Dynamo setting that makes breaks disappear without a change of the code."""
+    """Return a line for each setting that makes breaks disappear without a change of the code.
+
+    The setting of a finding is known from its rule; that `fullgraph=True` helps, from a run.
+    """
     codes: dict[str, list[str]] = {}
     for one in report.findings:
         if one.setting:
-            codes.setdefault(one.setting, []).append(one.code)
+            codes.setdefault(f"With `torch._dynamo.config.{one.setting} = True`, Dynamo traces", []).append(one.code)
+        if one.evidence.status == "confirmed" and one.evidence.fullgraph == "passes" and one.category == "graph-break":
+            codes.setdefault("With `torch.compile(..., fullgraph=True)`, Dynamo traced", []).append(one.code)
     return "".join(
-        f"With `torch._dynamo.config.{name} = True`, Dynamo traces {len(found)} of them as they are "
-        f"({', '.join(sorted(set(found)))}).\n"
-        for name, found in sorted(codes.items(), key=lambda item: (-len(item[1]), item[0]))
+        f"{how} {len(found)} of them as they are ({', '.join(sorted(set(found)))}).\n"
+        for how, found in sorted(codes.items(), key=lambda item: (-len(item[1]), item[0]))
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -122,6 +123,14 @@ def test_summary_counts_what_a_setting_lets_pass(make: Callable[..., Finding]) -
     assert shown.endswith(
         line.format("capture_dynamic_output_shape_ops", 2, "DYN301, DYN303") + line.format("allow_rnn", 1, "DYN601")
     )
+
+
+def test_summary_counts_what_fullgraph_was_seen_to_let_pass(make: Callable[..., Finding]) -> None:
+    passes = Evidence("confirmed", "It breaks.", "GB0124", "2.13.0", "passes", 0)
+    breaks = replace(passes, fullgraph="breaks")
+    found = [make(code="DYN201", evidence=passes), make(5, evidence=breaks), make(7, evidence=Evidence("static"))]
+    line = "With `torch.compile(..., fullgraph=True)`, Dynamo traced 1 of them as they are (DYN201).\n"
+    assert render("concise", Report(found), PLAIN).endswith(line)
 
 
 def test_statistics(rich: list[Finding]) -> None:

@@ -10,9 +10,8 @@ from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import reads_by_mask, target_of
 from dynalint_rules._code.settings import SHAPES, captures_shapes
-from dynalint_rules._shared.mask.masked_reductions import reduced, selection_of
 from dynalint_rules._shared.mask.masked_stores import put_back, stored_next
-from dynalint_rules._shared.mask.selected_chains import reduced_at_last
+from dynalint_rules._shared.mask.selected_chains import reduced_at_last, selection_of
 from dynalint_rules._shared.number.numbers import flow_of
 
 _SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
@@ -52,10 +51,8 @@ class MaskRead(Rule):
         """Sum, or average, over the full shape with zeros in the place of what is not selected."""
         scope, selection = Scope.of(event, project), selection_of(event.node)
         rewrite = None
-        if selection is not None:
-            rewrite = reduced(scope, selection)
         if isinstance(event, Subscript):
-            rewrite = rewrite or stored_next(scope, event) or put_back(scope, event)
+            rewrite = stored_next(scope, event) or put_back(scope, event)
             rewrite = rewrite or _counted(scope, event)
         if rewrite is None and selection is not None:
             rewrite = reduced_at_last(scope, selection)

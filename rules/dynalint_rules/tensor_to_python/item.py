@@ -7,9 +7,10 @@ from collections.abc import Iterable
 
 from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, leads_to_raise, rw
 from dynalint_rules._code.calls import callee
+from dynalint_rules._code.foreseen import is_folded, is_stored_number
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import captures_scalars
-from dynalint_rules._shared.number.detached import detached, is_folded, is_stored_number
+from dynalint_rules._shared.number.detached import detached
 from dynalint_rules._shared.number.numbers import flow_of, with_conditions
 
 

@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.rulekit import Call, Declined, Import, Project, Refusal, Rewrite, Rule, Violation, k, leads_to_raise, rw
+from dynalint_rules._code.foreseen import is_folded, is_stored_number
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import captures_scalars
 from dynalint_rules._shared.branch.truth import operand_text
-from dynalint_rules._shared.number.detached import detached, is_folded, is_stored_number
+from dynalint_rules._shared.number.detached import detached
 from dynalint_rules._shared.number.flow import is_whole
 from dynalint_rules._shared.number.numbers import flow_of, with_conditions
 from dynalint_rules._shared.text import held_together

@@ -20,11 +20,11 @@ from dynalint.rulekit import (
     quote,
     walk,
 )
+from dynalint_rules._code.foreseen import is_stored_number
 from dynalint_rules._code.order import always_before
 from dynalint_rules._code.selection import reads_by_mask
 from dynalint_rules._code.settings import SCALARS
 from dynalint_rules._code.size_arguments import SIZES, sizes
-from dynalint_rules._shared.number.detached import is_stored_number
 
 # What reads a size where Python code of its own, or of NumPy, has to know it.
 _IN_PYTHON = ("builtins.range", "numpy.arange")

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from dynalint.rulekit import Call, Declined, Event, Project, Rule, Subscript, Violation, k
+from dynalint_rules._code.foreseen import is_stored_number
 from dynalint_rules._code.settings import SCALARS, captures_scalars
-from dynalint_rules._shared.number.detached import is_stored_number
 
 _NO_FORM = (
     "the length of the result depends on data; keep the whole dimension and mask it with "

@@ -6,9 +6,10 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, leads_to_raise, rw
+from dynalint_rules._code.foreseen import is_stored_number
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import SCALARS
-from dynalint_rules._shared.number.detached import is_stored_number, rows_of
+from dynalint_rules._shared.number.detached import rows_of
 from dynalint_rules._shared.number.flow import is_whole
 from dynalint_rules._shared.number.numbers import flow_of
 from dynalint_rules._shared.text import atom

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from contextlib import suppress
 
 from dynalint.rulekit import Refusal, Replacement, Rewrite, k, rw, walk
 from dynalint_rules._code.chosen_numbers import tensor_again_conditions
 from dynalint_rules._code.effects import effects_of_always, is_pure
-from dynalint_rules._code.names import statement_of
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.sides import (
@@ -22,8 +20,8 @@ from dynalint_rules._shared.branch.sides import (
     uses_of,
 )
 from dynalint_rules._shared.branch.sizes import refuse_other_sizes
-from dynalint_rules._shared.branch.truth import Truth, is_tensor_test, truth_of
-from dynalint_rules._shared.text import LOOSE, atom, held_together
+from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
+from dynalint_rules._shared.text import LOOSE, atom
 
 TITLE = "Compute both sides and select with `torch.where`"
 
@@ -38,17 +36,17 @@ def rewrite_conditional_expression(scope: Scope, node: ast.IfExp) -> Rewrite:
     Raises:
         Refusal: the rewrite would not be equivalent.
     """
-    text, named, conditions = _chosen(scope, node)
-    return finished(scope, TITLE, rw.written(scope.file, *named, (node, text)), conditions)
+    text, conditions = _chosen(scope, node)
+    return finished(scope, TITLE, rw.written(scope.file, (node, text)), conditions)
 
 
-def _chosen(scope: Scope, node: ast.IfExp) -> tuple[str, tuple[rw.Change, ...], list[str]]:
-    """Return the code of the choice, an assignment of its test before the statement if needed, and the conditions."""
+def _chosen(scope: Scope, node: ast.IfExp) -> tuple[str, list[str]]:
+    """Return the code of the choice, and the conditions."""
     truth = truth_of(scope, node.test)
     inner: list[str] = []
     for value in (node.body, node.orelse):
         if isinstance(value, ast.IfExp) and is_tensor_test(scope, value.test):
-            scope.renamed[value], _, conditions = _chosen(scope, value)
+            scope.renamed[value], conditions = _chosen(scope, value)
             inner += conditions
     effects = effects_of_always(scope, [node.body, node.orelse], node)
     sides = [Side(value, scope.kind(value)) for value in (node.body, node.orelse)]
@@ -63,8 +61,8 @@ def _chosen(scope: Scope, node: ast.IfExp) -> tuple[str, tuple[rw.Change, ...], 
         conditions += tensor_conditions(scope, sides)
         conditions += alias_conditions(scope, sides, name, node)
         conditions += gradient_conditions([reads_of(scope, side, node) for side in sides], effects.layers)
-    test, named, values = _test_and_sides(scope, node, truth)
-    return f"{scope.torch}.where({', '.join([test, *values])})", named, conditions
+    test = truth.without_dimensions
+    return f"{scope.torch}.where({', '.join([test, *_sides_of(scope, node, test)])})", conditions
 
 
 def finished(scope: Scope, title: str, edits: tuple[Replacement, ...], conditions: Sequence[str]) -> Rewrite:
@@ -122,7 +120,7 @@ def require_tensors(scope: Scope, sides: Sequence[Side]) -> list[str]:
         if k.is_number(side.kind) and any(_is_single_float(other.kind) for other in sides):
             conditions.append(f"{_shown(scope, side)} may be a tensor without dimensions")
             continue
-        if not certain or not isinstance(side.kind, k.Unknown) or side.node in scope.composed or not _is_total(side):
+        if not certain or not isinstance(side.kind, k.Unknown) or side.node in scope.composed or _divides(side):
             raise Refusal(_why_no_tensor(scope, side))
         conditions.append(f"{_shown(scope, side)} is a tensor")
     return conditions
@@ -133,19 +131,13 @@ def _is_single_float(kind: k.Kind) -> bool:
     return tensor is not None and tensor.rank == 0 and tensor.dtype in (None, "float")
 
 
-def _is_total(side: Side) -> bool:
-    """Whether its operators are defined for all numbers; the operands of the others are guarded, if known."""
-    nodes = walk(side.node) if side.node is not None else ()
-    return all(
-        isinstance(node.op, ast.Add | ast.Sub | ast.Mult) or _is_whole_power(node)
-        for node in nodes
-        if isinstance(node, ast.BinOp)
-    )
-
-
-def _is_whole_power(node: ast.BinOp) -> bool:
-    exponent = node.right.value if isinstance(node.right, ast.Constant) else None
-    return isinstance(node.op, ast.Pow) and type(exponent) is int and exponent > 0
+def _divides(side: Side) -> bool:
+    """Whether some operators are not defined for all numbers; the operands of the others are guarded, if known."""
+    for one in walk(side.node) if side.node is not None else ():
+        square = isinstance(one, ast.BinOp) and isinstance(one.op, ast.Pow) and isinstance(one.right, ast.Constant)
+        if isinstance(one, ast.BinOp) and not square and not isinstance(one.op, ast.Add | ast.Sub | ast.Mult):
+            return True
+    return False
 
 
 def _shown(scope: Scope, side: Side) -> str:
@@ -169,37 +161,22 @@ def _why_no_tensor(scope: Scope, side: Side) -> str:
     return f"{shown} is not a single tensor; select with `torch.where` for each tensor in it"
 
 
-def _test_and_sides(scope: Scope, node: ast.IfExp, truth: Truth) -> tuple[str, tuple[rw.Change, ...], list[str]]:
-    """Return the code of the test, an assignment of it before the statement if needed, and the code of the sides.
+def _sides_of(scope: Scope, node: ast.IfExp, test: str) -> list[str]:
+    """Return the code of the sides, with operands that the test keeps harmless.
 
     Raises:
-        Refusal: the assignment is needed, and there is no place for it.
+        Refusal: the test is too long to be repeated, or must not be.
     """
     sides = (node.body, node.orelse)
     guards = [guarded_operands(scope, value) for value in sides]
-    test = truth.without_dimensions
-    named: list[rw.Change] = []
     if any(guards) and (len(test) > _LONGEST_REPEATED_TEST or not is_pure(scope, node.test)):
-        test, *named = _named(scope, node, test)
-    elif sum(map(len, guards)) > 1 and not test.isidentifier():
-        with suppress(Refusal):  # it is short enough to be repeated
-            test, *named = _named(scope, node, test)
-    values = [
-        rendered(scope, value, own, f"{scope.torch}.where({escaped(test)}, {order})")
-        for value, own, order in zip(sides, guards, GUARD_ORDERS, strict=True)
-    ]
-    return test, tuple(named), values
-
-
-def _named(scope: Scope, node: ast.IfExp, test: str) -> tuple[str, rw.Change]:
-    """Return a name for a test that is evaluated first in its statement, and the change that assigns it."""
-    statement = statement_of(scope, node)
-    if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.Return) or statement.value is not node:
         raise Refusal(
             "a side is not defined for all inputs and the test is too long to repeat; give the test a name first"
         )
-    name = scope.fresh_name("condition", [])
-    return name, (statement, [f"{name} = {held_together(test)}", statement])
+    return [
+        rendered(scope, value, own, f"{scope.torch}.where({escaped(test)}, {order})")
+        for value, own, order in zip(sides, guards, GUARD_ORDERS, strict=True)
+    ]
 
 
 def escaped(text: str) -> str:

@@ -163,7 +163,7 @@ class _EarlyReturn:
                 raise Refusal(f"{scope.quote(one.statement)} works in place; write it as an assignment first")
             lines.append(f"{plan.temporaries[one.value]} = {held_together(texts[one.value])}")
         early: list[str] = []
-        for part in _parts(block.result):
+        for part in parts_of(block.result):
             text = lasting(scope, part, self._rendered(part, guards, GUARD_ORDERS[0]), self.statement)
             if not text.isidentifier() or text in stored:
                 name = scope.fresh_name("early", [*early, *plan.temporaries.values()])
@@ -175,7 +175,7 @@ class _EarlyReturn:
     def _choice(self, later: ast.Return, value: ast.expr, first: ast.expr, early: list[str]) -> str:
         """The value of a later `return`, chosen against the early one."""
         scope = self.scope
-        ones, others = _parts(first), _parts(value)
+        ones, others = parts_of(first), parts_of(value)
         if len(ones) != len(others) or isinstance(first, ast.Tuple) is not isinstance(value, ast.Tuple):
             raise Refusal(
                 f"{scope.quote(later)} returns a different structure than the early return; make them the same"
@@ -224,7 +224,8 @@ class _EarlyReturn:
         return f"{self.scope.torch}.where({escaped(self.condition)}, {order})"
 
 
-def _parts(value: ast.expr | None) -> list[ast.expr]:
+def parts_of(value: ast.expr | None) -> list[ast.expr]:
+    """Return the parts of a tuple literal, or the value alone."""
     return [] if value is None else list(value.elts) if isinstance(value, ast.Tuple) else [value]
 
 

@@ -23,7 +23,7 @@ from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif, statements_after
 from dynalint_rules._shared.branch.choice import TITLE, escaped, finished, rendered, require_tensors
 from dynalint_rules._shared.branch.domain import guarded_operands
-from dynalint_rules._shared.branch.early_return import check_rest, lasting, stands_in_branches
+from dynalint_rules._shared.branch.early_return import check_rest, lasting, parts_of, stands_in_branches
 from dynalint_rules._shared.branch.sides import Side, gradient_conditions, reads_of, tensor_conditions
 from dynalint_rules._shared.branch.truth import truth_of
 from dynalint_rules._shared.text import held_together
@@ -114,8 +114,3 @@ def _check_rounds(scope: Scope, loop: ast.For) -> None:
     if loop.orelse or not known or not stands_in_branches(scope, loop):
         raise Refusal(f"{scope.quote(loop.iter)} may have a different length in other calls; return after the loop")
     effects_of(scope, [loop.iter])
-
-
-def parts_of(value: ast.expr) -> list[ast.expr]:
-    """Return the parts of a tuple literal, or the value alone."""
-    return list(value.elts) if isinstance(value, ast.Tuple) else [value]

@@ -208,17 +208,6 @@ def removed(scope: Scope, event: Call, title: str, safety: Safety, conditions: t
     """
     statement = own_statement(scope, event)
     check_arguments(scope, event.node)
-    return taken_out(scope, statement, title, safety, conditions)
-
-
-def taken_out(
-    scope: Scope, statement: ast.stmt, title: str, safety: Safety, conditions: tuple[str, ...] = ()
-) -> Rewrite:
-    """Remove a statement, with its line if nothing else is on it.
-
-    Raises:
-        Refusal: it shares its line.
-    """
     tree = rw.Tree.around(scope.file, statement)
     gone = rw.replacements(tree, [rw.Substitution((tree.statement(statement),), ())])
     return Rewrite(title, safety, gone, conditions)

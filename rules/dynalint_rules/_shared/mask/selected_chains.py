@@ -14,26 +14,49 @@ from typing import TYPE_CHECKING
 
 from dynalint.rulekit import Refusal, Rewrite, k, rw, walk, walk_function
 from dynalint_rules._code.calls import callee
+from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.memory import may_change_in_place
 from dynalint_rules._code.names import loads, only_value, parameters
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.domain import guarded_operands
 from dynalint_rules._shared.branch.sides import FINITE
-from dynalint_rules._shared.mask.masked_reductions import OTHER_ORDER, Selection, selection_of
 from dynalint_rules._shared.mask.selected_losses import Loss, loss_of
 from dynalint_rules._shared.mask.trailing import LESS, is_certain, is_last, row_size, trailing
 
 if TYPE_CHECKING:
     import libcst as cst
 
+OTHER_ORDER = "the sum is computed in a different order and is equal up to rounding"
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 ELEMENTWISE = frozenset(
     "abs square pow neg log log1p log2 log10 exp expm1 sqrt rsqrt sin cos tan tanh sigmoid relu reciprocal "
     "clamp float double add sub mul div gelu silu softplus detach".split()
 )
 _SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
+_APART = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr, ast.Assert, ast.Raise, ast.Delete, *_APART)
 # A value selected by one of these is usually not a number, and neither is its gradient.
 _NO_NUMBERS = frozenset({"isnan", "isinf", "isfinite"})
+
+
+@dataclass(frozen=True)
+class Selection:
+    """`node` selects the elements of `source` where `mask` is true."""
+
+    node: ast.expr
+    source: ast.expr
+    mask: ast.expr
+
+
+def selection_of(node: ast.Subscript | ast.Call) -> Selection | None:
+    """Return the selection made by `x[mask]`, `x.masked_select(mask)` or `torch.masked_select(x, mask)`."""
+    if isinstance(node, ast.Subscript):
+        return Selection(node, node.value, node.slice)
+    if node.keywords or not isinstance(node.func, ast.Attribute):
+        return None
+    if len(node.args) == 2:
+        return Selection(node, *node.args)
+    return Selection(node, node.func.value, node.args[0]) if len(node.args) == 1 else None
 
 
 def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
@@ -66,7 +89,8 @@ class _Chain:
     """The replacement for all selections by one mask.
 
     `rows` means that rows are selected. `names` maps names of selected elements to their number of dimensions per
-    position of the mask. `joined` are selections that are combined with others element by element.
+    position of the mask. `joined` are selections that are combined with others element by element,
+    `kept` the values under the names.
     """
 
     scope: Scope
@@ -78,12 +102,13 @@ class _Chain:
     reduced: dict[ast.Call, _Reduction] = field(default_factory=dict)
     losses: dict[ast.Call, tuple[Loss, dict[ast.expr, int]]] = field(default_factory=dict)
     joined: set[ast.expr] = field(default_factory=set)
+    kept: list[ast.expr] = field(default_factory=list)
     risky: bool = False
 
     def is_stable(self) -> bool:
         """Whether the mask has the same value wherever it is written after its first use."""
         scope, mask = self.scope, self.read.mask
-        if scope.tensor(mask) is None or any(isinstance(one, ast.Call) for one in walk(mask)):
+        if scope.tensor(mask) is None or not is_pure(scope, mask):
             return False
         first = (self.read.node.lineno, self.read.node.col_offset)
         read = {ast.unparse(one) for one in walk(mask) if isinstance(one, ast.Attribute)}
@@ -102,33 +127,40 @@ class _Chain:
         labels = [loss.operands[1] for loss, _ in self.losses.values() if loss.function == "cross_entropy"]
         scored = bool(labels) and len(labels) == len(self.losses) and not self.reduced
         own = [one for one, size in self.selections if not scored or size == 0]
-        shown = {one.node for one in own if isinstance(one.node, ast.Call) or self._is_shown(one)}
+        shown = {
+            one.node for one in own if isinstance(one.node, ast.Call) or is_certain(self.scope, one.source, one.mask)
+        }
         return all(one.node in shown or (shown and one.node in self.joined) for one in own)
-
-    def _is_shown(self, one: Selection) -> bool:
-        return is_certain(self.scope, one.source, one.mask)
 
     def follow(self) -> bool:
         """Follow the statements of the function; return whether all reads of selected elements are understood."""
         scope = self.scope
-        for statement in scope.function.statements:
+        for statement in self._statements():
             selections = [one for one in self._selections(statement) if _is_same(one, self.read)]
             uses = [one for one in walk(statement) if isinstance(one, ast.Name) and one.id in self.names]
-            if not selections and not uses:
-                continue
-            if not isinstance(statement, ast.Assign | ast.Return) or not self._reads(statement, selections):
+            if (selections or uses) and not self._reads(statement, selections):
                 return False
-            assert statement.value is not None
-            try:
-                self.risky = self.risky or bool(guarded_operands(scope, statement.value))
-            except Refusal:
-                return False
+        computed = [*self.kept, *self.losses, *(one.values for one in self.reduced.values())]
+        try:
+            self.risky = any([bool(guarded_operands(scope, value)) for value in computed])  # noqa: C419 - all may raise
+        except Refusal:
+            return False
         own = {id(one) for one in walk_function(scope.function.node)}
         ends = bool(self.reduced) or bool(self.losses)
         whole = all(set(reached) == set(loss.operands) for loss, reached in self.losses.values())
         return ends and whole and all(id(one) in own for name in self.names for one in loads(scope, name))
 
-    def _selections(self, statement: ast.stmt) -> Iterator[Selection]:
+    def _statements(self) -> Iterator[ast.stmt | ast.expr]:
+        """Yield the simple statements in order, and the expressions that other statements begin with."""
+        waiting: list[ast.AST] = list(self.scope.function.statements)
+        while waiting:
+            node = waiting.pop(0)
+            if isinstance(node, (ast.expr, *_SIMPLE)):
+                yield node
+            else:
+                waiting[:0] = ast.iter_child_nodes(node)
+
+    def _selections(self, statement: ast.stmt | ast.expr) -> Iterator[Selection]:
         for node in walk(statement):
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
                 yield Selection(node, node.value, node.slice)
@@ -137,8 +169,10 @@ class _Chain:
                 if found is not None:
                     yield found
 
-    def _reads(self, statement: ast.Assign | ast.Return, selections: list[Selection]) -> bool:
+    def _reads(self, statement: ast.stmt | ast.expr, selections: list[Selection]) -> bool:
         """Process one statement; return whether it computes elementwise or reduces."""
+        if isinstance(statement, _APART):
+            return False
         nodes: dict[ast.expr, int] = {}
         for one in selections:
             if self.scope.tensor(one.source) is None and not isinstance(self.scope.kind(one.source), k.Unknown):
@@ -163,6 +197,7 @@ class _Chain:
             if not isinstance(target, ast.Name) or not self._is_new(target):
                 return False
             self.names[target.id] = max(values)
+            self.kept.append(statement.value)
         return True
 
     def _size_met(self, node: ast.expr) -> int:
@@ -185,7 +220,7 @@ class _Chain:
             stores == [target] and target.id in self.scope.function.locals and target.id not in parameters(self.scope)
         )
 
-    def _climb(self, node: ast.expr, statement: ast.stmt, own: int) -> int | None:
+    def _climb(self, node: ast.expr, statement: ast.stmt | ast.expr, own: int) -> int | None:
         """Return the dimensions per position if a statement uses an operand only elementwise.
 
         It is -1 if the operand is reduced, and None for any other use.
@@ -206,7 +241,7 @@ class _Chain:
             return self._method(call, parent, statement, own)
         return None
 
-    def _argument(self, call: ast.Call, node: ast.expr, statement: ast.stmt, own: int) -> int | None:
+    def _argument(self, call: ast.Call, node: ast.expr, statement: ast.stmt | ast.expr, own: int) -> int | None:
         """The same for an argument of a function or layer."""
         name = callee(self.scope, call)
         short = name.rpartition(".")[2]
@@ -226,7 +261,7 @@ class _Chain:
         along = elementwise and all(self._goes_along(one, own) for one in call.args if one is not node)
         return self._climb(call, statement, own) if along else None
 
-    def _method(self, call: ast.Call, method: ast.Attribute, statement: ast.stmt, own: int) -> int | None:
+    def _method(self, call: ast.Call, method: ast.Attribute, statement: ast.stmt | ast.expr, own: int) -> int | None:
         """The same for the receiver of a method."""
         if method.attr in ("sum", "mean") and not call.args and not call.keywords:
             return self._reduce(call, method.value, method.attr, own)
@@ -279,7 +314,7 @@ class _Chain:
         risky = self.risky or not asked.isdisjoint(_NO_NUMBERS)
         for one, own in self.selections:
             source: cst.BaseExpression = rw.kept(scope.file, one.source)
-            if risky:
+            if risky and one.node not in [found.values for found in self.reduced.values()]:
                 # Unselected elements must not take part even if they are NaN, since their gradient would be NaN.
                 source = rw.call(f"{scope.torch}.where", self._mask_over(own), source, rw.number(1))
             self.edits.append((one.node, source))

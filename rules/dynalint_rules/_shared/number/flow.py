@@ -12,7 +12,7 @@ from dynalint_rules._code.precision import is_nonzero
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.number.no_number import why_not
 
-_DIVIDING = (ast.Div, ast.FloorDiv, ast.Mod)
+DIVIDING = (ast.Div, ast.FloorDiv, ast.Mod)
 
 
 def is_whole(kind: k.Kind) -> bool:
@@ -64,7 +64,7 @@ class Follower(ABC):
         """Record where arithmetic in the precision of the tensor differs from Python's, which uses doubles."""
         shown = self.scope.quote(operation)
         self.flow.conditions[f"{shown} is the same up to rounding"] = None
-        divides = isinstance(operation.op, _DIVIDING) and as_tensor(other) is None
+        divides = isinstance(operation.op, DIVIDING) and as_tensor(other) is None
         if divides and (node is operation.right or not is_nonzero(other)):
             self.flow.conditions[f"{self.scope.quote(operation.right)} is not zero in {shown}"] = None
 

@@ -19,12 +19,11 @@ from dynalint_rules._code.precision import is_double, is_nonzero, is_short, is_s
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.number.arguments import Arguments
 from dynalint_rules._shared.number.detached import Detached
-from dynalint_rules._shared.number.flow import Flow, is_whole
+from dynalint_rules._shared.number.flow import DIVIDING, Flow, is_whole
 from dynalint_rules._shared.number.no_number import SHOWS
 from dynalint_rules._shared.number.single_index import with_a_dimension
 
-_DIVIDING = (ast.Div, ast.FloorDiv, ast.Mod)
-_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, *_DIVIDING)
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, *DIVIDING)
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 _BINDING = ast.Assign | ast.AnnAssign | ast.NamedExpr
 _ASKING = ast.If | ast.IfExp | ast.Assert | ast.BoolOp | ast.UnaryOp

@@ -36,6 +36,7 @@ from dynalint.confirm.sources import Sources
 from dynalint.confirm.untrusted import sober, worded
 from dynalint.confirm.verdicts import (
     Confirmation,
+    Placed,
     not_run,
     place,
     spots_of,
@@ -98,10 +99,9 @@ def examine(
     targets = sorted(resolved(roots))
     if not targets:
         return list(findings), []
-    compare = sorted({one.path for one in placed if one.finding.category == "miscompile"})
     files = {str(target.path) for target in targets} | {one.path for one in placed}
     rank = ranks(targets, placed)
-    target_runs = _TargetRuns(options, targets, spots_of(placed), compare, progress, traced_in=files, rank=rank)
+    target_runs = _TargetRuns(options, targets, spots_of(placed), progress, placed, traced_in=files, rank=rank)
     is_own = lru_cache(maxsize=None)(options.is_own)
 
     def confirmation_of(results: Iterable[TargetResult]) -> Confirmation:
@@ -139,7 +139,7 @@ def run_targets(
         WorkerError: the interpreter cannot be run, it has no torch, or no sandbox is available.
     """
     spots: dict[str, list[list[int]]] = {os.path.realpath(file): [] for file in files}
-    target_runs = _TargetRuns(options, sorted(resolved(targets)), spots, [], progress)
+    target_runs = _TargetRuns(options, sorted(resolved(targets)), spots, progress)
     results, obstacle = target_runs.run(lambda _: (), lambda _: {})
     if target_runs.interrupted:
         raise KeyboardInterrupt
@@ -164,8 +164,8 @@ class _TargetRuns:
         options: ConfirmOptions,
         targets: Sequence[Target],
         spots: dict[str, list[list[int]]],
-        compare: Sequence[str],
         progress: Progress | None,
+        placed: Sequence[Placed] = (),
         traced_in: Collection[str] = (),
         rank: Mapping[Target, tuple[int, ...]] = MappingProxyType({}),
     ) -> None:
@@ -175,7 +175,11 @@ class _TargetRuns:
         self._texts = {os.path.realpath(path): text for path, text in options.overrides.items()}
         self._cache = VerdictCache(options.cache, self._texts)
         self._spots = spots
-        self._compare = compare
+        compare, self._resized = (
+            sorted({one.path for one in placed if one.finding.category == category})
+            for category in ("miscompile", "recompile")
+        )
+        self._every = {"spots": spots, "compare": compare, "resized": self._resized}
         self._traced_in = traced_in
         self._progress = progress
         self._questions = Questions(options, compare)
@@ -253,7 +257,7 @@ class _TargetRuns:
             self._harvested += one.results  # an interrupt keeps the results so far
         left = wanted([*traced, *self._harvested])
         self.problems = [why for one in found if not left.keys().isdisjoint(one.targets) for why in one.problems]
-        settled = {one.target for one in self._harvested if one.default is not None} - left.keys()
+        settled = {one.target for one in self._harvested if one.default is not None}
         self._targets = [one for one in self._targets if one not in settled]
 
     def _searched(self, search: Search, workers: SimpleQueue[Worker]) -> Harvested:
@@ -261,13 +265,12 @@ class _TargetRuns:
         worker = workers.get()
         try:
             torch = worker.hello.torch or ""
-            question = {**self._questions.circumstances(worker.hello), **search.question}
+            question = {**self._questions.circumstances(worker.hello), **search.question, "resized": self._resized}
             known = self._cache.get(question, self._spots)
             if known is not None:
                 return harvested(search, torch, known["answer"], known["spots"])
             self._tell(search.targets[0].name)
-            request = {**search.request, "spots": self._spots, "compare": self._compare}
-            answer = worker.ask(OPERATION, request)
+            answer = worker.ask(OPERATION, {**search.request, **self._every})
             shown = harvested(search, torch, record_of_search(answer), self._spots)
             if answer.done:
                 files = {path for result in shown.results for path in filter(self._is_own_file, result.files)}
@@ -342,8 +345,7 @@ class _TargetRuns:
             workers.put(worker)
 
     def _ask(self, targets: Sequence[Target], worker: Worker) -> None:
-        every = {"spots": self._spots, "compare": self._compare}
-        requests = [{**request_for(target, self._options), **every} for target in targets]
+        requests = [{**request_for(target, self._options), **self._every} for target in targets]
         with contextlib.closing(
             worker.ask_each("operations.confirming:confirm", requests, prepare="operations.confirming:prepare")
         ) as answers:

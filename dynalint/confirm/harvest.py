@@ -23,8 +23,8 @@ Lines = Mapping[str, Sequence[Sequence[int]]]
 """Ranges of lines, first and last, by file."""
 
 OPERATION = "operations.harvesting:harvest"
-# The most targets of one file that share a run of its tests, and the time limit for it.
-_TOGETHER = 4
+# The most targets that share a run of their tests, and the time limit for it.
+_TOGETHER = 12
 _MOST_REASONS = 10
 
 
@@ -46,20 +46,18 @@ class Search:
 def searches(wanted: Mapping[Target, Lines], options: ConfirmOptions) -> Iterator[Search]:
     """Yield searches for the wanted targets, except for targets that the project never calls."""
     sites = cache(CallSites)
-    for path, group in itertools.groupby(sorted(wanted), key=lambda one: one.path):
-        found = sites(_project(path, options))
-        named = [(target, *_found(target, found, options)) for target in group]
+    for folder, group in itertools.groupby(sorted(wanted), key=lambda one: _project(one.path, options)):
+        named = [(target, *_found(target, sites(folder), options)) for target in group]
         named = [one for one in named if one[1] or one[2]]
         for start in range(0, len(named), _TOGETHER):
             some = named[start : start + _TOGETHER]
-            snippets = {one["code"]: one for _, found_snippets, _ in some for one in found_snippets}
             request = {
                 **request_for(some[0][0], options),
                 "example": None,
                 "wanted": [_wanted(target, wanted[target]) for target, _, _ in some],
-                "snippets": list(snippets.values()),
+                "snippets": _in_turns([snippets for _, snippets, _ in some]),
                 "tests": _by_file([tests for _, _, tests in some]),
-                "folder": str(_project(path, options)),
+                "folder": str(folder),
             }
             yield Search(tuple(target for target, _, _ in some), request)
 
@@ -71,29 +69,41 @@ def _project(path: Path, options: ConfirmOptions) -> Path:
 
 def _found(
     target: Target, sites: CallSites, options: ConfirmOptions
-) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     name = target.qualname.rpartition(".")[2]
     snippets = sites.snippets(target.path, name) if "docs" in options.confirm_from else []
     tests = sites.tests(target.path, name) if "tests" in options.confirm_from else []
-    return snippets, tests
+    where = _described(target)
+    return [{**one, "target": where} for one in snippets], tests
+
+
+def _described(target: Target) -> dict[str, str]:
+    return {"path": str(target.path), "module": target.module, "qualname": target.qualname}
 
 
 def _wanted(target: Target, lines: Lines) -> dict[str, Any]:
     return {
-        "target": {"path": str(target.path), "module": target.module, "qualname": target.qualname},
+        "target": _described(target),
         "lines": {path: [list(span) for span in spans] for path, spans in lines.items()},
     }
 
 
+def _in_turns(lists: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return the snippets of several targets, one of each target in turn, without repetitions of their code."""
+    found: dict[str, dict[str, Any]] = {}
+    for one in itertools.chain.from_iterable(itertools.zip_longest(*lists)):
+        if one is not None:
+            found.setdefault(one["code"], one)
+    return list(found.values())
+
+
 def _by_file(lists: Sequence[Sequence[Mapping[str, str]]]) -> list[dict[str, Any]]:
     """Group the tests of several targets by file, taking one test of each target in turn."""
-    in_turns = (one for some in itertools.zip_longest(*lists) for one in some if one is not None)
-    found: dict[str, list[str]] = {}
-    for one in in_turns:
-        names = found.setdefault(one["path"], [])
-        if one["name"] not in names:
-            names.append(one["name"])
-    return [{"path": path, "names": names} for path, names in found.items()]
+    found: dict[str, dict[str, None]] = {}
+    for one in itertools.chain.from_iterable(itertools.zip_longest(*lists)):
+        if one is not None:
+            found.setdefault(one["path"], {})[one["name"]] = None
+    return [{"path": path, "names": list(names)} for path, names in found.items()]
 
 
 @dataclass(frozen=True)

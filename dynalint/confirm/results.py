@@ -16,7 +16,6 @@ from dynalint.confirm.worker.dynamo.records import (
     Comparison,
     Compile,
     EagerRun,
-    Explanation,
     Failure,
     Frame,
     Run,
@@ -93,7 +92,6 @@ class TargetResult:
     eager: EagerRun | None
     default: Run | None
     fullgraph: Run | None
-    explain: Explanation | None
     comparison: Comparison | None
     coverage: Covered
     latent: Latent | None
@@ -147,7 +145,6 @@ def _result(
         eager=_decoded(EagerRun, parts, "eager"),
         default=_resolved(_decoded(Run, parts, "default")),
         fullgraph=_resolved(_decoded(Run, parts, "fullgraph")),
-        explain=_decoded(Explanation, parts, "explain"),
         comparison=_compared(parts),
         coverage=_covered(parts.get("coverage", {}), spots),
         latent=_latent(parts.get("latent"), spots),

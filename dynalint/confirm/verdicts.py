@@ -266,7 +266,7 @@ def _confirmed_by_break(confirmation: Confirmation, placed: Placed, result: Targ
         texts.append(f"Seen in a call of this part only: {result.inputs}.")
     if evidence.fullgraph == "passes":
         texts.append("With fullgraph=True, Dynamo traces it.")
-    if result.explain is not None and result.explain.error is None and not result.explain.reasons:
+    if result.default is not None and not result.default.explained and seen.call == 0:
         texts.append("torch._dynamo.explain does not report this break.")
     return replace(evidence, detail=" ".join(text for text in texts if text))
 

@@ -36,3 +36,10 @@ def test_none_are_looked_for_where_no_file_is_watched() -> None:
     chosen = choose(lambda: function, ((torch.ones(2),), {}), {}, {})
     assert (len(chosen.repeats), len(chosen.others), chosen.asked) == (REPEATS, 0, False)
     assert function.calls == 0
+
+
+@pytest.mark.parametrize(("spots", "others"), [([[24, 0, 24, 20]], 1), ([[23, 0, 23, 20]], 0)])
+def test_a_call_that_a_program_made_is_varied_for_lines_in_question_only(spots: list[list[int]], others: int) -> None:
+    watched, call = {__file__: "counted.py"}, ((torch.ones(2),), {})
+    chosen = choose(Counted, call, watched, {"counted.py": spots}, varied=False)
+    assert (len(chosen.others), chosen.asked) == (others, True)

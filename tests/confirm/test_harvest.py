@@ -9,7 +9,7 @@ import pytest
 
 from dynalint.confirm import Interrupted, confirm
 from dynalint.confirm.call_sites import CallSites
-from dynalint.confirm.harvest import in_words
+from dynalint.confirm.harvest import in_words, searches
 from dynalint.findings import Finding
 
 from .conftest import Project
@@ -180,10 +180,7 @@ def test_an_interrupt_keeps_what_was_shown_until_then(project: Project) -> None:
     _written(project)
     project.write("pkg/second.py", MODEL.format(example=""))
     call = "encoder(4)({'pos': torch.ones(2, 4)})\n"
-    for name in ("model", "second"):
-        project.write(
-            f"tests/test_{name}.py", f"import torch\nfrom pkg.{name} import encoder\n\ndef test_it():\n    {call}"
-        )
+    project.write("tests/test_model.py", f"import torch\nfrom pkg.model import encoder\n\ndef test_it():\n    {call}")
     second = project.finding("pkg/second.py", "x.sum() > 0", "Encoder.forward", gb=["GB0170"])
     targets = [project.target(f"pkg/{name}.py", "Encoder") for name in ("model", "second")]
 
@@ -271,6 +268,36 @@ def test_tests_are_found_through_fixtures_factories_and_what_is_built(project: P
     found = CallSites(project.folder).tests(project.folder / "pkg/model.py", "Encoder")
     assert [one["name"] for one in found] == ["test_shape", "test_whole"]
     assert Path(found[0]["path"]).name == "test_model.py"
+
+
+def test_the_tests_of_several_files_run_once(project: Project) -> None:
+    _written(project)
+    project.write("pkg/second.py", MODEL.format(example=""))
+    both = "from pkg.model import Encoder\nfrom pkg.second import Encoder as Other\n\ndef test_both():\n    Encoder()\n"
+    project.write("tests/test_both.py", both)
+    targets = [project.target(f"pkg/{name}.py", "Encoder") for name in ("model", "second")]
+    (search,) = searches({target: {} for target in targets}, project.options())
+    assert search.targets == tuple(targets)
+    assert [one["names"] for one in search.request["tests"]] == [["test_both"]]
+
+
+def test_a_harvest_ends_when_it_shows_nothing_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dynalint.confirm.worker.harvesting import calls
+    from dynalint.confirm.worker.process.wire import Reply
+
+    used = 0.0
+    monkeypatch.setattr(calls, "seconds_used", lambda: used)
+    target = {"path": "a.py", "qualname": "A"}
+    harvest = calls.Harvest(
+        {"seconds": 100, "wanted": [{"target": target, "lines": {"a.py": [[1, 1]]}}]}, Reply(-1, "")
+    )
+    used = 5.0
+    assert not harvest.over
+    harvest.begin()
+    used = 10.0
+    assert not harvest.over
+    used = 12.0
+    assert harvest.over
 
 
 def test_without_walls_no_test_is_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

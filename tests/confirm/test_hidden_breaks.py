@@ -101,7 +101,7 @@ def heard(names: Mapping[str, Any], make: Callable[[], Callable[..., Any]]) -> R
     asked = {names["__file__"]: Asked(text, spots)}
     calls = [((torch.ones(2, 3),), {}), ((-torch.ones(2, 3),), {})]
     seen = runs.default_run(make, calls, asked)
-    return latent_run(make, calls, seen, asked, 60.0)
+    return latent_run(make, calls, seen, asked, 60.0, lambda _: True)
 
 
 def _spot(text: str, words: str) -> tuple[int, int, int, int]:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from dynalint.confirm.worker.dynamo import runs
-from dynalint.confirm.worker.dynamo.records import AllRuns, decode, encode
+from dynalint.confirm.worker.dynamo.records import Run, decode, encode
 from dynalint.confirm.worker.dynamo.reports import gb_id
 
 pytestmark = [pytest.mark.dynamo, pytest.mark.usefixtures("torch_is_no_burden")]
@@ -130,16 +130,16 @@ def test_each_run_gets_a_fresh_callable_and_fresh_inputs() -> None:
     def adds(x: torch.Tensor) -> torch.Tensor:
         return x.add_(1)
 
-    runs.all_runs(lambda: adds, [((given,), {})] * 2)
+    runs.default_run(lambda: adds, [((given,), {})] * 2)
+    runs.eager_run(lambda: adds, [((given,), {})] * 2)
     assert given.tolist() == [0, 0]
 
 
-def test_explain_is_quoted_and_says_nothing_of_a_skipped_frame() -> None:
-    told = runs.explain_call(lambda: branch, calls()[0])
-    assert (told.graph_count, told.graph_break_count) == (2, 1)
-    assert told.reasons == ("generic_jump TensorVariable()",)
-    silent = runs.explain_call(lambda: breaks_in_loop, calls()[0])
-    assert (silent.graph_break_count, silent.reasons) == (-1, ())
+@pytest.mark.parametrize("function", [branch, breaks_in_loop, reads_item])
+def test_a_run_knows_what_explain_reports(function: Callable[..., Any]) -> None:
+    (args, kwargs), *_ = calls()
+    told = torch._dynamo.explain(function)(*args, **kwargs).break_reasons
+    assert runs.default_run(lambda: function, calls()).explained == bool(told) == (function in (branch, reads_item))
 
 
 def test_eager_lines_are_those_that_ran() -> None:
@@ -200,8 +200,8 @@ def test_the_hooks_are_taken_out_again() -> None:
 
 @pytest.mark.parametrize("function", [branch, breaks_in_loop, reads_item])
 def test_a_witness_travels_as_json(function: Callable[..., Any]) -> None:
-    heard = runs.all_runs(lambda: function, calls(), [__file__])
-    assert decode(AllRuns, json.loads(json.dumps(encode(heard)))) == heard
+    heard = runs.default_run(lambda: function, calls(), [__file__])
+    assert decode(Run, json.loads(json.dumps(encode(heard)))) == heard
 
 
 def test_every_id_of_this_release_is_known_by_its_type() -> None:

@@ -19,7 +19,6 @@ from dynalint.confirm.worker.dynamo.records import (
     Comparison,
     Compile,
     EagerRun,
-    Explanation,
     Failure,
     Frame,
     Run,
@@ -39,7 +38,7 @@ class Model:
         self.count += 1
         return helper(x)
 """
-RUN = Run((1, 1, 1), (1, 1, 1), (), (), (), None, {})
+RUN = Run((1, 1, 1), (1, 1, 1), (), (), (), None, {}, explained=False)
 RESULT = Heard(
     target=Target(Path(PATH), "model", "Model"),
     torch="2.13.0",
@@ -50,7 +49,6 @@ RESULT = Heard(
     eager=EagerRun({PATH: tuple(range(3, 9))}, None),
     default=RUN,
     fullgraph=RUN,
-    explain=Explanation(1, 0, 1, ()),
     comparison=None,
     coverage={},
     latent=None,

@@ -11,7 +11,7 @@ requested range starts on the line, that range is used.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..source.substitutes import RECORD, VALUES, Edit, Place, rewritten
@@ -31,10 +31,18 @@ class Asked:
     spots: Sequence[Sequence[int]]
 
 
-def latent_run(make: Maker, calls: Sequence[Call], seen: Run, asked: Mapping[str, Asked], seconds: float) -> Run | None:
+def latent_run(
+    make: Maker,
+    calls: Sequence[Call],
+    seen: Run,
+    asked: Mapping[str, Asked],
+    seconds: float,
+    is_open: Callable[[Sequence[Run]], bool],
+) -> Run | None:
     """Return the breaks and traced operations that a default run, `seen`, hid, or None if nothing more can run.
 
-    `asked` maps files, as named in code objects, to the ranges to judge. No further round starts after `seconds`.
+    `asked` maps files, as named in code objects, to the ranges to judge. No further round starts after `seconds`, or
+    once `is_open` returns False for the runs so far: every range is judged.
     """
     deadline = time.process_time() + seconds
     given: list[Place] = []
@@ -42,7 +50,7 @@ def latent_run(make: Maker, calls: Sequence[Call], seen: Run, asked: Mapping[str
     latest = seen
     for _ in range(_ROUNDS):
         new = [place for place in _hiding(latest, asked) if place not in given]
-        if not new or time.process_time() > deadline:
+        if not new or time.process_time() > deadline or not is_open([seen] if found is None else [seen, found]):
             break
         given += new
         run = _given_run(make, calls, given, {file: one.text for file, one in asked.items()})

@@ -94,7 +94,8 @@ class Run:
 
     `graphs` and `operations` are running totals after each completed call. `traced` holds, for each requested file, the
     spans of bytecode that Dynamo traced in frames that it captured (whole lines with empty columns before Python 3.11).
-    `limit_hit` names the functions that Dynamo stopped recompiling.
+    `limit_hit` names the functions that Dynamo stopped recompiling. `explained` says whether `torch._dynamo.explain`
+    reports a break for the first call.
     """
 
     graphs: tuple[int, ...]
@@ -104,6 +105,7 @@ class Run:
     limit_hit: tuple[str, ...]
     error: Failure | None
     traced: dict[str, tuple[Span, ...]]
+    explained: bool
 
     @property
     def recompiles(self) -> tuple[Compile, ...]:
@@ -117,29 +119,6 @@ class EagerRun:
 
     lines: dict[str, tuple[int, ...]]
     error: Failure | None
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """The output of `torch._dynamo.explain` for one call. `graph_break_count` is torch's own, `graph_count - 1`."""
-
-    graph_count: int
-    graph_break_count: int
-    op_count: int
-    reasons: tuple[str, ...]
-    error: Failure | None = None
-
-
-@dataclass(frozen=True)
-class AllRuns:
-    """The results of one callable in all modes."""
-
-    torch: str
-    python: str
-    eager: EagerRun
-    default: Run
-    fullgraph: Run
-    explain: Explanation | None
 
 
 @dataclass(frozen=True)

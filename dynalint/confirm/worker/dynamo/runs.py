@@ -1,4 +1,4 @@
-"""Run one callable under Dynamo and record breaks, graphs, recompilations, `fullgraph=True` and `explain`.
+"""Run one callable under Dynamo and record breaks, graphs and recompilations, also with `fullgraph=True`.
 
 This module and `reports` are the only ones that use private parts of torch that differ between releases (2.6 to 2.13).
 It needs torch and the standard library, works in any process (the sandboxed worker, the rule harness, a test) and
@@ -8,10 +8,8 @@ A *maker* is a function without arguments that returns a new callable each time,
 A *call* is `(args, kwargs)`; its tensors are cloned before use, so in-place updates of an input do not leak either. The
 seeds of torch and random are set before the maker runs.
 
-    all_runs(make, calls, files=())      -> AllRuns       all of the following
     default_run(make, calls, files=())   -> Run           `torch.compile(fn)`: every break with its id and stack
     fullgraph_run(make, calls)           -> Run           `fullgraph=True`: `error` is the exception, None if it passed
-    explain_call(make, call)             -> Explanation   `torch._dynamo.explain`
     eager_run(make, calls, files=())     -> EagerRun      eager: which lines of `files` ran
 
 The records are defined in `records.py` and are sent as JSON. Exceptions in user code are never raised here: an
@@ -23,7 +21,6 @@ exception ends the run and is stored in its `error`.
 
 from __future__ import annotations
 
-import platform
 import random
 import sys
 import types
@@ -41,7 +38,7 @@ from torch._guards import TracingContext
 from torch.utils import _pytree as pytree
 
 from ..source.lines import EagerLines
-from .records import AllRuns, Break, Compile, EagerRun, Explanation, Run, Span
+from .records import Break, Compile, EagerRun, Run, Span
 from .reports import BREAKS, failure, frames_of, is_limit, parts_of, resumed, stack_above_dynamo
 
 Maker = Callable[[], Callable[..., Any]]
@@ -52,19 +49,6 @@ _METRICS_KEPT = 4096
 user_compile = torch.compile
 # The worker replaces it if there is no GPU.
 seed_torch: Callable[[int], object] = torch.manual_seed
-
-
-def all_runs(make: Maker, calls: Sequence[Call], files: Iterable[str] = ()) -> AllRuns:
-    """Run `calls` on fresh callables in every mode; `explain` gets the first call."""
-    watched = frozenset(files)
-    return AllRuns(
-        torch=torch.__version__,
-        python=platform.python_version(),
-        eager=eager_run(make, calls, watched),
-        default=default_run(make, calls, watched),
-        fullgraph=fullgraph_run(make, calls),
-        explain=explain_call(make, calls[0]) if calls else None,
-    )
 
 
 def default_run(make: Maker, calls: Sequence[Call], files: Iterable[str] = (), backend: str = "eager") -> Run:
@@ -104,19 +88,6 @@ def call_once(function: Callable[..., Any], call: Call, files: Iterable[str] = (
     except BaseException as error:
         return EagerRun(lines.seen(), failure(error, 0))
     return EagerRun(lines.seen(), None)
-
-
-def explain_call(make: Maker, call: Call) -> Explanation:
-    """Return the output of `torch._dynamo.explain` for one call."""
-    try:
-        args, kwargs = clone_inputs(call)
-        output = dynamo.explain(fresh_callable(make))(*args, **kwargs)
-    except BaseException as error:
-        return Explanation(0, 0, 0, (), failure(error, 0))
-    finally:
-        torch.compiler.reset()
-    reasons = tuple(str(reason.reason) for reason in output.break_reasons)
-    return Explanation(output.graph_count, output.graph_break_count, output.op_count, reasons)
 
 
 def fresh_callable(make: Maker) -> Callable[..., Any]:
@@ -193,6 +164,7 @@ class Listener:
     call: int = 0
     graphs: int = 0
     operations: int = 0
+    explained: bool = False
     breaks: list[Break] = field(default_factory=list)
     traced: dict[str, set[Span]] = field(default_factory=dict)
     attempt: dict[str, set[Span]] = field(default_factory=dict)
@@ -206,6 +178,9 @@ class Listener:
         """Record a new graph before it is compiled."""
         self.graphs += 1
         self.operations += sum(node.op.startswith("call_") for node in module.graph.nodes)
+        # `torch._dynamo.explain` is a run of one call that collects these reasons.
+        reason = getattr(module, "compile_subgraph_reason", None)
+        self.explained |= self.call == 0 and getattr(reason, "graph_break", False)
 
     def runner(self, run: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function that runs the latest graph, by default `run`."""
@@ -347,6 +322,7 @@ def compiled_run(
         limit_hit=tuple(dict.fromkeys(resumed(c.function) for c in compiles if is_limit(c.fail_reason or ""))),
         error=error,
         traced={file: tuple(sorted(spans)) for file, spans in listener.traced.items()},
+        explained=listener.explained,
     )
 
 

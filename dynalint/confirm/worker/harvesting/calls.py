@@ -42,8 +42,9 @@ from .devices import OnTheCpu
 # Limits per target: distinct kinds of calls to look at, and calls to compile.
 _MOST_KINDS = 24
 _MOST_CALLS = 6
-# Fractions of the request's time: when to stop taking on calls, and the limit for one call.
-_SHARE, _FOR_A_CALL = 0.7, 0.3
+# Fractions of the request's time: when to stop taking on calls, how long to go on without a call that reaches wanted
+# lines, and the limit for one call.
+_SHARE, _FRUITLESS, _FOR_A_CALL = 0.7, 0.06, 0.3
 # The limit for an eager call, in seconds of processor time. A slower call would take too long compiled.
 _QUICK = 4
 # The most bytes that the tensors of a call may hold. More would make each of its many runs slow.
@@ -72,14 +73,15 @@ class Wanted:
     @property
     def done(self) -> bool:
         """Whether no further calls are needed."""
-        return self.calls >= _MOST_CALLS or (self.calls > 0 and not any(self.lines.values()))
+        return self.calls >= _MOST_CALLS or not any(self.lines.values())
 
 
 class Harvest:
     """Receives all calls to modules; see `instrument`.
 
     `where` describes the code that is running; `problems` are pairs of such a description and the reason why the code
-    gave no call. Harvesting stops when its share of the request's processor time is used up.
+    gave no call. Harvesting stops when its share of the request's processor time is used up, or when the latest part of
+    it showed nothing new.
     """
 
     busy = False
@@ -92,6 +94,8 @@ class Harvest:
         self.stop: BaseException = EnoughError()
         self._request, self._reply = request, reply
         self._until = request["seconds"] * _SHARE
+        self._patience = request["seconds"] * _FRUITLESS
+        self.begin()
         self._seconds = max(1, int(request["seconds"] * _FOR_A_CALL))
         self._wanted = {_key(one["target"]): Wanted(one["target"], _copied(one["lines"])) for one in request["wanted"]}
         self._originals: dict[types.FunctionType, types.CodeType] = {}
@@ -136,10 +140,16 @@ class Harvest:
         """Record why some code gave no call."""
         self.problems[where[:_LONGEST], reason[:_LONGEST]] = None
 
+    def begin(self) -> None:
+        """Start counting the time without new calls, because code is about to run that may make them."""
+        self._since = seconds_used()
+
     @property
     def over(self) -> bool:
         """Whether nothing more is wanted, or no time is left."""
-        return all(one.done for one in self._wanted.values()) or seconds_used() > self._until
+        used = seconds_used()
+        spent = used > self._until or used > self._since + self._patience
+        return spent or all(one.done for one in self._wanted.values())
 
     def enter(self, subject: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         """Consider a call. Always returns False, so that the calls inside it are considered too."""
@@ -194,9 +204,11 @@ class Harvest:
             return
         for one in wanted:
             one.calls += 1
+        for one in self._wanted.values():
             one.lines = {
                 path: [span for span in spans if [path, *span] not in reached] for path, spans in one.lines.items()
             }
+        self.begin()
 
     def _confirmed(self, wanted: list[Wanted], subject: Any, call: Call) -> list[list[Any]] | None:
         """Confirm a call in a fork. Returns the wanted ranges of lines that it reached, or None if it shows nothing."""
@@ -245,7 +257,7 @@ class Harvest:
         target = {**self._request["target"], "qualname": name}
         request = {**self._request, "target": target, "seconds": self._seconds}
         try:
-            confirming.run_modes(Subject(maker(subject), call, text), request, reply, None)
+            confirming.run_modes(Subject(maker(subject), call, text, varied=False), request, reply, None)
         except ProblemError as problem:
             reply.part("problem", {"phase": problem.phase, "failure": encode(problem.failure)})
 

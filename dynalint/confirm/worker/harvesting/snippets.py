@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..source import loading
 from .calls import EnoughError, Harvest, limited
 
 # The processor time for one snippet, in seconds.
@@ -17,14 +18,14 @@ _SECONDS = 8.0
 _ON_THE_CPU = ("cuda", "half")
 
 
-def run_snippets(snippets: Iterable[Mapping[str, str]], names: Mapping[str, Any], harvest: Harvest) -> None:
-    """Run each snippet, `{"where", "code"}`, with `names` defined, until the harvest needs no more calls."""
+def run_snippets(snippets: Iterable[Mapping[str, Any]], harvest: Harvest) -> None:
+    """Run each snippet with the names of its target's module defined, until the harvest needs no more calls."""
     for snippet in snippets:
         if harvest.over:
             return
         harvest.where = snippet["where"]
         # Docstrings often omit these imports.
-        scope = {"torch": torch, "nn": nn, "F": nn.functional, **names, "__name__": "__main__"}
+        scope = {"torch": torch, "nn": nn, "F": nn.functional, **_names(snippet["target"]), "__name__": "__main__"}
         try:
             tree = _OnTheCpu().visit(ast.parse(snippet["code"]))
             torch.manual_seed(0)
@@ -36,6 +37,14 @@ def run_snippets(snippets: Iterable[Mapping[str, str]], names: Mapping[str, Any]
             continue
         except BaseException as error:  # noqa: BLE001 - user code may raise anything
             harvest.note(harvest.where, f"{type(error).__name__}: {error}")
+
+
+def _names(target: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return the names bound by the target's module, or nothing if it cannot be imported."""
+    try:
+        return vars(loading.load_module(target["path"], target["module"]))
+    except BaseException:  # noqa: BLE001 - user code; `confirm` reports it
+        return {}
 
 
 def _run(body: list[ast.stmt], scope: dict[str, Any], harvest: Harvest) -> None:

@@ -75,6 +75,7 @@ class _Plugin:
                 order.append(((rounds[key], self._rank[key]), item))
                 rounds[key] += 1
         items[:] = [item for _, item in sorted(order, key=lambda one: one[0])]
+        self._harvest.begin()
 
     def pytest_collectreport(self, report: Any) -> None:
         """Record a file that cannot be imported."""

@@ -35,12 +35,15 @@ class Calls:
         return [*self.repeats, *self.others]
 
 
-def choose(make: Maker, call: Call, watched: Mapping[str, str], spots: Spots, *, guessed: bool = False) -> Calls:
+def choose(
+    make: Maker, call: Call, watched: Mapping[str, str], spots: Spots, *, guessed: bool = False, varied: bool = True
+) -> Calls:
     """Return the calls to run. `watched` maps file names in code objects to the paths in `spots`.
 
     If the shapes of the call are `guessed`, calls with other ranks are tried too, so that no verdict rests on the
-    guess. If no line in question is reached, extra compilations can only give discoveries, so only calls that reach
-    further lines are kept. If no file is watched, there are no such calls.
+    guess. Where extra compilations can only give discoveries, because no line in question is reached, other calls are
+    kept only if they reach further lines. Unless `varied`, they must reach further lines in question. If no file is
+    watched, there are no such calls.
     """
     if not watched:
         return Calls([call] * REPEATS, [], asked=False)
@@ -62,15 +65,14 @@ def choose(make: Maker, call: Call, watched: Mapping[str, str], spots: Spots, *,
         for alternatives in other_ranks(call):
             others += itertools.islice(_working(alternatives, lines), 1)
     asked = _concerns(reached.union(*(seen for _, seen in others)), spots)
-    if asked:
-        wider = [batch] if batch is not None and lines(batch) is not None else []
-        return Calls([*[call] * REPEATS, *wider], [other for other, _ in others], asked)
     kept = []
     for other, seen in others:
-        if not seen <= reached:
+        new = seen - reached
+        if _concerns(new, spots) if not varied else asked or new:
             kept.append(other)
             reached |= seen
-    return Calls([call] * REPEATS, kept, asked)
+    wider = [batch] if asked and batch is not None and lines(batch) is not None else []
+    return Calls([*[call] * REPEATS, *wider], kept, asked)
 
 
 def _others(

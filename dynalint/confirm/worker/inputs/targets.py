@@ -41,13 +41,15 @@ class ProblemError(Exception):
 class Subject:
     """A callable to run: its maker, one call that is expected to work, and a description of both.
 
-    `guessed` means that the call was neither declared nor made by a program.
+    `guessed` means that the call was neither declared nor made by a program. Unless `varied`, a program makes the calls
+    with other values and options itself.
     """
 
     make: Maker
     call: Call
     text: str
     guessed: bool = False
+    varied: bool = True
 
 
 def subject_of(request: Mapping[str, Any], reply: Reply) -> Subject:

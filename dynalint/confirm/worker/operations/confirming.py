@@ -5,7 +5,7 @@ Parts of the answer, in the order in which they are known:
     files     the project's own source files that were imported
     inputs    a description of how the target was built and called
     problem   why no further parts follow: `{"phase", "failure"}`, phases `import`, `build`, `inputs`, `run`
-    eager, default, fullgraph, explain       records of `dynamo`
+    eager, default, fullgraph   records of `dynamo`
     coverage  for each requested spot, how much of its bytecode Dynamo traced in frames that it captured
     latent    the run without the breaks that make a frame fall back to eager: `run`, a record of `dynamo`,
               and `coverage` as above
@@ -30,7 +30,7 @@ from ..comparing.blame import place_of
 from ..comparing.compiled import compare, leaves_traces
 from ..dynamo import runs
 from ..dynamo.hidden_breaks import Asked, latent_run
-from ..dynamo.records import EagerRun, Run, Span, encode
+from ..dynamo.records import EagerRun, Frame, Run, Span, encode
 from ..dynamo.runs import Call, Maker
 from ..inputs.chosen_calls import REPEATS, Calls, choose
 from ..inputs.targets import ProblemError, Subject, subject_of
@@ -41,6 +41,8 @@ from ..source import loading, spans
 
 # The fraction of the request's time after which results are compared only if the request asks for it.
 _COMPARE_AFTER = 0.2
+# The least fraction of it for finding what breaks hide, if the run that showed them was quicker than that.
+_LATENT = 0.05
 
 
 def prepare(request: Mapping[str, Any], reply: Reply) -> None:
@@ -87,7 +89,9 @@ def run_modes(subject: Subject, request: Mapping[str, Any], reply: Reply, seen: 
     make, name = subject.make, request["target"]["qualname"]
     watched = code_names(request["spots"])
     reply.stage(f"running {name} without the compiler")
-    chosen = choose(make, subject.call, watched, request["spots"], guessed=subject.guessed)
+    chosen = choose(make, subject.call, watched, request["spots"], guessed=subject.guessed, varied=subject.varied)
+    if not subject.varied and set(request["resized"]).isdisjoint(loading.imported_files(request["resized"])):
+        chosen = replace(chosen, repeats=chosen.repeats[:REPEATS])
     calls = chosen.all
     eager = runs.eager_run(make, calls, watched)
     if eager.error is not None:
@@ -139,7 +143,9 @@ class _Session:
         reply.part("eager", encode(_by_path(eager, self.watched)))
         reply.part("calls", {"same": REPEATS, "batch": len(repeats) - REPEATS, "all": len(calls)})
         reply.stage(f"running {name} under torch.compile")
+        started = time.process_time()
         default = runs.default_run(make, calls, self.watched)
+        seconds = max(time.process_time() - started, request["seconds"] * _LATENT)
         reply.part("default", encode(replace(default, traced={})))
         coverage = self._coverage(default)
         reply.part("coverage", coverage)
@@ -150,7 +156,7 @@ class _Session:
             file: Asked(_text(path, request["overrides"]), request["spots"][path])
             for file, path in self.watched.items()
         }
-        latent = latent_run(make, [calls[0], *others], default, asked, request["seconds"] / 3)
+        latent = latent_run(make, [calls[0], *others], default, asked, seconds, lambda runs: self._is_open(eager, runs))
         if latent is not None:
             reply.part("latent", {"run": encode(replace(latent, traced={})), "coverage": self._coverage(latent)})
             if self.seen is not None:
@@ -159,13 +165,32 @@ class _Session:
         if default.breaks or default.error is not None or chosen.asked:
             reply.stage(f"running {name} with fullgraph=True")
             reply.part("fullgraph", encode(_fullgraph(make, repeats, others)))
-        if default.breaks:
-            reply.stage(f"running torch._dynamo.explain on {name}")
-            reply.part("explain", encode(runs.explain_call(make, calls[0])))
         return any(0 < one["traced"] < one["operations"] for counts in coverage.values() for one in counts)
+
+    def _is_open(self, eager: EagerRun, runs: Sequence[Run]) -> bool:
+        """Whether a requested range that ran neither broke the graph nor was traced completely."""
+        counts = [self._coverage(run) for run in runs]
+        stacks = (one.stack for run in runs for one in run.breaks)
+        broken = [next((frame for frame in reversed(stack) if frame.file in self.watched), None) for stack in stacks]
+        for file, path in self.watched.items():
+            ran = eager.lines.get(file, ())
+            for at, spot in enumerate(self.request["spots"][path]):
+                whole = any(0 < one[path][at]["operations"] == one[path][at]["traced"] for one in counts)
+                broke = any(frame is not None and frame.file == file and _is_at(frame, spot) for frame in broken)
+                if not whole and not broke and any(spot[0] <= line <= spot[2] for line in ran):
+                    return True
+        return False
 
     def _coverage(self, run: Run) -> dict[str, list[dict[str, int]]]:
         return _coverage(self.request["spots"], self.watched, run.traced, self.request["overrides"])
+
+
+def _is_at(frame: Frame, spot: Sequence[int]) -> bool:
+    """Whether a frame is on the first line of a range, in its columns if they are known."""
+    first, column, last, end = spot
+    if frame.line != first or frame.column is None or frame.end_column is None:
+        return frame.line == first
+    return frame.end_column > column and (last > first or frame.column < end)
 
 
 class _Under(Reply):

@@ -3,7 +3,8 @@
 The request is one for `confirming` with the file of `target`, with these additional keys:
 
     wanted     `[{"target", "lines"}]`: the targets to look for, and the ranges of lines, by file, to reach
-    snippets   `[{"where", "code"}]`: code in documentation, best first
+    snippets   `[{"where", "code", "target"}]`: code in documentation, best first, and the target that it names
+    resized    files whose findings need calls with another batch size
     tests      `[{"path", "names"}]`: test functions by file, best first
 
 Parts of the answer: those of `confirming` for each confirmed call, with the number of the call as a prefix; `N.call`,
@@ -36,16 +37,8 @@ def harvest(request: Mapping[str, Any], reply: Reply) -> None:
     try:
         with found.on_the_cpu:
             if request["snippets"]:
-                run_snippets(request["snippets"], _names(request["target"]), found)
+                run_snippets(request["snippets"], found)
             if request["tests"] and not found.over:
                 run_tests(request["tests"], request["folder"], found)
     finally:
         reply.part("problems", list(found.problems)[:20])
-
-
-def _names(target: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return the names bound by the target's module, or nothing if it cannot be imported."""
-    try:
-        return vars(loading.load_module(target["path"], target["module"]))
-    except BaseException:  # noqa: BLE001 - user code; `confirm` reports it
-        return {}

@@ -57,7 +57,7 @@ def serve() -> None:
                 continue
             with ending_with(requests.fileno(), partial(remove, folder)):
                 if message.get("preload", True):
-                    _preload(message["device"])
+                    _preload(message)
                 if namespaces is None:
                     namespaces = _namespaces(folder)
             abandoned = partial(is_cut, requests.fileno())
@@ -99,22 +99,29 @@ def _release_of_torch(folder: str) -> str | None:
     return next((match[1] for match in map(_METADATA.fullmatch, names) if match), None)
 
 
-def _preload(device: str) -> None:
+def _preload(message: Message) -> None:
     """Import torch and let Dynamo compile something small, once for all forks.
 
     If torch is only on the project's search path, each process imports it itself, in the sandbox.
     """
-    if "torch" in sys.modules or importlib.util.find_spec("torch") is None:
+    if importlib.util.find_spec("torch") is None:
         return
-    # Imported objects stay alive, and collecting garbage during the import takes a sixth of its time.
-    gc.disable()
-    with contextlib.suppress(Exception):
-        from .warmup import warm_up
+    if "torch" not in sys.modules:
+        # Imported objects stay alive, and collecting garbage during the import takes a sixth of its time.
+        gc.disable()
+        with contextlib.suppress(Exception):
+            from .warmup import warm_up
 
-        warm_up(device)
-    gc.collect()
-    gc.freeze()
-    gc.enable()
+            warm_up(message["device"])
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+    # Only comparisons compile gradients, and what they load takes a second.
+    if message["operation"].startswith("operations.verifying") or any(
+        one.get("compare") for one in message["requests"]
+    ):
+        with contextlib.suppress(Exception):
+            importlib.import_module("torch._inductor.pattern_matcher")
 
 
 def _namespaces(scratch: Path) -> int:

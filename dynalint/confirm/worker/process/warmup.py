@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 
 import torch
 import torch._dynamo.backends.debugging
@@ -47,10 +46,6 @@ def _compile_something() -> None:
         for rows in (3, 4):
             with torch.no_grad():
                 model(torch.zeros(rows, 2))
-    with contextlib.suppress(Exception):
-        # Graphs with gradients load it. Computing a gradient here could start device threads, which do not survive a
-        # fork.
-        importlib.import_module("torch._inductor.pattern_matcher")
     torch.compiler.reset()
 
 

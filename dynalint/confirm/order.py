@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dynalint.confirm.options import Target
 from dynalint.confirm.verdicts import CONFIRMABLE, Placed
 
-# The most targets of a module that share one import. More would leave the other workers idle.
-_MOST_TOGETHER = 8
+# The most targets of a package that share one import. More would leave the other workers idle.
+_MOST_TOGETHER = 12
 
 
 def ranks(targets: Iterable[Target], placed: Sequence[Placed]) -> Mapping[Target, tuple[int, ...]]:
@@ -37,15 +37,16 @@ def batches(
     alone: Callable[[Target], bool],
     rank: Mapping[Target, tuple[int, ...]],
 ) -> Iterator[list[Target]]:
-    """Group targets of the same module, which share one import, into batches small enough to keep all workers busy.
+    """Group targets of the same package, which share one import, into batches small enough to keep all workers busy.
 
     Targets for which `alone` is true get a batch of their own.
     """
     every = sorted(targets, key=lambda target: (rank.get(target, ()), target))
     most = min(_MOST_TOGETHER, -(-len(every) // workers))
-    modules: dict[tuple[str, ...], list[Target]] = {}
+    packages: dict[tuple[str, ...], list[Target]] = {}
     for target in every:
+        package, _, inside = target.module.partition(".")
         own = [target.qualname] if alone(target) else []
-        modules.setdefault((str(target.path), target.module, *own), []).append(target)
-    parts = (group[start : start + most] for group in modules.values() for start in range(0, len(group), most))
+        packages.setdefault((package, "" if inside else str(target.path), *own), []).append(target)
+    parts = (group[start : start + most] for group in packages.values() for start in range(0, len(group), most))
     yield from sorted(parts, key=lambda part: rank.get(part[0], ()))

@@ -226,6 +226,20 @@ def test_a_function_is_confirmed_by_a_test_that_calls_it(project: Project) -> No
     assert found.evidence.status == "confirmed"
 
 
+def test_a_call_of_forward_itself_confirms(project: Project) -> None:
+    _written(project)
+    test = """
+        import torch
+        from pkg.model import encoder
+
+        def test_it():
+            encoder(4).forward({"pos": torch.ones(2, 4)})
+    """
+    project.write("tests/test_model.py", test)
+    (found,) = _judged(project, _branch(project), confirm_from=("tests",))
+    assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170")
+
+
 def test_what_runs_and_is_traced_is_refuted_and_named(project: Project) -> None:
     _written(project)
     project.write(

@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,7 @@ from ..tracing import signature
 from ..tracing.instrument import instrument
 from ..tracing.live import maker
 from .devices import OnTheCpu
+from .processor_time import seconds_used
 
 # Limits per target: distinct kinds of calls to look at, and calls to compile.
 _MOST_KINDS = 24
@@ -112,25 +113,44 @@ class Harvest:
             except BaseException as error:  # noqa: BLE001 - user code may raise anything
                 self.note(one.target["qualname"], f"{type(error).__name__}: {error}")
                 continue
-            if not isinstance(found, type):
+            if isinstance(found, type):
+                self._watch_forward(found)
+            else:
                 self._watch_function(one, found)
 
     def _watch_function(self, wanted: Wanted, found: Any) -> None:
         """Intercept calls to a function, under any name it is bound to."""
-        function = innermost(found)
-        if not isinstance(function, types.FunctionType) or function.__closure__:
+        owner = "." in wanted.target["qualname"]
+
+        def seen(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if not wanted.done:
+                # For a method, the instance is part of the callable.
+                subject = types.MethodType(found, args[0]) if owner and args and callable(found) else found
+                self._look([wanted], subject, args[1:] if subject is not found else args, kwargs)
+
+        self._intercept(found, seen)
+
+    def _watch_forward(self, cls: type) -> None:
+        """Intercept calls to the `forward` of a module that do not go through the module."""
+
+        def seen(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if args:
+                self.enter(args[0], args[1:], kwargs)
+
+        self._intercept(getattr(cls, "forward", None), seen)
+
+    def _intercept(self, found: Any, seen: Callable[[tuple[Any, ...], dict[str, Any]], None]) -> None:
+        function = innermost(found) if callable(found) else None
+        if not isinstance(function, types.FunctionType) or function.__closure__ or function in self._originals:
             return
         original = function.__code__
         plain = types.FunctionType(original, function.__globals__, function.__name__, function.__defaults__)
         plain.__kwdefaults__ = function.__kwdefaults__
         self._originals[function] = original
-        owner = "." in wanted.target["qualname"]
 
         def called(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            if not (self.busy or wanted.done or torch.compiler.is_compiling()):
-                # For a method, the instance is part of the callable.
-                subject = types.MethodType(found, args[0]) if owner and args and callable(found) else found
-                self._look([wanted], subject, args[1:] if subject is not found else args, kwargs)
+            if not (self.busy or torch.compiler.is_compiling()):
+                seen(args, kwargs)
             return plain(*args, **kwargs)
 
         eval_frame.skip_code(called.__code__)
@@ -326,12 +346,6 @@ def _heard(child: int, source: int, seconds: float) -> tuple[dict[str, Any], str
     return said, "done" if status == 0 else "timeout" if os.WIFSIGNALED(status) else "exit"
 
 
-def seconds_used() -> float:
-    """Return the processor time of this process and of the children that it has waited for."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
-
-
 class _Part(Reply):
     """Forwards parts, prefixed with the number of a call, and stages as parts."""
 
@@ -366,19 +380,3 @@ def _key(target: Mapping[str, str]) -> tuple[str, str]:
 def _key_of(cls: type) -> tuple[str, str]:
     file = loading.file_of(sys.modules.get(cls.__module__))
     return (loading.real_path(file) if file is not None else ""), cls.__qualname__
-
-
-@contextlib.contextmanager
-def limited(seconds: float) -> Iterator[None]:
-    """Interrupt the body with TimeoutError after `seconds` of this process's processor time."""
-
-    def interrupt(_number: int, _frame: types.FrameType | None) -> None:
-        raise TimeoutError(f"it took more than {seconds:g} s")
-
-    former = signal.signal(signal.SIGPROF, interrupt)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, former)

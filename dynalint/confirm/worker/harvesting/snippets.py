@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from ..source import loading
-from .calls import EnoughError, Harvest, limited
+from .calls import EnoughError, Harvest
+from .processor_time import limited
 
 # The processor time for one snippet, in seconds.
 _SECONDS = 8.0

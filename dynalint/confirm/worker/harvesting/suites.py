@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from .calls import Harvest, limited
+from .calls import Harvest
+from .processor_time import limited
 
 # The processor time in seconds for one test, excluding confirmations, and for all imports of the tests.
 _SECONDS = 10.0

@@ -36,8 +36,9 @@ def harvest(request: Mapping[str, Any], reply: Reply) -> None:
     found.install()
     try:
         with found.on_the_cpu:
-            if request["snippets"]:
-                run_snippets(request["snippets"], found)
+            found.begin()
+            run_snippets(request["snippets"], found)
+            found.begin()
             if request["tests"] and not found.over:
                 run_tests(request["tests"], request["folder"], found)
     finally:

@@ -14,8 +14,8 @@ from dynalint.analysis.source import SourceFile, read_source
 from dynalint.catalogue import catalogue
 from dynalint.config import Settings
 from dynalint.confirm import ConfirmOptions, Interrupted, Target, WorkerError, confirm
-from dynalint.confirm.interpreter import chosen_interpreter
 from dynalint.confirm.verdicts import CONFIRMABLE
+from dynalint.environments import chosen_interpreter
 from dynalint.findings import Evidence, Finding
 from dynalint.fix import Linted
 from dynalint.fix.suite import Suite

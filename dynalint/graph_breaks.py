@@ -1,8 +1,8 @@
 """Dynamo's graph breaks by id, and the rules that report them.
 
-For each id, `dynalint/data/graph_breaks.json` says whether the break is visible in the source and, if no rule reports a
-visible break, why not. The rules for an id are those that name it in their ids or documentation, and those that the
-file adds, for breaks that a rule covers without an example.
+For each id, `dynalint/data/graph_breaks.json` says whether the break is visible in the source; if no rule reports a
+visible break, why not; and the releases of torch that have it, if not all do. The rules for an id are those that name
+it in their ids or documentation, and those that the file adds, for breaks that a rule covers without an example.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def ids_of(entry: Entry) -> frozenset[str]:
 
 @cache
 def table() -> dict[str, Any]:
-    """Return the content of the file: the torch release that it covers, and the records by id."""
+    """Return the content of the file: the torch releases that it covers, and the records by id."""
     text = files("dynalint").joinpath("data").joinpath("graph_breaks.json").read_text(encoding="utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded

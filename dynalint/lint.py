@@ -22,6 +22,7 @@ from dynalint.analysis.source import SourceFile, Sources
 from dynalint.analysis.steps import Budgets, Exhausted
 from dynalint.catalogue import catalogue
 from dynalint.config import OPTIONS, Configuration, Settings, show_path
+from dynalint.environments import release_for
 from dynalint.findings import Category, Finding, Step, as_name, as_sentence
 from dynalint.fix import Linted
 from dynalint.offers import Answer, Offers
@@ -117,9 +118,12 @@ class Flag:
 
 
 class RuleSet:
-    """A set of rules, indexed by the events and calls they watch."""
+    """The rules that apply to a release of torch, indexed by the events and calls they watch."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(self, rules: Iterable[Rule], release: str | None) -> None:
+        self.release = release
+        rules = [rule for rule in rules if holds(rule.torch, release)]
+        self.codes = frozenset(rule.code for rule in rules)
         self._by_event: dict[type[Event], list[Rule]] = defaultdict(list)
         self._by_call: dict[str, list[Rule]] = defaultdict(list)
         self._by_prefix: dict[str, list[Rule]] = defaultdict(list)
@@ -167,7 +171,7 @@ def find(
                 continue
             try:
                 with budgets.of(event.function.file).spending():
-                    violations = list(rule.check(event, analysis.project))
+                    violations = [one for one in rule.check(event, analysis.project) if holds(one.torch, rules.release)]
                     others = (other is not None and any(rule.check(other, analysis.project)) for other in event.others)
                     always = all(others)
             except Exception as fault:  # noqa: BLE001 - whatever it is, it costs that rule's answer only
@@ -213,10 +217,8 @@ class Linter:
     """Lints the files of a workspace as one project. It can be called repeatedly, with some texts replaced."""
 
     def __init__(self, workspace: Workspace, rules: Sequence[Rule], sources: Sources | None = None) -> None:
-        self._workspace = workspace
-        rules = [rule for rule in rules if holds(rule.torch, workspace.settings.torch)]
-        self._rules = RuleSet(rules)
-        self._ran = frozenset(rule.code for rule in rules) | {SYNTAX_CODE, UNUSED_CODE}
+        self.workspace = workspace
+        self._rules = RuleSet(rules, release_for(workspace.settings))
         self._sources = sources or Sources()
         settings = workspace.settings
         self._options = AnalysisOptions(
@@ -225,18 +227,13 @@ class Linter:
             rule_options={key: settings.value(key) for key in OPTIONS},
         )
 
-    @property
-    def workspace(self) -> Workspace:
-        """The workspace to lint."""
-        return self._workspace
-
     def narrowed(self, files: Collection[Path]) -> Linter:
         """Return a linter for some of the files. It shares the parsed files with this one."""
         kept, around = (
-            tuple(path for path in some if path in files) for some in (self._workspace.files, self._workspace.around)
+            tuple(path for path in some if path in files) for some in (self.workspace.files, self.workspace.around)
         )
         narrow = copy(self)
-        narrow._workspace = replace(self._workspace, files=kept, around=around)  # noqa: SLF001 - one of its own kind
+        narrow.workspace = replace(self.workspace, files=kept, around=around)
         return narrow
 
     def __call__(self, texts: Mapping[Path, str]) -> tuple[Linted, ...]:
@@ -246,22 +243,22 @@ class Linter:
 
     def lint(self, texts: Mapping[Path, str] | None = None) -> LintResult:
         """Lint the files, with the content of some replaced by `texts` (by absolute path)."""
-        overrides = {**self._workspace.texts, **(texts or {})}
+        overrides = {**self.workspace.texts, **(texts or {})}
         analysis = analyze(
-            self._workspace.analysed,
+            self.workspace.analysed,
             self._options,
             overrides=overrides,
             watched=self._rules.watched,
             sources=self._sources,
         )
-        return with_deep_stack(lambda: _Pass(self._workspace, self._rules, self._ran, analysis).result())
+        return with_deep_stack(lambda: _Pass(self.workspace, self._rules, analysis).result())
 
 
 class _Pass:
     """One pass over all files, from events to findings that are selected and not silenced."""
 
-    def __init__(self, workspace: Workspace, rules: RuleSet, ran: frozenset[str], analysis: Analysis) -> None:
-        self._workspace, self._rules, self._ran, self._analysis = workspace, rules, ran, analysis
+    def __init__(self, workspace: Workspace, rules: RuleSet, analysis: Analysis) -> None:
+        self._workspace, self._rules, self._analysis = workspace, rules, analysis
         self._named = frozenset(workspace.files)
         self._enabled = {file.path: workspace.enabled(file.path) for file in analysis.files}
         self._suppressions: dict[Path, Suppressions] = {}
@@ -277,8 +274,7 @@ class _Pass:
     def result(self) -> LintResult:
         flags: dict[Path, list[Flag]] = defaultdict(list)
         found = find(self._analysis, self._rules, self._wanted, self._failed)
-        release = self._workspace.settings.torch
-        for flag in qualified([flag for flag in found if holds(flag.violation.torch, release)], self._analysis.project):
+        for flag in qualified(list(found), self._analysis.project):
             flags[flag.event.function.file.path].append(flag)
         named = [file for file in self._analysis.files if file.path in self._named]
         linted = [one for file in named for one in self._file(file, flags[file.path])]
@@ -307,7 +303,8 @@ class _Pass:
             self._answers[key] = partial(flag.rule.offer, flag.event, flag.violation, self._analysis.project)
             yield Linted(_with_url(finding), file, conditional=bool(flag.proviso))
         if UNUSED_CODE in enabled:
-            dead = list(unused(suppressions, file, shown, used, self._ran & enabled, catalogue()))
+            ran = self._rules.codes | {SYNTAX_CODE, UNUSED_CODE}
+            dead = list(unused(suppressions, file, shown, used, ran & enabled, catalogue()))
             self._answers.update({finding.sort_key: partial(_same, rewrite) for finding, rewrite in dead})
             for finding in suppressions.apply([finding for finding, _ in dead], used):
                 yield Linted(_with_url(finding), file)

@@ -8,6 +8,7 @@ import re
 SUPPORTED = ("2.6", "2.7", "2.8", "2.9", "2.10", "2.11", "2.12", "2.13", "2.14")
 
 _CLAUSE = re.compile(r"(==|!=|<=|>=|<|>|~=)?\s*(\d+(?:\.\d+)*)")
+_RELEASE = re.compile(r"\d+(\.\d+)*")
 _Version = tuple[int, ...]
 
 
@@ -20,6 +21,12 @@ def holds(rule_range: str, wanted: str | None) -> bool:
     if not rule_range:
         return True
     return any(_contains(rule_range, version) for version in _named(wanted))
+
+
+def release_of(version: str) -> str | None:
+    """Return the release in a version, such as "2.13.0" in "2.13.0+cpu"; None if there is no number in it."""
+    found = _RELEASE.match(version)
+    return found[0] if found is not None else None
 
 
 def _named(wanted: str | None) -> list[_Version]:

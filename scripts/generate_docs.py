@@ -39,7 +39,7 @@ BREAKS = """{made}
 
 # Dynamo's graph breaks
 
-Dynamo gives each kind of graph break an id, which its log and its errors name; torch {torch} has {total}. Here they
+Dynamo gives each kind of graph break an id, which its log and its errors name; torch {torch} have {total}. Here they
 are, with the rules that find such breaks in source, or the reason why none does. `dynalint rule GB0170` tells the same
 of one. Where findings are confirmed by running, a break that no rule has found is reported as
 [DYN001](rules/DYN001.md), with its id.

@@ -124,7 +124,7 @@ def schema() -> None:
 
 def _record(settings: Settings, shown: str, file: str | None, enabled: frozenset[str]) -> dict[str, Any]:
     from dynalint.config import OPTIONS
-    from dynalint.confirm.interpreter import chosen_interpreter, installed_torch
+    from dynalint.environments import chosen_interpreter, installed_torch
 
     found = chosen_interpreter(settings)
     return {
@@ -144,7 +144,7 @@ def _text(settings: Settings, shown: str, file: str | None, enabled: frozenset[s
     from pathlib import Path
 
     from dynalint.config import OPTIONS
-    from dynalint.confirm.interpreter import chosen_interpreter, installed_torch
+    from dynalint.environments import chosen_interpreter, installed_torch
     from dynalint.report.style import visible
 
     head = f"# Settings for {visible(shown)}, {f'from {visible(file)}' if file else 'without a configuration file'}.\n"

@@ -72,7 +72,7 @@ def _find_break(name: str) -> GraphBreak:
     found = breaks.get(name.upper())
     if found is None:
         hint = nearest(name.upper(), list(breaks)) or ""
-        raise UsageError(f'torch {table()["torch"]} has no graph break with the id "{name}"{hint}.')
+        raise UsageError(f'torch {table()["torch"]} have no graph break with the id "{name}"{hint}.')
     return found
 
 

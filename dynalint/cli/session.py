@@ -86,7 +86,7 @@ class Run:
         """A description of the interpreter that runs code and of its torch; empty if no code is run."""
         if self.settings.confirm == "never":
             return ""
-        from dynalint.confirm.interpreter import chosen_interpreter, installed_torch
+        from dynalint.environments import chosen_interpreter, installed_torch
 
         choice = chosen_interpreter(self.settings)
         for text in choice.notes(self.directory):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 
+from dynalint.releases import holds, release_of
 from dynalint.rules import Example, Rule
 
 _MARK = re.compile(r"#\s*((?:[A-Z]+\d{3,}\s*)+)$")
@@ -88,16 +89,15 @@ def _comments(text: str) -> Iterator[tokenize.TokenInfo]:
             yield token
 
 
-def _holds(*specifiers: str) -> bool:
-    wanted = [specifier for specifier in specifiers if specifier]
-    if not wanted:
-        return True
+def installed_torch() -> str | None:
+    """Return the release of the installed torch, such as "2.13.0"; None without torch."""
     try:
-        installed = version("torch")
+        return release_of(version("torch"))
     except PackageNotFoundError:
-        return True  # if the case is run, it fails and says that torch is missing
-    # pytest, which runs the cases, depends on packaging.
-    from packaging.specifiers import SpecifierSet
-    from packaging.version import Version
+        return None
 
-    return all(Version(Version(installed).base_version) in SpecifierSet(specifier) for specifier in wanted)
+
+def _holds(*specifiers: str) -> bool:
+    installed = installed_torch()
+    # Without torch, a case that is run fails and says that torch is missing.
+    return installed is None or all(holds(specifier, installed) for specifier in specifiers)

@@ -15,7 +15,7 @@ from dynalint.analysis.source import SourceFile
 from dynalint.fix.edits import Accepted, Plan, merged, plan_of, replaced
 from dynalint.lint import Flag, RuleSet, find, qualified
 from dynalint.rules import Declined, Rewrite, Rule
-from dynalint.testing.cases import Case
+from dynalint.testing.cases import Case, installed_torch
 
 _MOST_ROUNDS = 10
 # This path must not exist: an example has no neighbouring files and is in no package.
@@ -96,7 +96,7 @@ class Study:
 
         Exceptions from a rule are passed on.
         """
-        rules = RuleSet(self._rules)
+        rules = RuleSet(self._rules, installed_torch() or self.case.example.torch or self.case.rule.torch or None)
         options = AnalysisOptions(rule_options=self.case.example.options)
         analysis = analyze([_PATH], options, overrides={_PATH: code}, watched=rules.watched)
         if analysis.failures:

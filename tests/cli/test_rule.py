@@ -93,7 +93,7 @@ def test_an_id_of_dynamo(dynalint: Run) -> None:
     assert "No rule finds it" in dynalint("rule", "GB0065").out
     unknown = dynalint("rule", "GB00")
     assert (unknown.code, unknown.out) == (2, "")
-    assert "has no graph break with the id" in unknown.err
+    assert "have no graph break with the id" in unknown.err
 
 
 @pytest.mark.parametrize("command", [[], ["config"]])

@@ -44,7 +44,9 @@ class ContextManager(Rule):
         elif isinstance(event, Entry):
             what = _unknown(event, project)
             if what:
-                yield Violation(event.node, f"Dynamo cannot enter {what}")
+                # From 2.14 on, Dynamo enters what the module keeps of the project's own.
+                torch = "<2.14" if isinstance(event.kind, k.Instance) else ""
+                yield Violation(event.node, f"Dynamo cannot enter {what}", torch=torch)
 
 
 def _unknown(event: Entry, project: Project) -> str | None:

@@ -11,7 +11,7 @@ class KeptIterator(Rule):
     code = "DYN710"
     name = "kept-iterator"
     summary = "Continuing an iterator that outlives the call breaks the graph"
-    gb = ("GB4347", "GB0811", "GB0156", "GB0253")
+    gb = ("GB4347", "GB0811", "GB0156", "GB0253", "GB0116", "GB9493")
     events = (Call, Iteration)
     calls = frozenset({"builtins.next"})
     refusal = "take the next value before the call and pass it in, which changes the callers"

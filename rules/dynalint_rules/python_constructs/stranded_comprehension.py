@@ -25,7 +25,7 @@ class StrandedComprehension(Rule):
     name = "stranded-comprehension"
     summary = "A list comprehension runs in eager after a graph break in a loop"
     severity = "info"
-    gb = ("GB4347",)
+    gb = ("GB4347", "GB9493")
     events = (Iteration,)
     refusal = "fix the break in the loop; otherwise iterate over a tuple"
 

@@ -27,6 +27,8 @@ _UNTRACED = (
     "randbytes binomialvariate"
 ).split()
 _TRACED = ("uniform", "randint", "randrange")
+# What Dynamo runs from 2.14 on while it traces, and never again: the graph holds what came out.
+_RUN_ONCE = frozenset({"sample", "shuffle", "seed"})
 # What Dynamo traces of a `random.Random` besides; what it does not know of one are the other ways to draw.
 _OF_OBJECTS = frozenset({"random", "seed", "getstate", "setstate"})
 _OBJECT = "random.Random."
@@ -37,7 +39,7 @@ class PythonRandom(Rule):
     code = "DYN407"
     name = "python-random"
     summary = "Random numbers from Python's `random` break the graph, or decide a branch"
-    gb = ("GB0007", "GB0156", "GB0170", "GB0213", "GB0033", "GB0124", "GB0178", "GB4841")
+    gb = ("GB0007", "GB0008", "GB0156", "GB0170", "GB0213", "GB0033", "GB0124", "GB0178", "GB4841")
     events = (Call,)
     calls = frozenset(
         [f"random.{name}" for name in (*_UNTRACED, *_TRACED)]
@@ -49,18 +51,28 @@ class PythonRandom(Rule):
         if leads_to_raise(event, project):
             return
         name = event.callee.rpartition(".")[2]
-        if name not in _TRACED and not (name == "random" and event.callee.startswith(_OBJECT)):
+        traced = name in _TRACED or (name == "random" and event.callee.startswith(_OBJECT))
+        if not traced:
             yield Violation(
                 event.node,
                 f"`{event.callee}()` breaks the graph",
                 help="draw with `torch.rand` in the graph, or draw outside and pass the number as an argument",
+                torch="<2.14" if name == "random" or name in _RUN_ONCE else "",
             )
-            return
-        for node in _untraced_uses(event, project):
+        if name in _RUN_ONCE:
+            yield Violation(
+                event.node,
+                f"`{event.callee}()` runs only while Dynamo traces: every later call gets the result of that run",
+                help="draw outside the compiled code, and pass the result as an argument",
+                category="miscompile",
+                torch=">=2.14",
+            )
+        for node in _untraced_uses(event, project) if traced or name == "random" else ():
             yield Violation(
                 node,
                 f"a number drawn by `{event.callee}()` decides something in Python here, which breaks the graph",
                 help="draw outside the compiled code, or select with `torch.where`",
+                torch="" if traced else ">=2.14",
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Declined:

@@ -29,7 +29,7 @@ class FunctionVariable(Rule):
                 f"`{ast.unparse(event.node.value)}` is an instance of an autograd function, of which Dynamo "
                 "supports only the class"
             )
-            yield Violation(event.node, text, help="store the class, not an instance")
+            yield Violation(event.node, text, help="store the class, not an instance", torch="<2.14")
 
 
 def _is_used(event: Read, project: Project) -> bool:

@@ -39,6 +39,11 @@ _UNTRACED = {
     name.replace("torch.Tensor.", "Tensor."): gb for name, gb in {**torch_api.untraced(), **_WITHOUT_SAMPLE}.items()
 }
 
+# Traced from 2.14 on.
+_TRACED_LATER = frozenset(
+    {"Tensor.to_mkldnn", "torch.backends.mps.is_available", "torch.backends.mps.is_built"}
+    | {"torch.mps.is_available", "torch.mtia.is_available"}
+)
 _OUTSIDE = "do it outside the compiled code, and pass in the tensor"
 # What does something, where the others tell something: what to do instead.
 _DOES = {
@@ -59,7 +64,7 @@ class UntracedTorch(Rule):
     code = "DYN610"
     name = "untraced-torch"
     summary = "A torch function that Dynamo does not trace breaks the graph"
-    gb = tuple(sorted({*_UNTRACED.values(), "GB0008"}))
+    gb = tuple(sorted({*_UNTRACED.values(), "GB0008", "GB4197"}))
     events = (Call,)
     calls = frozenset(_UNTRACED)
 
@@ -74,6 +79,7 @@ class UntracedTorch(Rule):
                 f"Dynamo does not trace `{name}()`, so the graph breaks there",
                 help=_DOES.get(event.callee, "query it beforehand, in `__init__` if it does not change"),
                 gb=(_UNTRACED[event.callee],),
+                torch="<2.14" if event.callee in _TRACED_LATER else "",
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined:

@@ -21,11 +21,19 @@ class VariableCheck(Rule):
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the `raise` that a tensor is sent to, or else the test that it fails."""
         raised = _raised(event, project)
+        if k.only_tensor(event.args[0]) is not None:
+            yield Violation(
+                event.node,
+                "Dynamo does not answer whether a tensor is a `Variable`, which breaks the graph",
+                help="use `isinstance(..., torch.Tensor)`",
+                torch=">=2.14",
+            )
         if raised is not None:
             yield Violation(
                 raised,
                 "for Dynamo, no tensor is a `Variable`: it reaches this `raise` and skips the function",
                 help="use `isinstance(..., torch.Tensor)`",
+                torch="<2.14",
             )
         elif k.only_tensor(event.args[0]) is not None:
             yield Violation(
@@ -33,6 +41,7 @@ class VariableCheck(Rule):
                 "for Dynamo, no tensor is a `Variable`, so compiled code takes a different path than eager",
                 help="use `isinstance(..., torch.Tensor)`",
                 category="miscompile",
+                torch="<2.14",
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from dynalint.config import Settings, show_path
 from dynalint.git import is_tracked
 from dynalint.reading import project_root
+from dynalint.releases import release_of
 
 _FOLDERS = (".venv", "venv")
 _PACKAGES = ("Lib/site-packages", "lib/python3.*/site-packages", "lib64/python3.*/site-packages")
@@ -69,8 +70,16 @@ def chosen_interpreter(settings: Settings) -> Choice:
     return find_interpreter(settings.root, trusted=settings.trusted)
 
 
+def release_for(settings: Settings) -> str | None:
+    """Return the releases of torch to judge by: those in the settings, or the installed one; None without either."""
+    if settings.torch is not None:
+        return settings.torch
+    version = installed_torch(chosen_interpreter(settings).python)
+    return release_of(version) if version is not None else None
+
+
 def installed_torch(python: Path) -> str | None:
-    """Return the torch release installed for an interpreter, from its metadata, or None if none is found."""
+    """Return the version of torch installed for an interpreter, from its metadata, or None if none is found."""
     if python == Path(sys.executable):
         try:
             return importlib.metadata.version("torch")

@@ -217,6 +217,7 @@ def test_a_model_that_never_ends_keeps_nobody(
 @pytest.mark.parametrize(
     "pause", [pytest.param(0.0, marks=pytest.mark.long), 0.05, pytest.param(0.2, marks=pytest.mark.long)]
 )
+@pytest.mark.long
 def test_a_second_ctrl_c_prints_no_traceback(start: Callable[..., Running], pause: float) -> None:
     running = start("check", "model.py")
     running.wait_for_the_model()
@@ -255,6 +256,7 @@ def test_after_a_kill_while_torch_is_imported_the_server_goes_and_the_folders(st
     running.assert_nothing_left()
 
 
+@pytest.mark.long
 def test_where_the_server_is_killed_too_the_model_goes(start: Callable[..., Running]) -> None:
     running = start("check", "model.py")
     running.wait_for_the_model()
@@ -290,6 +292,7 @@ def test_trace_ends(victim: Victim, start: Callable[..., Running], number: int, 
     running.assert_nothing_left()
 
 
+@pytest.mark.long
 def test_after_a_kill_of_trace_what_it_confirms_goes(victim: Victim, start: Callable[..., Running]) -> None:
     victim.write("repository/main.py", CALLS)
     running = start("trace", "--", sys.executable, "main.py", "0", model=TRACED)

@@ -177,8 +177,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("way", ["module", "script"])
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(("name", "way"), [*((name, "module") for name in COMMANDS), ("check", "script")])
 def test_nothing_of_the_repository_runs(trapped: tuple[Victim, Trap], name: str, way: str) -> None:
     victim, trap = trapped
     script = Path(sys.executable).with_name("dynalint.exe" if sys.platform == "win32" else "dynalint")

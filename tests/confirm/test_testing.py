@@ -127,6 +127,7 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.may_skip
 @pytest.mark.usefixtures("sandboxed")

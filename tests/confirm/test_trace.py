@@ -126,6 +126,7 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
+@pytest.mark.long
 def test_training_is_the_same_to_the_bit_and_gives_verdicts(folder: Folder) -> None:
     folder.write(
         "train.py",

@@ -46,6 +46,7 @@ def test_an_old_python_is_named(tmp_path: Path) -> None:
     assert len(ran.stderr.splitlines()) == 1
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_unreachable_index_is_named(tmp_path: Path) -> None:
     ran = dev(

@@ -69,6 +69,7 @@ def test_the_source_distribution_can_be_tested(distributions: Path) -> None:
     assert not {name for name in names if name.startswith((".venv", "dist/", ".git/")) or "__pycache__" in name}
 
 
+@pytest.mark.long
 @pytest.mark.network
 def test_the_installed_wheel_works_without_torch(distributions: Path, tmp_path: Path) -> None:
     (wheel,) = distributions.glob("*.whl")

@@ -57,6 +57,7 @@ def test_check_confirms_with_what_dynamo_said(confirming: Callable[..., Any], tu
     assert ran.code == 1
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_fix_repairs_every_model_and_nothing_else(confirming: Callable[..., Any], tutorial: Path) -> None:
     before = {path.name: path.read_bytes() for path in tutorial.iterdir() if path.is_file()}

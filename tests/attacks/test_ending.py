@@ -193,7 +193,11 @@ COMMANDS = {
 
 @pytest.mark.parametrize(
     ("command", "number"),
-    [("check", signal.SIGINT), ("fix", signal.SIGTERM), ("explain", signal.SIGINT)],
+    [
+        ("check", signal.SIGINT),
+        pytest.param("fix", signal.SIGTERM, marks=pytest.mark.long),
+        pytest.param("explain", signal.SIGINT, marks=pytest.mark.long),
+    ],
     ids=["check-ctrl_c", "fix-sigterm", "explain-ctrl_c"],
 )
 def test_a_model_that_never_ends_keeps_nobody(

@@ -350,7 +350,14 @@ def plant(victim: Victim) -> None:
     victim.write("repository/model.py", MODEL.format(module="", forward="x = x + 1"))
 
 
-@pytest.mark.parametrize("command", [["check", "model.py"], ["fix", "model.py"], ["explain", "model.py::Model"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["check", "model.py"],
+        pytest.param(["fix", "--apply", "model.py"], marks=pytest.mark.long),
+        pytest.param(["explain", "model.py::Model"], marks=pytest.mark.long),
+    ],
+)
 def test_nothing_of_the_project_runs_outside_the_walls(victim: Victim, command: list[str]) -> None:
     plant(victim)
     environment = {

@@ -48,7 +48,9 @@ def test_a_program_of_the_repository_is_not_started(victim: Victim, mark: Path, 
     assert "(pyproject.toml:2) has no effect, because this project is not trusted" in ran.stderr
 
 
-@pytest.mark.parametrize("key", ["python", "extend", "dynalint.toml", "below"])
+@pytest.mark.parametrize(
+    "key", ["python", "extend", *(pytest.param(one, marks=pytest.mark.long) for one in ("dynalint.toml", "below"))]
+)
 def test_nor_by_another_way_of_saying_so(victim: Victim, mark: Path, key: str) -> None:
     plant(victim, "evil", mark)
     configure(victim, 'python = "evil"' if key == "python" else "")

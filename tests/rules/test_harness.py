@@ -235,6 +235,7 @@ class _Printing(nn.Module):
         return x + 1
 
 
+@pytest.mark.long
 def test_assert_compiles() -> None:
     x = torch.ones(2)
     assert_compiles(nn.Linear(2, 2), x)

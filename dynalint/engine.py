@@ -232,9 +232,12 @@ def fix_settings(
     linted = with_settings(checked.linted, files, lambda file: shown(file.path))
     result = fix_findings(linted, lint, FixOptions(unsafe=True, unlikely=unlikely, keep=keep))
     lines = sorted({f"`{setting_line(one.finding.setting)}`" for one in linted if one.finding.setting})
-    if files or not lines:
+    if not lines or any(one.rewrite is not None for one in linted):
         return result, ()
-    note = f"nothing in these files calls `torch.compile`: write {' and '.join(lines)} before you call it"
+    why = (
+        "the files that call `torch.compile` do not plainly import torch" if files else "no file calls `torch.compile`"
+    )
+    note = f"{why}: write {' and '.join(lines)} before you call it"
     return replace(result, notes=(note,)), ()
 
 

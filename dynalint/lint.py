@@ -189,7 +189,9 @@ def qualified(flags: Sequence[Flag], project: Project) -> Iterator[Flag]:
     stranded = [flag for flag in flags if flag.violation.stranded]
     flags = _caused([flag for flag in flags if not flag.violation.stranded], project)
     breaks = [flag for flag in flags if flag.category == "graph-break" and not flag.proviso]
-    refused = {flag.event for flag in breaks if flag.rule.gives_up}
+    refused = {
+        one.event for one in breaks if one.violation.gives_up or (one.rule.gives_up and one.violation.gives_up is None)
+    }
     known = provisos([flag.event for flag in breaks], refused, project)
     for flag in flags:
         open_ = flag.category == "graph-break" and not flag.proviso and flag.event in known

@@ -67,11 +67,11 @@ class Example:
 class Violation:
     """The answer of a rule to an event: the node to flag, and a declarative sentence with code in backticks.
 
-    `category`, `severity`, `gb` and `help` default to those of the rule if they are None or empty. `torch` is the range
-    of releases to which this violation applies, if it is narrower than the rule's. With `within`, it is a violation
-    only if another rule is certain of a graph break in one of these functions, on every path through it; with
-    `stranded`, only if Dynamo gives up the function because of a break in a loop. `setting` names the
-    `torch._dynamo.config` setting, if any, under which Dynamo traces the code unchanged.
+    `category`, `severity`, `gb`, `help` and `gives_up` default to those of the rule if they are None or empty.
+    `torch` is the range of releases to which this violation applies, if it is narrower than the rule's. With
+    `within`, it is a violation only if another rule is certain of a graph break in one of these functions, on every
+    path through it; with `stranded`, only if Dynamo gives up the function because of a break in a loop. `setting`
+    names the `torch._dynamo.config` setting, if any, under which Dynamo traces the code unchanged.
     """
 
     node: ast.expr | ast.stmt
@@ -84,6 +84,7 @@ class Violation:
     within: tuple[FunctionInfo, ...] = ()
     stranded: bool = False
     setting: str = ""
+    gives_up: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

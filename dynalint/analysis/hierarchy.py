@@ -82,13 +82,14 @@ class Hierarchy:
         return self.lineage(cls)[0] if known is None else known[0]
 
     def is_module_class(self, cls: ClassInfo) -> bool:
-        """Whether instances are `nn.Module`s: a base is one, or a base is unknown and there is a `forward` method."""
+        """Whether instances are `nn.Module`s: a base is, or looks like one that is not known here."""
         known = self._module_classes.get(cls)
         if known is None:
             classes, names = self.lineage(cls)
             known = any(_is_torch_module(name) for name in names)
             if not known and any(not name.startswith(("torch.", "builtins.", "typing.", "abc.")) for name in names):
-                known = any("forward" in one.methods for one in classes)
+                forwards = [one for one in classes if "forward" in one.methods]
+                known = any("__init__" in one.methods or "torch" in one.file.text for one in forwards)
             self._module_classes[cls] = known
         return known
 

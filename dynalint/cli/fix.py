@@ -55,7 +55,7 @@ _WITH_FIXED = ("json", "json-lines")
 @click.option(
     "--settings",
     is_flag=True,
-    help="Rewrite nothing; set, where the project compiles, what makes Dynamo trace findings as they are.",
+    help="Instead of rewriting code, turn on the Dynamo settings that trace it as it is, in files that compile.",
 )
 @click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if --apply fixed anything.")
 def fix(**options: Any) -> int:
@@ -172,7 +172,7 @@ def _some(tests: Sequence[str]) -> str:
 def _nothing(left: int, *, settings: bool) -> str:
     """Return the message for an empty diff, which says where to find out why findings have no fix."""
     if settings:
-        return "no setting to write."
+        return "no Dynamo setting to turn on."
     findings = "1 finding has" if left == 1 else f"{left} findings have"
     return f"nothing to fix: {findings} no fix; `dynalint check --show-fixes` says why." if left else "nothing to fix."
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -16,9 +17,9 @@ from dynalint.rules import Replacement, Rewrite
 _CONDITION = "it also changes how other code is compiled"
 
 
-def setting_line(setting: str) -> str:
-    """Return the statement that turns on a setting of `torch._dynamo.config`."""
-    return f"torch._dynamo.config.{setting} = True"
+def setting_line(setting: str, torch: str = "torch") -> str:
+    """Return the statement that turns on a setting of `torch._dynamo.config`; `torch` is the name of the import."""
+    return f"{torch}._dynamo.config.{setting} = True"
 
 
 def with_settings(
@@ -42,12 +43,19 @@ def _with_rewrite(linted: Linted, rewrite: Rewrite | None, shown: Callable[[Sour
 
 
 def _rewrite(setting: str, files: Sequence[SourceFile]) -> Rewrite | None:
-    line = setting_line(setting)
     replacements = []
     for file in files:
         with contextlib.suppress(EditError):
-            place, text = below_imports(file, line)
+            place, text = below_imports(file, setting_line(setting, _torch_in(file)))
             replacements.append(Replacement(file, place, place, text))
     if not replacements:
         return None
-    return Rewrite(f"Set `{line}`", "unsafe", tuple(replacements), (_CONDITION,), imports=("import torch",))
+    imports = ("import torch",) if any(_torch_in(one.file) == "torch" for one in replacements) else ()
+    return Rewrite(f"Set `{setting_line(setting)}`", "unsafe", tuple(replacements), (_CONDITION,), imports)
+
+
+def _torch_in(file: SourceFile) -> str:
+    """Return the name that a file imports torch by, or "torch" if it does not."""
+    imports = (node for node in (file.tree.body if file.tree is not None else ()) if isinstance(node, ast.Import))
+    names = [alias.asname or alias.name for node in imports for alias in node.names if alias.name == "torch"]
+    return names[0] if names else "torch"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import dynalint
 from dynalint.analysis import Analysis, AnalysisOptions, analyze
 from dynalint.analysis.events import Branch, CompilerUse, Event, StateChange
 
@@ -511,3 +512,13 @@ class Count(Metric):
     assert names == {"Base.compute", "Risk.update", "Risk.reduce", "Count.update"}
     assert not any(isinstance(event, StateChange) for event in analysis.events)
     assert [event.node.lineno for event in analysis.events if isinstance(event, Branch)] == [16]
+
+
+def test_a_class_below_an_unknown_base_is_a_module_only_where_torch_is_about(tmp_path: Path) -> None:
+    text = (
+        "from somewhere import Base\n\n\nclass Link(Base):\n    def forward(self, message):\n        print(message)\n"
+    )
+    (tmp_path / "m.py").write_text(text)
+    assert [one.code for one in dynalint.check([tmp_path], static=True, isolated=True)] == []
+    (tmp_path / "m.py").write_text(f"import torch\n{text}")
+    assert [one.code for one in dynalint.check([tmp_path], static=True, isolated=True)] == ["DYN401"]

@@ -43,14 +43,30 @@ def test_they_are_written_where_the_project_compiles(layers: Path, capsys: pytes
     assert layers.read_text() == SELECTS
     assert capsys.readouterr().err == "note: fixed 1 finding in 1 file.\n"
     assert run(["fix", "--static", "--settings"]) == 0
-    assert capsys.readouterr().err == "note: no setting to write.\n"
+    assert capsys.readouterr().err == "note: no Dynamo setting to turn on.\n"
 
 
 def test_a_project_that_compiles_nothing(layers: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["fix", "--static", "--settings"]) == 0
     assert capsys.readouterr().err == (
-        "note: no setting to write.\n"
-        f"note: nothing in these files calls `torch.compile`: write `{SETTING}` before you call it.\n"
+        "note: no Dynamo setting to turn on.\n"
+        f"note: no file calls `torch.compile`: write `{SETTING}` before you call it.\n"
     )
     assert layers.read_text() == SELECTS
     assert run(["fix", "--settings", "--interactive"]) == 2
+
+
+def test_torch_by_another_name(layers: Path) -> None:
+    main = layers.with_name("main.py")
+    main.write_text(COMPILES.format("").replace("import torch", "import torch as th").replace("torch.c", "th.c"))
+    assert run(["fix", "--static", "--apply", "--settings"]) == 0
+    assert main.read_text().startswith(
+        f"import torch as th\n\nfrom layers import Model\n\n{SETTING.replace('torch', 'th')}\n"
+    )
+
+
+def test_where_torch_is_only_imported_under_a_condition(layers: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = COMPILES.format("").replace("import torch", "try:\n    import torch\nexcept ImportError:\n    torch = None")
+    layers.with_name("main.py").write_text(text)
+    assert run(["fix", "--static", "--settings"]) == 0
+    assert "the files that call `torch.compile` do not plainly import torch: write" in capsys.readouterr().err

@@ -413,3 +413,22 @@ def checked(x: torch.Tensor, n: int):
 """
     found = [one for one in dynalint.check_source("m.py", code) if one.code == "DYN201"]
     assert {one.category for one in found} == {category}
+
+
+def test_dynamo_resumes_after_a_check_for_a_variable_since_2_14() -> None:
+    code = """\
+import torch
+from torch.autograd import Variable
+
+
+@torch.compile
+def run(x: torch.Tensor):
+    h = x * 2
+    if isinstance(h, Variable):
+        h = h * 2
+    print(h)
+    return h
+"""
+    found = dynalint.check_source("m.py", code, settings={"torch": "2.14", "select": ["DYN4", "DYN618"]})
+    assert [(one.code, one.category) for one in found] == [("DYN618", "graph-break"), ("DYN401", "graph-break")]
+    assert "at present" not in found[1].message

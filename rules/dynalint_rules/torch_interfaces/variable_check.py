@@ -17,6 +17,7 @@ class VariableCheck(Rule):
     events = (Call,)
     calls = frozenset({"torch.autograd.Variable.__instancecheck__"})
     gives_up = True
+    help = "use `isinstance(..., torch.Tensor)`"
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the `raise` that a tensor is sent to, or else the test that it fails."""
@@ -25,21 +26,19 @@ class VariableCheck(Rule):
             yield Violation(
                 event.node,
                 "Dynamo does not answer whether a tensor is a `Variable`, which breaks the graph",
-                help="use `isinstance(..., torch.Tensor)`",
                 torch=">=2.14",
+                gives_up=False,
             )
         if raised is not None:
             yield Violation(
                 raised,
                 "for Dynamo, no tensor is a `Variable`: it reaches this `raise` and skips the function",
-                help="use `isinstance(..., torch.Tensor)`",
                 torch="<2.14",
             )
         elif k.only_tensor(event.args[0]) is not None:
             yield Violation(
                 event.node,
                 "for Dynamo, no tensor is a `Variable`, so compiled code takes a different path than eager",
-                help="use `isinstance(..., torch.Tensor)`",
                 category="miscompile",
                 torch="<2.14",
             )

@@ -134,8 +134,10 @@ def _is_single_float(kind: k.Kind) -> bool:
 def _divides(side: Side) -> bool:
     """Whether some operators are not defined for all numbers; the operands of the others are guarded, if known."""
     for one in walk(side.node) if side.node is not None else ():
-        square = isinstance(one, ast.BinOp) and isinstance(one.op, ast.Pow) and isinstance(one.right, ast.Constant)
-        if isinstance(one, ast.BinOp) and not square and not isinstance(one.op, ast.Add | ast.Sub | ast.Mult):
+        if not isinstance(one, ast.BinOp) or isinstance(one.op, ast.Add | ast.Sub | ast.Mult):
+            continue
+        power = one.right.value if isinstance(one.op, ast.Pow) and isinstance(one.right, ast.Constant) else None
+        if type(power) is not int or power < 1:
             return True
     return False
 

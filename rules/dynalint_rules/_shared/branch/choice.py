@@ -133,13 +133,10 @@ def _is_single_float(kind: k.Kind) -> bool:
 
 def _divides(side: Side) -> bool:
     """Whether some operators are not defined for all numbers; the operands of the others are guarded, if known."""
-    for one in walk(side.node) if side.node is not None else ():
-        if not isinstance(one, ast.BinOp) or isinstance(one.op, ast.Add | ast.Sub | ast.Mult):
-            continue
-        power = one.right.value if isinstance(one.op, ast.Pow) and isinstance(one.right, ast.Constant) else None
-        if type(power) is not int or power < 1:
-            return True
-    return False
+    binary = [one for one in walk(side.node) if isinstance(one, ast.BinOp)] if side.node is not None else []
+    others = [one for one in binary if not isinstance(one.op, ast.Add | ast.Sub | ast.Mult)]
+    powers = [getattr(one.right, "value", None) if isinstance(one.op, ast.Pow) else None for one in others]
+    return not all(type(power) is int and power > 0 for power in powers)
 
 
 def _shown(scope: Scope, side: Side) -> str:

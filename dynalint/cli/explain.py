@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from dynalint.cli.options import configuration_options
+from dynalint.cli.options import configuration_options, confirm_from
 from dynalint.errors import DynalintError, UsageError
 
 _EPILOG = """\b
@@ -33,13 +33,14 @@ Examples:
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="The device to run code on.")
 @click.option("--confirm", is_flag=True, help="Run code even without a working sandbox.")
 @click.option("--python", metavar="PATH", help="The interpreter to run code with; it needs torch.")
+@confirm_from
 @configuration_options
 def explain(target: str, form: str, output_file: Path | None, **options: Any) -> int:
     """Show the graphs that Dynamo compiles for one model or function, and where and why they break.
 
     TARGET is "path/to/file.py::Name" or "package.module:Name". With only a file, the one model in it is explained, or a
-    list of the breaks is shown for each if there are several. The target runs in a sandbox, with its declared example
-    or with generated inputs.
+    list of the breaks is shown for each if there are several. The target runs in a sandbox, with its declared example,
+    a call from the project's tests or documentation, or generated inputs.
     """
     from dynalint.cli.activity import Activity
     from dynalint.cli.console import style_for, write

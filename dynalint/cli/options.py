@@ -71,6 +71,13 @@ _SELECTION = (
     _codes("unfixable", "Codes or prefixes that `fix` leaves alone."),
 )
 
+confirm_from = click.option(
+    "--confirm-from",
+    multiple=True,
+    metavar="SOURCES",
+    help="Where calls come from if none are declared: tests, docs, guesses; by default all of them.",
+)
+
 _RUNNING = (
     click.option("--static", is_flag=True, help="Only read the source; never run code."),
     click.option("--confirm", is_flag=True, help="Run code even without a working sandbox."),
@@ -91,12 +98,7 @@ _RUNNING = (
         type=click.Choice(["practical", "exact"]),
         help="How exactly a fix must preserve results: as a reviewer would ask, or in every bit, gradient and object.",
     ),
-    click.option(
-        "--confirm-from",
-        multiple=True,
-        metavar="SOURCES",
-        help="Where calls come from if none are declared: tests, docs, guesses; by default all of them.",
-    ),
+    confirm_from,
     click.option(
         "--budget",
         type=seconds,

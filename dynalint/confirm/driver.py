@@ -12,21 +12,13 @@ from functools import lru_cache
 from pathlib import Path
 from queue import SimpleQueue
 from types import MappingProxyType
+from typing import Any
 
 from dynalint.confirm.cache import VerdictCache
 from dynalint.confirm.client import Answer, Worker, WorkerError
 from dynalint.confirm.discoveries import discoveries
 from dynalint.confirm.evidence import Stock
-from dynalint.confirm.harvest import (
-    OPERATION,
-    Harvested,
-    Lines,
-    Search,
-    harvested,
-    in_words,
-    record_of_search,
-    searches,
-)
+from dynalint.confirm.harvest import Harvested, Lines, ProjectCalls, Search, Searcher, harvested, in_words, searches
 from dynalint.confirm.options import ConfirmOptions, Target, resolved
 from dynalint.confirm.order import batches, ranks
 from dynalint.confirm.questions import Questions
@@ -175,14 +167,15 @@ class _TargetRuns:
         self._texts = {os.path.realpath(path): text for path, text in options.overrides.items()}
         self._cache = VerdictCache(options.cache, self._texts)
         self._spots = spots
-        compare, self._resized = (
+        compare, resized = (
             sorted({one.path for one in placed if one.finding.category == category})
             for category in ("miscompile", "recompile")
         )
-        self._every = {"spots": spots, "compare": compare, "resized": self._resized}
+        self._every = {"spots": spots, "compare": compare, "resized": resized}
         self._traced_in = traced_in
         self._progress = progress
         self._questions = Questions(options, compare)
+        self._calls = ProjectCalls(options)
         self._lock = threading.Lock()
         self._done = 0
         self._obstacle: str | None = None
@@ -221,7 +214,7 @@ class _TargetRuns:
                 try:
                     self._harvest(pool, workers, traced, wanted)
                     guesses = "guesses" in self._options.confirm_from
-                    left = [one for one in self._targets if guesses or self._options.example_for(one) is not None]
+                    left = [one for one in self._targets if guesses or self._is_given(one)]
                     self._run_all(pool, workers, count, left)
                     if guesses:
                         self._run_parts(pool, workers, count, traced, more)
@@ -243,14 +236,24 @@ class _TargetRuns:
         own = [replace(one, outdated=one.target in outdated) for one in found]
         return [*own, *self._harvested, *traced], self._obstacle
 
+    def _is_given(self, target: Target) -> bool:
+        """Whether a target can be run without guessing inputs."""
+        return self._options.example_for(target) is not None or bool(self._calls.of(target))
+
     def _harvest(
         self, pool: ThreadPoolExecutor, workers: SimpleQueue[Worker], traced: Sequence[TargetResult], wanted: Wanted
     ) -> None:
-        """Judge targets by the calls that the project's own code makes, and drop targets that are now settled."""
+        """Judge targets by the calls that the project's own code makes, and drop targets that are now settled.
+
+        A forked process cannot use a GPU. For one, the calls are recorded, so that each target can be run on them.
+        """
         options = self._options
-        if options.device != "cpu":  # a forked process cannot use a GPU that its parent uses
-            return
         asked = {target: lines for target, lines in wanted(traced).items() if options.example_for(target) is None}
+        if options.device != "cpu":
+            worker = workers.get()
+            self._calls.look_for(asked, worker, lambda target: self._tell(target.name))
+            workers.put(worker)
+            return
         found = []
         for one in pool.map(lambda search: self._searched(search, workers), searches(asked, options)):
             found.append(one)
@@ -264,19 +267,9 @@ class _TargetRuns:
         """Return the result of a search, from the cache or the worker."""
         worker = workers.get()
         try:
-            torch = worker.hello.torch or ""
-            question = {**self._questions.circumstances(worker.hello), **search.question, "resized": self._resized}
-            known = self._cache.get(question, self._spots)
-            if known is not None:
-                return harvested(search, torch, known["answer"], known["spots"])
-            self._tell(search.targets[0].name)
-            answer = worker.ask(OPERATION, {**search.request, **self._every})
-            shown = harvested(search, torch, record_of_search(answer), self._spots)
-            if answer.done:
-                files = {path for result in shown.results for path in filter(self._is_own_file, result.files)}
-                own = {str(target.path) for target in search.targets}
-                self._cache.put(question, self._spots, files | own, record_of_search(answer))
-            return shown
+            searcher = Searcher(self._options, self._cache, self._questions, self._every)
+            parts, spots = searcher.answer(search, worker, lambda: self._tell(search.targets[0].name))
+            return harvested(search, worker.hello.torch or "", parts, spots)
         finally:
             workers.put(worker)
 
@@ -345,7 +338,8 @@ class _TargetRuns:
             workers.put(worker)
 
     def _ask(self, targets: Sequence[Target], worker: Worker) -> None:
-        requests = [{**request_for(target, self._options), **self._every} for target in targets]
+        calls = self._calls.of
+        requests = [{**request_for(target, self._options, calls(target)), **self._every} for target in targets]
         with contextlib.closing(
             worker.ask_each("operations.confirming:confirm", requests, prepare="operations.confirming:prepare")
         ) as answers:
@@ -368,13 +362,16 @@ class _TargetRuns:
 
     def _remembered(self, target: Target, worker: Worker) -> TargetResult | None:
         """Return the cached result of a target if it is still valid, otherwise None."""
-        known = self._cache.get(self._questions.about(target, worker.hello), self._spots)
+        known = self._cache.get(self._question(target, worker), self._spots)
         if known is None:
             return None
         try:
             return result_of(target, worker.hello.torch or "", known["answer"], known["spots"])
         except (KeyError, ValueError):
             return None
+
+    def _question(self, target: Target, worker: Worker) -> dict[str, Any]:
+        return {**self._questions.about(target, worker.hello), "calls": [*self._calls.of(target)]}
 
     def _result(self, target: Target, worker: Worker, answer: Answer) -> TargetResult:
         """Return the result in the worker's answer, and store the answer in the cache."""
@@ -391,10 +388,6 @@ class _TargetRuns:
         if answer.done and (result.problem is None or result.problem.phase != "import"):
             # A run that exceeded its time or memory limit may succeed on a less busy machine, and a package that is
             # missing now may be installed by the next run. Neither result is cached.
-            files = {str(target.path), *filter(self._is_own_file, result.files)}
-            self._cache.put(self._questions.about(target, worker.hello), self._spots, files, record)
+            files = {str(target.path), *filter(self._options.is_own_file, result.files)}
+            self._cache.put(self._question(target, worker), self._spots, files, record)
         return result
-
-    def _is_own_file(self, path: str) -> bool:
-        """Whether a path reported by a worker is resolved and belongs to the user's own code."""
-        return self._options.is_own(path) and "\0" not in path and os.path.realpath(path) == path

@@ -1,19 +1,22 @@
-"""Confirm targets on the calls that their own project makes, and read the worker's answers."""
+"""Find the calls that a project makes of its own code, to confirm targets on them or to record them for other uses."""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from dynalint.confirm.cache import VerdictCache
 from dynalint.confirm.call_sites import CallSites
-from dynalint.confirm.client import Answer
-from dynalint.confirm.options import ConfirmOptions, Target
+from dynalint.confirm.client import Worker
+from dynalint.confirm.options import ConfirmOptions, Target, resolved
+from dynalint.confirm.questions import Questions
 from dynalint.confirm.requests import request_for
 from dynalint.confirm.results import TargetResult, result_of
 from dynalint.confirm.untrusted import sentence
@@ -26,6 +29,8 @@ OPERATION = "operations.harvesting:harvest"
 # The most targets that share a run of their tests, and the time limit for it.
 _TOGETHER = 12
 _MOST_REASONS = 10
+_MOST_RECORDED = 6
+_LONGEST_NUMBER = 9
 
 
 @dataclass(frozen=True)
@@ -38,13 +43,16 @@ class Search:
     @property
     def question(self) -> dict[str, Any]:
         """The parts of the cache key that are specific to this search."""
-        asked = {name: self.request[name] for name in ("wanted", "snippets", "tests")}
+        asked = {name: self.request[name] for name in ("wanted", "snippets", "tests", "record")}
         files = sorted({one["path"] for one in self.request["tests"]})
         return {**asked, "harvest": [_digest(Path(file)) for file in files]}
 
 
-def searches(wanted: Mapping[Target, Lines], options: ConfirmOptions) -> Iterator[Search]:
-    """Yield searches for the wanted targets, except for targets that the project never calls."""
+def searches(wanted: Mapping[Target, Lines], options: ConfirmOptions, *, record: int = 0) -> Iterator[Search]:
+    """Yield searches for the wanted targets, except for targets that the project never calls.
+
+    With `record`, that many calls of each are recorded; otherwise calls are confirmed.
+    """
     sites = cache(CallSites)
     for folder, group in itertools.groupby(sorted(wanted), key=lambda one: _project(one.path, options)):
         named = [(target, *_found(target, sites(folder), options)) for target in group]
@@ -58,6 +66,7 @@ def searches(wanted: Mapping[Target, Lines], options: ConfirmOptions) -> Iterato
                 "snippets": _in_turns([snippets for _, snippets, _ in some]),
                 "tests": _by_file([tests for _, _, tests in some]),
                 "folder": str(folder),
+                "record": record,
             }
             yield Search(tuple(target for target, _, _ in some), request)
 
@@ -130,36 +139,104 @@ def in_words(problems: Iterable[tuple[str, str]]) -> Iterator[str]:
         yield f"other code gave no calls to confirm with, for {left_out} more reasons."
 
 
-def record_of_search(answer: Answer) -> dict[str, Any]:
-    """Return the part of a worker's answer that `harvested` needs, as JSON data."""
-    return {"parts": dict(answer.parts)}
+Parts = Mapping[str, Any]
 
 
-def harvested(search: Search, torch: str, record: Mapping[str, Any], spots: Mapping[str, list[list[int]]]) -> Harvested:
-    """Read an answer. The code under check may have forged it, so malformed parts are skipped."""
-    parts = record["parts"]
-    known = {(str(one.path), one.qualname): one for one in search.targets}
-    calls: dict[str, dict[str, Any]] = {}
+@dataclass(frozen=True)
+class Searcher:
+    """Has workers search, or takes their answers from the cache. `every` are the parts that all requests share."""
+
+    options: ConfirmOptions
+    cache: VerdictCache
+    questions: Questions
+    every: Mapping[str, Any]
+
+    def answer(self, search: Search, worker: Worker, begun: Callable[[], object]) -> tuple[Parts, Any]:
+        """Return the parts of the answer, and the spots that they are about. `begun` is called if code is to run."""
+        spots = self.every["spots"]
+        question = {
+            **self.questions.circumstances(worker.hello),
+            **search.question,
+            "resized": self.every["resized"],
+        }
+        known = self.cache.get(question, spots)
+        if known is not None:
+            return known["answer"]["parts"], known["spots"]
+        begun()
+        answer = worker.ask(OPERATION, {**search.request, **self.every})
+        if answer.done:
+            files = {str(target.path) for target in search.targets}
+            files.update(file for own in _calls_in(answer.parts) for file in own.get("files", ()))
+            self.cache.put(question, spots, filter(self.options.is_own_file, files), {"parts": dict(answer.parts)})
+        return answer.parts, spots
+
+
+def _calls_in(parts: Parts) -> list[dict[str, Any]]:
+    """Return the parts of each call, in the order of the calls."""
+    calls: dict[int, dict[str, Any]] = {}
     for name, value in parts.items():
         number, dot, part = name.partition(".")
-        if dot and number.isdigit():
-            calls.setdefault(number, {})[part] = value
+        if dot and number.isdecimal() and len(number) < _LONGEST_NUMBER:
+            calls.setdefault(int(number), {})[part] = value
+    return [own for _, own in sorted(calls.items())]
+
+
+def _targets_of(search: Search, own: Parts) -> list[Target]:
+    known = {(str(one.path), one.qualname): one for one in search.targets}
+    return [known[target["path"], target["qualname"]] for target in own["call"]["targets"]]
+
+
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
+
+
+def harvested(search: Search, torch: str, parts: Parts, spots: Mapping[str, list[list[int]]]) -> Harvested:
+    """Read the parts of an answer. The code under check may have forged them, so malformed ones are skipped."""
     results = []
-    for own in calls.values():
-        try:
-            ended, stage = own.pop("call"), str(own.pop("stage", "starting"))
+    for own in _calls_in(parts):
+        with suppress(*_MALFORMED):
+            ended, stage = own["call"], str(own.get("stage", "starting"))
             ending = {"outcome": ended["outcome"], "seconds": ended["seconds"], "status": 1}
             one = {"outcome": ended["outcome"], "ending": ending, "stage": stage, "parts": own}
-            targets = [known[target["path"], target["qualname"]] for target in ended["targets"]]
-            results += [result_of(target, torch, one, spots) for target in targets]
-        except (KeyError, TypeError, ValueError, AttributeError):
-            continue
+            results += [result_of(target, torch, one, spots) for target in _targets_of(search, own)]
     problems = []
     for one in parts.get("problems") or ():
         with suppress(TypeError, ValueError):
             where, reason = one
             problems.append((sentence(str(where)), sentence(str(reason))))
     return Harvested(search.targets, tuple(results), tuple(problems))
+
+
+class ProjectCalls:
+    """The calls that a project makes of targets, recorded for the worker to make them again.
+
+    Each target is looked for once, until `most` calls of it are recorded.
+    """
+
+    def __init__(self, options: ConfirmOptions, most: int = _MOST_RECORDED) -> None:
+        self._options = options
+        self._most = most
+        self._texts = {os.path.realpath(path): text for path, text in options.overrides.items()}
+        self._known: dict[Target, list[dict[str, Any]]] = {}
+
+    def of(self, target: Target) -> Sequence[Mapping[str, Any]]:
+        """Return the recorded calls of a target that was looked for, each with a description."""
+        (only,) = resolved([target])
+        return self._known.get(only, [])
+
+    def look_for(self, targets: Iterable[Target], worker: Worker, begun: Callable[[Target], object]) -> None:
+        """Look for calls of targets. `begun` is called with one of them before its tests run."""
+        new = [one for one in resolved(targets) if one not in self._known]
+        self._known.update((one, []) for one in new)
+        asked: dict[Target, Lines] = {one: {} for one in new if self._options.example_for(one) is None}
+        cache, questions = VerdictCache(self._options.cache, self._texts), Questions(self._options, [])
+        searcher = Searcher(self._options, cache, questions, {"spots": {}, "compare": [], "resized": []})
+        for search in searches(asked, self._options, record=self._most):
+            parts, _ = searcher.answer(search, worker, partial(begun, search.targets[0]))
+            for own in _calls_in(parts):
+                with suppress(*_MALFORMED):
+                    call = {"recipe": list(map(str, own["recipe"])), "text": sentence(own["inputs"])}
+                    for target in _targets_of(search, own):
+                        self._known[target].append(call)
 
 
 def _digest(path: Path) -> str:

@@ -78,6 +78,10 @@ class ConfirmOptions:
             is_below(Path(path), root) for root in self.own_roots()
         )
 
+    def is_own_file(self, path: str) -> bool:
+        """Whether a path reported by a worker is resolved and belongs to the user's own code."""
+        return self.is_own(path) and "\0" not in path and os.path.realpath(path) == path
+
 
 def resolved(targets: Iterable[Target]) -> dict[Target, None]:
     """Return the targets with resolved paths, without duplicates."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dynalint.confirm.client import WorkerOptions
@@ -23,12 +24,17 @@ def worker_options(options: ConfirmOptions) -> WorkerOptions:
     )
 
 
-def request_for(target: Target, options: ConfirmOptions) -> dict[str, Any]:
-    """Return the information that the worker needs to import, build and call a target."""
+def request_for(target: Target, options: ConfirmOptions, calls: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """Return the information that the worker needs to import, build and call a target.
+
+    `calls` are the recorded calls that the project makes of it, best first.
+    """
     return {
         "name": target.path.name,
         "target": {"path": str(target.path), "module": target.module, "qualname": target.qualname},
         "example": options.example_for(target),
+        "calls": list(calls),
+        "guesses": "guesses" in options.confirm_from,
         "folder": str(options.project),
         "search": [str(folder) for folder in options.search],
         "overrides": {os.path.realpath(path): text for path, text in options.overrides.items()},

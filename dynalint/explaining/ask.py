@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dynalint.confirm import ConfirmOptions, Target, WorkerError
 from dynalint.confirm.client import Answer, Worker
+from dynalint.confirm.harvest import ProjectCalls
 from dynalint.confirm.requests import request_for, worker_options
 from dynalint.confirm.results import Problem
 from dynalint.confirm.wording import problem_text
@@ -50,7 +51,9 @@ def explain(
                 f"torch is not installed for {options.python}; install it there, or set `python` to an interpreter that"
                 " has it."
             )
-        request = request_for(target, options)
+        calls = ProjectCalls(options, most=1)
+        calls.look_for([target], worker, lambda _: on_stage and on_stage(f"running what calls {target.name}"))
+        request = request_for(target, options, calls.of(target))
         answer = worker.ask("operations.explaining:explain", request, on_stage)
         with _making_sense(target):
             broken = "run" in answer.parts and _may_be_helped(decode(records.Run, answer.parts["run"]))

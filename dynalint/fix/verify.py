@@ -10,13 +10,15 @@ import os
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from dynalint.confirm.client import Answer, Worker
+from dynalint.confirm.harvest import ProjectCalls
 from dynalint.confirm.options import ConfirmOptions, Target
-from dynalint.confirm.requests import worker_options
+from dynalint.confirm.requests import request_for, worker_options
 from dynalint.findings import Finding
 from dynalint.fix.comparison import Case, Comparison
 from dynalint.fix.judge import judge_compiled
@@ -58,6 +60,7 @@ class WorkerVerifier:
         self._heirs = heirs or {}
         self._near = near
         self._practical = practical
+        self._calls = ProjectCalls(options)
         self._worker: Worker | None = None
         self._obstacle: str | None = None
 
@@ -80,6 +83,8 @@ class WorkerVerifier:
             if comparison.same_code(case.unit):
                 case.proof = Proof("proven", "the code is the same but for comments and layout")
             case.targets = self._targets(case.unit)
+        if any(case.targets for case in comparison.cases if not case.complete):
+            self._look_for_calls(comparison)
         while not self._obstacle:
             target = next((case.targets[0] for case in comparison.cases if not case.complete and case.targets), None)
             if target is None:
@@ -114,10 +119,32 @@ class WorkerVerifier:
         found = dict.fromkeys([*way[:1], *near, *way, *heirs])
         return sorted(found, key=lambda target: self._options.example_for(target) is None)[:_MOST_TARGETS]
 
+    def _look_for_calls(self, comparison: Comparison) -> None:
+        """Look for calls of all targets that the project makes. Targets with such calls come before others."""
+        worker = self._started()
+        if worker is None:
+            return
+        targets = [target for case in comparison.cases for target in case.targets if not case.complete]
+        self._calls.look_for(targets, worker, partial(self._tell, 0, len(comparison.cases)))
+        for case in comparison.cases:
+            case.targets.sort(key=lambda one: self._options.example_for(one) is None and not self._calls.of(one))
+
+    def _started(self) -> Worker | None:
+        """Return the worker, or None, after noting the obstacle, if it has no torch."""
+        if self._worker is None:
+            self._worker = Worker(worker_options(self._options))
+        if self._worker.hello.torch is None:
+            self._obstacle = f"torch is not installed for {self._options.python}"
+            return None
+        return self._worker
+
+    def _tell(self, done: int, total: int, target: Target) -> None:
+        if self._progress is not None:
+            self._progress(done, total, target.name)
+
     def _try(self, target: Target, cases: Sequence[Case], comparison: Comparison) -> None:
         """Run one root before and after the fix, and record the result for each case."""
-        if self._progress is not None:
-            self._progress(sum(case.complete for case in comparison.cases), len(comparison.cases), target.name)
+        self._tell(sum(case.complete for case in comparison.cases), len(comparison.cases), target)
         answer = self._ask(target, cases, comparison)
         if answer is None:
             return
@@ -141,20 +168,22 @@ class WorkerVerifier:
                 case.seen |= seen & case.sides.keys()
                 case.inputs += answer.parts["ran"]["inputs"]
                 judge_compiled(case, answer.parts["compiled"], target.name)
-                case.notes += _limits(answer)
+                case.notes += [*self._origin(target, answer), *_limits(answer)]
                 case.passed.update(answer.parts["ran"]["passed"])
         if difference is None and obstacle is None:
             for case in cases:
                 case.inputs += 0 if case in touched else answer.parts["ran"]["inputs"]
 
+    def _origin(self, target: Target, answer: Answer) -> Iterator[str]:
+        """Yield which call of the project the inputs of an answer are variations of, if of any."""
+        if any(call["text"] == answer.parts.get("text") for call in self._calls.of(target)):
+            yield f"starting from {answer.parts['text']}"
+
     def _ask(self, target: Target, cases: Sequence[Case], comparison: Comparison) -> Answer | None:
-        if self._worker is None:
-            self._worker = Worker(worker_options(self._options))
-        if self._worker.hello.torch is None:
-            self._obstacle = f"torch is not installed for {self._options.python}"
+        worker = self._started()
+        if worker is None:
             return None
-        request = self._request(target, cases, comparison)
-        answer = _asked(self._worker, request)
+        answer = _asked(worker, self._request(target, cases, comparison))
         if answer.outcome == "refused":
             self._obstacle = f"there is no working sandbox on this system ({answer.ending['reason']})"
             return None
@@ -164,12 +193,7 @@ class WorkerVerifier:
         options = self._options
         given = {os.path.realpath(path): text for path, text in options.overrides.items()}
         return {
-            "name": target.path.name,
-            "target": {"path": os.path.realpath(target.path), "module": target.module, "qualname": target.qualname},
-            "example": options.example_for(target),
-            "folder": str(options.project),
-            "search": [str(folder) for folder in options.search],
-            "roots": [str(root) for root in options.own_roots()],
+            **request_for(replace(target, path=Path(os.path.realpath(target.path))), options, self._calls.of(target)),
             "overrides": {**given, **comparison.before},
             "marked": {**given, **comparison.marked(cases)},
             "rewritten": {**given, **comparison.after},
@@ -181,8 +205,6 @@ class WorkerVerifier:
             "exact": all(case.unit.exact for case in cases),
             "numbers": sorted({name for case in cases for name in case.unit.new_state}),
             "methods": _methods(cases),
-            "device": options.device,
-            "seconds": options.timeout,
             "search_seconds": options.timeout * _SEARCH,
         }
 

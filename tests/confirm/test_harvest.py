@@ -226,6 +226,25 @@ def test_a_function_is_confirmed_by_a_test_that_calls_it(project: Project) -> No
     assert found.evidence.status == "confirmed"
 
 
+def test_a_compiled_function_is_confirmed_by_a_test_that_calls_it(project: Project) -> None:
+    _written(project)
+    path = project.folder / "pkg/model.py"
+    path.write_text(path.read_text().replace("def rescaled", "@torch.compile\ndef rescaled"))
+    project.write(
+        "tests/test_model.py",
+        """
+        import torch
+        from pkg.model import rescaled
+
+        def test_it():
+            rescaled({"pos": torch.ones(2), "scale": torch.ones(1)})
+        """,
+    )
+    finding = project.finding("pkg/model.py", 'batch["scale"].item()', "rescaled")
+    (found,) = _judged(project, finding, names=("rescaled",), confirm_from=("tests",))
+    assert found.evidence.status == "confirmed"
+
+
 def test_a_call_of_forward_itself_confirms(project: Project) -> None:
     _written(project)
     test = """
@@ -303,7 +322,7 @@ def test_a_harvest_ends_when_it_shows_nothing_new(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(calls, "seconds_used", lambda: used)
     target = {"path": "a.py", "qualname": "A"}
     harvest = calls.Harvest(
-        {"seconds": 100, "wanted": [{"target": target, "lines": {"a.py": [[1, 1]]}}]}, Reply(-1, "")
+        {"seconds": 100, "record": 0, "wanted": [{"target": target, "lines": {"a.py": [[1, 1]]}}]}, Reply(-1, "")
     )
     used = 5.0
     assert not harvest.over

@@ -35,11 +35,11 @@ def _configuration(folder: Path) -> Configuration:
 def explained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Explanation]:
     """Explain `Model` of a text, by the command's own way."""
 
-    def run(text: str, name: str = "Model", *, advise: bool = False) -> Explanation:
+    def run(text: str, name: str = "Model", *, advise: bool = False, **more: object) -> Explanation:
         folder = tmp_path_factory.mktemp("project")
         (folder / "model.py").write_text(textwrap.dedent(text).lstrip("\n"), encoding="utf-8")
         (target,), settings, workspace = find_targets(f"model.py::{name}", _configuration(folder), folder)
-        return explain(target, settings, workspace, advise=advise)
+        return explain(target, replace(settings, **more), workspace, advise=advise)  # type: ignore[arg-type]
 
     return run
 

@@ -10,6 +10,7 @@ import pytest
 
 from dynalint.explaining import Explanation, NotExplainedError
 from dynalint.explaining.model import Place
+from tests.confirm.conftest import walls_stand
 
 # In one test process: torch is imported once for all of them.
 pytestmark = [pytest.mark.dynamo, pytest.mark.xdist_group("explain")]
@@ -181,3 +182,27 @@ class Model(nn.Module):
 def test_what_cannot_be_run_is_said_in_one_sentence(explained: Explain) -> None:
     with pytest.raises(NotExplainedError, match="ValueError: on purpose"):
         explained("raise ValueError('on purpose')\nclass Model: pass\n")
+
+
+TOLD = """
+class Model(nn.Module):
+    def __init__(self, table):
+        super().__init__()
+        self.linear = nn.Linear(table["width"], 3)
+
+    def forward(self, batch):
+        return self.linear(batch["pos"])
+"""
+MAIN = """
+if __name__ == "__main__":
+    Model({"width": 7})({"pos": torch.ones(2, 7)})
+"""
+
+
+@pytest.mark.may_skip
+@pytest.mark.skipif(not walls_stand(), reason="no sandbox holds on this machine")
+def test_the_calls_of_the_project_come_before_guesses(explained: Explain) -> None:
+    found = explained(HEAD + TOLD + MAIN)
+    assert found.inputs == 'the call Model(dict) in the block `if __name__ == "__main__"`'
+    with pytest.raises(NotExplainedError, match="inputs must not be guessed"):
+        explained(HEAD + TOLD + MAIN, confirm_from=("tests",))

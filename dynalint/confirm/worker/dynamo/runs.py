@@ -123,6 +123,13 @@ def force_eager() -> Iterator[None]:
         yield
 
 
+def allow_compiling() -> None:
+    """End `force_eager` for good, in a process that was forked inside of it."""
+    set_stance = getattr(torch.compiler, "set_stance", None)
+    if set_stance is not None:
+        set_stance("default")
+
+
 def trace_own_compiles() -> None:
     """Make the user's own uses of `torch.compile` report here and never start another backend, from now on.
 

@@ -1,6 +1,7 @@
-"""Intercept calls to wanted targets in running code, and confirm each in a fork of the process at that moment.
+"""Intercept calls to wanted targets in running code, and confirm or record each in a fork at that moment.
 
-The fork has the real module and arguments, which could not be recreated: nothing is copied, pickled or guessed.
+What is confirmed are the real module and arguments, which could often not be recreated: nothing is copied, pickled or
+guessed.
 Whatever happens in the fork, the calling code continues unchanged. All of this runs in the sandbox.
 """
 
@@ -17,7 +18,6 @@ import sys
 import time
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -32,17 +32,18 @@ from ..inputs.targets import ProblemError, Subject
 from ..operations import confirming
 from ..process.batch import can_fork
 from ..process.supervisor import run_to_end
-from ..process.wire import Reply
+from ..process.wire import Reply, Silent
 from ..source import loading
 from ..tracing import signature
 from ..tracing.instrument import instrument
 from ..tracing.live import maker
 from .devices import OnTheCpu
 from .processor_time import seconds_used
+from .recipes import Constructions, NoRecipeError, recipe_of
+from .wanted import Span, Wanted, wanted_of
 
-# Limits per target: distinct kinds of calls to look at, and calls to compile.
+# The limit of distinct kinds of calls of a target to look at.
 _MOST_KINDS = 24
-_MOST_CALLS = 6
 # Fractions of the request's time: when to stop taking on calls, how long to go on without a call that reaches wanted
 # lines, and the limit for one call.
 _SHARE, _FRUITLESS, _FOR_A_CALL = 0.7, 0.06, 0.3
@@ -55,26 +56,9 @@ _LONGEST = 200
 # The wall-clock limit of a call, as a multiple of its processor-time limit, for calls that wait for something.
 _PATIENCE = 4
 
-Lines = dict[str, list[list[int]]]
-
 
 class EnoughError(BaseException):
     """Every wanted call has been seen. A BaseException, so that user code does not catch it."""
-
-
-@dataclass
-class Wanted:
-    """A target, and the ranges of lines, by file, that it should reach."""
-
-    target: dict[str, str]
-    lines: Lines
-    kinds: set[Any] = field(default_factory=set)
-    calls: int = 0
-
-    @property
-    def done(self) -> bool:
-        """Whether no further calls are needed."""
-        return self.calls >= _MOST_CALLS or not any(self.lines.values())
 
 
 class Harvest:
@@ -96,11 +80,12 @@ class Harvest:
         self._request, self._reply = request, reply
         self._until = request["seconds"] * _SHARE
         self._patience = request["seconds"] * _FRUITLESS
-        self.begin()
         self._seconds = max(1, int(request["seconds"] * _FOR_A_CALL))
-        self._wanted = {_key(one["target"]): Wanted(one["target"], _copied(one["lines"])) for one in request["wanted"]}
+        self._wanted = {_key(one["target"]): wanted_of(one, request["record"]) for one in request["wanted"]}
         self._originals: dict[types.FunctionType, types.CodeType] = {}
+        self._constructions = Constructions() if request["record"] else None
         self._count = 0
+        self.begin()
 
     def install(self) -> None:
         """Start intercepting calls to modules and wanted functions."""
@@ -163,6 +148,8 @@ class Harvest:
     def begin(self) -> None:
         """Start counting the time without new calls, because code is about to run that may make them."""
         self._since = seconds_used()
+        if self._constructions is not None:
+            self._constructions.watch(loading.imported_files(self._request["roots"]))
 
     @property
     def over(self) -> bool:
@@ -224,14 +211,15 @@ class Harvest:
             return
         for one in wanted:
             one.calls += 1
-        for one in self._wanted.values():
-            one.lines = {
-                path: [span for span in spans if [path, *span] not in reached] for path, spans in one.lines.items()
-            }
+        for one in self._wanted.values() if self._constructions is None else wanted:
+            one.reach(reached)
         self.begin()
 
-    def _confirmed(self, wanted: list[Wanted], subject: Any, call: Call) -> list[list[Any]] | None:
-        """Confirm a call in a fork. Returns the wanted ranges of lines that it reached, or None if it shows nothing."""
+    def _confirmed(self, wanted: list[Wanted], subject: Any, call: Call) -> set[Span] | None:
+        """Confirm or record a call in a fork.
+
+        Returns the wanted ranges of lines that it reached, or None if it shows nothing.
+        """
         number, self._count = self._count, self._count + 1
         source, sink = os.pipe()
         child = os.fork()
@@ -247,8 +235,7 @@ class Harvest:
         self._reply.part(
             f"{number}.call", {"targets": [one.target for one in wanted], "outcome": outcome, "seconds": self._seconds}
         )
-        reached: list[list[Any]] = said["reached"]
-        return reached
+        return {(path, first, last) for path, first, last in said["reached"]}
 
     def _watched_child(self, wanted: list[Wanted], subject: Any, call: Call, reply: Reply, sink: int) -> None:
         def job(_: Reply) -> None:
@@ -258,19 +245,38 @@ class Harvest:
             gc.freeze()
             self._wanted = {}
             self.on_the_cpu.forget()
+            runs.allow_compiling()
             for function, code in self._originals.items():
                 function.__code__ = code
             said = _tried(wanted, subject, call, self._request)
+            if "reached" in said and self._constructions is not None:
+                said = self._recorded(self._constructions, subject, call, reply, said)
             os.write(sink, json.dumps(said).encode())
             os.close(sink)
-            if "reached" in said:
+            if "reached" in said and self._constructions is None:
                 self._run(subject, call, reply)
 
-        run_to_end(job, _Nowhere())
+        run_to_end(job, Silent())
+
+    def _recorded(
+        self, constructions: Constructions, subject: Any, call: Call, reply: Reply, said: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Send the recipe of a call. Returns what is to be said of the call: `said`, or why there is no recipe."""
+        try:
+            recipe = recipe_of(subject, call, constructions)
+        except NoRecipeError as reason:
+            return {"raises": str(reason)}
+        reply.part("inputs", self._text(subject, call))
+        reply.part("files", loading.imported_files(self._request["roots"]))
+        reply.part("recipe", recipe)
+        return said
+
+    def _text(self, subject: Any, call: Call) -> str:
+        return f"the call {_name(subject)}({signature.text_of(*call)}) in {self.where}"
 
     def _run(self, subject: Any, call: Call, reply: Reply) -> None:
         name = _name(subject)
-        text = f"the call {name}({signature.text_of(*call)}) in {self.where}"
+        text = self._text(subject, call)
         reply.part("inputs", text)
         files = loading.imported_files(self._request["roots"])
         reply.part("files", files)
@@ -306,7 +312,7 @@ def _tried(wanted: list[Wanted], subject: Any, call: Call, request: Mapping[str,
 
     Returns nothing if it reaches no wanted lines, unless no call has been confirmed yet. A slow call counts as raising.
     """
-    watched = confirming.code_names(request["spots"])
+    watched = confirming.code_names(loading.imported_files(request["roots"]) if request["record"] else request["spots"])
     started = time.process_time()
     run = runs.call_once(maker(subject)(), call, watched)
     if run.error is not None:
@@ -315,8 +321,7 @@ def _tried(wanted: list[Wanted], subject: Any, call: Call, request: Mapping[str,
     if seconds > _QUICK:
         return {"raises": f"a call takes {seconds:.0f} s"}
     seen = {(watched[file], line) for file, lines in run.lines.items() for line in lines}
-    spans = [(path, first, last) for one in wanted for path, found in one.lines.items() for first, last in found]
-    reached = [list(one) for one in spans if any((one[0], line) in seen for line in range(one[1], one[2] + 1))]
+    reached = sorted(set[Span]().union(*(one.new(seen) for one in wanted)))
     return {"reached": reached} if reached or not any(one.calls for one in wanted) else {}
 
 
@@ -357,20 +362,6 @@ class _Part(Reply):
         """Forward a part, or a stage as a part."""
         name, content = value if kind == "part" else (kind, value)
         self._reply.part(f"{self._name}.{name}", content)
-
-
-class _Nowhere(Reply):
-    """A reply that sends nothing."""
-
-    def __init__(self) -> None:
-        super().__init__(-1, "")
-
-    def send(self, kind: str, value: Any) -> None:
-        """Do nothing."""
-
-
-def _copied(lines: Mapping[str, Any]) -> Lines:
-    return {path: [list(span) for span in spans] for path, spans in lines.items()}
 
 
 def _key(target: Mapping[str, str]) -> tuple[str, str]:

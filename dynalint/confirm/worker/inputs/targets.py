@@ -7,6 +7,7 @@ import inspect
 import time
 import types
 from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,12 +19,15 @@ from ..dynamo import runs
 from ..dynamo.records import Failure
 from ..dynamo.reports import failure
 from ..dynamo.runs import Call, Maker
+from ..harvesting.recipes import maker_of
 from ..process.wire import Reply
 from ..source import loading
 from .constructors import constructions
 from .guessed_values import NoGuessError
 from .search import FINAL, NoInputsError, find_call
 from .written_calls import written_calls
+
+_NO_GUESSES = "no code that `confirm-from` allows calls it, and inputs must not be guessed"
 
 Makers = Generator[tuple[Maker, str], BaseException | None, None]
 
@@ -53,13 +57,24 @@ class Subject:
 
 
 def subject_of(request: Mapping[str, Any], reply: Reply) -> Subject:
-    """Import the target of a request, build it and find a call that works; raises ProblemError."""
+    """Import the target of a request, build it and find a call that works; raises ProblemError.
+
+    The first call of `request["calls"]`, `{"recipe", "text"}`, that works here is taken. Only without one, and if
+    `request["guesses"]` allows it, are inputs guessed.
+    """
     target, device = request["target"], request["device"]
     reply.stage(f"importing {request['name']}")
     if request["example"]:
         found = _guarded("import", lambda: loading.load_reference(request["example"], request["folder"]))
         return _declared(found, request["example"], device)
     found = _guarded("import", lambda: loading.load_target(target))
+    for call in request["calls"]:
+        with suppress(ProblemError):
+            subject = recorded_subject(call, request)
+            if runs.call_once(runs.fresh_callable(subject.make), subject.call).error is None:
+                return subject
+    if not request["guesses"]:
+        raise ProblemError("inputs", Failure("NoInputs", _NO_GUESSES, 0))
     if isinstance(found, type):
         reply.stage(f"looking for calls of {target['qualname']} in its file, READMEs and tests")
         written = next(written_calls(found, request["folder"]), None)
@@ -91,6 +106,16 @@ def _next(makers: Makers, error: BaseException | None) -> tuple[Maker, str] | No
         return makers.send(error)
     except StopIteration:
         return None
+
+
+def recorded_subject(recorded: Mapping[str, Any], request: Mapping[str, Any]) -> Subject:
+    """Make again a call that the project makes of the target, without trying it; raises ProblemError."""
+    _guarded("import", lambda: loading.load_target(request["target"]))
+    device = request["device"]
+    make, call = _guarded("build", lambda: maker_of(recorded["recipe"]))
+    make = partial(_instance, make, device)
+    _guarded("build", lambda: runs.fresh_callable(make))
+    return Subject(make, runs.to_device(call, device), recorded["text"])
 
 
 def _tried(make: Maker, text: str, request: Mapping[str, Any], reply: Reply) -> Subject:

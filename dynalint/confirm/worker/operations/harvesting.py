@@ -1,4 +1,4 @@
-"""The operation that confirms targets on the calls that their own project makes.
+"""The operation that finds the calls that a project makes of targets, and confirms or records each.
 
 The request is one for `confirming` with the file of `target`, with these additional keys:
 
@@ -6,10 +6,12 @@ The request is one for `confirming` with the file of `target`, with these additi
     snippets   `[{"where", "code", "target"}]`: code in documentation, best first, and the target that it names
     resized    files whose findings need calls with another batch size
     tests      `[{"path", "names"}]`: test functions by file, best first
+    record     how many calls of each target to record, so that they can be made again; 0 to confirm calls instead.
+               Of recorded calls, each runs lines that none before it ran, wherever those lines are
 
-Parts of the answer: those of `confirming` for each confirmed call, with the number of the call as a prefix; `N.call`,
-`{"targets", "outcome", "seconds"}`, when the call has ended; `problems`, pairs of code that gave no call and the
-reason.
+Parts of the answer: for each call, with its number as a prefix, those of `confirming`, or `inputs` and `recipe` (see
+`recipes`); `N.call`, `{"targets", "outcome", "seconds"}`, when the call has ended; `problems`, pairs of code that gave
+no call and the reason.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ def harvest(request: Mapping[str, Any], reply: Reply) -> None:
     found = Harvest(request, reply)
     found.install()
     try:
-        with found.on_the_cpu:
+        # Calls are compiled in forks, if at all: that the project's own code compiles them first would only take time.
+        with found.on_the_cpu, runs.force_eager():
             found.begin()
             run_snippets(request["snippets"], found)
             found.begin()

@@ -19,6 +19,7 @@ The request is one for `confirming` in which `overrides` holds the original sour
     methods     methods to call in between, as "Class.method", if no call has reached them
     half        whether to try further inputs in half precision too
     left_out    names of inputs that must not be tried
+    calls       recorded calls of the target, in any order (see `targets.subject_of`)
     search_seconds   the time limit for finding further inputs, in seconds of processor time
     turned      `{"rewritten", "words"}`: the source files after the fix with marks on the tests near the change, and
                 `[mark, words]` for each of these
@@ -38,7 +39,8 @@ Parts of the answer, in the order in which they are known:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -56,23 +58,14 @@ from ..comparing.turned_tests import difference_when_turned, one_sided
 from ..dynamo import runs
 from ..dynamo.records import Break, Failure, Run
 from ..dynamo.runs import Call
-from ..inputs.targets import ProblemError, subject_of
+from ..inputs.targets import ProblemError, recorded_subject, subject_of
 from ..inputs.variants import options, other_batch
-from ..process.wire import Reply
+from ..process.wire import Reply, Silent
 from ..source.versions import Version
 
 _REPEATS = 3
 _OTHER_VALUES = 3
-
-
-class _Silent(Reply):
-    """A reply that sends nothing, for all versions after the first."""
-
-    def __init__(self) -> None:
-        super().__init__(-1, "")
-
-    def send(self, kind: str, value: Any) -> None:
-        """Do nothing."""
+_MOST_CALLS = 3
 
 
 def verify(request: Mapping[str, Any], reply: Reply) -> None:
@@ -80,22 +73,23 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     runs.trace_own_compiles()
     marks = Marks()
     marks.install()
-    versions = _versions(request, reply)
-    if versions is None:
-        return
-    original, rewritten = versions
-    plain = partial(_subject, request, request["overrides"])
     wanted = frozenset((mark, truth) for mark, truth in request["sides"])
     equality = Equality(request["exact"], frozenset(request["numbers"]), practical=request["practical"])
     name = request["target"]["qualname"]
-    reply.stage(f"running {name} before and after the fix")
     search = _search(request, marks, wanted)
-    fuller = _fuller_call(original, search) if not request["example"] else None
-    found = run_side_by_side(original, rewritten, equality, replace(search, wanted=frozenset()) if fuller else search)
-    if fuller and found.difference is None:
-        original, rewritten = _called(original, fuller), _called(rewritten, fuller)
-        found = run_side_by_side(original, rewritten, equality, search)
-    if _asks_too_much(request, original, found):
+    try:
+        pairs = list(_pairs(request, search, reply))
+    except _VersionProblemError as problem:
+        reply.part("problem", problem.told)
+        return
+    reply.stage(f"running {name} before and after the fix")
+    # Further inputs are looked for with the last call, which reaches the most.
+    searched = [replace(search, wanted=frozenset())] * (len(pairs) - 1) + [search]
+    for (asked, original, rewritten), one in zip(pairs, searched, strict=True):  # noqa: B007 - they are used below
+        found = run_side_by_side(original, rewritten, equality, one)
+        if found.difference is not None:
+            break
+    if _asks_too_much(asked, original, found):
         verify({**request, "differentiated": False}, reply)
         return
     seen = marks.seen & wanted
@@ -108,22 +102,63 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
         reply.part("compiled", {"problem": "nothing of the changed code ran"})
         return
     reply.stage(f"running {name} under torch.compile after the fix")
-    reply.part("compiled", _compiled(rewritten, plain, found))
+    reply.part("compiled", _compiled(rewritten, partial(_subject, asked, request["overrides"]), found))
     # This comes last, because code that runs with an impossible test result may not end.
     reply.stage(f"running {name} with other answers of the tests beside the fix")
-    turned = _turned_over(request, original, equality, search, found, alike)
+    turned = _turned_over(asked, original, equality, search, found, alike)
     if turned is not None:
         reply.part("difference", asdict(turned))
 
 
-def _versions(request: Mapping[str, Any], reply: Reply) -> tuple[Subject, Subject] | None:
-    """Prepare both versions. Returns None, after reporting the problem, if one cannot be prepared."""
-    try:
-        original = _guarded("original", lambda: _subject(request, request["marked"], reply))
-        rewritten = _guarded("rewritten", lambda: _alike(_subject(request, request["rewritten"]), original))
-    except _VersionProblemError as problem:
-        reply.part("problem", problem.told)
-        return None
+def _pairs(
+    request: Mapping[str, Any], search: Search, reply: Reply
+) -> Iterator[tuple[Mapping[str, Any], Subject, Subject]]:
+    """Yield both versions for each call to compare them on, and the request for that call only; the best comes last.
+
+    Raises:
+        _VersionProblemError: one of them cannot be prepared.
+    """
+    calls: list[Mapping[str, Any] | None] = [*_chosen_calls(request, search)]
+    for call in calls or [None]:
+        asked = {**request, "call": call}
+        original, rewritten = _versions(asked, reply)
+        yield asked, original, rewritten
+    fuller = _fuller_call(original, search) if not request["example"] else None
+    if fuller is not None:
+        yield asked, _called(original, fuller), _called(rewritten, fuller)
+
+
+def _chosen_calls(request: Mapping[str, Any], search: Search) -> list[Mapping[str, Any]]:
+    """Return the recorded calls that work, and that together reach the most of what is wanted; the best comes last."""
+    if request["example"]:
+        return []
+    reached: list[tuple[Mapping[str, Any], set[Side]]] = []
+    with Version(request["search"], request["roots"], request["marked"]).active():
+        for call in request["calls"]:
+            with suppress(ProblemError):
+                subject = recorded_subject(call, request)
+                function = runs.fresh_callable(subject.make)
+                failed: list[bool] = []
+                shown = search.shown_by(partial(_call, function, subject.call, failed))
+                if not any(failed):
+                    reached.append((call, shown & search.wanted))
+    chosen: list[Mapping[str, Any]] = []
+    covered: set[Side] = set()
+    for call, shown in sorted(reached, key=lambda one: -len(one[1])):
+        if not chosen or shown - covered:
+            chosen.insert(0, call)
+            covered |= shown
+    return chosen[-_MOST_CALLS:]
+
+
+def _call(function: Callable[..., Any], call: Call, failed: list[bool]) -> None:
+    failed.append(runs.call_once(function, call).error is not None)
+
+
+def _versions(request: Mapping[str, Any], reply: Reply) -> tuple[Subject, Subject]:
+    """Prepare both versions; raises _VersionProblemError."""
+    original = _guarded("original", lambda: _subject(request, request["marked"], reply))
+    rewritten = _guarded("rewritten", lambda: _alike(_subject(request, request["rewritten"]), original))
     original = replace(original, begin=partial(_begin, reply))
     return original, replace(rewritten, begin=lambda _: reply.part("trying", None))
 
@@ -194,7 +229,10 @@ def _subject(request: Mapping[str, Any], texts: Mapping[str, str], reply: Reply 
     """Import one version and prepare its target for calls."""
     version = Version(request["search"], request["roots"], texts)
     with version.active():
-        found = subject_of(request, reply if reply is not None else _Silent())
+        if request["call"] is not None:
+            found = recorded_subject(request["call"], request)
+        else:
+            found = subject_of(request, reply if reply is not None else Silent())
     if reply is not None:
         reply.part("text", found.text)
     again, differentiated = partial(_subject, request, texts), bool(request.get("differentiated", True))

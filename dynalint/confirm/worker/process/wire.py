@@ -121,3 +121,13 @@ class Reply:
     def part(self, name: str, value: Any) -> None:
         """Send one named part of the answer, as JSON data."""
         self.send("part", [name, value])
+
+
+class Silent(Reply):
+    """A reply that sends nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(-1, "")
+
+    def send(self, kind: str, value: Any) -> None:
+        """Do nothing."""

@@ -1,0 +1,56 @@
+"""What is wanted of calls: which targets, and which of the lines that they run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# The most calls of a target to compile.
+_MOST_CALLS = 6
+
+Lines = dict[str, list[list[int]]]
+Span = tuple[str, int, int]
+"""A file and a range of its lines, first and last."""
+
+
+@dataclass
+class Wanted:
+    """A target, and the ranges of lines, by file, that it should reach; None for any line that no call has run.
+
+    `most` is the number of calls that are enough.
+    """
+
+    target: dict[str, str]
+    lines: Lines | None
+    most: int = _MOST_CALLS
+    kinds: set[Any] = field(default_factory=set)
+    ran: set[Span] = field(default_factory=set)
+    calls: int = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether no further calls are needed."""
+        return self.calls >= self.most or (self.lines is not None and not any(self.lines.values()))
+
+    def new(self, seen: set[tuple[str, int]]) -> set[Span]:
+        """Return the wanted ranges among the lines that a call ran."""
+        if self.lines is None:
+            return {(path, line, line) for path, line in seen} - self.ran
+        spans = {(path, first, last) for path, found in self.lines.items() for first, last in found}
+        return {one for one in spans if any((one[0], line) in seen for line in range(one[1], one[2] + 1))}
+
+    def reach(self, reached: set[Span]) -> None:
+        """Note ranges of lines that a call has reached."""
+        self.ran |= reached
+        if self.lines is not None:
+            self.lines = {
+                path: [span for span in spans if (path, *span) not in reached] for path, spans in self.lines.items()
+            }
+
+
+def wanted_of(asked: Mapping[str, Any], record: int) -> Wanted:
+    """Read one entry of a request. If calls are recorded, what each runs anew counts, wherever it is."""
+    if record:
+        return Wanted(asked["target"], None, record)
+    return Wanted(asked["target"], {path: [list(span) for span in spans] for path, spans in asked["lines"].items()})

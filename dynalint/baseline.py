@@ -31,9 +31,10 @@ _LIKENESSES: tuple[Callable[[Identity], tuple[str, ...]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The result of comparing findings with a baseline: new findings, and entries that are no longer found."""
+    """Findings compared with a baseline: those that are new, those in it, and its entries that are no longer found."""
 
     new: tuple[Finding, ...]
+    known: tuple[Finding, ...]
     gone: tuple[Identity, ...]
 
 
@@ -99,7 +100,8 @@ class Baseline:
                 alike = waiting.get(likeness(identity))
                 if alike:
                     del left[alike.pop(0)], new[number]
-        return Compared(tuple(findings[number] for number in new), tuple(left.values()))
+        known = tuple(finding for number, finding in enumerate(findings) if number not in new)
+        return Compared(tuple(findings[number] for number in new), known, tuple(left.values()))
 
 
 def _entry(record: Mapping[str, object]) -> Identity:

@@ -13,8 +13,12 @@ Category = Literal["graph-break", "recompile", "miscompile", "advice", "error"]
 Severity = Literal["error", "warning", "info"]
 Status = Literal["static", "confirmed", "refuted", "unreached", "unconfirmed"]
 Likelihood = Literal["likely", "unlikely"]
+Effect = Literal["split", "rest", "frame"]
 Safety = Literal["safe", "conditional", "unsafe", "suggestion"]
 
+STATUSES: tuple[Status, ...] = ("confirmed", "static", "unconfirmed", "unreached", "refuted")
+"""From the most to the least certain that a finding costs something."""
+EFFECTS: tuple[Effect, ...] = ("frame", "rest", "split")
 CATEGORIES: tuple[Category, ...] = ("graph-break", "recompile", "miscompile", "advice", "error")
 
 
@@ -92,7 +96,8 @@ class Fix:
 class Evidence:
     """What running the code showed about a finding. `fullgraph` and `recompiles` are None if nothing was run.
 
-    `gb` is Dynamo's id of the observed break, `torch` the release on which it was observed.
+    `gb` is Dynamo's id of the observed break, `torch` the release on which it was observed. `effect` says what a break
+    costs beyond another graph: "rest" if the rest of the function runs in eager, "frame" if all of it does.
     """
 
     status: Status = "static"
@@ -101,6 +106,7 @@ class Evidence:
     torch: str | None = None
     fullgraph: Literal["passes", "breaks"] | None = None
     recompiles: int | None = None
+    effect: Effect | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the evidence with the keys of the contract."""
@@ -108,6 +114,23 @@ class Evidence:
 
 
 STATIC = Evidence()
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What the source tells about the cost of a finding; `report/ranking.py` orders findings by it.
+
+    `loop` names the function with the loop that runs the code, `gives_up` the function that Dynamo leaves to Python
+    because of the graph break; both are empty if there is none. `reads` says that the value of a tensor is read into
+    Python, so that a GPU has to finish first.
+    """
+
+    loop: str = ""
+    gives_up: str = ""
+    reads: bool = False
+
+
+NO_COST = Cost()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +151,7 @@ class Finding:
     functions, where known. In a notebook, lines are those of the cell with the 1-based number `cell`. `fingerprint`
     does not change when lines move. `doubt` is a sentence that says why the code is rarely compiled, or empty.
     `setting` is the `torch._dynamo.config` setting under which Dynamo traces the code unchanged, or empty.
+    `cost` is what is known to make the finding cost more than others.
     """
 
     path: str
@@ -152,6 +176,7 @@ class Finding:
     fingerprint: str = ""
     doubt: str = ""
     setting: str = ""
+    cost: Cost = NO_COST
 
     @property
     def place(self) -> str:
@@ -197,5 +222,6 @@ class Finding:
             "likelihood": self.likelihood,
             "doubt": self.doubt,
             **({"setting": self.setting} if self.setting else {}),
+            **({} if self.cost == NO_COST else {"cost": asdict(self.cost)}),
             **({} if self.cell is None else {"cell": self.cell}),
         }

@@ -22,6 +22,7 @@ from dynalint.analysis.source import SourceFile, Sources
 from dynalint.analysis.steps import Budgets, Exhausted
 from dynalint.catalogue import catalogue
 from dynalint.config import OPTIONS, Configuration, Settings, show_path
+from dynalint.costs import Costs
 from dynalint.environments import release_for
 from dynalint.findings import Category, Finding, Step, as_name, as_sentence
 from dynalint.fix import Linted
@@ -112,6 +113,12 @@ class Flag:
     proviso: str = ""
 
     @property
+    def refused(self) -> bool:
+        """Whether Dynamo never resumes after this graph break."""
+        given = self.violation.gives_up
+        return self.rule.gives_up if given is None else given
+
+    @property
     def category(self) -> Category:
         """The category if the proviso is met."""
         return self.violation.category or self.rule.category
@@ -189,9 +196,7 @@ def qualified(flags: Sequence[Flag], project: Project) -> Iterator[Flag]:
     stranded = [flag for flag in flags if flag.violation.stranded]
     flags = _caused([flag for flag in flags if not flag.violation.stranded], project)
     breaks = [flag for flag in flags if flag.category == "graph-break" and not flag.proviso]
-    refused = {
-        one.event for one in breaks if one.violation.gives_up or (one.rule.gives_up and one.violation.gives_up is None)
-    }
+    refused = {one.event for one in breaks if one.refused}
     known = provisos([flag.event for flag in breaks], refused, project)
     for flag in flags:
         open_ = flag.category == "graph-break" and not flag.proviso and flag.event in known
@@ -266,6 +271,7 @@ class _Pass:
         self._suppressions: dict[Path, Suppressions] = {}
         self._silenced: list[Linted] = []
         self._answers: dict[object, Answer] = {}
+        self._costs = Costs(analysis.project)
         self._failures = [
             f"{workspace.shown(failure.path)}: cannot analyse {failure.function}: {failure.fault}"
             for failure in analysis.failures
@@ -330,6 +336,12 @@ class _Pass:
             gb=violation.gb or rule.gb,
             doubt=as_sentence(event.function.doubt),
             setting="" if flag.proviso else violation.setting,
+            cost=self._costs.of(
+                event,
+                breaks=flag.category == "graph-break" and not flag.proviso,
+                refused=flag.refused,
+                reads=rule.reads_data,
+            ),
         )
 
     def _step(self, function: FunctionInfo) -> Step:

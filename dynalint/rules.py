@@ -138,7 +138,8 @@ class Rule:
     events, `calls` are the dotted names it watches ("builtins.print", "Tensor.item"; a trailing ".*" watches all names
     below). `torch` is the range of releases to which the rule applies, as a version specifier ("" for all supported
     releases). `gives_up` says that Dynamo does not resume after such a break, and leaves the rest of the function to
-    Python. `help` is used for violations without their own.
+    Python; `reads_data` says that the value of a tensor is read into Python. `help` is used for violations without
+    their own.
 
     A rule that only watches needs no code: it flags each event with `message`, in which `{callee}` is the dotted name
     of the callee. `flags` can make exceptions. `refusal` is the reason why there is no rewrite, for rules that never
@@ -155,6 +156,7 @@ class Rule:
     calls: ClassVar[frozenset[str]] = frozenset()
     torch: ClassVar[str] = ""
     gives_up: ClassVar[bool] = False
+    reads_data: ClassVar[bool] = False
     message: ClassVar[str] = ""
     help: ClassVar[str] = ""
     refusal: ClassVar[str] = ""

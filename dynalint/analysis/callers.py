@@ -46,7 +46,7 @@ def _firm(
     firm: dict[Context, None] = dict.fromkeys(waiting)
     for context in waiting:
         waiting += [callee for callee in context.callees if callee not in firm]
-        firm.update(context.callees)
+        firm.update(dict.fromkeys(context.callees))
     return set(firm)
 
 

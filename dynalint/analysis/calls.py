@@ -277,7 +277,8 @@ def _object_call(
 def _sequential(frame: Frame, callee: k.Sequence, args: list[Kind], node: ast.Call | None) -> Kind:
     """`nn.Sequential` passes its input from one module to the next.
 
-    Events in a torch layer belong to the call; events in a module of the project belong to that module.
+    Events in a torch layer belong to the call; events in a module of the project belong to that module. One that stands
+    for any number of modules is called in a loop.
     """
     modules = callee.items if callee.items is not None else (callee.element,)
     current = args[0] if args else UNKNOWN
@@ -287,5 +288,8 @@ def _sequential(frame: Frame, callee: k.Sequence, args: list[Kind], node: ast.Ca
             current = k.Tensor() if k.may_be_tensor(current) else UNKNOWN
             continue
         is_layer = all(isinstance(one, k.Object) for one in module.members)
+        repeated = callee.items is None and not is_layer
+        frame.loop += repeated
         current = apply(frame, module, given, {}, node if is_layer else None, starred=False)
+        frame.loop -= repeated
     return current

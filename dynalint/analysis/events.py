@@ -23,7 +23,7 @@ FormatStyle = Literal["percent", "fstring", "format"]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The statements of its function that contain an event; in some of them a graph break costs more."""
+    """What contains an event in its function (a comprehension is a loop); in some of it, a graph break costs more."""
 
     loop: bool = False
     try_: bool = False

@@ -303,6 +303,7 @@ def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.Generato
     frame.env = dict(outer)
     count = _generators(frame, node.generators)
     element = evaluate(frame, node.elt)
+    frame.loop -= 1
     frame.env = outer
     items = (element,) * count if count is not None and not node.generators[0].ifs else None
     return k.Sequence(_COMPREHENSIONS[type(node)], k.shallow(element), items)
@@ -315,16 +316,17 @@ def _dict_comprehension(frame: Frame, node: ast.DictComp) -> Kind:
     _generators(frame, node.generators)
     evaluate(frame, node.key)
     value = evaluate(frame, node.value)
+    frame.loop -= 1
     frame.env = outer
     return k.Dictionary("dict", k.shallow(value))
 
 
 def _generators(frame: Frame, generators: list[ast.comprehension]) -> int | None:
-    """Bind the targets of a comprehension; return the number of iterations if it is small and known."""
+    """Bind the targets of a comprehension, and enter its loop; return the number of iterations if small and known."""
     count: int | None = None
-    frame.loop += 1
     for generator in generators:
         iterated = evaluate(frame, generator.iter)
+        frame.loop += generator is generators[0]
         note_iteration(frame, generator.iter, iterated)
         if isinstance(iterated, k.Sequence) and iterated.items is not None and len(generators) == 1:
             count = len(iterated.items)
@@ -332,7 +334,6 @@ def _generators(frame: Frame, generators: list[ast.comprehension]) -> int | None
         for condition in generator.ifs:
             test(frame, condition, "comprehension")
             narrow(frame, condition, True)
-    frame.loop -= 1
     return count
 
 

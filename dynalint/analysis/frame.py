@@ -34,11 +34,11 @@ class Context:
 
     `params` are the kinds of the arguments and `returns` is the kind of the result. `exits` are the attributes of
     `self` at the end of the call, except those in `handed`, which hold a parameter. `callees` are the contexts that it
-    calls: the edges of the call graph. `users` are the contexts to rerun when `returns` changes, each with a flag for
-    whether to rerun it when `exits` changes too. `reads` holds the attributes of classes as the last run saw them.
-    `outdated` is true if anything else that it depends on has changed. `yields` is true for a generator. `crowded`
-    names the parameters for which callers pass more kinds than one context can distinguish: evidence from one caller
-    does not apply to the others.
+    calls, each with whether a call is in a loop: the edges of the call graph. `users` are the contexts to rerun when
+    `returns` changes, each with a flag for whether to rerun it when `exits` changes too. `reads` holds the attributes
+    of classes as the last run saw them. `outdated` is true if anything else that it depends on has changed. `yields` is
+    true for a generator. `crowded` names the parameters for which callers pass more kinds than one context can
+    distinguish: evidence from one caller does not apply to the others.
     """
 
     function: FunctionInfo
@@ -48,7 +48,7 @@ class Context:
     exits: Environment = field(default_factory=dict)
     handed: dict[str, str] = field(default_factory=dict)
     events: dict[tuple[Any, ...], Event] = field(default_factory=dict)
-    callees: dict[Context, None] = field(default_factory=dict)
+    callees: dict[Context, bool] = field(default_factory=dict)
     users: dict[Context, bool] = field(default_factory=dict)
     reads: dict[tuple[ClassInfo, str], Kind] = field(default_factory=dict)
     crowded: set[str] = field(default_factory=set)

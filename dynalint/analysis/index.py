@@ -36,10 +36,10 @@ class FunctionInfo:
     """A function, method or lambda of the project.
 
     `owner` is the class that defines a method, `parent` the function that contains a nested one. `caller` and `chain`
-    say how a compiled root reaches it, and `called_by` lists its other callers in the region; all are empty for code
-    outside every region. `compiled` is true if the project compiles it or the settings name it as a root. For other
-    code of the region, `doubt` says why hardly anyone compiles it. `known` caches results that others have computed
-    from its text.
+    say how a compiled root reaches it, and `called_by` lists its callers in the region, each with whether a call is in
+    a loop; all are empty for code outside every region. `compiled` is true if the project compiles it or the settings
+    name it as a root. For other code of the region, `doubt` says why hardly anyone compiles it. `known` caches results
+    that others have computed from its text.
     """
 
     name: str
@@ -50,7 +50,7 @@ class FunctionInfo:
     parent: FunctionInfo | None = None
     reached: bool = False
     caller: FunctionInfo | None = None
-    called_by: dict[FunctionInfo, None] = field(default_factory=dict)
+    called_by: dict[FunctionInfo, bool] = field(default_factory=dict)
     compiled: bool = False
     doubt: str = ""
     known: dict[object, Any] = field(default_factory=dict)

@@ -246,6 +246,7 @@ def _reach(
         enter(context, caller)
     while waiting:
         context = waiting.popleft()
-        for callee in context.callees:
-            callee.function.called_by[context.function] = None
+        for callee, looped in context.callees.items():
+            callers = callee.function.called_by
+            callers[context.function] = looped or callers.get(context.function, False)
             enter(callee, context)

@@ -27,6 +27,7 @@ Examples:
   dynalint check --since origin/main             only findings on changed lines
   dynalint check --write-baseline baseline.json  --baseline baseline.json then hides today's findings
   dynalint check --output-format github          annotations on a pull request
+  dynalint check --output-format html -o r.html  a page with what costs most, by file, and every diff
   cat model.py | dynalint check --stdin-filename model.py -
 """
 

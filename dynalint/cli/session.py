@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from dynalint.analysis.notebook import SUFFIX
 from dynalint.analysis.source import SourceFile, parse_source, read_source
-from dynalint.baseline import Baseline
+from dynalint.baseline import Baseline, Compared
 from dynalint.catalogue import catalogue
 from dynalint.cli.activity import Activity
 from dynalint.cli.console import ColorChoice, fail, note, style_for, write, write_diff
@@ -53,7 +53,7 @@ class Run:
             from dynalint.confirm.budget import Budget
 
             self.workspace = replace(self.workspace, budget=Budget(self.settings.budget))
-        self._known = 0
+        self._compared: Compared | None = None
         note_ignored(self.settings, options)
         file = self.settings.config_file
         self.verbose(f"settings are {'the defaults' if file is None else f'from {self.workspace.shown(file)}'}.")
@@ -144,8 +144,8 @@ class Run:
         if path is None:
             return found
         compared = Baseline.read(path, self.workspace.shown(path)).compare(found, lines, self.folder)
-        self._known = len(found) - len(compared.new)
-        gone = [entry for entry in compared.gone if self._looked_for(entry)]
+        gone = tuple(entry for entry in compared.gone if self._looked_for(entry))
+        self._compared = replace(compared, gone=gone)
         if gone:
             many = f"{len(gone)} finding{'s' if len(gone) != 1 else ''}"
             self.note(
@@ -212,7 +212,6 @@ class Run:
             lines,
             folded=len(findings) - len(listed),
             refuted=refuted,
-            known=self._known,
             with_fixes=with_fixes is not None,
             unsafe_fixes=self.settings.unsafe_fixes,
             quiet=self.quiet,
@@ -220,6 +219,7 @@ class Run:
             entries=catalogue(),
             failures=tuple(self._failures),
             ran_by=self.ran_by if ran else "",
+            compared=self._compared,
         )
         self.write(render_statistics(form, report, self.style) if statistics else render(form, report, self.style))
         if form == "github":

@@ -11,7 +11,7 @@ from dynalint.confirm.results import TargetResult
 from dynalint.confirm.verdicts import Confirmation, coverage_of
 from dynalint.confirm.wording import break_text, comparison_text, effect_text
 from dynalint.confirm.worker.dynamo.records import Break, Comparison, Compile, Frame
-from dynalint.findings import Evidence, Finding, Severity, Step
+from dynalint.findings import EFFECTS, Evidence, Finding, Severity, Step
 
 # Errors in loops, context managers, inlined calls and exceptions that follow from an earlier break.
 CONSEQUENCES = frozenset(("GB7000", "GB0066", "GB0065", "GB0088"))
@@ -112,6 +112,7 @@ def _break_finding(scribe: _Scribe, seen: Break, frame: Frame) -> Finding:
             result.torch,
             "passes" if passes else "breaks" if breaks_whole else None,
             0,
+            next((one for one in EFFECTS if one == seen.effect), None),
         ),
     )
 

@@ -19,7 +19,7 @@ from dynalint.confirm.results import Coverage, Spot, TargetResult
 from dynalint.confirm.sources import Sources
 from dynalint.confirm.wording import break_text, comparison_text, effect_text, problem_text
 from dynalint.confirm.worker.dynamo.records import Break, Failure, Frame
-from dynalint.findings import Evidence, Finding
+from dynalint.findings import EFFECTS, Evidence, Finding
 
 CONFIRMABLE = ("graph-break", "recompile", "miscompile")
 
@@ -199,7 +199,7 @@ def _verdict(
     if placed.path not in result.files:
         return _never_reached(result, placed)
     if breaks:
-        return _CONFIRMED, _confirmed_by_break(confirmation, placed, result, breaks[0])
+        return _CONFIRMED, _confirmed_by_break(confirmation, placed, result, breaks)
     if placed.finding.category == "miscompile":
         return _compared(confirmation, placed, result)
     again = blamed(placed, result, confirmation.sources)
@@ -251,7 +251,10 @@ def _never_reached(result: TargetResult, placed: Placed) -> Verdict | None:
     return _UNREACHED, _evidence(result, "unreached", f"{result.inputs} ran, but never reached this line.")
 
 
-def _confirmed_by_break(confirmation: Confirmation, placed: Placed, result: TargetResult, seen: Break) -> Evidence:
+def _confirmed_by_break(
+    confirmation: Confirmation, placed: Placed, result: TargetResult, breaks: Sequence[Break]
+) -> Evidence:
+    seen = breaks[0]
     texts = [break_text(seen), effect_text(seen)]
     frame = confirmation.own_frame(seen.stack)
     innermost = seen.stack[-1] if seen.stack else None
@@ -268,7 +271,8 @@ def _confirmed_by_break(confirmation: Confirmation, placed: Placed, result: Targ
         texts.append("With fullgraph=True, Dynamo traces it.")
     if result.default is not None and not result.default.explained and seen.call == 0:
         texts.append("torch._dynamo.explain does not report this break.")
-    return replace(evidence, detail=" ".join(text for text in texts if text))
+    effect = next((one for one in EFFECTS if any(other.effect == one for other in breaks)), None)
+    return replace(evidence, detail=" ".join(text for text in texts if text), effect=effect)
 
 
 def _short(path: str) -> str:

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import html
-import re
-from base64 import b64encode
 from collections.abc import Iterable, Iterator
-from hashlib import sha256
 from importlib.resources import files
 
 from dynalint.explaining import words
 from dynalint.explaining.model import Break, Explanation, Graph, Recompile, Step
 from dynalint.explaining.picture import Excerpt, Line, Repeat, excerpts, folded
-from dynalint.report.style import cells, visible
+from dynalint.report.style import cells
+from dynalint.report.web import document, escape, items, prose, tiles
 
 _COLOURS = 8
 _LOOKS = {True: "good", False: "bad", None: ""}
-# Defence in depth: if text from the code is ever not escaped, it still cannot run or load anything.
-_CSP = (
-    "default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'unsafe-inline'; script-src 'sha256-{script}'"
-)
 
 
 def render(found: Explanation) -> str:
     """Return the page."""
-    return "".join(f"{line}\n" for line in _Page(found).lines())
+    page = files("dynalint.explaining") / "page"
+    style, script = ((page / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    title = f"{found.target}: {words.headline(found)}"
+    return document(title, "Skip to the picture", _Page(found).lines(), style=style, script=script)
 
 
 class _Page:
@@ -45,17 +42,7 @@ class _Page:
             yield paths.index(part.path), part
 
     def lines(self) -> Iterator[str]:
-        found = self._found
-        page = files("dynalint.explaining") / "page"
-        style, script = ((page / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
         flow = list(self._flow())
-        yield "<!doctype html>"
-        yield '<html lang="en"><head><meta charset="utf-8">'
-        yield f'<meta http-equiv="Content-Security-Policy" content="{escape(_CSP.format(script=_hash(script)))}">'
-        yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        yield f"<title>{escape(found.target)}: {words.headline(found)}</title>"
-        yield f"<style>{style}</style></head><body>"
-        yield '<a class="skip" href="#main">Skip to the picture</a>'
         yield from self._header()
         yield '<main id="main">'
         yield '<h2 id="picture">Source and graphs</h2><div class="picture"><section aria-label="Source">'
@@ -69,7 +56,6 @@ class _Page:
         yield from self._eager()
         yield "</main>"
         yield from self._footer()
-        yield f"<script>{script}</script></body></html>"
 
     def _header(self) -> Iterator[str]:
         found = self._found
@@ -79,19 +65,16 @@ class _Page:
         yield f'<p class="soft">{escape(words.basis(found))}</p>'
         for note in (*([f"The compiled code failed: {found.error}"] if found.error else []), *found.notes):
             yield f"<p><strong>Note.</strong> {escape(note)}</p>"
-        tiles = [
-            ("Graphs in one call", str(len(found.first_graphs)), ""),
-            ("Graph breaks", str(len(found.causes)), "bad" if found.causes else "good"),
-            ("Recompiles", str(len(found.recompiles)), ""),
-            ("Operators in graphs", str(sum(graph.size for graph in found.first_graphs)), ""),
+        figures = [
+            ("Graphs in one call", len(found.first_graphs), ""),
+            ("Graph breaks", len(found.causes), "bad" if found.causes else "good"),
+            ("Recompiles", len(found.recompiles), ""),
+            ("Operators in graphs", sum(graph.size for graph in found.first_graphs), ""),
             ("fullgraph=True", words.verdict(found.fullgraph), _LOOKS[found.fullgraph]),
         ]
-        yield '<dl class="tiles">'
-        for name, value, look in tiles:
-            yield f'<div class="{look}"><dt>{name}</dt><dd>{value}</dd></div>'
-        yield "</dl>"
+        yield from tiles(figures)
         if found.fullgraph_error:
-            yield f'<p class="soft">fullgraph=True: {_prose(found.fullgraph_error)}</p>'
+            yield f'<p class="soft">fullgraph=True: {prose(found.fullgraph_error)}</p>'
         yield "</header>"
 
     def _source(self) -> Iterator[str]:
@@ -121,7 +104,7 @@ class _Page:
         yield f'<tr id="line-{file}-{line.number}" class="{colour}"{data}><td class="n">{line.number}</td>'
         yield f'<td class="g">{badges}</td><td class="t">{self._code(line)}</td></tr>'
         for index in line.breaks:
-            number, kind = index + 1, _prose(words.what(self._found.breaks[index]))
+            number, kind = index + 1, prose(words.what(self._found.breaks[index]))
             mark = f'<a class="badge stop" href="#break-{number}" aria-label="Break {number}">{number}</a>'
             yield f'<tr class="note"><td class="n"></td><td class="g"></td><td class="t">{mark} {kind}</td></tr>'
 
@@ -214,13 +197,13 @@ class _Page:
             f"{f' <span class=soft>line {one.place.line}</span>' if one.place else ''}"
             for one in graph.operators
         )
-        yield f'<ul class="ops">{_items(operators)}</ul>'
+        yield f'<ul class="ops">{items(operators)}</ul>'
         if graph.replaces:
             yield f"<p>Compiled because a guard of an earlier one failed: <code>{escape(graph.replaces)}</code></p>"
         kinds = ", ".join(f"{number} {kind}" for kind, number in graph.guards.kinds.items())
         yield f"<p>{words.count(sum(graph.guards.kinds.values()), 'guard')}: {escape(kinds)}</p>"
         conditions = (f"<code>{escape(condition)}</code>" for condition in graph.guards.conditions)
-        yield f"<ul>{_items(conditions)}</ul></details>"
+        yield f"<ul>{items(conditions)}</ul></details>"
 
     def _breaks(self) -> Iterator[str]:
         if not self._found.breaks:
@@ -233,22 +216,22 @@ class _Page:
     def _break(self, number: int, one: Break) -> Iterator[str]:
         yield f'<article class="box break" id="break-{number}">'
         yield f'<div class="head"><span class="badge stop">{number}</span>'
-        yield f"<h3>{_prose(words.what(one))}</h3></div>"
+        yield f"<h3>{prose(words.what(one))}</h3></div>"
         inside = f", in <code>{escape(one.inside)}</code>, which this calls" if one.inside else ""
         where = self._linked(one.place.path, one.place.line)
         yield f'<p class="soft">{where} in <code>{escape(one.function)}</code>{inside}</p>'
         lines = self._text.get(one.place.path, ())
         if 0 < one.place.line <= len(lines):
             yield f"<pre>{escape(lines[one.place.line - 1].strip())}</pre>"
-        yield f"<p>{_prose(one.explanation or one.reason)}</p>"
+        yield f"<p>{prose(one.explanation or one.reason)}</p>"
         if one.consequence:
             yield "<p>A consequence of another break in the same function.</p>"
         if effect := words.effect(one):
             yield f"<p>{escape(effect)}</p>"
         for hint in words.hints(one):
-            yield f'<p><span class="soft">Hint.</span> {_prose(hint)}</p>'
+            yield f'<p><span class="soft">Hint.</span> {prose(hint)}</p>'
         if one.rule is not None:
-            yield f"<p><strong>{one.rule.code} {escape(one.rule.name)}.</strong> {_prose(words.remedy(one.rule))}</p>"
+            yield f"<p><strong>{one.rule.code} {escape(one.rule.name)}.</strong> {prose(words.remedy(one.rule))}</p>"
         yield "</article>"
 
     def _recompiles(self) -> Iterator[str]:
@@ -258,8 +241,8 @@ class _Page:
         for call in dict.fromkeys(one.call for one in self._found.recompiles):
             alike = [one for one in self._found.recompiles if one.call == call]
             when = "another batch size" if alike[0].batch else "the same inputs"
-            items = _items(map(self._recompile, alike))
-            yield f'<article class="box"><h3>Call {call}, with {when}</h3><ul>{items}</ul></article>'
+            listed = items(map(self._recompile, alike))
+            yield f'<article class="box"><h3>Call {call}, with {when}</h3><ul>{listed}</ul></article>'
         yield "</div>"
 
     def _recompile(self, one: Recompile) -> str:
@@ -273,7 +256,7 @@ class _Page:
         for one in self._found.eager:
             where = self._linked(one.place.path, one.place.line)
             yield f'<article class="box"><h3 class="mono">{escape(one.function)}</h3>'
-            yield f"<p>{where}: {_prose(one.reason)}</p></article>"
+            yield f"<p>{where}: {prose(one.reason)}</p></article>"
         yield "</div>"
 
     def _advice(self) -> Iterator[str]:
@@ -287,12 +270,12 @@ class _Page:
             yield f'<article class="box done"><h3>{words.remedy_title(remedy)}</h3>'
             yield f"<pre>{chr(10).join(map(escape, remedy.tried.lines))}</pre>"
             yield from _measured(words.counted(advice.before, remedy.tried.outcome))
-            yield f"<p>{_prose(words.equality(remedy))} {_prose(remedy.note)}</p></article>"
+            yield f"<p>{prose(words.equality(remedy))} {prose(remedy.note)}</p></article>"
         yield "</div>"
         for sentence in words.others(advice):
             yield f'<p class="soft">{escape(sentence)}</p>'
         if advice.cut_short:
-            yield f'<p class="soft">{_prose(words.CUT_SHORT)}</p>'
+            yield f'<p class="soft">{prose(words.CUT_SHORT)}</p>'
 
     def _footer(self) -> Iterator[str]:
         yield "<footer><p>Everything here was measured by running the code; nothing is estimated. Bytes crossing a cut"
@@ -308,23 +291,5 @@ def _measured(counted: Iterable[tuple[str, int, int]]) -> Iterator[str]:
     yield "</table>"
 
 
-def escape(text: str) -> str:
-    """Return one line of text, escaped for HTML."""
-    return html.escape(visible(text))
-
-
-def _hash(script: str) -> str:
-    return b64encode(sha256(script.encode()).digest()).decode()
-
-
-def _prose(text: str) -> str:
-    """Return a sentence as HTML, with text in backticks as code."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
-
-
 def _colour(graph: int) -> int:
     return (graph - 1) % _COLOURS
-
-
-def _items(texts: Iterable[str]) -> str:
-    return "".join(f"<li>{text}</li>" for text in texts)

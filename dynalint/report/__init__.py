@@ -21,14 +21,15 @@ FORMATS = {
     "gitlab": ("gitlab", "render"),
     "junit": ("junit", "render"),
     "markdown": ("markdown", "render"),
+    "html": ("html", "render"),
 }
 
 
-FOR_PEOPLE = ("full", "concise", "grouped", "markdown")
+FOR_PEOPLE = ("full", "concise", "grouped", "markdown", "html")
 FOLDING = (*FOR_PEOPLE, "github")
 """The formats that only count findings in code that is rarely compiled, without listing them."""
-WITH_FIXES = ("json", "json-lines", "sarif")
-"""The formats that always include the fix of each finding. Those for people show it only on request."""
+WITH_FIXES = ("json", "json-lines", "sarif", "html")
+"""The formats that always include the fix of each finding. The others show it only on request, or not at all."""
 
 
 def render(form: str, report: Report, style: Style) -> str:

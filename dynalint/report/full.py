@@ -8,10 +8,13 @@ from collections.abc import Iterator, Sequence
 from dynalint.findings import Evidence, Finding, Fix
 from dynalint.report.excerpt import WIDEST, excerpt
 from dynalint.report.model import Report
+from dynalint.report.ranking import because, dearest
 from dynalint.report.style import SEVERITY_COLOURS, Style, visible
 from dynalint.report.summary import summary
 
 LONGEST_CHAIN = 6
+FEW = 5
+"""Up to this many findings, none is named as the one to mend first."""
 _ARROW = " \N{RIGHTWARDS ARROW} "
 
 
@@ -24,7 +27,21 @@ def render(report: Report, style: Style) -> str:
     blocks = ["\n".join(_finding(finding, report, style, obstacle)) + "\n\n" for finding in report.findings]
     if obstacle is not None and not report.quiet:
         blocks.append("\n".join(textwrap.wrap(f"Nothing was confirmed: {visible(obstacle)}", WIDEST)) + "\n")
-    return "".join(blocks) + summary(report, style)
+    return "".join(blocks) + summary(report, style) + _dearest(report, style)
+
+
+def _dearest(report: Report, style: Style) -> str:
+    """Return lines that name the findings to mend first, or nothing if none is known to cost more than the others."""
+    if report.quiet or len(report.findings) <= FEW:
+        return ""
+    named, alike = dearest(report.findings)
+    among = f" ({len(named)} of {alike} like them)" if alike > len(named) else ""
+    lines = [f"  {_place(finding, style)} {finding.code} {visible(because(finding))}\n" for finding in named]
+    return "".join([f"Known to cost the most{among}:\n", *lines]) if lines else ""
+
+
+def _place(finding: Finding, style: Style) -> str:
+    return f"{style.paint(visible(finding.place), 'bold')}:{finding.line}:{finding.column}:"
 
 
 def _common_obstacle(findings: Sequence[Finding]) -> str | None:
@@ -43,7 +60,7 @@ def _finding(finding: Finding, report: Report, style: Style, obstacle: str | Non
     arrow = style.paint("-->", "blue", "bold")
     yield f"{gutter}{arrow} {visible(finding.place)}:{finding.line}:{finding.column}"
     yield from shown
-    for label, text in _notes(finding, obstacle):
+    for label, text in notes(finding, obstacle):
         room = WIDEST - len(gutter) - 3
         lines = textwrap.wrap(label + visible(text), room, break_long_words=False, break_on_hyphens=False)
         lines[0] = style.paint(lines[0][: len(label)], "bold") + lines[0][len(label) :]
@@ -51,7 +68,8 @@ def _finding(finding: Finding, report: Report, style: Style, obstacle: str | Non
         yield from (f"{gutter}   {line}" for line in lines[1:])
 
 
-def _notes(finding: Finding, obstacle: str | None) -> Iterator[tuple[str, str]]:
+def notes(finding: Finding, obstacle: str | None) -> Iterator[tuple[str, str]]:
+    """Yield what is said below a finding, with its labels; not the evidence if that is `obstacle`, given elsewhere."""
     if len(finding.region) > 1:
         yield "reached from ", _chain(finding.region)
     elif finding.function:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from dynalint.findings import Finding
+from dynalint.findings import STATUSES, Finding
 from dynalint.fingerprints import repository_path
 from dynalint.report.model import Report
 from dynalint.report.style import Style, visible
@@ -18,7 +18,6 @@ LIMIT = 10
 """The number of annotations of one level that GitHub shows for a step."""
 
 _LEVELS = {"error": "error", "warning": "warning", "info": "notice"}
-_STATUSES = ("confirmed", "static", "unconfirmed", "unreached", "refuted")
 
 
 def render(report: Report, style: Style) -> str:
@@ -31,7 +30,7 @@ def render(report: Report, style: Style) -> str:
     left_out: list[Finding] = []
     for level, findings in by_level.items():
         limit = LIMIT - 1 if crowded and level == "notice" else LIMIT
-        findings.sort(key=lambda finding: (_STATUSES.index(finding.evidence.status), finding.sort_key))
+        findings.sort(key=lambda finding: (STATUSES.index(finding.evidence.status), finding.sort_key))
         shown.extend(_annotation(level, finding, report) for finding in findings[:limit])
         left_out.extend(findings[limit:])
     if left_out:

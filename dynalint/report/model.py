@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dynalint.findings import Finding
 
 if TYPE_CHECKING:
+    from dynalint.baseline import Compared
     from dynalint.catalogue import Entry
 
 
@@ -17,17 +18,17 @@ class Report:
     """The findings to write, in order, and everything else that a format may need.
 
     `lines` maps the place of a finding to the lines of its file. `refuted` is the number of findings that Dynamo
-    refuted and that are not in `findings`; `known` counts those in the baseline and `folded` those in code that is
-    rarely compiled. `with_fixes` says that the findings have their fixes, `unsafe_fixes` that unsafe ones count as
-    applicable. `folder` is the working directory relative to the root of the repository. `entries` documents the codes.
-    `failures` are sentences about errors in dynalint. `ran_by` names the interpreter that ran the code and its torch;
-    it is empty if nothing was run.
+    refuted and that are not in `findings`; `folded` counts those in code that is rarely compiled. `compared` is the
+    comparison with the baseline, whose findings are not in `findings` either, or None without a baseline. `with_fixes`
+    says that the findings have their fixes, `unsafe_fixes` that unsafe ones count as applicable. `folder` is the
+    working directory relative to the root of the repository. `entries` documents the codes. `failures` are sentences
+    about errors in dynalint. `ran_by` names the interpreter that ran the code and its torch; it is empty if nothing was
+    run.
     """
 
     findings: Sequence[Finding]
     lines: Mapping[str, Sequence[str]] = field(default_factory=dict)
     refuted: int = 0
-    known: int = 0
     folded: int = 0
     with_fixes: bool = False
     unsafe_fixes: bool = False
@@ -36,6 +37,7 @@ class Report:
     entries: Mapping[str, Entry] = field(default_factory=dict)
     failures: Sequence[str] = ()
     ran_by: str = ""
+    compared: Compared | None = None
 
     def applies(self, finding: Finding) -> bool:
         """Return whether `dynalint fix --apply` would try to fix the finding with the current options."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from dynalint.findings import Finding
 from dynalint.report.model import Report
 from dynalint.report.style import Style, visible
 
@@ -26,8 +29,8 @@ def summary(report: Report, style: Style) -> str:
         counts.append(f"{confirmed} confirmed")
     if report.refuted:
         counts.append(f"{report.refuted} refuted hidden")
-    if report.known:
-        counts.append(f"{report.known} in the baseline hidden")
+    if report.compared is not None and report.compared.known:
+        counts.append(f"{len(report.compared.known)} in the baseline hidden")
     fixes = []
     if fixable:
         fixes.append(f"{fixable} fixable with `dynalint fix --apply`")
@@ -43,20 +46,25 @@ def summary(report: Report, style: Style) -> str:
     return f"Found {total} finding{'s' if total > 1 else ''}{details}.{ran}{fix}\n{_settings(report)}{folded}"
 
 
-def _settings(report: Report) -> str:
-    """Return a line for each setting that makes breaks disappear without a change of the code.
+def settings_that_help(findings: Iterable[Finding]) -> list[tuple[str, list[Finding]]]:
+    """Return the settings that make breaks disappear without a change of the code, each with its findings.
 
-    The setting of a finding is known from its rule; that `fullgraph=True` helps, from a run.
+    A setting is given as the start of a sentence, the one that removes the most first. The setting of a finding is
+    known from its rule; that `fullgraph=True` helps, from a run.
     """
-    codes: dict[str, list[str]] = {}
-    for one in report.findings:
+    found: dict[str, list[Finding]] = {}
+    for one in findings:
         if one.setting:
-            codes.setdefault(f"With `torch._dynamo.config.{one.setting} = True`, Dynamo traces", []).append(one.code)
+            found.setdefault(f"With `torch._dynamo.config.{one.setting} = True`, Dynamo traces", []).append(one)
         if one.evidence.status == "confirmed" and one.evidence.fullgraph == "passes" and one.category == "graph-break":
-            codes.setdefault("With `torch.compile(..., fullgraph=True)`, Dynamo traced", []).append(one.code)
+            found.setdefault("With `torch.compile(..., fullgraph=True)`, Dynamo traced", []).append(one)
+    return sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
+
+
+def _settings(report: Report) -> str:
     return "".join(
-        f"{how} {len(found)} of them as they are ({', '.join(sorted(set(found)))}).\n"
-        for how, found in sorted(codes.items(), key=lambda item: (-len(item[1]), item[0]))
+        f"{how} {len(found)} of them as they are ({', '.join(sorted({one.code for one in found}))}).\n"
+        for how, found in settings_that_help(report.findings)
     )
 
 

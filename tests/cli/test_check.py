@@ -51,6 +51,7 @@ def test_findings_are_reported_in_the_terms_of_the_contract(check: Run, model: P
             "torch": None,
             "fullgraph": None,
             "recompiles": None,
+            "effect": None,
         },
         "fix": {
             "title": "No fix is offered",

@@ -17,6 +17,7 @@ class AssertOnTensor(Rule):
     name = "assert-on-tensor"
     summary = "Assertion of a tensor in a form that Dynamo cannot keep in the graph"
     gb = ("GB0170", "GB0171", "GB0033")
+    reads_data = True
     events = (Branch, Call)
     calls = frozenset({"torch._assert"})
 

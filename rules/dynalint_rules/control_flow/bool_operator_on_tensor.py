@@ -24,6 +24,7 @@ class BoolOperatorOnTensor(Rule):
     name = "bool-operator-on-tensor"
     summary = "`and`, `or`, `not` or a chained comparison of tensors as a value"
     gb = ("GB0170", "GB0033")
+    reads_data = True
     events = (Branch,)
 
     def check(self, event: Branch, project: Project) -> Iterable[Violation]:

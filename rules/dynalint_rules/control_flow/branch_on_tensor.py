@@ -27,6 +27,7 @@ class BranchOnTensor(Rule):
     name = "branch-on-tensor"
     summary = "Branch on the data in a tensor"
     gb = ("GB0170",)
+    reads_data = True
     events = (Branch,)
 
     def check(self, event: Branch, project: Project) -> Iterable[Violation]:

@@ -23,6 +23,7 @@ class MembershipOnTensor(Rule):
     name = "membership-on-tensor"
     summary = "`in`, `any`, `all` or `sorted` over the data in tensors"
     gb = ("GB0170", "GB0124", "GB0033", "GB0207", "GB0059")
+    reads_data = True
     events = (Branch, Call)
     calls = frozenset({"builtins.any", "builtins.all", "builtins.sorted", "list.sort"})
 

@@ -14,6 +14,7 @@ class RaiseOnTensor(Rule):
     name = "raise-on-tensor"
     summary = "Guard that raises depending on the data in a tensor"
     gb = ("GB0170",)
+    reads_data = True
     events = (Branch,)
 
     def check(self, event: Branch, project: Project) -> Iterable[Violation]:

@@ -20,6 +20,7 @@ class TensorComparisonCall(Rule):
     name = "tensor-comparison-call"
     summary = "Comparison of tensors that returns a Python bool"
     gb = ("GB0033",)
+    reads_data = True
     events = (Call,)
     calls = frozenset(f"{owner}.{name}" for owner in ("torch", "Tensor") for name in _INSTEAD)
 

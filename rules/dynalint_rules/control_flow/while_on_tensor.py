@@ -14,6 +14,7 @@ class WhileOnTensor(Rule):
     name = "while-on-tensor"
     summary = "Loop that ends depending on the data in a tensor"
     gb = ("GB0170",)
+    reads_data = True
     events = (Branch,)
 
     def check(self, event: Branch, project: Project) -> Iterable[Violation]:

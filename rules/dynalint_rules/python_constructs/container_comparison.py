@@ -12,6 +12,7 @@ class ContainerComparison(Rule):
     name = "container-comparison"
     summary = "Comparing lists or tuples that hold tensors breaks the graph"
     gb = ("GB6622", "GB0170")
+    reads_data = True
     events = (Operation,)
     message = "the comparison evaluates the truth of a tensor in these lists, which depends on data"
     help = "compare the plain numbers in Python, and the tensors with torch"

@@ -12,6 +12,7 @@ class SortByTensor(Rule):
     name = "sort-by-tensor"
     summary = "Sorting by tensors breaks the graph"
     gb = ("GB0207", "GB0193", "GB0059")
+    reads_data = True
     events = (Ordering,)
     refusal = "the values have to be stacked, for `torch.sort` or `torch.topk`, with the code around them"
 

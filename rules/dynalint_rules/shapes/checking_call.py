@@ -35,6 +35,7 @@ class CheckingCall(Rule):
     summary = "A function that reads its arguments in order to check them breaks the graph"
     severity = "warning"
     gb = ("GB0033", "GB0124", "GB0170")
+    reads_data = True
     events = (Call,)
     calls = frozenset(_INSTEAD) | _SPLITTING | _SAMPLES | {_CHECK}
 

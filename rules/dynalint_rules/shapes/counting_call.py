@@ -53,6 +53,7 @@ class CountingCall(Rule):
     summary = "A function whose result size depends on data breaks the graph"
     severity = "warning"
     gb = ("GB0036",)
+    reads_data = True
     events = (Call,)
     calls = _watched() | _NUMPY | {_NUMPY_WHERE, _NUMPY_REPEAT}
 

@@ -27,6 +27,7 @@ class MaskRead(Rule):
     summary = "The number of elements that a mask selects depends on data, which breaks the graph"
     severity = "warning"
     gb = ("GB0036", "GB0033")
+    reads_data = True
     events = (Subscript, Call)
     calls = _SELECTING
 

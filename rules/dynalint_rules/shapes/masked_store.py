@@ -17,6 +17,7 @@ class MaskedStore(Rule):
     summary = "Storing what is read through the same mask breaks the graph"
     severity = "warning"
     gb = ("GB0036",)
+    reads_data = True
     events = (Subscript,)
 
     def check(self, event: Subscript, project: Project) -> Iterable[Violation]:

@@ -12,6 +12,7 @@ class OneHotWithoutClasses(Rule):
     name = "one-hot-without-classes"
     summary = "`one_hot` without `num_classes` reads its shape from the data, which breaks the graph"
     gb = ("GB0246", "GB0033")
+    reads_data = True
     events = (Call,)
     calls = frozenset({_CALLEE})
     message = "`one_hot()` without `num_classes` reads the largest class from the data, which breaks the graph"

@@ -16,6 +16,7 @@ class ListIndexedByTensor(Rule):
     name = "list-indexed-by-tensor"
     summary = "Indexing a list, tuple or string with a tensor reads the tensor and breaks the graph"
     gb = ("GB0124", "GB4880", "GB0070", "GB0218", "GB7596")
+    reads_data = True
     events = (Subscript,)
 
     def check(self, event: Subscript, project: Project) -> Iterable[Violation]:

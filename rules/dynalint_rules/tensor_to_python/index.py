@@ -20,6 +20,7 @@ class ScalarTensorIndex(Rule):
     name = "scalar-tensor-index"
     summary = "Indexing with a 0-dim tensor reads the tensor and breaks the graph"
     gb = ("GB0033",)
+    reads_data = True
     events = (Subscript,)
 
     def check(self, event: Subscript, project: Project) -> Iterable[Violation]:

@@ -19,6 +19,7 @@ class ItemOfTensor(Rule):
     name = "item-of-tensor"
     summary = "`.item()` reads a number from a tensor and breaks the graph"
     gb = ("GB0124", "GB0033", "GB0208")
+    reads_data = True
     events = (Call,)
     calls = frozenset({"Tensor.item", "numpy.ndarray.item"})
 

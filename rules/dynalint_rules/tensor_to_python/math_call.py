@@ -24,6 +24,7 @@ class MathOnTensor(Rule):
     name = "math-on-tensor"
     summary = "A function of `math` reads a tensor into Python and breaks the graph"
     gb = ("GB0033", "GB0208", "GB0007")
+    reads_data = True
     events = (Call,)
     calls = frozenset({*(f"math.{name}" for name in (*IN_TORCH, *_OTHERS)), "cmath.*"})
 

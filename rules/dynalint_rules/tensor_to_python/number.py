@@ -26,6 +26,7 @@ class NumberOfTensor(Rule):
     name = "number-of-tensor"
     summary = "`int()`, `float()` or `bool()` of a tensor reads its element and breaks the graph"
     gb = ("GB0124", "GB0059", "GB0033", "GB0208")
+    reads_data = True
     events = (Call,)
     calls = frozenset({*_DEFAULT, *_UNTRACED, *_METHODS})
 

@@ -43,6 +43,7 @@ class TensorAsSize(Rule):
     name = "tensor-as-size"
     summary = "A tensor used as a size, count or range is read into Python and breaks the graph"
     gb = ("GB0033", "GB0059")
+    reads_data = True
     events = (Call, Operation)
     calls = frozenset({*SIZES, *_PERMUTING})
 

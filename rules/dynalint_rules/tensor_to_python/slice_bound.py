@@ -21,6 +21,7 @@ class TensorSliceBound(Rule):
     summary = "Slicing with a tensor bound reads the tensor and breaks the graph"
     gb = ("GB0124",)
     gives_up = True
+    reads_data = True
     events = (Subscript, Call)
     calls = frozenset({"builtins.slice"})
 

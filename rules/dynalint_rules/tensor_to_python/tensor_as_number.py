@@ -53,6 +53,7 @@ class TensorAsNumber(Rule):
     name = "tensor-as-number"
     summary = "Passing a tensor where torch requires a Python number breaks the graph"
     gb = ("GB0033",)
+    reads_data = True
     events = (Call,)
     calls = frozenset({*_PARAMETERS, *_BOUNDS})
 

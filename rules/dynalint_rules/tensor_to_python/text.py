@@ -16,6 +16,7 @@ class TensorToText(Rule):
     name = "tensor-to-text"
     summary = "`str()`, `repr()` or `%` of a tensor needs its values and breaks the graph"
     gb = ("GB0059", "GB0569", "GB0208", "GB0033", "GB0088")
+    reads_data = True
     events = (Call, Format)
     calls = frozenset({*_BUILTINS, *_METHODS})
     refusal = (

@@ -20,6 +20,7 @@ class TolistOfTensor(Rule):
     name = "tolist-of-tensor"
     summary = "`.tolist()` reads the elements of a tensor and breaks the graph"
     gb = ("GB0033", "GB0109")
+    reads_data = True
     events = (Call,)
     calls = frozenset({"Tensor.tolist", "numpy.ndarray.tolist"})
 

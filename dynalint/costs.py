@@ -1,0 +1,56 @@
+"""What the source tells about the cost of a finding: loops around it, and the function that Dynamo gives up for it.
+
+A graph break costs next to nothing in a straight line. In a loop, it happens again in each pass, and Dynamo leaves the
+function with the loop to Python. `docs/output.md` gives the times measured.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from dynalint.analysis.events import Event
+from dynalint.analysis.given_up import calls_in_loops, ends_function
+from dynalint.analysis.index import FunctionInfo
+from dynalint.analysis.project import Project
+from dynalint.findings import Cost, as_name
+
+
+class Costs:
+    """The costs of findings in a project."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._lost: dict[FunctionInfo, FunctionInfo | None] = {}
+
+    def of(self, event: Event, *, breaks: bool, refused: bool, reads: bool) -> Cost:
+        """Return the cost of a finding at an event.
+
+        `breaks` says that the graph breaks there, `refused` that Dynamo never resumes after it, and `reads` that the
+        value of a tensor is read.
+        """
+        function = event.function
+        around = _loop_around(function)
+        loop = function if event.position.loop else around and around[0]
+        lost = None
+        if breaks:
+            own = refused or ends_function(event, self._project.parents(function))
+            lost = function if own else self._lost_around(function)
+        return Cost(_name(loop), _name(lost), reads)
+
+    def _lost_around(self, function: FunctionInfo) -> FunctionInfo | None:
+        """Return the caller that Dynamo gives up for a break in a function, because it calls it in a loop."""
+        if function not in self._lost:
+            around = _loop_around(function)
+            found = around is not None and any(calls_in_loops(around[0], {around[1]}, self._project))
+            self._lost[function] = around[0] if around is not None and found else None
+        return self._lost[function]
+
+
+def _loop_around(function: FunctionInfo) -> tuple[FunctionInfo, FunctionInfo] | None:
+    """Return the nearest function of the chain that calls the next one in a loop, and that next one."""
+    chain = function.callers
+    return next((pair for pair in reversed(list(pairwise(chain))) if pair[1].called_by.get(pair[0])), None)
+
+
+def _name(function: FunctionInfo | None) -> str:
+    return "" if function is None else as_name(function.qualname)

@@ -1,0 +1,40 @@
+"""The diff that a finding's fix offers, made from its edits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from dynalint.diffs import hunks
+from dynalint.findings import Edit, Finding
+
+
+def offered_diff(finding: Finding, lines: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the places that a fix changes, each with the lines of its diff, without a header for the place.
+
+    `lines` maps places to the lines of their files, without line ends; a place that it lacks has no lines of a diff.
+    """
+    edits: dict[str, list[Edit]] = {}
+    for edit in finding.fix.edits if finding.fix is not None else ():
+        path = edit.path or finding.path
+        edits.setdefault(path if edit.cell is None else f"{path}:cell {edit.cell}", []).append(edit)
+    for place, some in edits.items():
+        before = list(lines.get(place, ()))
+        after = _edited(before, some)
+        yield place, [line for head, changed in hunks(before, after) for line in (head, *changed)] if before else []
+
+
+def _edited(lines: Sequence[str], edits: Sequence[Edit]) -> list[str]:
+    """Return lines with edits, which do not overlap, applied; of insertions at one place, the first comes first."""
+    text = "\n".join(lines)
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+
+    def offset(line: int, column: int) -> int:
+        return min(starts[min(line, len(starts)) - 1] + column - 1, len(text))
+
+    last_first = sorted(enumerate(edits), key=lambda one: (one[1].line, one[1].column, one[0]), reverse=True)
+    for _, edit in last_first:
+        start, end = offset(edit.line, edit.column), offset(edit.end_line, edit.end_column)
+        text = text[:start] + edit.content.replace("\r\n", "\n") + text[end:]
+    return text.split("\n")

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from dynalint.analysis.events import Event
 from dynalint.analysis.given_up import calls_in_loops, ends_function
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.project import Project
 from dynalint.findings import Cost, as_name
+from dynalint.rules import Flag
 
 
 class Costs:
@@ -22,20 +22,16 @@ class Costs:
         self._project = project
         self._lost: dict[FunctionInfo, FunctionInfo | None] = {}
 
-    def of(self, event: Event, *, breaks: bool, refused: bool, reads: bool) -> Cost:
-        """Return the cost of a finding at an event.
-
-        `breaks` says that the graph breaks there, `refused` that Dynamo never resumes after it, and `reads` that the
-        value of a tensor is read.
-        """
-        function = event.function
+    def of(self, flag: Flag) -> Cost:
+        """Return the cost of what a rule found; only a graph break that is certain gives up a function."""
+        event, function = flag.event, flag.event.function
         around = _loop_around(function)
         loop = function if event.position.loop else around and around[0]
         lost = None
-        if breaks:
-            own = refused or ends_function(event, self._project.parents(function))
+        if flag.category == "graph-break" and not flag.proviso:
+            own = flag.refused or ends_function(event, self._project.parents(function))
             lost = function if own else self._lost_around(function)
-        return Cost(_name(loop), _name(lost), reads)
+        return Cost(_name(loop), _name(lost), flag.rule.reads_data)
 
     def _lost_around(self, function: FunctionInfo) -> FunctionInfo | None:
         """Return the caller that Dynamo gives up for a break in a function, because it calls it in a loop."""

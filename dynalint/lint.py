@@ -24,13 +24,13 @@ from dynalint.catalogue import catalogue
 from dynalint.config import OPTIONS, Configuration, Settings, show_path
 from dynalint.costs import Costs
 from dynalint.environments import release_for
-from dynalint.findings import Category, Finding, Step, as_name, as_sentence
+from dynalint.findings import Finding, Step, as_name, as_sentence
 from dynalint.fix import Linted
 from dynalint.offers import Answer, Offers
 from dynalint.provisos import provisos
 from dynalint.releases import holds
 from dynalint.roots import complaints
-from dynalint.rules import Rewrite, Rule, Violation
+from dynalint.rules import Flag, Rewrite, Rule
 from dynalint.suppress import UNUSED_CODE, Suppression, Suppressions, read_suppressions, unused
 
 if TYPE_CHECKING:
@@ -98,30 +98,6 @@ class LintResult:
     suppressions: Mapping[Path, Suppressions]
     failures: tuple[str, ...]
     offers: Offers
-
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """A violation, with the rule that reported it and the event that it is about.
-
-    `proviso` is the end of a sentence with the condition for a graph break on each run; empty if it is certain.
-    """
-
-    rule: Rule
-    event: Event
-    violation: Violation
-    proviso: str = ""
-
-    @property
-    def refused(self) -> bool:
-        """Whether Dynamo never resumes after this graph break."""
-        given = self.violation.gives_up
-        return self.rule.gives_up if given is None else given
-
-    @property
-    def category(self) -> Category:
-        """The category if the proviso is met."""
-        return self.violation.category or self.rule.category
 
 
 class RuleSet:
@@ -336,12 +312,7 @@ class _Pass:
             gb=violation.gb or rule.gb,
             doubt=as_sentence(event.function.doubt),
             setting="" if flag.proviso else violation.setting,
-            cost=self._costs.of(
-                event,
-                breaks=flag.category == "graph-break" and not flag.proviso,
-                refused=flag.refused,
-                reads=rule.reads_data,
-            ),
+            cost=self._costs.of(flag),
         )
 
     def _step(self, function: FunctionInfo) -> Step:

@@ -203,6 +203,30 @@ class Rule:
         return page_of(cls)  # type: ignore[arg-type] # mypy takes the hash of an instance for that of the class
 
 
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A violation, with the rule that reported it and the event that it is about.
+
+    `proviso` is the end of a sentence with the condition for a graph break on each run; empty if it is certain.
+    """
+
+    rule: Rule
+    event: Event
+    violation: Violation
+    proviso: str = ""
+
+    @property
+    def refused(self) -> bool:
+        """Whether Dynamo never resumes after this graph break."""
+        given = self.violation.gives_up
+        return self.rule.gives_up if given is None else given
+
+    @property
+    def category(self) -> Category:
+        """The category if the proviso is met."""
+        return self.violation.category or self.rule.category
+
+
 @cache
 def all_rules() -> tuple[Rule, ...]:
     """Return one instance of every rule, sorted by code.

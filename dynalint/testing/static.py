@@ -13,8 +13,8 @@ from dynalint.analysis.events import Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import SourceFile
 from dynalint.fix.edits import Accepted, Plan, merged, plan_of, replaced
-from dynalint.lint import Flag, RuleSet, find, qualified
-from dynalint.rules import Declined, Rewrite, Rule
+from dynalint.lint import RuleSet, find, qualified
+from dynalint.rules import Declined, Flag, Rewrite, Rule
 from dynalint.testing.cases import Case, installed_torch
 
 _MOST_ROUNDS = 10

@@ -43,7 +43,7 @@ ACTING = {
     "teamcity": "##teamcity[buildStop]",
     "command": "::add-mask::x",
 }
-FOR_TERMINALS = ("full", "concise", "grouped", "markdown", "github")
+FOR_TERMINALS = ("full", "concise", "grouped", "markdown", "html", "github")
 
 # Characters that a terminal or a reader must never be given.
 FORBIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069\ud800-\udfff]")

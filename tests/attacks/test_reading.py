@@ -400,6 +400,8 @@ REVIEWED = {
     "reading.py": "the one place",
     "git.py": "asks git",
     "explaining/html.py": "dynalint's own page",
+    "report/html.py": "dynalint's own page",
+    "report/web.py": "dynalint's own page",
     "graph_breaks.py": "dynalint's own data",
     "analysis/torch_api.py": "dynalint's own data",
     "testing/harness.py": "an installed torch's own registry",

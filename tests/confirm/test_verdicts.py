@@ -107,7 +107,17 @@ def test_a_break_in_the_range_confirms() -> None:
         "2.13.0",
         "passes",
         0,
+        "split",
     )
+
+
+@pytest.mark.parametrize(
+    ("effects", "told"),
+    [(("split", "frame"), "frame"), (("rest", "split"), "rest"), (("split",), "split"), (("forged",), None)],
+)
+def test_the_largest_effect_of_a_break_is_told(effects: tuple[str, ...], told: str | None) -> None:
+    breaks = tuple(replace(broken(5), effect=effect) for effect in effects)
+    assert evidence(BRANCH, heard(default=replace(RUN, breaks=breaks))).effect == told
 
 
 def test_of_two_findings_on_a_line_the_columns_decide() -> None:

@@ -13,7 +13,7 @@ from dynalint.analysis.notebook import SUFFIX
 from dynalint.analysis.source import SourceFile, read_source
 from dynalint.catalogue import catalogue
 from dynalint.config import Settings
-from dynalint.confirm import ConfirmOptions, Interrupted, Target, WorkerError, confirm
+from dynalint.confirm import ConfirmOptions, Execution, Interrupted, Target, WorkerError, confirm
 from dynalint.confirm.verdicts import CONFIRMABLE
 from dynalint.environments import chosen_interpreter
 from dynalint.findings import Evidence, Finding
@@ -69,7 +69,7 @@ def confirmed(
         findings, interrupted = fault.findings, True
     reasons = {one.evidence.detail for one in findings if one.evidence.status == "unconfirmed"}
     failures = [f"nothing was confirmed: {one}" for one in sorted(reasons) if one.startswith("not run: ")]
-    if interrupted or options.mode != "always":
+    if interrupted or (options.mode != "always" and options.answers is None):
         failures.clear()
     files = {workspace.shown(file.path): file for file in result.analysis.files}
     doubts = {(workspace.shown(one.file.path), one.qualname): one.doubt for one in result.analysis.functions}
@@ -190,7 +190,7 @@ def confirm_options(workspace: Workspace, search: Iterable[Path]) -> ConfirmOpti
         cache=settings.cache_directory,
         confirm_from=settings.confirm_from,
         jobs=settings.jobs,
-        budget=workspace.budget,
+        **vars(workspace.execution or Execution()),
     )
 
 

@@ -34,7 +34,7 @@ from dynalint.rules import Flag, Rewrite, Rule
 from dynalint.suppress import UNUSED_CODE, Suppression, Suppressions, read_suppressions, unused
 
 if TYPE_CHECKING:
-    from dynalint.confirm.budget import Budget
+    from dynalint.confirm.options import Execution
 
 SYNTAX_CODE = "DYN901"
 
@@ -47,7 +47,7 @@ class Workspace:
 
     `named` are the paths given by the user. `texts` replaces the content of files; `directory` is the base of displayed
     paths. `unreadable` is a text that could not be decoded. With `ignore_suppressions`, comments silence nothing.
-    `around` are further files to analyse. `budget` limits the total cost of running code.
+    `around` are further files to analyse. `execution` says how code is run, if not as usual.
     """
 
     files: tuple[Path, ...]
@@ -59,7 +59,7 @@ class Workspace:
     unreadable: SourceFile | None = None
     ignore_suppressions: bool = False
     around: tuple[Path, ...] = ()
-    budget: Budget | None = None
+    execution: Execution | None = None
 
     @property
     def analysed(self) -> tuple[Path, ...]:

@@ -17,6 +17,7 @@ from dynalint.cli.config import config
 from dynalint.cli.ending import INTERRUPTED, interruptible
 from dynalint.cli.explain import explain
 from dynalint.cli.fix import fix
+from dynalint.cli.merge import merge
 from dynalint.cli.rule import rule
 from dynalint.cli.server import server
 from dynalint.cli.trace import trace
@@ -52,7 +53,7 @@ def cli() -> None:
     """
 
 
-for _command in (check, fix, trace, explain, rule, config, trust, server, clean):
+for _command in (check, merge, fix, trace, explain, rule, config, trust, server, clean):
     cli.add_command(_command)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dynalint.cli.execution import read_shard, write_shard
 from dynalint.cli.options import linting_options
 from dynalint.errors import UsageError
 from dynalint.findings import CATEGORIES
@@ -31,7 +32,7 @@ Examples:
   cat model.py | dynalint check --stdin-filename model.py -
 """
 
-_ADD_IGNORE = "--add-ignore"
+_ADD_IGNORE, _SHARD = "--add-ignore", "--shard"
 
 # Options that select a different action, with the options that cannot be combined with them.
 _EXCLUDED = {
@@ -39,6 +40,7 @@ _EXCLUDED = {
     "--show-files": ("--watch", "--statistics"),
     "--write-baseline": ("--watch", "--statistics", "--since"),
     _ADD_IGNORE: ("--watch", "--statistics", "--ignore-suppressions", "-"),
+    _SHARD: ("--watch", "--statistics", "--write-baseline", _ADD_IGNORE, "--since", "-"),
 }
 
 
@@ -75,6 +77,12 @@ class _Command(click.Command):
     metavar="[REASON]",
     help="Silence all findings with comments, which end with the reason given as --add-ignore=REASON.",
 )
+@click.option(
+    _SHARD,
+    type=read_shard,
+    metavar="I/N",
+    help="Run one of N shares of the code, and write the answers to --output-file for `dynalint merge`.",
+)
 @click.option("-w", "--watch", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
 def check(**options: Any) -> int:
     """Find the lines that break graphs or force recompilation.
@@ -86,12 +94,12 @@ def check(**options: Any) -> int:
     if options["watch"]:
         from dynalint.cli.watch import watch
 
-        watch(lambda: _check(options), lambda: _watched(options))
-    return _check(options)
+        watch(lambda: check_once(options), lambda: _watched(options))
+    return check_once(options)
 
 
-def _check(options: dict[str, Any]) -> int:
-    """Check once and return the exit code."""
+def check_once(options: dict[str, Any]) -> int:
+    """Check once, with the options of `check`, and return the exit code."""
     from dynalint import engine
     from dynalint.changes import changes_since
     from dynalint.cli.session import Run
@@ -110,8 +118,10 @@ def _check(options: dict[str, Any]) -> int:
     for text in checked.notes:
         run.note(text)
     run.keep_verdicts(checked)
-    if checked.interrupted and (options["write_baseline"] or options["add_ignore"] is not None):
+    if checked.interrupted and (options["write_baseline"] or options["add_ignore"] is not None or options["shard"]):
         raise KeyboardInterrupt
+    if options["shard"]:
+        return write_shard(run, options)
     found, lines = checked.reported(refuted=options["show_refuted"]), checked.lines()
     if options["write_baseline"]:
         run.write_baseline(options["write_baseline"], found, lines)
@@ -167,6 +177,8 @@ def _check_options(options: dict[str, Any]) -> None:
     given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value not in (None, False, (), "")]
     given += [_ADD_IGNORE] if options["add_ignore"] == "" else []
     given += ["-"] if "-" in options["paths"] else []
+    if options["shard"] and not options["output_file"]:
+        raise UsageError("--shard needs --output-file, for `dynalint merge` to read.")
     doing = [name for name in given if name in _EXCLUDED]
     doing += [name for one in doing for name in given if name in _EXCLUDED[one]]
     if len(doing) > 1:

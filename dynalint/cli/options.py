@@ -105,6 +105,13 @@ _RUNNING = (
         metavar="SECONDS",
         help="The processor time for running code in all; the findings that matter most come first.",
     ),
+    click.option(
+        "--executor",
+        type=click.Choice(["local", "dask"]),
+        default="local",
+        help="Where to run code: on this machine, or in a Dask cluster with the same files at the same paths.",
+    ),
+    click.option("--scheduler", metavar="ADDRESS", help="The address of the Dask scheduler, such as tcp://host:8786."),
     click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="The maximum number of processes."),
     click.option("--no-cache", is_flag=True, help="Do not read or write cached results."),
     click.option("--cache-dir", metavar="DIRECTORY", help="The folder for cached results."),

@@ -17,6 +17,7 @@ from dynalint.baseline import Baseline, Compared
 from dynalint.catalogue import catalogue
 from dynalint.cli.activity import Activity
 from dynalint.cli.console import ColorChoice, fail, note, style_for, write, write_diff
+from dynalint.cli.execution import execution
 from dynalint.cli.options import STDIN, note_ignored, read_configuration
 from dynalint.config import Settings
 from dynalint.engine import Checked, open_workspace, text_workspace
@@ -49,10 +50,7 @@ class Run:
         self.directory = Path.cwd()
         self.stdin: bytes | None = None
         self.workspace = replace(self._open(), ignore_suppressions=bool(options["ignore_suppressions"]))
-        if self.settings.budget is not None:
-            from dynalint.confirm.budget import Budget
-
-            self.workspace = replace(self.workspace, budget=Budget(self.settings.budget))
+        self.workspace = replace(self.workspace, execution=execution(options, self.settings))
         self._compared: Compared | None = None
         note_ignored(self.settings, options)
         file = self.settings.config_file

@@ -7,6 +7,6 @@ from __future__ import annotations
 
 from dynalint.confirm.client import WorkerError
 from dynalint.confirm.driver import Interrupted, confirm, examine, run_targets
-from dynalint.confirm.options import ConfirmOptions, Target
+from dynalint.confirm.options import ConfirmOptions, Execution, Target
 
-__all__ = ["ConfirmOptions", "Interrupted", "Target", "WorkerError", "confirm", "examine", "run_targets"]
+__all__ = ["ConfirmOptions", "Execution", "Interrupted", "Target", "WorkerError", "confirm", "examine", "run_targets"]

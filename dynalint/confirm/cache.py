@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from dynalint.confirm.shards import Answers
 from dynalint.reading import MOST_NOTEBOOK_BYTES, read_bounded, read_json
 
 _FORMAT = 2
@@ -52,30 +53,46 @@ class FileHashes:
 
 
 class VerdictCache:
-    """Worker answers by question. `folder` is None if nothing may be stored; `texts` override the files on disk."""
+    """Worker answers by question. `folder` is None if nothing may be stored; `texts` override the files on disk.
 
-    def __init__(self, folder: Path | None, texts: Mapping[str, str]) -> None:
+    `answers` are those of other machines, which come before the stored ones, and collect what this run asks.
+    """
+
+    def __init__(self, folder: Path | None, texts: Mapping[str, str], answers: Answers | None = None) -> None:
         self._folder = None if folder is None else folder / _FOLDER
         self._hashes = FileHashes(texts)
+        self._answers = answers
 
     def get(self, question: Mapping[str, Any], spots: Mapping[str, list[list[int]]]) -> dict[str, Any] | None:
         """Return the stored answer if its files are unchanged and it covers all `spots` in them, otherwise None."""
-        if self._folder is None:
+        key = _key(question)
+        given = self._answers.given.get(key) if self._answers is not None else None
+        entry = self._valid(given, question, spots)
+        if self._answers is not None and entry is not None:
+            self._answers.used.add(key)
+        if entry is None and self._folder is not None:
+            with contextlib.suppress(OSError, ValueError):
+                entry = self._valid(read_json(self._folder / f"{key}.json"), question, spots)
+        if entry is None:
             return None
+        if self._answers is not None:
+            self._answers.made[key] = entry
+        return {"answer": entry["answer"], "spots": entry["spots"]}
+
+    def _valid(
+        self, entry: Any, question: Mapping[str, Any], spots: Mapping[str, list[list[int]]]
+    ) -> dict[str, Any] | None:
         try:
-            entry = read_json(self._file(question))
-            if entry["format"] != _FORMAT or entry["question"] != question:
+            if entry is None or entry["format"] != _FORMAT or entry["question"] != question:
                 return None
-            files = entry["files"]
-            if any(known is None or self._hashes.of(path) != known for path, known in files.items()):
+            files, known = entry["files"], entry["spots"]
+            if not all(self._hashes.still(path, hashed) for path, hashed in files.items()):
                 return None
-            known_spots = entry["spots"]
-            for path, wanted in spots.items():
-                if path in files and any(spot not in known_spots.get(path, ()) for spot in wanted):
-                    return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            wanted = ((path, spot) for path in spots.keys() & files.keys() for spot in spots[path])
+            sound = isinstance(entry["answer"], dict) and all(spot in known.get(path, ()) for path, spot in wanted)
+            return dict(entry) if sound else None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
-        return {"answer": entry["answer"], "spots": known_spots}
 
     def put(
         self,
@@ -83,24 +100,31 @@ class VerdictCache:
         spots: Mapping[str, list[list[int]]],
         files: Iterable[str],
         answer: Mapping[str, Any],
+        *,
+        lasting: bool = True,
     ) -> None:
-        """Store an answer. Does nothing if the folder is not writable."""
-        if self._folder is None:
+        """Store an answer, in the folder only if it is `lasting`. Does nothing if the folder is not writable."""
+        if self._answers is None and (self._folder is None or not lasting):
             return
         entry = {
             "format": _FORMAT,
             "question": question,
             "spots": spots,
-            "files": {path: self._hashes.of(path) for path in files},
+            "files": {path: self._hashes.of(path) for path in sorted(files)},
             "answer": answer,
         }
-        with contextlib.suppress(OSError):
-            make_folder(self._folder)
-            write_atomically(self._file(question), json.dumps(entry, separators=(",", ":")).encode())
+        if self._answers is not None:
+            self._answers.made[_key(question)] = entry
+        if self._folder is not None and lasting:
+            with contextlib.suppress(OSError):
+                make_folder(self._folder)
+                write_atomically(
+                    self._folder / f"{_key(question)}.json", json.dumps(entry, separators=(",", ":")).encode()
+                )
 
-    def _file(self, question: Mapping[str, Any]) -> Path:
-        name = hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()[:32]
-        return Path(self._folder or "", f"{name}.json")
+
+def _key(question: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def make_folder(folder: Path) -> None:

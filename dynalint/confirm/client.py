@@ -128,7 +128,7 @@ class Worker:
             return
         budget, options = self.options.budget, self.options
         if budget is not None and not budget.left:
-            yield _out_of(budget)
+            yield out_of(budget)
             return
         if self._server is None:
             self._server = Server(self.options)
@@ -172,7 +172,7 @@ class Worker:
                 if budget is not None:
                     budget.spend(answer.spent)
                     if answer.outcome == "timeout" and seconds < options.seconds:
-                        answer = _out_of(budget)
+                        answer = out_of(budget)
                 yield answer if fits(operation, answer.parts, done=answer.done) else _garbled(answer)
                 if budget is not None and not budget.left:
                     return
@@ -231,7 +231,8 @@ class Worker:
             server.end()
 
 
-def _out_of(budget: Budget) -> Answer:
+def out_of(budget: Budget) -> Answer:
+    """Return the answer to a request for which the budget is spent."""
     return Answer("budget", {}, {"outcome": "budget", "seconds": budget.seconds}, "starting")
 
 

@@ -24,6 +24,7 @@ from dynalint.confirm.order import batches, ranks
 from dynalint.confirm.questions import Questions
 from dynalint.confirm.requests import request_for, worker_options
 from dynalint.confirm.results import TargetResult, as_part, record_of, result_of
+from dynalint.confirm.shards import WHOLE
 from dynalint.confirm.sources import Sources
 from dynalint.confirm.untrusted import sober, worded
 from dynalint.confirm.verdicts import (
@@ -165,7 +166,7 @@ class _TargetRuns:
         self._options = options
         self._targets = targets
         self._texts = {os.path.realpath(path): text for path, text in options.overrides.items()}
-        self._cache = VerdictCache(options.cache, self._texts)
+        self._cache = VerdictCache(options.cache, self._texts, options.answers)
         self._spots = spots
         compare, resized = (
             sorted({one.path for one in placed if one.finding.category == category})
@@ -176,6 +177,7 @@ class _TargetRuns:
         self._progress = progress
         self._questions = Questions(options, compare)
         self._calls = ProjectCalls(options)
+        self._shard = WHOLE if options.answers is None else options.answers.shard
         self._lock = threading.Lock()
         self._done = 0
         self._obstacle: str | None = None
@@ -194,13 +196,13 @@ class _TargetRuns:
         times and returns the parts to run in place of targets that could not be run.
         """
         workers: SimpleQueue[Worker] = SimpleQueue()
-        count = max(1, min(self._options.jobs, len(self._targets) // _TARGETS_WORTH_A_WORKER))
+        own, executor = frozenset(self._shard.of(self._targets)), self._options.executor
+        count = max(1, min(executor.jobs(self._options.jobs), len(own) // _TARGETS_WORTH_A_WORKER))
         started: list[Worker] = []
         try:
             for _ in range(count):
-                worker = Worker(worker_options(self._options))
-                started.append(worker)
-                workers.put(worker)
+                started.append(executor.worker(worker_options(self._options)))
+                workers.put(started[-1])
             torch = started[0].hello.torch
             traced = self._traced(torch)
             known = {result.target for result in traced}
@@ -215,8 +217,8 @@ class _TargetRuns:
                     self._harvest(pool, workers, traced, wanted)
                     guesses = "guesses" in self._options.confirm_from
                     left = [one for one in self._targets if guesses or self._is_given(one)]
-                    self._run_all(pool, workers, count, left)
-                    if guesses:
+                    self._run_all(pool, workers, count, own.intersection(left))
+                    if guesses and self._shard == WHOLE:  # otherwise, other shards may reach what this one did not
                         self._run_parts(pool, workers, count, traced, more)
                 except BaseException as fault:
                     # Without this, the pool would run everything that is left before the interrupt takes effect.
@@ -233,8 +235,8 @@ class _TargetRuns:
             return traced, self._obstacle
         outdated = self._outdated()
         found = (self._results[one] for one in self._targets if one in self._results)
-        own = [replace(one, outdated=one.target in outdated) for one in found]
-        return [*own, *self._harvested, *traced], self._obstacle
+        built = [replace(one, outdated=one.target in outdated) for one in found]
+        return [*built, *self._harvested, *traced], self._obstacle
 
     def _is_given(self, target: Target) -> bool:
         """Whether a target can be run without guessing inputs."""
@@ -255,7 +257,7 @@ class _TargetRuns:
             workers.put(worker)
             return
         found = []
-        for one in pool.map(lambda search: self._searched(search, workers), searches(asked, options)):
+        for one in pool.map(lambda search: self._searched(search, workers), self._shard.of(searches(asked, options))):
             found.append(one)
             self._harvested += one.results  # an interrupt keeps the results so far
         left = wanted([*traced, *self._harvested])
@@ -385,9 +387,9 @@ class _TargetRuns:
             result = result_of(target, torch, record, self._spots)
         except ValueError:
             return result_of(target, torch, {**record, "outcome": "garbled", "parts": {}}, self._spots)
-        if answer.done and (result.problem is None or result.problem.phase != "import"):
-            # A run that exceeded its time or memory limit may succeed on a less busy machine, and a package that is
-            # missing now may be installed by the next run. Neither result is cached.
-            files = {str(target.path), *filter(self._options.is_own_file, result.files)}
-            self._cache.put(self._question(target, worker), self._spots, files, record)
+        # A run that exceeded a limit may succeed on a less busy machine, and a package that is missing now may be
+        # installed by the next run.
+        lasting = answer.done and (result.problem is None or result.problem.phase != "import")
+        files = {str(target.path), *filter(self._options.is_own_file, result.files)}
+        self._cache.put(self._question(target, worker), self._spots, files, record, lasting=lasting)
         return result

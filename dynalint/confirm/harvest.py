@@ -164,10 +164,10 @@ class Searcher:
             return known["answer"]["parts"], known["spots"]
         begun()
         answer = worker.ask(OPERATION, {**search.request, **self.every})
-        if answer.done:
-            files = {str(target.path) for target in search.targets}
-            files.update(file for own in _calls_in(answer.parts) for file in own.get("files", ()))
-            self.cache.put(question, spots, filter(self.options.is_own_file, files), {"parts": dict(answer.parts)})
+        files = {str(target.path) for target in search.targets}
+        files.update(file for own in _calls_in(answer.parts) for file in own.get("files", ()))
+        own_files, record = filter(self.options.is_own_file, files), {"parts": dict(answer.parts)}
+        self.cache.put(question, spots, own_files, record, lasting=answer.done)
         return answer.parts, spots
 
 
@@ -228,7 +228,10 @@ class ProjectCalls:
         new = [one for one in resolved(targets) if one not in self._known]
         self._known.update((one, []) for one in new)
         asked: dict[Target, Lines] = {one: {} for one in new if self._options.example_for(one) is None}
-        cache, questions = VerdictCache(self._options.cache, self._texts), Questions(self._options, [])
+        cache, questions = (
+            VerdictCache(self._options.cache, self._texts, self._options.answers),
+            Questions(self._options, []),
+        )
         searcher = Searcher(self._options, cache, questions, {"spots": {}, "compare": [], "resized": []})
         for search in searches(asked, self._options, record=self._most):
             parts, _ = searcher.answer(search, worker, partial(begun, search.targets[0]))

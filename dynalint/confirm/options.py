@@ -11,6 +11,8 @@ from types import MappingProxyType
 from typing import Literal
 
 from dynalint.confirm.budget import Budget
+from dynalint.confirm.executors import LOCAL, Executor
+from dynalint.confirm.shards import Answers
 from dynalint.confirm.worker.source.loading import is_below
 
 
@@ -32,7 +34,16 @@ class Target:
 
 
 @dataclass(frozen=True)
-class ConfirmOptions:
+class Execution:
+    """What a run has to run code with: a budget of processor time, answers of other machines, and an executor."""
+
+    budget: Budget | None = None
+    answers: Answers | None = None
+    executor: Executor = LOCAL
+
+
+@dataclass(frozen=True)
+class ConfirmOptions(Execution):
     """How code is run.
 
     `mode` is `auto` (run only in a sandbox) or `always`. `python` is the worker's interpreter, which has torch.
@@ -42,7 +53,8 @@ class ConfirmOptions:
     relative to. `search` lists folders to import from, `roots` the folders or files of the user's own code. `overrides`
     maps files to source text that runs in place of theirs. `cache` is the cache folder, or None to store nothing.
     At most `jobs` workers run at once, and all stop when the `budget`, if any, is spent. `confirm_from` lists the
-    sources of calls to use for targets without a declared example.
+    sources of calls to use for targets without a declared example. `answers` are those of a run that is split over
+    machines. `executor` starts the workers.
     """
 
     mode: Literal["auto", "always"] = "auto"
@@ -59,7 +71,6 @@ class ConfirmOptions:
     cache: Path | None = None
     confirm_from: tuple[str, ...] = ("tests", "docs", "guesses")
     jobs: int = 1
-    budget: Budget | None = None
 
     def example_for(self, target: Target) -> str | None:
         """Return the function that the user declared for a target, or None."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from dynalint.confirm.client import Hello, python_path
 from dynalint.confirm.options import ConfirmOptions, Target
+from dynalint.confirm.servers import worker_hash
 from dynalint.confirm.worker.source.nearby_files import mentions, near_texts
 
 
@@ -40,7 +40,7 @@ class Questions:
             "device": options.device,
             "limits": [options.timeout, options.memory],
             "compare": self._compare,
-            "dynalint": _own_hash(),
+            "dynalint": worker_hash(),
         }
 
     def _written(self, target: Target) -> str:
@@ -50,13 +50,3 @@ class Questions:
         for path, text in mentions(texts, target.qualname.rpartition(".")[2]).items():
             digest.update(f"{path}\0{text}\0".encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
-
-
-@lru_cache(maxsize=1)
-def _own_hash() -> str:
-    """Return a hash of the worker's code, because another version may give other answers."""
-    folder = Path(__file__).with_name("worker")
-    digest = hashlib.sha256()
-    for file in sorted(folder.rglob("*.py")):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import queue
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -317,3 +319,12 @@ def _environment(scratch: Path, device: str) -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": "1",
         **hidden,
     }
+
+
+@cache
+def worker_hash() -> str:
+    """Return a hash of the worker's code, because another version may give other answers."""
+    digest = hashlib.sha256()
+    for file in sorted(_PACKAGE.rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()

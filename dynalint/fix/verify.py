@@ -132,7 +132,7 @@ class WorkerVerifier:
     def _started(self) -> Worker | None:
         """Return the worker, or None, after noting the obstacle, if it has no torch."""
         if self._worker is None:
-            self._worker = Worker(worker_options(self._options))
+            self._worker = self._options.executor.worker(worker_options(self._options))
         if self._worker.hello.torch is None:
             self._obstacle = f"torch is not installed for {self._options.python}"
             return None

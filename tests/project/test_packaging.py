@@ -56,7 +56,7 @@ def test_the_wheel_holds_both_packages_and_their_data(distributions: Path) -> No
     assert always == {"click", "libcst", "pathspec", "rich", "tomli"}
     assert metadata["License-Expression"] == "Apache-2.0"
     # What developing takes is a dependency group, which is not published.
-    assert set(metadata.get_all("Provides-Extra") or []) == {"confirm", "server"}
+    assert set(metadata.get_all("Provides-Extra") or []) == {"confirm", "server", "dask"}
     assert {line.split(",")[0] for line in metadata.get_all("Project-URL") or []} >= {"Homepage", "Changelog", "Issues"}
 
 

@@ -1,0 +1,70 @@
+"""What the command line says about how code is run: its budget, its executor and its share of a split run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dynalint.errors import UsageError
+
+if TYPE_CHECKING:
+    from dynalint.cli.session import Run
+    from dynalint.config import Settings
+    from dynalint.confirm import Execution
+    from dynalint.confirm.shards import Shard
+
+
+def read_shard(value: object) -> Shard:
+    """Read a shard, as `2/4`.
+
+    Raises:
+        BadParameter: it is none.
+    """
+    from dynalint.confirm.shards import Shard
+
+    index, _, count = str(value).partition("/")
+    if not (index.isdecimal() and count.isdecimal()) or not 1 <= int(index) <= int(count):
+        raise click.BadParameter(f"{value} is not of the form I/N with I from 1 to N, such as 2/4.")
+    return Shard(int(index), int(count))
+
+
+def execution(options: Mapping[str, Any], settings: Settings) -> Execution | None:
+    """Return how the options of a command have code run; None if as usual, or if none is run.
+
+    Raises:
+        UsageError: options contradict each other, or a package is missing.
+    """
+    executor, scheduler = options.get("executor"), options.get("scheduler")
+    if (executor == "dask") != bool(scheduler):
+        raise UsageError("--executor dask and --scheduler ADDRESS go together.")
+    shard, answers = options.get("shard"), options.get("answers")
+    if shard is not None and settings.confirm == "never":
+        raise UsageError("--shard splits what is run, and --static or the setting `confirm` lets nothing run.")
+    if settings.confirm == "never" or (settings.budget is None and not scheduler and not shard and not answers):
+        return None
+    from dynalint.confirm import Execution
+    from dynalint.confirm.budget import Budget
+    from dynalint.confirm.executors import LOCAL, DaskExecutor
+    from dynalint.confirm.shards import Answers
+
+    return Execution(
+        None if settings.budget is None else Budget(settings.budget),
+        answers if shard is None else Answers(shard),
+        DaskExecutor(scheduler) if scheduler else LOCAL,
+    )
+
+
+def write_shard(run: Run, options: Mapping[str, Any]) -> int:
+    """Write the answers of a shard to the output file, and return the exit code.
+
+    Raises:
+        DynalintError: the file cannot be written.
+    """
+    answers = run.workspace.execution.answers if run.workspace.execution is not None else None
+    assert answers is not None
+    answers.write(options["output_file"], options["paths"])
+    many = len(answers.made)
+    run.note(f"shard {answers.shard}: {many} answer{'s' if many != 1 else ''}; `dynalint merge` reports on all shards.")
+    return run.exit_code(())

@@ -1,0 +1,50 @@
+"""`dynalint merge`: report on a run whose code several machines have run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dynalint.cli.check import check, check_once
+
+_EPILOG = """\b
+Examples, on three machines with the same files at the same paths:
+  dynalint check --shard 1/3 -o shard-1.json src      on the first
+  dynalint check --shard 2/3 -o shard-2.json src      on the second
+  dynalint check --shard 3/3 -o shard-3.json src      on the third
+  dynalint merge shard-*.json --output-format github  afterwards, on any of them
+"""
+
+# The options of `check` that make no sense here: the shards say what was checked.
+_NOT_TAKEN = frozenset({"paths", "stdin_filename", "watch", "shard", "static"})
+
+
+@click.command(
+    epilog=_EPILOG,
+    params=[
+        click.Argument(
+            ["shards"], nargs=-1, required=True, type=click.Path(path_type=Path, dir_okay=False), metavar="SHARDS..."
+        ),
+        *(parameter for parameter in check.params if parameter.name not in _NOT_TAKEN),
+    ],
+)
+def merge(shards: tuple[Path, ...], **options: Any) -> int:
+    """Report what `dynalint check` finds, with the answers that it wrote with --shard on several machines.
+
+    SHARDS are the files of all shards of one run. The report is that of a run on one machine. What no shard could know
+    to be needed is run now, such as the parts of a model that could not be built. All other options are those of
+    `check`; those that choose what is checked and run must be as they were for the shards.
+    """
+    from dynalint.cli.console import note
+    from dynalint.confirm.shards import read_shards
+
+    answers, paths = read_shards(shards)
+    left_out = dict.fromkeys(_NOT_TAKEN)
+    code = check_once({**options, **left_out, "paths": paths, "answers": answers})
+    unused = answers.given.keys() - answers.used
+    if unused and not options["quiet"]:
+        many = f"{len(unused)} of {len(answers.given)} answers of the shards were not used"
+        note(f"{many}: files, options or the interpreter have changed, or other answers settled it.", options["color"])
+    return code

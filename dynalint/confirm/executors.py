@@ -1,0 +1,177 @@
+"""Where workers run: on this machine, or on the machines of a Dask cluster.
+
+Each Dask worker starts workers of its own, with their sandboxes, from the same files at the same paths. Dask runs what
+a lost worker was doing again on another one. The cluster must be the user's own: Dask lets anyone who reaches its
+scheduler run code.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dynalint.confirm.client import Answer, Worker, out_of
+from dynalint.confirm.servers import Hello, WorkerError, WorkerOptions, keeping_a_server, worker_hash
+from dynalint.errors import UsageError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+_CONNECT_SECONDS = 10
+# How often Dask runs a task again whose worker was lost.
+_RETRIES = 3
+
+
+class Executor(Protocol):
+    """Starts workers."""
+
+    def jobs(self, wanted: int) -> int:
+        """Return how many workers to run at once, given the setting `jobs`."""
+
+    def worker(self, options: WorkerOptions) -> Worker:
+        """Start a worker.
+
+        Raises:
+            WorkerError: it cannot be started.
+        """
+
+
+class LocalExecutor:
+    """Runs workers on this machine."""
+
+    def jobs(self, wanted: int) -> int:
+        """Return `wanted`."""
+        return wanted
+
+    def worker(self, options: WorkerOptions) -> Worker:
+        """Start a worker process."""
+        return Worker(options)
+
+
+LOCAL = LocalExecutor()
+
+
+class DaskExecutor:
+    """Runs workers in a Dask cluster, one for each of its threads; on a GPU, one for each of its resources `GPU`."""
+
+    def __init__(self, scheduler: str) -> None:
+        """Connect to the scheduler at an address when the first worker is wanted.
+
+        Raises:
+            UsageError: `distributed` is not installed.
+        """
+        try:
+            import distributed  # noqa: F401
+        except ImportError:
+            raise UsageError("--executor dask needs distributed: pip install 'dynalint[dask]'.") from None
+        self.scheduler = scheduler
+
+    @cached_property
+    def _client(self) -> Client:
+        from distributed import Client
+
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is raised as well
+        # `Client` waits forever for a server that accepts connections but is no scheduler, such as the dashboard.
+        connected: Future[Client] = Future()
+
+        def connect() -> None:
+            try:
+                connected.set_result(Client(self.scheduler, timeout=_CONNECT_SECONDS, set_as_default=False))
+            except Exception as fault:  # noqa: BLE001 - handed to the caller's thread
+                connected.set_exception(fault)
+
+        threading.Thread(target=connect, name="dynalint-dask", daemon=True).start()
+        try:
+            return connected.result(2 * _CONNECT_SECONDS)
+        except Exception as fault:
+            why = str(fault) or "what answers there is no scheduler"
+            raise WorkerError(f"there is no Dask scheduler at {self.scheduler}: {why}") from fault
+
+    def jobs(self, wanted: int) -> int:
+        """Return the number of threads in the cluster, whatever is wanted."""
+        threads: int = sum(self._client.nthreads().values())
+        if not threads:
+            raise WorkerError(f"the Dask cluster at {self.scheduler} has no workers; start some with `dask worker`")
+        return threads
+
+    def worker(self, options: WorkerOptions) -> Worker:
+        """Start a worker in the cluster."""
+        return _DaskWorker(self._client, options)
+
+
+class _DaskWorker(Worker):
+    """A worker somewhere in the cluster; each message may go to another one."""
+
+    def __init__(self, client: Client, options: WorkerOptions) -> None:
+        self.options = options
+        self._closed = False
+        self._server = None
+        self._client = client
+        self.hello, other = self._run(_greet, replace(options, budget=None))
+        if other != worker_hash():
+            raise WorkerError(f"the Dask workers at {client.scheduler.address} have another version of dynalint")
+
+    def _run(self, task: Callable[..., Any], *arguments: Any) -> Any:
+        needed = {"GPU": 1} if self.options.device == "cuda" else None
+        try:
+            return self._client.submit(task, *arguments, pure=False, retries=_RETRIES, resources=needed).result()
+        except WorkerError:
+            raise
+        except Exception as fault:
+            # The cluster lost its workers, or they cannot load the task, which Dask raises as many types.
+            why = (str(fault) or type(fault).__name__).splitlines()[0].partition(". ")[0]
+            text = f"the Dask cluster did not run a task: {why}; its workers need this version of dynalint"
+            raise WorkerError(text) from fault
+
+    def _ask_together(
+        self,
+        operation: str,
+        requests: Sequence[Mapping[str, Any]],
+        prepare: str,
+        on_stage: Callable[[str], None] | None,
+    ) -> Iterator[Answer]:
+        budget = self.options.budget
+        if budget is not None and not budget.left:
+            yield out_of(budget)
+            return
+        try:
+            answers = self._run(_answer, replace(self.options, budget=None), operation, requests, prepare)
+        except WorkerError as fault:
+            answers = [Answer("lost", {}, {"reason": str(fault)}, "starting")]
+        for answer in answers:
+            if budget is not None:
+                budget.spend(answer.spent)
+            yield answer
+
+
+def _greet(options: WorkerOptions) -> tuple[Hello, str]:
+    """Return the versions of a worker's interpreter, and the hash of dynalint's code; runs in the cluster."""
+    with _kept_worker(options) as worker:
+        return worker.hello, worker_hash()
+
+
+def _answer(
+    options: WorkerOptions, operation: str, requests: Sequence[Mapping[str, Any]], prepare: str
+) -> list[Answer]:
+    """Return the answers to requests; runs in the cluster."""
+    with _kept_worker(options) as worker:
+        return list(worker.ask_each(operation, requests, prepare=prepare))
+
+
+def _kept_worker(options: WorkerOptions) -> Worker:
+    """Start a worker whose server, which has imported torch, waits for the next one in the same process."""
+    _keep()
+    return Worker(options)
+
+
+@cache
+def _keep() -> ExitStack:
+    kept = ExitStack()
+    kept.enter_context(keeping_a_server())
+    return kept

@@ -1,0 +1,119 @@
+"""Splitting one run over several machines: what each of them runs, and the answers that are joined afterwards.
+
+A shard runs its share of the code and writes the worker's answers to a file, as the verdict cache stores them. The
+run that joins the shards does the whole run again, with these answers in place of the worker's. So it reports what a
+run on one machine reports, and runs only what no shard could know to be needed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dynalint.errors import DynalintError, UsageError
+from dynalint.reading import read_json
+
+T = TypeVar("T")
+
+_FORMAT = 1
+_KEY = "dynalint-shard"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Shard number `index` of `count`, counted from 1."""
+
+    index: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
+
+    def of(self, items: Iterable[T]) -> list[T]:
+        """Return every `count`-th item."""
+        return list(islice(items, self.index - 1, None, self.count))
+
+
+WHOLE = Shard(1, 1)
+
+
+@dataclass
+class Answers:
+    """The worker's answers in a run that is split, as entries of the verdict cache, by the hash of their question.
+
+    With a `shard`, only its share is run, and `made` collects the answers for it. `given` are the answers of all
+    shards, `used` the hashes of those whose question came up again and whose files are unchanged.
+    """
+
+    shard: Shard = WHOLE
+    given: dict[str, dict[str, Any]] = field(default_factory=dict)
+    made: dict[str, dict[str, Any]] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+
+    def write(self, file: Path, paths: Sequence[str]) -> None:
+        """Write the answers of this shard, for a run on `paths`.
+
+        Raises:
+            DynalintError: the file cannot be written.
+        """
+        spots: dict[str, int] = {}  # most answers have the same, which are long
+        answers = {
+            key: {**entry, "spots": spots.setdefault(json.dumps(entry["spots"], sort_keys=True), len(spots))}
+            for key, entry in sorted(self.made.items())
+        }
+        head = {_KEY: _FORMAT, "index": self.shard.index, "count": self.shard.count, "paths": list(paths)}
+        content = json.dumps({**head, "answers": answers, "spots": [*map(json.loads, spots)]}, separators=(",", ":"))
+        try:
+            file.write_text(f"{content}\n", encoding="utf-8")
+        except OSError as fault:
+            raise DynalintError(f"cannot write {file}: {fault.strerror or fault}.") from fault
+
+
+def read_shards(files: Sequence[Path]) -> tuple[Answers, tuple[str, ...]]:
+    """Return the answers in the files of all shards of a run, and the paths that were checked.
+
+    Raises:
+        UsageError: a file holds no shard, or they are not all shards of one run.
+    """
+    shards = {file: _read(file) for file in files}
+    answers = Answers()
+    first, kind = next((file, _kind(shard)) for file, shard in shards.items())
+    seen: dict[int, Path] = {}
+    for file, shard in shards.items():
+        if _kind(shard) != kind:
+            raise UsageError(f"{file} is a shard of another run than {first}: merge the shards of one run.")
+        other = seen.setdefault(shard["index"], file)
+        if other != file:
+            raise UsageError(f"{file} and {other} are both shard {Shard(shard['index'], shard['count'])}.")
+        answers.given.update(shard["answers"])
+    count, paths = kind
+    missing = [str(Shard(index, count)) for index in range(1, count + 1) if index not in seen]
+    if missing:
+        lacking = f"shard {missing[0]} is" if len(missing) == 1 else f"shards {', '.join(missing)} are"
+        raise UsageError(f"{lacking} missing: name the files of all {count} shards.")
+    return answers, paths
+
+
+def _kind(shard: Mapping[str, Any]) -> tuple[int, tuple[str, ...]]:
+    return shard["count"], tuple(shard["paths"])
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        shard: dict[str, Any] = read_json(file)
+        numbers = shard["index"], shard["count"], shard[_KEY]
+        answers, spots = shard["answers"], shard["spots"]
+        shard["answers"] = {key: {**entry, "spots": spots[entry["spots"]]} for key, entry in answers.items()}
+        sound = all(isinstance(one, int) for one in numbers)
+        if not sound or shard[_KEY] != _FORMAT or not all(isinstance(path, str) for path in shard["paths"]):
+            raise ValueError
+    except OSError as fault:
+        raise UsageError(f"cannot read {file}: {fault.strerror or fault}.") from fault
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        version = "of this version of dynalint, written by `dynalint check --shard`"
+        raise UsageError(f"{file} is not a shard {version}.") from None
+    return shard

@@ -134,13 +134,15 @@ def targets(workspace: Workspace, result: LintResult, only: Sequence[Linted] | N
     Roots in files around the checked ones are only run if they reach a finding; with `only`, all roots.
     """
     checked = set(workspace.files)
-    known = [*_importable(result.analysis.roots), *itertools.chain.from_iterable(_heirs(result.analysis).values())]
+    heirs = _heirs(result.analysis)
+    known = [*_importable(result.analysis.roots), *itertools.chain.from_iterable(heirs.values())]
     every = only is None
     found = dict.fromkeys(target for target in known if every and (target.path in checked or not workspace.around))
     if workspace.around or not every:
         near = _roots_near(workspace, result)
         for one in (*result.linted, *result.silenced) if only is None else only:
-            found.update(dict.fromkeys(near(one.finding)[:_MOST_ROOTS]))
+            for root in near(one.finding)[:_MOST_ROOTS]:
+                found.update(dict.fromkeys([root, *heirs.get(root, ())[:_MOST_ROOTS]]))
     for name in workspace.settings.examples:
         where, _, qualname = name.rpartition(":")
         module = result.analysis.project.find_module(where)

@@ -9,7 +9,7 @@ break no longer makes its frame fall back to eager costs nothing yet, so it is c
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,7 +19,7 @@ from dynalint.confirm.results import Coverage, Spot, TargetResult
 from dynalint.confirm.sources import Sources
 from dynalint.confirm.wording import break_text, comparison_text, effect_text, problem_text
 from dynalint.confirm.worker.dynamo.records import Break, Failure, Frame
-from dynalint.findings import EFFECTS, Evidence, Finding
+from dynalint.findings import EFFECTS, Effect, Evidence, Finding
 
 CONFIRMABLE = ("graph-break", "recompile", "miscompile")
 
@@ -165,8 +165,15 @@ def _best(confirmation: Confirmation) -> list[Verdict | None]:
             meant = str(result.target.path) == placed.path or result.target in placed.leads
             if verdict[0] != _REFUTED or meant or _concerns(result, placed):
                 verdicts.append(verdict)
-        found.append(max(verdicts, key=lambda verdict: verdict[0], default=None))
+        best = max(verdicts, key=lambda verdict: verdict[0], default=None)
+        effect = _largest([evidence.effect for _, evidence in verdicts])
+        found.append(best if best is None or effect is None else (best[0], replace(best[1], effect=effect)))
     return found
+
+
+def _largest(effects: Collection[str | None]) -> Effect | None:
+    """Return the effect of a break that costs most; a worker may have invented others."""
+    return next((one for one in EFFECTS if one in effects), None)
 
 
 def _with_verdict(finding: Finding, verdict: Verdict) -> Finding:
@@ -271,7 +278,7 @@ def _confirmed_by_break(
         texts.append("With fullgraph=True, Dynamo traces it.")
     if result.default is not None and not result.default.explained and seen.call == 0:
         texts.append("torch._dynamo.explain does not report this break.")
-    effect = next((one for one in EFFECTS if any(other.effect == one for other in breaks)), None)
+    effect = _largest([other.effect for other in breaks])
     return replace(evidence, detail=" ".join(text for text in texts if text), effect=effect)
 
 

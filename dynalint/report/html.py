@@ -111,7 +111,8 @@ class _Page:
         return f'{prose(finding.message)}<br><span class="soft">{prose(why)}</span>' if why else prose(finding.message)
 
     def _link(self, finding: Finding) -> str:
-        return f'<a href="#{self._anchors[id(finding)]}"><code>{escape(finding.place)}:{finding.line}</code></a>'
+        place = f"{escape(finding.place)}:{finding.line}:{finding.column}"
+        return f'<a href="#{self._anchors[id(finding)]}"><code>{place}</code></a>'
 
     def _helping(self) -> Iterator[str]:
         if not self._settings:
@@ -142,9 +143,13 @@ class _Page:
             counts = Counter(one.fix.safety for one in found if one.fix is not None)
             more = f" and {len(found) - _ROWS} more" if len(found) > _ROWS else ""
             links = ", ".join(map(self._link, found[:_ROWS])) + more
-            rows.append([f"{escape(code)} {escape(found[0].name)}", *(counts[kind] for kind in _SAFETIES), links])
+            rows.append([self._rule(code), *(counts[kind] for kind in _SAFETIES), links])
         heads = ["Rule", *(kind.capitalize() for kind in _SAFETIES), "Findings"]
         yield from _table("Diffs by rule", heads, rows, texts=(0, len(heads) - 1))
+
+    def _rule(self, code: str) -> str:
+        entry = self._report.entries.get(code)
+        return escape(code if entry is None else f"{code} {entry.name}")
 
     def _code(self, finding: Finding) -> str:
         linked = finding.url.startswith("https://")
@@ -176,7 +181,7 @@ class _Page:
         new, known, gone = (Counter(one.code for one in some) for some in (compared.new, compared.known, compared.gone))
         codes = sorted({*new, *known, *gone}, key=lambda code: (-new[code], -gone[code], code))
         columns = (known + gone, known + new, new, gone)
-        rows: list[list[object]] = [[escape(code), *(column[code] for column in columns)] for code in codes]
+        rows: list[list[object]] = [[self._rule(code), *(column[code] for column in columns)] for code in codes]
         rows.append(["All", *(column.total() for column in columns)])
         yield from _table("Findings by rule, then and now", ["Rule", "Baseline", "Now", "New", "Gone"], rows)
         if compared.gone:

@@ -118,6 +118,9 @@ def test_a_break_in_the_range_confirms() -> None:
 def test_the_largest_effect_of_a_break_is_told(effects: tuple[str, ...], told: str | None) -> None:
     breaks = tuple(replace(broken(5), effect=effect) for effect in effects)
     assert evidence(BRANCH, heard(default=replace(RUN, breaks=breaks))).effect == told
+    # Seen with one target or with several.
+    alone = [heard(default=replace(RUN, breaks=(one,))) for one in breaks]
+    assert evidence(BRANCH, *alone).effect == told
 
 
 def test_of_two_findings_on_a_line_the_columns_decide() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from dynalint.baseline import Compared
+from dynalint.catalogue import catalogue
 from dynalint.cli import run
 from dynalint.findings import Cost, Edit, Evidence, Finding, Fix
 from dynalint.fingerprints import Identity
@@ -45,7 +46,16 @@ def report(make: Make, rich: list[Finding], lines: Any) -> Report:
     texts = {**lines, **{one.path: (*lines["model.py"], "x = " + "wide + " * 60) for one in many}}
     entry = Identity("old.py", "DYN402", "f", "log(x)")
     compared = Compared((*rich, *many), (make(90),), (entry,))
-    return Report([*rich, *many], texts, refuted=2, folded=3, with_fixes=True, compared=compared, ran_by="python")
+    return Report(
+        [*rich, *many],
+        texts,
+        refuted=2,
+        folded=3,
+        with_fixes=True,
+        compared=compared,
+        ran_by="python",
+        entries=catalogue(),
+    )
 
 
 @pytest.fixture
@@ -178,11 +188,11 @@ def test_the_baseline_is_compared_rule_by_rule(report: Report) -> None:
     text = page(report)
     assert rows(text, "Findings by rule, then and now") == [
         ["Rule", "Baseline", "Now", "New", "Gone"],
-        ["DYN101", "1", "14", "13", "0"],
-        ["DYN401", "0", "1", "1", "0"],
-        ["DYN501", "0", "1", "1", "0"],
-        ["DYN901", "0", "1", "1", "0"],
-        ["DYN402", "1", "0", "0", "1"],
+        ["DYN101 branch-on-tensor", "1", "14", "13", "0"],
+        ["DYN401 print-call", "0", "1", "1", "0"],
+        ["DYN501 python-counter", "0", "1", "1", "0"],
+        ["DYN901 syntax-error", "0", "1", "1", "0"],
+        ["DYN402 log-call", "1", "0", "0", "1"],
         ["All", "2", "17", "16", "1"],
     ]
     assert "1 finding no longer found" in text
@@ -195,7 +205,7 @@ def test_diffs_are_shown_and_counted(report: Report) -> None:
         ["Rule", "Safe", "Conditional", "Unsafe", "Suggestion"],
         ["DYN101 branch-on-tensor", "0", "1", "0", "0"],
         ["DYN401 print-call", "1", "0", "0", "0"],
-        ["DYN501 counter", "0", "0", "1", "0"],
+        ["DYN501 python-counter", "0", "0", "1", "0"],
     ]
     assert '<span class="gone">-        if x.sum() &gt; 0:</span>' in text
     assert '<span class="new">+        return torch.where(x &gt; 0, x, -x)' in text

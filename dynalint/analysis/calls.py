@@ -117,7 +117,7 @@ def apply(
     if isinstance(callee, k.Instance):
         return instance_call(frame, callee, args, keywords, node, starred=starred)
     if isinstance(callee, k.Class):
-        return instantiate(frame, callee, args, keywords, starred=starred)
+        return instantiate(frame, callee, args, keywords, node, starred=starred)
     if isinstance(callee, k.Partial):
         trace_backward(frame, callee)
         merged = {**dict(callee.keywords), **keywords}

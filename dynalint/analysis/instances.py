@@ -10,10 +10,14 @@ from dynalint.analysis.annotations import named_tuple
 from dynalint.analysis.externals import SEQUENTIAL
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import call_function, new_instance
+from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.noting import note_call
-from dynalint.analysis.signatures import declared_kind
+from dynalint.analysis.signatures import declared_kind, has_decorator
 from dynalint.analysis.torch_calls import torch_call
+
+# Decorators that make a method of a pydantic model check or change what its constructor is given.
+_VALIDATORS = frozenset({"field_validator", "model_validator", "root_validator", "validator"})
 
 
 def instance_call(
@@ -52,7 +56,9 @@ def instance_call(
     return UNKNOWN
 
 
-def instantiate(frame: Frame, callee: k.Class, args: list[Kind], keywords: dict[str, Kind], *, starred: bool) -> Kind:
+def instantiate(
+    frame: Frame, callee: k.Class, args: list[Kind], keywords: dict[str, Kind], node: ast.Call | None, *, starred: bool
+) -> Kind:
     """Instantiate a class, passing these arguments to its constructor."""
     project = frame.interpreter.project
     instance = new_instance(frame, callee.cls)
@@ -61,6 +67,9 @@ def instantiate(frame: Frame, callee: k.Class, args: list[Kind], keywords: dict[
     if constructor is not None:
         call_function(frame, k.Function(constructor, instance), args, keywords, starred=starred)
     bases = project.lineage(callee.cls)[1]
+    for base in bases:
+        if constructor is None:
+            note_call(frame, node, f"{base}.__init__", k.Object(base), args, keywords, instance, starred=starred)
     if constructor is None and any(base in ("typing.NamedTuple", "builtins.tuple") for base in bases):
         declared = named_tuple(frame.interpreter, callee.cls)
         if declared is not None and len(args) <= len(declared.fields):
@@ -76,7 +85,29 @@ def instantiate(frame: Frame, callee: k.Class, args: list[Kind], keywords: dict[
             field = callee.cls.annotated.get(name) if isinstance(kind, k.Unknown) else None
             held = kind if field is None else declared_kind(frame.interpreter, field, callee.cls.module)
             frame.interpreter.attributes.store(callee.cls, name, held, frame)
+    if any(base.startswith("pydantic") for base in bases):
+        _validate(frame, instance, keywords)
     return instance
+
+
+def _validate(frame: Frame, instance: k.Instance, given: dict[str, Kind]) -> None:
+    """Follow the validators of a pydantic model, which its constructor calls."""
+    validators: dict[str, FunctionInfo] = {}
+    for cls in reversed(frame.interpreter.project.mro(instance.cls)):
+        validators.update((name, one) for name, one in cls.methods.items() if one.decorators & _VALIDATORS)
+    for method in validators.values():
+        of_class = has_decorator(method, "classmethod") or not has_decorator(method, "model_validator")
+        receiver: Kind = k.Class(instance.cls) if of_class else instance
+        value = k.join_all([given.get(name, NOTHING) for name in _validated(method)])
+        args = [] if value is NOTHING else [value]
+        call_function(frame, k.Function(method, receiver), args, {}, starred=True)
+
+
+def _validated(method: FunctionInfo) -> list[str]:
+    """The fields that a validator is for, by the arguments of its decorator."""
+    decorators = [one for one in getattr(method.node, "decorator_list", ()) if isinstance(one, ast.Call)]
+    arguments = (argument for decorator in decorators for argument in decorator.args)
+    return [str(one.value) for one in arguments if isinstance(one, ast.Constant)]
 
 
 def _made_tuple(

@@ -296,7 +296,10 @@ def _of_class(frame: Frame, owner: k.Class, name: str) -> Kind:
             return k.Class(cls.classes[name])
     if name == "apply" and "torch.autograd.Function" in project.lineage(owner.cls)[1]:
         return _differentiable(frame, owner)
-    return k.STR if name in ("__name__", "__qualname__", "__module__") else UNKNOWN
+    if name in ("__name__", "__qualname__", "__module__"):
+        return k.STR
+    bases = (base for base in project.lineage(owner.cls)[1] if interpreter.watched(f"{base}.{name}") is not None)
+    return next((k.Method(k.Object(base), name) for base in bases if project.api.torch_class(base) is None), UNKNOWN)
 
 
 def _differentiable(frame: Frame, owner: k.Class) -> Kind:

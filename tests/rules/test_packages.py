@@ -167,3 +167,77 @@ class Model(nn.Module):
         (15, ("GB0036",)),
         (17, ("GB0036",)),
     }
+
+
+_RECORDS = """\
+import torch
+from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+from torch import nn
+
+
+def checked(value: object) -> torch.Tensor:
+    if torch.isnan(value).any():
+        raise ValueError
+    return value
+
+
+class Base(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+
+class Inputs(Base):
+    times: torch.Tensor
+    event: torch.Tensor
+
+    @field_validator("times", mode="before")
+    @classmethod
+    def positive(cls, value: object) -> torch.Tensor:
+        value = checked(value)
+        if (value < 0).any():
+            raise ValueError
+        return value
+
+    @model_validator(mode="after")
+    def same(self):
+        if torch.any(self.event > 1):
+            raise ValueError
+        return self
+
+    def apart(self):
+        if torch.any(self.event > 1):
+            raise ValueError
+
+
+class Options(BaseModel):
+    scale: int = 2
+
+
+OPTIONS = Options(scale=3)
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.options = Options(scale=4)
+
+    def forward(self, x: torch.Tensor):
+"""
+
+
+def _records(body: str) -> dict[int, tuple[str, ...]]:
+    code = _RECORDS + textwrap.indent(textwrap.dedent(body).strip(), " " * 8)
+    first = len(_RECORDS.splitlines())
+    found = dynalint.check_source("m.py", code)
+    return {one.line - first if one.line > first else one.line: one.gb for one in found}
+
+
+def test_models_of_pydantic_break_where_they_are_made_and_where_they_validate() -> None:
+    made, branch = ("GB0156",), ("GB0170",)
+    assert _records("return x * Options(scale=2).scale") == {1: made}
+    assert _records("return x * Inputs(times=x, event=x).times") == {1: made, 7: branch, 24: branch, 30: branch}
+
+
+def test_a_model_of_pydantic_that_exists_is_traced() -> None:
+    assert _records("return x * self.options.scale + OPTIONS.scale") == {}
+    assert _records("return x * self.options.model_copy().scale") == {1: ("GB0007",)}
+    assert _records("return x * Options.model_validate({}).scale + len(OPTIONS.model_dump())") == {1: ("GB0156",)}

@@ -48,8 +48,8 @@ _CALLS: dict[str, str] = {
 # Traced from torch 2.14 on.
 _TRACED_LATER = frozenset({"contextvars.ContextVar.get", "deque.rotate", "itertools.combinations_with_replacement"})
 # Packages whose own Python code breaks the graph, each run with torchvision 0.28, opt_einsum 3.4, pandas 3.1, networkx
-# 3.6, torch-geometric 2.8, torchdiffeq 0.2.5, ptwt 1.0.1, pyro 1.9.2, gpytorch 1.15, torchmetrics 1.9 and torchaudio
-# 2.11: under which name, by which break, what.
+# 3.6, torch-geometric 2.8, torchdiffeq 0.2.5, ptwt 1.0.1, pyro 1.9.2, gpytorch 1.15, torchmetrics 1.9, torchaudio
+# 2.11 and pydantic 2: under which name, by which break, what.
 _GRAPHS = {
     "GB0036": "add_random_edge add_remaining_self_loops contains_isolated_nodes dense_to_sparse dropout_edge "
     "get_laplacian get_self_loop_attr mask_select mask_to_index remove_isolated_nodes remove_self_loops "
@@ -80,6 +80,10 @@ _PACKAGES: dict[str, dict[str, str]] = {
     "opt_einsum": {"GB0156": "contract contract_expression contract_path"},
     "pandas": {"GB0008": "DataFrame Series"},
     "ptwt": {"GB0156": "cwt wavedec wavedec2 waverec waverec2"},
+    **{
+        f"pydantic.{name}": {"GB0156": "__init__ model_dump model_dump_json model_validate", "GB0007": "model_copy"}
+        for name in ("BaseModel", "RootModel", "main.BaseModel")
+    },
     "pyro": {"GB0007": "deterministic factor sample", "GB0257": "plate"},
     "pyro.distributions": {"GB0007": _DISTRIBUTIONS},
     "torch_geometric.nn": _POOLS,
@@ -193,9 +197,10 @@ class LibraryCall(Rule):
                 return
             # A class of the project with a `forward` of its own may well call something else.
             if event.receiver is None or isinstance(event.receiver, k.Object):
+                shown = event.callee.removesuffix(".__call__").removesuffix(".__init__")
                 yield Violation(
                     event.node,
-                    f"the code of `{event.callee.removesuffix('.__call__')}` cannot be traced, which breaks the graph",
+                    f"the code of `{shown}` cannot be traced, which breaks the graph",
                     help="call it outside the compiled code, or write it with torch operations",
                     gb=(_OTHERS[event.callee],),
                 )

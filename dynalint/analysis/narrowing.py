@@ -45,8 +45,8 @@ def is_condition(frame: Frame, node: ast.expr, kind: Kind, way: bool | None = No
     """Whether the code behind a test of unknown outcome is uncertain for Dynamo, if the outcome is `way`.
 
     A tensor already breaks the graph at the test. Some outcomes are assumed: an argument that is required, or for which
-    a caller passes a tensor, is not None. An argument compared with its own default equals it. A constructor setting
-    has its default value. A loop counter exceeds a constant in some iteration. Shapes that are compared agree.
+    a caller passes a tensor, is not None. An argument equals its own default, as a flag and where the two are compared.
+    So does a constructor setting. A loop counter exceeds a constant in some iteration. Shapes that are compared agree.
     """
     if k.may_be_tensor(kind) or (way is not None and _by_default(frame, node) is way):
         return False
@@ -65,10 +65,14 @@ def is_condition(frame: Frame, node: ast.expr, kind: Kind, way: bool | None = No
 
 
 def _by_default(frame: Frame, node: ast.expr) -> bool | None:
-    """The truth of an attribute that the constructor sets from a parameter, based on its default; otherwise None."""
+    """The truth of a flag by its default: a parameter, or an attribute that the constructor sets from one; else None."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         answer = _by_default(frame, node.operand)
         return None if answer is None else not answer
+    if isinstance(node, ast.Name) and frame.context is not None and node.id in frame.context.params:
+        given = parameter_default(frame.context.function, node.id)
+        truth = given.value if isinstance(given, ast.Constant) else None
+        return truth if isinstance(truth, bool) and frame.env.get(node.id) == frame.context.params[node.id] else None
     name = frame.self_attribute(node)
     if name is None or not isinstance(frame.receiver, k.Instance):
         return None

@@ -389,6 +389,31 @@ class Model(nn.Module):
 @pytest.mark.parametrize(
     ("test", "category"),
     [
+        ("not plain and x.sum().item() > 0", "graph-break"),
+        ("checks and x.sum().item() > 0", "graph-break"),
+        ("plain and x.sum().item() > 0", "advice"),
+        ("given and x.sum().item() > 0", "advice"),
+        ("changed and x.sum().item() > 0", "advice"),
+    ],
+)
+def test_a_flag_is_as_a_rule_what_its_default_says(test: str, category: str) -> None:
+    code = f"""\
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x, given, checks: bool = True, plain: bool = False, changed: bool = True):
+        changed = given
+        if {test}:
+            x = x * 2
+        return x
+"""
+    assert {one.category for one in dynalint.check_source("m.py", code)} == {category}
+
+
+@pytest.mark.parametrize(
+    ("test", "category"),
+    [
         ("i > 1 and (x.sum() > 0).item()", "graph-break"),
         ("index >= 1 and (x.sum() > 0).item()", "graph-break"),
         ("i < 1 and (x.sum() > 0).item()", "advice"),

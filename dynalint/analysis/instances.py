@@ -63,6 +63,9 @@ def instantiate(
     project = frame.interpreter.project
     instance = new_instance(frame, callee.cls)
     project.note_built(callee.cls)
+    maker = project.find_method(callee.cls, "__new__")
+    if maker is not None:
+        call_function(frame, k.Function(maker, callee), args, keywords, starred=starred)
     constructor = None if _is_dataclass(callee) else project.find_method(callee.cls, "__init__")
     if constructor is not None:
         call_function(frame, k.Function(constructor, instance), args, keywords, starred=starred)

@@ -241,3 +241,25 @@ def test_a_model_of_pydantic_that_exists_is_traced() -> None:
     assert _records("return x * self.options.scale + OPTIONS.scale") == {}
     assert _records("return x * self.options.model_copy().scale") == {1: ("GB0007",)}
     assert _records("return x * Options.model_validate({}).scale + len(OPTIONS.model_dump())") == {1: ("GB0156",)}
+
+
+def test_transforms_of_audio_that_ask_for_the_type_of_a_setting_are_flagged() -> None:
+    code = """\
+import torch
+import torchaudio
+from torch import nn
+from torchaudio.transforms import FrequencyMasking, MelSpectrogram
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.spectrum, self.masked = MelSpectrogram(16000), FrequencyMasking(8)
+        self.level, self.rate = torchaudio.transforms.AmplitudeToDB(), torchaudio.transforms.Resample(16000, 8000)
+
+    def forward(self, x: torch.Tensor):
+        x = self.level(self.spectrum(x))
+        return self.masked(x)
+"""
+    found = [one for one in dynalint.check_source("m.py", code) if one.code == "DYN712"]
+    assert {(one.line, one.gb) for one in found} == {(14, ("GB0007",)), (15, ("GB0170",))}

@@ -20,23 +20,28 @@ from dynalint.rulekit import (
 _RESIZING = ("resize_", "resize_as_")
 # They make their tensor a view of what it was; traced of what the graph computes, refused for what comes into it.
 _VIEWING = "unsqueeze_ squeeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_".split()
+# Their setters copy into the tensor, which Dynamo does not trace.
+_PARTS = ("Tensor.imag", "Tensor.real")
 
 
 class StorageChange(Rule):
     code = "DYN611"
     name = "storage-change"
     summary = "Changing the size, layout or data of a tensor in place breaks the graph"
-    gb = ("GB0126", "GB0127", "GB0147", "GB0148", "GB0056", "GB0007")
+    gb = ("GB0126", "GB0127", "GB0147", "GB0148", "GB0056", "GB0058", "GB0007")
     refusal = "other code that holds the tensor sees it change; create a new one if there is none"
     events = (Call, Write)
-    calls = frozenset({*(f"Tensor.{name}" for name in (*_RESIZING, *_VIEWING)), "Tensor.data", "torch.resize_as_"})
+    calls = frozenset({*(f"Tensor.{name}" for name in (*_RESIZING, *_VIEWING)), "torch.resize_as_", *_PARTS, "Tensor.data"})
 
     def check(self, event: Call | Write, project: Project) -> Iterable[Violation]:
         """Flag resizing wherever it stands, the others where it is known that the tensor comes from outside, or not."""
         if leads_to_raise(event, project):
             return
         help_ = "make a tensor of that size"
-        if isinstance(event, Write):
+        if isinstance(event, Write) and event.name in _PARTS:
+            part = event.node.attr
+            message, help_ = f"Dynamo does not trace setting `{part}` of a tensor", f"write `t.{part}[...] = value`"
+        elif isinstance(event, Write):
             owner = event.owner
             if not _is_local(event, event.node.value) or not isinstance(owner, k.Tensor) or owner.origin is not None:
                 return

@@ -30,6 +30,7 @@ _WITHOUT_SAMPLE = {
     "torch.compiler.cudagraph_mark_step_begin": "GB0007",
     "torch.frombuffer": "GB0059",
     "torch.jit.fork": "GB0007",
+    "torch.jit.isinstance": "GB0007",
     "torch.jit.script": "GB0007",
     "torch.jit.trace": "GB0098",
     "torch.jit.wait": "GB0007",
@@ -38,6 +39,8 @@ _WITHOUT_SAMPLE = {
 _UNTRACED = {
     name.replace("torch.Tensor.", "Tensor."): gb for name, gb in {**torch_api.untraced(), **_WITHOUT_SAMPLE}.items()
 }
+_MAKING = "torch.Tensor._make_wrapper_subclass"  # of the class, where the others are methods
+_UNTRACED[_MAKING] = "GB0007"
 
 # Traced from 2.14 on.
 _TRACED_LATER = frozenset(
@@ -51,6 +54,8 @@ _DOES = {
     "Tensor.map_": "write it with operations on whole tensors",
     "Tensor.random_": "draw with `torch.randint`",
     "Tensor.share_memory_": "share memory outside the compiled code",
+    _MAKING: "make the tensor outside the compiled code, and pass it in",
+    "torch.jit.isinstance": "use `isinstance`",
     "torch.backends.mha.set_fastpath_enabled": "set it outside the compiled code",
     "torch.compiler.cudagraph_mark_step_begin": "call it before each call of the compiled function",
     "torch.nn.init.normal": "use `torch.nn.init.normal_`",
@@ -73,7 +78,7 @@ class UntracedTorch(Rule):
         if leads_to_raise(event, project):
             return
         if event.callee not in _claimed() and event.callee in _UNTRACED:
-            name = event.callee.replace("Tensor.", "t.")
+            name = event.callee.replace("Tensor.", "t.") if event.callee != _MAKING else event.callee
             yield Violation(
                 event.node,
                 f"Dynamo does not trace `{name}()`, so the graph breaks there",

@@ -65,7 +65,7 @@ def is_condition(frame: Frame, node: ast.expr, kind: Kind, way: bool | None = No
 
 
 def _by_default(frame: Frame, node: ast.expr) -> bool | None:
-    """The truth of a flag by its default: a parameter, or an attribute that the constructor sets from one; else None."""
+    """The truth of a parameter by its default, or of an attribute that the constructor sets from one; else None."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         answer = _by_default(frame, node.operand)
         return None if answer is None else not answer

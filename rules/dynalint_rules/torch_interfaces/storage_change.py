@@ -31,7 +31,9 @@ class StorageChange(Rule):
     gb = ("GB0126", "GB0127", "GB0147", "GB0148", "GB0056", "GB0058", "GB0007")
     refusal = "other code that holds the tensor sees it change; create a new one if there is none"
     events = (Call, Write)
-    calls = frozenset({*(f"Tensor.{name}" for name in (*_RESIZING, *_VIEWING)), "torch.resize_as_", *_PARTS, "Tensor.data"})
+    calls = frozenset(
+        {*(f"Tensor.{name}" for name in (*_RESIZING, *_VIEWING)), *_PARTS, "Tensor.data", "torch.resize_as_"}
+    )
 
     def check(self, event: Call | Write, project: Project) -> Iterable[Violation]:
         """Flag resizing wherever it stands, the others where it is known that the tensor comes from outside, or not."""

@@ -145,3 +145,49 @@ class Changes(nn.Module):
 def test_an_instance_does_not_see_what_another_did_to_its_arguments() -> None:
     make, _ = next(constructions(Changes))
     assert make().count == make().count
+
+
+class Spread(nn.Module):
+    """Only its `forward` would fail for a number."""
+
+    def __init__(self, parts, alpha):
+        super().__init__()
+        self.parts, self.alpha = parts, alpha
+
+    def forward(self, x):
+        return x[:, : sum(self.parts)] * self.alpha
+
+
+class Looped(nn.Module):
+    def __init__(self, rates):
+        super().__init__()
+        self.rates = rates
+
+    def forward(self, x):
+        return [x * rate for rate in self.rates]
+
+
+class Counted(nn.Module):
+    def __init__(self, levels: Any, width: int):
+        super().__init__()
+        self.count = len(levels) if isinstance(levels, list) else 0
+        self.width = width
+
+    def forward(self, x):
+        for _ in range(self.width):
+            x = x + self.count
+        return x
+
+
+@pytest.mark.parametrize(
+    ("cls", "text"),
+    [
+        (Stages, "Stages(counts=[16, 16])"),
+        (Spread, "Spread(parts=[16, 16], alpha=0.1)"),
+        (Looped, "Looped(rates=[16, 16])"),
+        (Counted, "Counted(levels=[16, 16], width=16)"),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_what_is_used_as_a_list_is_guessed_to_be_one(cls: type, text: str) -> None:
+    assert next(constructions(cls))[1] == text

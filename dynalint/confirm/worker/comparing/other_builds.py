@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from ..inputs.constructors import compared_in, nodes_of
+from ..inputs.own_code import compared_in, nodes_of
 from .observing import modules_of
 
 _MOST = 12

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import copy
-import inspect
 import linecache
 import re
-import textwrap
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import suppress
-from functools import cache
 from typing import Any, NamedTuple
 
 from torch import nn
@@ -19,6 +15,7 @@ from torch.nn import functional
 
 from .config_fields import revised_fields
 from .guessed_values import WIDTH, Level, PassThrough, Settings, by_name, constructor_arguments
+from .own_code import compared_in
 from .search import NoInputsError
 from .small_configs import DIVISORS, NO_FIELDS, Fields, heads_fit, is_configuration, nested, value_of
 from .value_text import worded
@@ -145,30 +142,6 @@ def _blamed(arguments: Arguments, error: BaseException) -> list[str]:
             if word in arguments and frame.f_locals.get(word, error) is not error:
                 found[word] = None
     return list(dict.fromkeys([*found, *arguments]))
-
-
-@cache
-def compared_in(cls: type) -> dict[str, list[Any]]:
-    """Return the literals that the methods of a class compare names with."""
-    found: dict[str, list[Any]] = {}
-    # `inspect.getsource` of a class would parse the whole file.
-    for node in (node for one in vars(cls).values() if inspect.isfunction(one) for node in nodes_of(one)):
-        if isinstance(node, ast.Compare) and isinstance(node.left, (ast.Name, ast.Attribute)):
-            name = node.left.id if isinstance(node.left, ast.Name) else node.left.attr
-            for other in node.comparators:
-                items = other.elts if isinstance(other, (ast.Tuple, ast.List, ast.Set)) else [other]
-                values = [item.value for item in items if isinstance(item, ast.Constant) and item.value is not None]
-                known = found.setdefault(name, [])
-                known += [value for value in values if value not in known]
-    return found
-
-
-def nodes_of(function: Callable[..., Any]) -> Iterator[ast.AST]:
-    """Yield the AST nodes of a function's source, or nothing if the source is unavailable."""
-    try:
-        yield from ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))
-    except (OSError, TypeError, SyntaxError):
-        return
 
 
 def _lists(value: Any, _match: re.Match[str]) -> Iterator[Any]:

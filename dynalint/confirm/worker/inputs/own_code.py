@@ -1,0 +1,72 @@
+"""What the methods of a class do with names: what they compare them with, and which they treat as sequences."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+# Functions of Python that take a sequence; `max` and `min` take one if they get a single argument.
+_TAKE_SEQUENCES = frozenset("len sum enumerate zip reversed sorted list tuple iter any all prod".split())
+_TAKE_ONE = frozenset(("max", "min"))
+
+
+@cache
+def compared_in(cls: type) -> dict[str, list[Any]]:
+    """Return the literals that the methods of a class compare names with."""
+    found: dict[str, list[Any]] = {}
+    for node in _nodes_in(cls):
+        if isinstance(node, ast.Compare) and isinstance(node.left, (ast.Name, ast.Attribute)):
+            name = node.left.id if isinstance(node.left, ast.Name) else node.left.attr
+            for other in node.comparators:
+                items = other.elts if isinstance(other, (ast.Tuple, ast.List, ast.Set)) else [other]
+                values = [item.value for item in items if isinstance(item, ast.Constant) and item.value is not None]
+                known = found.setdefault(name, [])
+                known += [value for value in values if value not in known]
+    return found
+
+
+@cache
+def sequences_in(cls: type) -> frozenset[str]:
+    """Return the names of variables and attributes that the methods of a class iterate over or take the length of."""
+    return frozenset(name for node in _nodes_in(cls) for one in _iterated(node) if (name := _name(one)) is not None)
+
+
+def _iterated(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield the expressions that must be sequences for a node."""
+    if isinstance(node, (ast.For, ast.comprehension)):
+        yield node.iter
+    elif isinstance(node, ast.Starred) and isinstance(node.ctx, ast.Load):
+        yield node.value
+    elif isinstance(node, ast.Call):
+        # `math.prod` takes one too; `torch.sum` and the like take tensors.
+        called = node.func.id if isinstance(node.func, ast.Name) else ""
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "prod":
+            called = "prod"
+        if called in _TAKE_SEQUENCES or (called in _TAKE_ONE and len(node.args) == 1):
+            yield from node.args
+
+
+def _name(node: ast.expr) -> str | None:
+    """Return the name of a variable or an attribute of `self`."""
+    if isinstance(node, ast.Attribute):
+        return node.attr if isinstance(node.value, ast.Name) and node.value.id == "self" else None
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _nodes_in(cls: type) -> Iterator[ast.AST]:
+    # `inspect.getsource` of a class would parse the whole file.
+    for function in vars(cls).values():
+        if inspect.isfunction(function):
+            yield from nodes_of(function)
+
+
+def nodes_of(function: Callable[..., Any]) -> Iterator[ast.AST]:
+    """Yield the AST nodes of a function's source, or nothing if the source is unavailable."""
+    try:
+        yield from ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))
+    except (OSError, TypeError, SyntaxError):
+        return

@@ -197,11 +197,13 @@ class CallSites:
         for one in self._library:
             if name not in one.words:
                 continue
+            before: list[ast.stmt] = []
             for node in ast.walk(one.tree):
                 if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.Module)):
-                    code = _examples_in(ast.get_docstring(node) or "", name)
-                    if code:
-                        yield f"the docstring of `{getattr(node, 'name', one.path.name)}`", code
+                    code = _examples_in(ast.get_docstring(node) or "")
+                    if name in _WORD.findall(code):
+                        yield f"the docstring of `{getattr(node, 'name', one.path.name)}`", _complete(before, code)
+                    before += _statements(code)
             if one.path != file:
                 continue
             for node in one.tree.body:
@@ -214,13 +216,11 @@ class CallSites:
     def _in_documents(self, name: str) -> Iterator[tuple[str, str]]:
         for one in self._files:
             if one.path.suffix == ".md" and name in one.words:
-                blocks = [_plain(block) for block in _FENCED.findall(one.text)]
-                for at, code in enumerate(blocks):
+                before: list[ast.stmt] = []
+                for code in map(_plain, _FENCED.findall(one.text)):
                     if name in _WORD.findall(code):
-                        imports = "\n".join(
-                            line for text in blocks[:at] for line in text.splitlines() if _imports(line)
-                        )
-                        yield f"`{one.path.name}`", f"{imports}\n{code}"
+                        yield f"`{one.path.name}`", _complete(before, code)
+                    before += _statements(code)
 
     def _examples(self, name: str) -> Iterator[tuple[str, str]]:
         for one in self._files:
@@ -239,8 +239,32 @@ def _run(node: ast.stmt) -> list[ast.stmt]:
     return [node]
 
 
-def _imports(line: str) -> bool:
-    return line.startswith(("import ", "from "))
+def _statements(code: str) -> list[ast.stmt]:
+    with suppress(SyntaxError, ValueError, RecursionError):
+        return ast.parse(code).body
+    return []
+
+
+def _complete(before: Sequence[ast.stmt], code: str) -> str:
+    """Return code with the statements from `before`, the code that precedes it in a document, that bind its names."""
+    names = {node.id for one in _statements(code) for node in ast.walk(one) if isinstance(node, ast.Name)}
+    kept: list[ast.stmt] = []
+    for statement in reversed(before):
+        bound = _bound(statement)
+        if not bound.isdisjoint(names):
+            kept.insert(0, statement)
+            names -= bound
+            names |= {one.id for one in ast.walk(statement) if isinstance(one, ast.Name)} - bound
+    return f"{ast.unparse(ast.Module(kept, []))}\n{code}"
+
+
+def _bound(statement: ast.stmt) -> set[str]:
+    """Return the names that a top-level statement binds."""
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return {(alias.asname or alias.name).partition(".")[0] for alias in statement.names}
+    if isinstance(statement, (ast.ClassDef, ast.FunctionDef)):
+        return {statement.name}
+    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
 def _plain(code: str) -> str:
@@ -252,10 +276,8 @@ def _plain(code: str) -> str:
     return ""
 
 
-def _examples_in(docstring: str, name: str) -> str:
-    """Return the code in a docstring if it mentions `name`, otherwise an empty string."""
+def _examples_in(docstring: str) -> str:
+    """Return the code in a docstring."""
     if ">>>" not in docstring and "```" not in docstring:
         return ""
-    fenced = "\n".join(_FENCED.findall(docstring)) if ">>>" not in docstring else docstring
-    code = _plain(fenced)
-    return code if name in _WORD.findall(code) else ""
+    return _plain("\n".join(_FENCED.findall(docstring)) if ">>>" not in docstring else docstring)

@@ -303,6 +303,43 @@ def test_tests_are_found_through_fixtures_factories_and_what_is_built(project: P
     assert Path(found[0]["path"]).name == "test_model.py"
 
 
+def test_code_in_a_document_has_the_names_from_before_it(project: Project) -> None:
+    _written(project)
+    project.write(
+        "README.md",
+        """
+        ```python
+        import torch
+        from pkg.model import Encoder as Model, rescaled
+        width = 9
+        width = 5
+        other = rescaled(width)
+        ```
+
+        ```python
+        table = {"width": width}
+        e = Model(table, "sesame")
+        ```
+
+        ```python
+        e({"pos": torch.ones(3, width)})
+        Encoder
+        ```
+        """,
+    )
+    *_, last = CallSites(project.folder).snippets(project.folder / "pkg/model.py", "Encoder")
+    assert last["code"].split("\n") == [
+        "import torch",
+        "from pkg.model import Encoder as Model, rescaled",
+        "width = 5",
+        "table = {'width': width}",
+        "e = Model(table, 'sesame')",
+        'e({"pos": torch.ones(3, width)})',
+        "Encoder",
+        "",
+    ]
+
+
 def test_the_tests_of_several_files_run_once(project: Project) -> None:
     _written(project)
     project.write("pkg/second.py", MODEL.format(example=""))

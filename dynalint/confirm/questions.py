@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 from dynalint.confirm.client import Hello, python_path
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.confirm.servers import worker_hash
-from dynalint.confirm.worker.source.nearby_files import mentions, near_texts
 
 
 class Questions:
@@ -19,7 +16,6 @@ class Questions:
     def __init__(self, options: ConfirmOptions, compare: Sequence[str]) -> None:
         self._options = options
         self._compare = compare
-        self._near = lru_cache(maxsize=None)(near_texts)
 
     def about(self, target: Target, hello: Hello) -> dict[str, Any]:
         """Return the cache key of a target that the worker builds and calls."""
@@ -27,7 +23,6 @@ class Questions:
             **self.circumstances(hello),
             "target": [str(target.path), target.module, target.qualname],
             "example": self._options.example_for(target),
-            "written": self._written(target),
         }
 
     def circumstances(self, hello: Hello) -> dict[str, Any]:
@@ -42,11 +37,3 @@ class Questions:
             "compare": self._compare,
             "dynalint": worker_hash(),
         }
-
-    def _written(self, target: Target) -> str:
-        """Return a hash of the READMEs and tests that name a target: calls found there are preferred to guesses."""
-        texts = self._near(str(target.path.parent), str(self._options.project))
-        digest = hashlib.sha256()
-        for path, text in mentions(texts, target.qualname.rpartition(".")[2]).items():
-            digest.update(f"{path}\0{text}\0".encode("utf-8", "surrogatepass"))
-        return digest.hexdigest()

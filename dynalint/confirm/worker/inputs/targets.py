@@ -25,7 +25,6 @@ from ..source import loading
 from .constructors import constructions
 from .guessed_values import NoGuessError
 from .search import FINAL, NoInputsError, find_call
-from .written_calls import written_calls
 
 _NO_GUESSES = "no code that `confirm-from` allows calls it, and inputs must not be guessed"
 
@@ -75,12 +74,6 @@ def subject_of(request: Mapping[str, Any], reply: Reply) -> Subject:
                 return subject
     if not request["guesses"]:
         raise ProblemError("inputs", Failure("NoInputs", _NO_GUESSES, 0))
-    if isinstance(found, type):
-        reply.stage(f"looking for calls of {target['qualname']} in its file, READMEs and tests")
-        written = next(written_calls(found, request["folder"]), None)
-        if written is not None:
-            make = partial(_instance, written.make, device)
-            return Subject(make, runs.to_device(written.call, device), written.text)
     started = time.process_time()
     problem: ProblemError | None = None
     makers = _makers(found, target, device)

@@ -21,7 +21,6 @@ import tokenize
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -35,7 +34,6 @@ from ..dynamo.runs import Call, Maker
 from ..inputs.chosen_calls import REPEATS, Calls, choose
 from ..inputs.targets import ProblemError, Subject, subject_of
 from ..inputs.variants import rising
-from ..inputs.written_calls import texts_near
 from ..process.wire import Reply
 from ..source import loading, spans
 
@@ -54,7 +52,6 @@ def prepare(request: Mapping[str, Any], reply: Reply) -> None:
         loading.import_once(request["target"]["path"], request["target"]["module"])
     loading.remember_modules()
     loading.imported_files(request["roots"])
-    texts_near(str(Path(request["target"]["path"]).parent), request["folder"])
     with suppress(SyntaxError, ValueError, OSError):
         for file, path in code_names(request["spots"]).items():
             spans.operations_of(_text(path, request["overrides"]), file)

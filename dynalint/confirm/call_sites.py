@@ -189,11 +189,14 @@ class CallSites:
         return found if own else set()
 
     def snippets(self, file: Path, name: str) -> list[dict[str, str]]:
-        """Return runnable code that names a class or function: docstrings, `__main__` blocks, READMEs and examples."""
-        found = [*self._beside(file, name), *self._in_documents(name), *self._examples(name)]
-        return [{"where": where, "code": code} for where, code in found][:_MOST_SNIPPETS]
+        """Return runnable code that names a class or function: docstrings, `__main__` blocks, READMEs and examples.
 
-    def _beside(self, file: Path, name: str) -> Iterator[tuple[str, str]]:
+        `file` is the file that the code stands in.
+        """
+        found = [*self._beside(file, name), *self._in_documents(name), *self._examples(name)]
+        return [{"where": where, "code": code, "file": str(one)} for where, code, one in found][:_MOST_SNIPPETS]
+
+    def _beside(self, file: Path, name: str) -> Iterator[tuple[str, str, Path]]:
         for one in self._library:
             if name not in one.words:
                 continue
@@ -202,34 +205,39 @@ class CallSites:
                 if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.Module)):
                     code = _examples_in(ast.get_docstring(node) or "")
                     if name in _WORD.findall(code):
-                        yield f"the docstring of `{getattr(node, 'name', one.path.name)}`", _complete(before, code)
+                        yield (
+                            f"the docstring of `{getattr(node, 'name', one.path.name)}`",
+                            _complete(before, code),
+                            one.path,
+                        )
                     before += _statements(code)
             if one.path != file:
                 continue
             for node in one.tree.body:
                 text = ast.get_source_segment(one.text, node) or ""
                 if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
-                    yield 'the block `if __name__ == "__main__"`', ast.unparse(ast.Module(node.body, []))
+                    yield 'the block `if __name__ == "__main__"`', ast.unparse(ast.Module(node.body, [])), file
                 elif isinstance(node, ast.FunctionDef) and _CALLED.fullmatch(node.name) and name in text:
-                    yield f"`{node.name}`", ast.unparse(ast.Module([*node.body[:-1], *_run(node.body[-1])], []))
+                    body = ast.Module([*node.body[:-1], *_run(node.body[-1])], [])
+                    yield f"`{node.name}`", ast.unparse(body), file
 
-    def _in_documents(self, name: str) -> Iterator[tuple[str, str]]:
+    def _in_documents(self, name: str) -> Iterator[tuple[str, str, Path]]:
         for one in self._files:
             if one.path.suffix == ".md" and name in one.words:
                 before: list[ast.stmt] = []
                 for code in map(_plain, _FENCED.findall(one.text)):
                     if name in _WORD.findall(code):
-                        yield f"`{one.path.name}`", _complete(before, code)
+                        yield f"`{one.path.name}`", _complete(before, code), one.path
                     before += _statements(code)
 
-    def _examples(self, name: str) -> Iterator[tuple[str, str]]:
+    def _examples(self, name: str) -> Iterator[tuple[str, str, Path]]:
         for one in self._files:
             if (
                 one.path.suffix == ".py"
                 and name in one.words
                 and not _EXAMPLE_FOLDERS.isdisjoint(self._parts(one.path))
             ):
-                yield f"`{one.path.name}`", one.text
+                yield f"`{one.path.name}`", one.text, one.path
 
 
 def _run(node: ast.stmt) -> list[ast.stmt]:

@@ -303,6 +303,27 @@ def test_tests_are_found_through_fixtures_factories_and_what_is_built(project: P
     assert Path(found[0]["path"]).name == "test_model.py"
 
 
+def test_a_docstring_has_the_names_of_its_own_module(project: Project) -> None:
+    _written(project)
+    project.write(
+        "pkg/whole.py",
+        """
+        from pkg.model import encoder as built
+
+        def whole():
+            '''
+            >>> import torch
+            >>> built(5)({"pos": torch.ones(3, 5)})  # an Encoder
+            >>> Encoder
+            '''
+        """,
+    )
+    path = project.folder / "pkg/__init__.py"
+    path.write_text("from pkg import model, whole\n")
+    (found,) = _judged(project, _branch(project), confirm_from=("docs",))
+    assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170")
+
+
 def test_code_in_a_document_has_the_names_from_before_it(project: Project) -> None:
     _written(project)
     project.write(

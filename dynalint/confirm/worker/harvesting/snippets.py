@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -20,13 +21,13 @@ _ON_THE_CPU = ("cuda", "half")
 
 
 def run_snippets(snippets: Iterable[Mapping[str, Any]], harvest: Harvest) -> None:
-    """Run each snippet with the names of its target's module defined, until the harvest needs no more calls."""
+    """Run each snippet with the names around it defined, until the harvest needs no more calls."""
     for snippet in snippets:
         if harvest.over:
             return
         harvest.where = snippet["where"]
         # Docstrings often omit these imports.
-        scope = {"torch": torch, "nn": nn, "F": nn.functional, **_names(snippet["target"]), "__name__": "__main__"}
+        scope = {"torch": torch, "nn": nn, "F": nn.functional, **_names(snippet), "__name__": "__main__"}
         try:
             tree = _OnTheCpu().visit(ast.parse(snippet["code"]))
             torch.manual_seed(0)
@@ -40,12 +41,16 @@ def run_snippets(snippets: Iterable[Mapping[str, Any]], harvest: Harvest) -> Non
             harvest.note(harvest.where, f"{type(error).__name__}: {error}")
 
 
-def _names(target: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return the names bound by the target's module, or nothing if it cannot be imported."""
-    try:
-        return vars(loading.load_module(target["path"], target["module"]))
-    except BaseException:  # noqa: BLE001 - user code; `confirm` reports it
-        return {}
+def _names(snippet: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the names in the target's module, and in the module that a docstring stands in, if it is imported."""
+    target, names = snippet["target"], {}
+    with contextlib.suppress(BaseException):  # user code; `confirm` reports it
+        names.update(vars(loading.load_module(target["path"], target["module"])))
+    for module in list(sys.modules.values()):
+        file = loading.file_of(module)
+        if file is not None and loading.real_path(file) == snippet["file"]:
+            names.update(vars(module))
+    return names
 
 
 def _run(body: list[ast.stmt], scope: dict[str, Any], harvest: Harvest) -> None:

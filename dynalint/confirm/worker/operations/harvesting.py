@@ -3,7 +3,8 @@
 The request is one for `confirming` with the file of `target`, with these additional keys:
 
     wanted     `[{"target", "lines"}]`: the targets to look for, and the ranges of lines, by file, to reach
-    snippets   `[{"where", "code", "target"}]`: code in documentation, best first, and the target that it names
+    snippets   `[{"where", "code", "file", "target"}]`: code in documentation, best first, the file that it stands in,
+               and the target that it names
     resized    files whose findings need calls with another batch size
     tests      `[{"path", "names"}]`: test functions by file, best first
     record     how many calls of each target to record, so that they can be made again; 0 to confirm calls instead.

@@ -245,6 +245,17 @@ def test_a_compiled_function_is_confirmed_by_a_test_that_calls_it(project: Proje
     assert found.evidence.status == "confirmed"
 
 
+def test_a_call_that_is_slow_only_at_first_confirms(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dynalint.confirm.worker.harvesting import calls
+
+    used: list[float] = []
+    monkeypatch.setattr(calls.time, "process_time", lambda: sum(used))
+    request = {"record": 0, "spots": {}, "roots": []}
+    slow = iter([9.0, 1.0, 9.0, 9.0])
+    tried = [calls._tried([], lambda: used.append(next(slow)), ((), {}), request) for _ in range(2)]
+    assert tried == [{"reached": []}, {"raises": "a call takes 9 s"}]
+
+
 def test_a_call_of_forward_itself_confirms(project: Project) -> None:
     _written(project)
     test = """

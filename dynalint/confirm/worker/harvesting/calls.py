@@ -313,13 +313,18 @@ def _tried(wanted: list[Wanted], subject: Any, call: Call, request: Mapping[str,
     Returns nothing if it reaches no wanted lines, unless no call has been confirmed yet. A slow call counts as raising.
     """
     watched = confirming.code_names(loading.imported_files(request["roots"]) if request["record"] else request["spots"])
+    function = maker(subject)()
     started = time.process_time()
-    run = runs.call_once(maker(subject)(), call, watched)
+    run = runs.call_once(function, call, watched)
     if run.error is not None:
         return {"raises": f"{run.error.type}: {run.error.message}"[:200]}
-    seconds = time.process_time() - started
-    if seconds > _QUICK:
-        return {"raises": f"a call takes {seconds:.0f} s"}
+    if time.process_time() - started > _QUICK:
+        # The first call may have filled a cache, which later calls of this process find full.
+        started = time.process_time()
+        runs.call_once(function, call)
+        seconds = time.process_time() - started
+        if seconds > _QUICK:
+            return {"raises": f"a call takes {seconds:.0f} s"}
     seen = {(watched[file], line) for file, lines in run.lines.items() for line in lines}
     reached = sorted(set[Span]().union(*(one.new(seen) for one in wanted)))
     return {"reached": reached} if reached or not any(one.calls for one in wanted) else {}

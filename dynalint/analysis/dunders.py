@@ -63,7 +63,9 @@ def operate_unary(frame: Frame, node: ast.UnaryOp, operand: Kind) -> Kind | None
 
 
 def _call(frame: Frame, owner: Kind, name: str, args: list[Kind]) -> Kind | None:
-    return call_special(frame, owner, name, args) if isinstance(owner, k.Instance) else None
+    objects = k.without(owner, "none").members
+    is_object = bool(objects) and all(isinstance(one, k.Instance) for one in objects)
+    return call_special(frame, owner, name, args) if is_object else None
 
 
 def call_special(frame: Frame, owner: Kind, name: str, args: list[Kind]) -> Kind | None:

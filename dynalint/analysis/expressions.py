@@ -160,6 +160,8 @@ def _bin_op(frame: Frame, node: ast.BinOp) -> Kind:
     if operated is not None:
         return operated
     if isinstance(node.op, ast.MatMult):
+        if any(isinstance(one, k.Instance) for one in (*left.members, *right.members)):
+            return UNKNOWN
         frame.note_tensor(node.left, left)
         frame.note_tensor(node.right, right)
         return k.TENSOR

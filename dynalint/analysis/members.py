@@ -22,6 +22,15 @@ _CONTEXT = k.Object("torch.autograd.Function")
 _PLAIN = {"none": type(None), **{one.__name__: one for one in (bool, int, float, complex, str, tuple, list, set, dict)}}
 
 
+# What is no method of a dtype or a device.
+_OF_SETTINGS: dict[str, Kind] = {
+    **dict.fromkeys(("is_complex", "is_floating_point", "is_signed"), k.BOOL),
+    "index": k.join(k.INT, k.NONE),
+    "itemsize": k.INT,
+    "type": k.STR,
+}
+
+
 def member(frame: Frame, owner: Kind, name: str) -> Kind:
     """Return the kind of an attribute; alternatives without it (None) do not count."""
     if isinstance(owner, k.Union):
@@ -43,8 +52,16 @@ def member(frame: Frame, owner: Kind, name: str) -> Kind:
     if isinstance(owner, k.Sequence) and name in owner.fields and owner.items is not None:
         return owner.items[owner.fields.index(name)]
     if isinstance(owner, (k.Sequence, k.Dictionary, k.Value)):
-        return k.Method(owner, name)
+        return _of_plain(owner, name)
     return UNKNOWN
+
+
+def _of_plain(owner: k.Sequence | k.Dictionary | k.Value, name: str) -> Kind:
+    """An attribute of a plain Python value, a dtype or a device: nearly always a method."""
+    if owner.type in ("dtype", "device"):
+        return _OF_SETTINGS.get(name) or k.Method(owner, name)
+    plain = _PLAIN.get(owner.type)
+    return k.Method(owner, name) if plain is None or callable(getattr(plain, name, None)) else UNKNOWN
 
 
 def named_member(frame: Frame, owner: Kind, pattern: str) -> Kind:

@@ -46,9 +46,9 @@ def is_condition(frame: Frame, node: ast.expr, kind: Kind, way: bool | None = No
 
     A tensor already breaks the graph at the test. Some outcomes are assumed: an argument that is required, or for which
     a caller passes a tensor, is not None. An argument equals its own default, as a flag and where the two are compared.
-    So does a constructor setting. A loop counter exceeds a constant in some iteration. Shapes that are compared agree.
+    So does a constructor setting. A module is trained and evaluated. A loop counter exceeds a constant in some iteration. Shapes that are compared agree.
     """
-    if k.may_be_tensor(kind) or (way is not None and _by_default(frame, node) is way):
+    if k.may_be_tensor(kind) or _is_mode(frame, node) or (way is not None and _by_default(frame, node) is way):
         return False
     if (way and _is_late_round(frame, node)) or (way is not None and _if_shapes_agree(node) is way):
         return False
@@ -62,6 +62,14 @@ def is_condition(frame: Frame, node: ast.expr, kind: Kind, way: bool | None = No
     if _is_none(other):
         return default is not None and not (context.users and k.may_be_tensor(context.params[name]))
     return not (isinstance(default, ast.Constant) and isinstance(other, ast.Constant) and default.value == other.value)
+
+
+def _is_mode(frame: Frame, node: ast.expr) -> bool:
+    """Whether a test is for `self.training`."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return _is_mode(frame, node.operand)
+    receiver = frame.receiver if frame.self_attribute(node) == "training" else None
+    return isinstance(receiver, k.Instance) and frame.interpreter.project.is_module_class(receiver.cls)
 
 
 def _by_default(frame: Frame, node: ast.expr) -> bool | None:

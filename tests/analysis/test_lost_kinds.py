@@ -519,3 +519,45 @@ def helper(x=None, y=None):
     return 1 if x is None else 2
 """
     assert branches(tmp_path, code) == []
+
+
+@pytest.mark.parametrize(
+    "test",
+    ["x.dtype.is_complex", "not x.dtype.is_floating_point", "x.dtype.itemsize", "x.device.index", "x.device.type"],
+)
+def test_what_a_dtype_or_device_tells_is_not_always_true(tmp_path: Path, test: str) -> None:
+    code = f"""
+class Model(nn.Module):
+    def forward(self, x: Tensor):
+        if {test}:
+            return -x if x.sum() > 1 else x
+        return -x if x.sum() > 0 else x
+"""
+    assert len(branches(tmp_path, code)) == 2
+
+
+def test_two_objects_that_define_an_operator_are_no_tensors(tmp_path: Path) -> None:
+    code = """
+class First:
+    def __matmul__(self, other):
+        return self
+
+
+class Second(First):
+    def __matmul__(self, other):
+        return other
+
+
+class Model(nn.Module):
+    def __init__(self, second: bool, other):
+        super().__init__()
+        self.inner = Second() if second else First()
+        self.outer, self.other = First(), other
+
+    def forward(self, x: Tensor):
+        both = self.inner @ self.outer
+        if both or self.other @ self.outer:
+            return x
+        return -x
+"""
+    assert branches(tmp_path, code) == []

@@ -360,6 +360,8 @@ def checked(x: torch.Tensor, n: int, m: int):
         ("self.checks or x.sum().item() > 0", "advice"),
         ("self.given and x.sum().item() > 0", "advice"),
         ("self.changed and x.sum().item() > 0", "advice"),
+        ("self.training and x.sum().item() > 0", "graph-break"),
+        ("not self.training and x.sum().item() > 0", "graph-break"),
     ],
 )
 def test_a_setting_is_as_a_rule_what_its_default_says(test: str, category: str) -> None:

@@ -79,7 +79,7 @@ _PACKAGES: dict[str, dict[str, str]] = {
     "networkx": {"GB0007": "DiGraph Graph"},
     "opt_einsum": {"GB0156": "contract contract_expression contract_path"},
     "pandas": {"GB0008": "DataFrame Series"},
-    "ptwt": {"GB0156": "cwt wavedec wavedec2 waverec waverec2"},
+    "ptwt": {"GB0156": "cwt wavedec wavedec2 waverec waverec2", "GB0208": "wavedec3 waverec3"},
     **{
         f"pydantic.{name}": {"GB0156": "__init__ model_dump model_dump_json model_validate", "GB0007": "model_copy"}
         for name in ("BaseModel", "RootModel", "main.BaseModel")
@@ -191,7 +191,7 @@ class LibraryCall(Rule):
     summary = "A function of the standard library or another package that Dynamo does not trace breaks the graph"
     gb = (
         *("GB0007", "GB0059", "GB0147", "GB0156", "GB0134", "GB0055", "GB4411", "GB7786"),
-        *("GB0008", "GB0036", "GB0124", "GB0157", "GB0170", "GB0207", "GB0257", "GB0294"),
+        *("GB0008", "GB0036", "GB0124", "GB0157", "GB0170", "GB0207", "GB0208", "GB0257", "GB0294"),
     )
     events = (Call,)
     calls = frozenset({*(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split()), *_OTHERS})

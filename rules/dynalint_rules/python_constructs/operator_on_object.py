@@ -20,7 +20,7 @@ class OperatorOnObject(Rule):
         if issubclass(event.operator, ast.cmpop):
             return
         sides = [event.left, *([event.right] if event.right is not None else [])]
-        owners = [side for side in sides if isinstance(side, k.Instance)]
+        owners = [one for side in sides for one in side.members if isinstance(one, k.Instance)]
         if not owners or any(_is_known_to_torch(project, owner.cls) for owner in owners):
             return
         name = owners[0].cls.name

@@ -81,7 +81,6 @@ def _is_leaf(node: ast.expr, event: Call, project: Project) -> bool:
 
 
 def _is_true(node: ast.Call, name: str) -> bool:
-    return any(
-        keyword.arg == name and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
-        for keyword in node.keywords
-    )
+    """Whether an argument is True, at least in training."""
+    given = [keyword.value for keyword in node.keywords if keyword.arg == name]
+    return any(ast.unparse(value) in ("True", "self.training") for value in given)

@@ -39,6 +39,7 @@ _WITHOUT_SAMPLE = {
 _UNTRACED = {
     name.replace("torch.Tensor.", "Tensor."): gb for name, gb in {**torch_api.untraced(), **_WITHOUT_SAMPLE}.items()
 }
+_UNTRACED.update(dict.fromkeys(("dtype.to_complex", "dtype.to_real"), "GB0156"))
 _MAKING = "torch.Tensor._make_wrapper_subclass"  # of the class, where the others are methods
 _UNTRACED[_MAKING] = "GB0007"
 
@@ -95,7 +96,7 @@ class UntracedTorch(Rule):
             return Rewrite("Take the device of an empty tensor", "safe", edits, imports=scope.imports)
         if event.callee in _DOES:
             return Declined(f"it does more than return information; {_DOES[event.callee]}")
-        if event.callee.startswith("Tensor."):
+        if event.callee.startswith(("Tensor.", "dtype.")):
             return Declined("the answer depends on the tensor; query it outside the compiled code, and pass it in")
         return Declined(
             "the code does not show whether its answer changes; query it once, in `__init__`, if it does not"

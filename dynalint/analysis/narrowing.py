@@ -46,9 +46,10 @@ def is_condition(frame: Frame, node: ast.expr, kind: Kind, way: bool | None = No
 
     A tensor already breaks the graph at the test. Some outcomes are assumed: an argument that is required, or for which
     a caller passes a tensor, is not None. An argument equals its own default, as a flag and where the two are compared.
-    So does a constructor setting. A module is trained and evaluated. A loop counter exceeds a constant in some iteration. Shapes that are compared agree.
+    So does a constructor setting. A module is both trained and evaluated. A loop counter exceeds a constant in some
+    iteration. Shapes that are compared agree.
     """
-    if k.may_be_tensor(kind) or _is_mode(frame, node) or (way is not None and _by_default(frame, node) is way):
+    if k.may_be_tensor(kind) or (way is not None and (_is_mode(frame, node) or _by_default(frame, node) is way)):
         return False
     if (way and _is_late_round(frame, node)) or (way is not None and _if_shapes_agree(node) is way):
         return False

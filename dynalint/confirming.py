@@ -163,13 +163,23 @@ def parts(workspace: Workspace, result: LintResult) -> Callable[[Finding], Seque
 
 
 def _roots_near(workspace: Workspace, result: LintResult) -> Callable[[Finding], Sequence[Target]]:
-    """Return a function that returns the compiled roots that reach the code of a finding, nearest first."""
+    """Return a function that returns what to run to reach the code of a finding, nearest first.
+
+    These are compiled roots, and models that inherit one and whose own code is on the way.
+    """
     functions = {(workspace.shown(one.file.path), one.qualname): one for one in result.analysis.functions}
     roots = set(result.analysis.roots)
+    heirs = frozenset(itertools.chain.from_iterable(_heirs(result.analysis).values()))
 
     def near(finding: Finding) -> Sequence[Target]:
         function = functions.get((finding.path, finding.function))
-        return tuple(_importable(one for one in function.leading_here if one in roots)) if function is not None else ()
+        found: dict[Target, None] = {}
+        for one in function.leading_here if function is not None else ():
+            if one in roots:
+                found.update(dict.fromkeys(_importable([one])))
+            elif one.owner is not None:
+                found.update(dict.fromkeys(target for target in _named(one.owner) if target in heirs))
+        return tuple(found)
 
     return near
 

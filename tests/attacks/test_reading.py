@@ -409,7 +409,7 @@ REVIEWED = {
     "cli/__init__.py": "writes to nowhere",
     "fix/write.py": "writes beside what is fixed",
     "confirm/cache.py": "writes into the cache",
-    "confirm/questions.py": "dynalint's own worker",
+    "confirm/servers.py": "dynalint's own worker",
     "confirm/temporary.py": "locks a folder of dynalint's own",
     "confirm/trace.py": "opens no file of the project",
 }

@@ -242,6 +242,11 @@ def test_a_number_that_a_test_may_replace() -> None:
     assert "DYN101" in found.leaves
 
 
+def test_a_number_that_decides_only_sometimes_is_left() -> None:
+    said = reason("s = t.sum().item() if flag else 2.0\nif s < 1.0:\n    x = x + 1\nreturn x / s")
+    assert "would be a tensor or a number" in said
+
+
 METHODS = """
 import torch
 from torch import nn

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import json
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ from dynalint_rules._shared.branch.truth import (
 )
 from dynalint_rules._shared.text import held_together
 
+_SENTENCES = re.compile(r"(.*[.!?])(?:\s|$)", re.DOTALL)
 _CHECKED = "While compiling, check on the device with `torch._assert_async`"
 
 
@@ -350,8 +352,13 @@ def _message(scope: Scope, node: ast.expr | None) -> tuple[str, list[str]]:
 
 
 def _without_values(node: ast.expr | None) -> str | None:
-    """The code of an f-string as a plain string with an ellipsis for each value; None if it is not one."""
+    """The code of an f-string as a plain string; None if it is not one.
+
+    Only the sentences before the first value stay, or if there are none, the text with an ellipsis for each value.
+    """
     if not isinstance(node, ast.JoinedStr):
         return None
-    parts = [str(part.value) if isinstance(part, ast.Constant) else "..." for part in node.values]
-    return json.dumps("".join(parts), ensure_ascii=False)
+    parts = [str(part.value) if isinstance(part, ast.Constant) else None for part in node.values]
+    sentences = _SENTENCES.match(parts[0] or "") if None in parts else None
+    text = sentences[1] if sentences else "".join("..." if part is None else part for part in parts)
+    return json.dumps(text, ensure_ascii=False)

@@ -90,6 +90,9 @@ class _Follower(Arguments):
             self.refuse(choice, node)
         types = {one.type for one in other.members if isinstance(one, k.Value)}
         self.climb(choice, "float" if "float" in types else dtype)
+        if self.flow.leaves:  # the analysis does not see the break at a test of what is only sometimes a tensor
+            shown = self.scope.quote(choice)
+            raise Refusal(f"{shown} would be a tensor or a number, and decides something; decide with tensors by hand")
 
     def _is_index(self, parent: ast.AST, node: ast.expr) -> bool:
         """Whether a number is one of the indices of a tensor."""

@@ -9,6 +9,7 @@ from dynalint.rulekit import Call, Declined, Import, Project, Refusal, Rewrite, 
 from dynalint_rules._code.foreseen import is_folded, is_stored_number
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import captures_scalars
+from dynalint_rules._shared.branch.checking_calls import rewrite_checking_call
 from dynalint_rules._shared.branch.truth import operand_text
 from dynalint_rules._shared.number.detached import detached
 from dynalint_rules._shared.number.flow import is_whole
@@ -50,7 +51,7 @@ class NumberOfTensor(Rule):
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Keep the value as a 0-dim tensor without gradient."""
         scope = Scope.of(event, project)
-        return _multiplied(scope, event) or _kept(scope, event)
+        return _multiplied(scope, event) or rewrite_checking_call(scope, event.node) or _kept(scope, event)
 
 
 def _multiplied(scope: Scope, event: Call) -> Rewrite | None:

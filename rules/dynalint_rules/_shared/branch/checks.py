@@ -6,13 +6,11 @@ import ast
 import functools
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dynalint.rulekit import Refusal, Rewrite, Safety, k, rw, walk, walk_function
 from dynalint_rules._code.effects import effects_of
-from dynalint_rules._code.handover import parameter_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import self_name
 from dynalint_rules._shared.branch.blocks import is_elif, split_test
@@ -27,7 +25,7 @@ from dynalint_rules._shared.branch.truth import (
 from dynalint_rules._shared.text import held_together
 
 _SENTENCES = re.compile(r"(.*[.!?])(?:\s|$)", re.DOTALL)
-_CHECKED = "While compiling, check on the device with `torch._assert_async`"
+CHECKED = "While compiling, check on the device with `torch._assert_async`"
 
 
 def is_constant_message(node: ast.expr | None) -> bool:
@@ -59,7 +57,7 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
         raise Refusal(
             "the branch does more than raise; check in a separate statement, and select the rest with `torch.where`"
         )
-    _refuse_caught(scope, statement)
+    refuse_caught(scope, statement)
     tree = rw.Tree.around(scope.file, statement)
     old = tree.statement(statement)
     for node in walk(statement.test):
@@ -76,95 +74,15 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
         truth = truth_of(scope, test).negated
         check = f"{scope.torch}._assert_async({truth.text}, {_shown(scope, raising)})"
         lines = [check] if python is None else [f"if {python}:", f"    {check}"]
-        new = [rw.branch(_compiling(scope), rw.statements(lines), otherwise=old)]
+        new = [rw.branch(compiling(scope), rw.statements(lines), otherwise=old)]
     else:
         # The Python part is still tested and raises as before.
         truth = rest.good
         check = f"{scope.torch}._assert_async({truth.text}, {_shown(scope, raising)})"
-        asked = rw.branch(_compiling(scope), rw.statements([check]))
+        asked = rw.branch(compiling(scope), rw.statements([check]))
         new = [rw.asking(old, rest.left_out(scope, tree)), asked]
     edits = rw.replacements(tree, [rw.Substitution((old,), tuple(new))])
-    return Rewrite(_CHECKED, "conditional" if truth.conditions else "safe", edits, truth.conditions, scope.imports)
-
-
-def rewrite_checking_call(scope: Scope, test: ast.expr) -> Rewrite | None:
-    """Return the rewrite of `check(test, "message")` that uses `torch._assert_async` while compiling.
-
-    None if the callee does anything but raise if the test is false.
-    """
-    call = scope.parents[test]
-    call = scope.parents[call] if isinstance(call, ast.keyword) else call
-    statement = scope.parents[call]
-    checker = scope.kind(call.func) if isinstance(call, ast.Call) else k.UNKNOWN
-    if not isinstance(call, ast.Call) or not isinstance(statement, ast.Expr) or not isinstance(checker, k.Function):
-        return None
-    name = parameter_of(checker, call, test)
-    if name is None or not _raises_without(checker, call, name):
-        return None
-    _refuse_caught(scope, statement)
-    truth = truth_of(scope, test)
-    given = [*call.args, *(keyword.value for keyword in call.keywords)]
-    texts = (scope.text(one) if is_constant_message(one) else _without_values(one) for one in given)
-    message = next((text for text in texts if text is not None), '"the check fails"')
-    tree = rw.Tree.around(scope.file, statement)
-    lines = rw.statements([f"{scope.torch}._assert_async({truth.text}, {message})"])
-    new = rw.branch(_compiling(scope), lines, [tree.line(statement)])
-    edits = rw.replacements(tree, [rw.Substitution((tree.statement(statement),), (new,))])
-    return Rewrite(_CHECKED, "conditional" if truth.conditions else "safe", edits, truth.conditions, scope.imports)
-
-
-def _raises_without(checker: k.Function, call: ast.Call, name: str) -> bool:
-    """Whether a call only raises if one of the parameters, as passed, is false."""
-    node = checker.function.node
-    if not isinstance(node, ast.FunctionDef):
-        return False
-    given = {parameter_of(checker, call, one) for one in (*call.args, *(keyword.value for keyword in call.keywords))}
-    switches = {one.arg for one in _true_by_default(node.args)} - given
-    stored = {one.id for one in walk_function(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
-    if None in given or not stored.isdisjoint({name, *switches}):
-        return False
-    body = [one for one in node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
-    if body and _says(body[-1]):
-        body = body[:-1]
-    tests = [one for one in body if isinstance(one, ast.If)]
-    if len(tests) != 1 or tests[0].orelse or ast.unparse(tests[0].test) != f"not {name}":
-        return False
-    others = [one for one in body if one is not tests[0]]
-    return all(map(_only_words, others)) and _raises(tests[0].body, switches)
-
-
-def _raises(statements: Sequence[ast.stmt], switches: Collection[str]) -> bool:
-    """Whether statements only raise, with parameters that are true."""
-    for statement in statements:
-        if isinstance(statement, ast.If) and isinstance(statement.test, ast.Name) and statement.test.id in switches:
-            return _raises(statement.body, switches)
-        if not _only_words(statement):
-            return isinstance(statement, ast.Raise)
-    return False
-
-
-def _true_by_default(arguments: ast.arguments) -> Iterator[ast.arg]:
-    positional = [*arguments.posonlyargs, *arguments.args]
-    pairs = [
-        *zip(reversed(positional), reversed(arguments.defaults), strict=False),
-        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-    ]
-    yield from (one for one, default in pairs if isinstance(default, ast.Constant) and default.value is True)
-
-
-def _says(statement: ast.stmt) -> bool:
-    """Whether a statement returns a constant, which the call does not use."""
-    return isinstance(statement, ast.Return) and isinstance(statement.value, ast.Constant | None)
-
-
-def _only_words(statement: ast.stmt) -> bool:
-    """Whether a statement only assigns a text to a name."""
-    if isinstance(statement, ast.Pass):
-        return True
-    if not isinstance(statement, ast.Assign) or not all(isinstance(one, ast.Name) for one in statement.targets):
-        return False
-    calls = (one.func for one in walk(statement.value) if isinstance(one, ast.Call))
-    return all(isinstance(one, ast.Attribute) and one.attr == "format" for one in calls)
+    return Rewrite(CHECKED, "conditional" if truth.conditions else "safe", edits, truth.conditions, scope.imports)
 
 
 @dataclass(frozen=True)
@@ -182,9 +100,9 @@ class _Rest:
     def left_out(self, scope: Scope, tree: rw.Tree) -> Any:
         """Return the test without these operands while compiling."""
         nodes = [tree.expression(one) for one in self.operation.values]
-        word, guard = ("and", rw.negation(_compiling(scope)))
+        word, guard = ("and", rw.negation(compiling(scope)))
         if isinstance(self.operation.op, ast.And):
-            word, guard = "or", _compiling(scope)
+            word, guard = "or", compiling(scope)
         own = "or" if word == "and" else "and"
         held = functools.reduce(lambda left, right: rw.operation(left, own, right), nodes[-self.count :])
         nodes = [*nodes[: -self.count], rw.operation(guard, word, held)]
@@ -210,7 +128,8 @@ def _left_to_tensors(scope: Scope, test: ast.expr) -> _Rest | None:
     return _Rest(test, asked, len(rest), truth if negated else truth.negated)
 
 
-def _compiling(scope: Scope) -> Any:
+def compiling(scope: Scope) -> Any:
+    """Return a call of `torch.compiler.is_compiling()`."""
     return rw.call(f"{scope.torch}.compiler.is_compiling")
 
 
@@ -225,14 +144,14 @@ def _shown(scope: Scope, raising: ast.Raise) -> str:
     message = given.args[0] if isinstance(given, ast.Call) and given.args else None
     if message is not None and (is_constant_message(message) or _is_folded(scope, message)):
         return scope.text(message)
-    plain = _without_values(message)
+    plain = without_values(message)
     if plain is None:
         name = given.func if isinstance(given, ast.Call) else given
         plain = repr("the check fails" if name is None else scope.text(name).rpartition(".")[2]).replace("'", '"')
     return plain
 
 
-def _refuse_caught(scope: Scope, statement: ast.stmt) -> None:
+def refuse_caught(scope: Scope, statement: ast.stmt) -> None:
     """Ensure that no handler in compiled code expects the exception, whose type may change.
 
     Raises:
@@ -304,7 +223,7 @@ def rewrite_assert(scope: Scope, statement: ast.Assert) -> Rewrite:
     Raises:
         Refusal: its test mixes parts in a way that cannot be split, or its message cannot be constant.
     """
-    _refuse_caught(scope, statement)
+    refuse_caught(scope, statement)
     conditions: list[str] = []
     tests = _tests(scope, statement.test, conditions)
     message, change = _message(scope, statement.msg)
@@ -342,7 +261,7 @@ def _message(scope: Scope, node: ast.expr | None) -> tuple[str, list[str]]:
         return f", {scope.text(node)}", []
     if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords and is_constant_message(node.args[0]):
         return f", {scope.text(node.args[0])}", [f"the assertion carries the message instead of {scope.quote(node)}"]
-    plain = _without_values(node)
+    plain = without_values(node)
     if plain is None:
         raise Refusal(
             f"the message {scope.quote(node)} is built when the check fails, and a graph can only hold a "
@@ -351,7 +270,7 @@ def _message(scope: Scope, node: ast.expr | None) -> tuple[str, list[str]]:
     return f", {plain}", ["the message leaves out the values that it shows"]
 
 
-def _without_values(node: ast.expr | None) -> str | None:
+def without_values(node: ast.expr | None) -> str | None:
     """The code of an f-string as a plain string; None if it is not one.
 
     Only the sentences before the first value stay, or if there are none, the text with an ellipsis for each value.

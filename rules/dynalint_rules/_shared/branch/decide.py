@@ -7,7 +7,8 @@ import ast
 from dynalint.rulekit import Declined, Event, Project, Refusal, Rewrite
 from dynalint_rules._code.decision import Decision, decision_of, is_guard
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.branch.checks import rewrite_assert, rewrite_checking_call, rewrite_guard
+from dynalint_rules._shared.branch.checking_calls import rewrite_checking_call
+from dynalint_rules._shared.branch.checks import rewrite_assert, rewrite_guard
 from dynalint_rules._shared.branch.choice import rewrite_conditional_expression
 from dynalint_rules._shared.branch.where import rewrite_if
 

@@ -271,6 +271,8 @@ def _call(scope: Scope, node: ast.Call) -> Truth | None:
         return Truth(f"{atom(arguments[0], scope.text(arguments[0]))}.{name[-3:]}()", True, True, (rows,))
     if name in ("builtins.bool", "torch.is_nonzero") and len(arguments) == 1 and plain:
         return truth_of(scope, arguments[0]) if name == "builtins.bool" else _value(scope, arguments[0])
+    if name == "torch.item" and len(arguments) == 1 and plain:
+        return truth_of(scope, arguments[0])
     if name == "torch.equal" and len(arguments) == 2 and plain:
         left, right = (operand_text(scope, argument) for argument in arguments)
         shapes = f"{scope.quote(arguments[0])} and {scope.quote(arguments[1])} have the same shape"

@@ -61,7 +61,8 @@ def _of_plain(owner: k.Sequence | k.Dictionary | k.Value, name: str) -> Kind:
     if owner.type in ("dtype", "device"):
         return _OF_SETTINGS.get(name) or k.Method(owner, name)
     plain = _PLAIN.get(owner.type)
-    return k.Method(owner, name) if plain is None or callable(getattr(plain, name, None)) else UNKNOWN
+    # A name that the type lacks counts as a method, too: rules tell of methods that only tensors have.
+    return UNKNOWN if hasattr(plain, name) and not callable(getattr(plain, name)) else k.Method(owner, name)
 
 
 def named_member(frame: Frame, owner: Kind, pattern: str) -> Kind:

@@ -2,10 +2,10 @@
 
     python benchmarks/merged.py CAUSES.jsonl CLONES [--python VENV/bin/python] [--unsafe-fixes] [--only ID] [--diffs]
 
-CLONES is a folder with a git clone of each repository, named `owner+name`, or with that in `owner+name/repo`. Each record
-of CAUSES.jsonl is one place that a commit mended: `id`, `repo` ("owner/name"), `parent` (the commit before), `file`,
-`ranges` (first and last lines of the cause), `scope` (`local` if one function was changed) and `on_2_13` (only `breaks`
-and `recompiles` are used).
+CLONES is a folder with a git clone of each repository, named `owner+name`, or with that in `owner+name/repo`. Each
+record of CAUSES.jsonl is one place that a commit mended: `id`, `repo` ("owner/name"), `parent` (the commit before),
+`file`, `ranges` (first and last lines of the cause), `scope` (`local` if one function was changed) and `on_2_13` (only
+`breaks` and `recompiles` are used).
 
 A place is flagged if a static check of the whole package has a finding there. It is repaired if `dynalint fix --apply`,
 with the options given, changes it and a confirmed check finds nothing there afterwards. The interpreter needs torch and

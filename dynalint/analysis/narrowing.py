@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis import torch_api
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.facts import learn, note_narrowed
 from dynalint.analysis.frame import Frame
@@ -34,11 +35,21 @@ def _truth(kind: Kind) -> bool | None:
         if kind.constant is not k.MISSING:
             return bool(kind.constant)
         return True if kind.type in ("dtype", "device", "ellipsis") else None
-    if isinstance(kind, (k.Function, k.Class, k.Module, k.External, k.Method, k.Partial)):
+    if isinstance(kind, (k.Function, k.Class, k.Module, k.Partial)) or _is_known(kind):
         return True
     if isinstance(kind, k.Sequence) and kind.items is not None and kind.home is None and kind.type in ("list", "tuple"):
         return bool(kind.items)
     return None
+
+
+def _is_known(kind: Kind) -> bool:
+    """Whether something outside the project certainly is a function, a class or a method, and no flag or setting."""
+    if isinstance(kind, k.External):
+        found = torch_api.function(kind.name) or torch_api.torch_class(kind.name)
+        return found is not None or kind.name.startswith("builtins.")
+    if isinstance(kind, k.Method) and isinstance(kind.receiver, k.Tensor):
+        return torch_api.method(kind.name) is not None
+    return isinstance(kind, k.Method) and not isinstance(kind.receiver, (k.Object, k.Instance))
 
 
 def is_condition(frame: Frame, node: ast.expr, kind: Kind, way: bool | None = None) -> bool:

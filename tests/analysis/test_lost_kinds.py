@@ -561,3 +561,21 @@ class Model(nn.Module):
         return -x
 """
     assert branches(tmp_path, code) == []
+
+
+@pytest.mark.parametrize("test", ["FAST", "options.fast", "LOG.disabled", "x.marked", "torch.version.cuda"])
+def test_what_others_set_may_be_false(tmp_path: Path, test: str) -> None:
+    code = f"""
+import logging
+from library import FAST, options
+
+LOG = logging.getLogger()
+
+
+class Model(nn.Module):
+    def forward(self, x: Tensor):
+        if {test}:
+            return x + 1
+        return -x if x.sum() > 0 else x
+"""
+    assert len(branches(tmp_path, code)) == 1

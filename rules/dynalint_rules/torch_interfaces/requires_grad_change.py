@@ -37,12 +37,11 @@ class RequiresGradChange(Rule):
             if not _changes(event, project):
                 return
             message = "`requires_grad_()` changes what the backward pass computes, which breaks the graph"
-        elif not _is_true(event.node, "requires_grad"):
+        elif (asked := _true(event.node, "requires_grad")) is None:
             return
         else:
-            message = (
-                f"`{event.callee}(requires_grad=True)` creates a leaf that requires a gradient, which breaks the graph"
-            )
+            call = f"{event.callee}(requires_grad={asked})"
+            message = f"`{call}` creates a leaf that requires a gradient, which breaks the graph"
         if not leads_to_raise(event, project):
             yield Violation(event.node, message, help="set `requires_grad` outside the compiled code")
 
@@ -80,7 +79,7 @@ def _is_leaf(node: ast.expr, event: Call, project: Project) -> bool:
     return event.function.caller is None and any(isinstance(one, ast.arg) and one.arg == node.id for one in inside)
 
 
-def _is_true(node: ast.Call, name: str) -> bool:
-    """Whether an argument is True, at least in training."""
-    given = [keyword.value for keyword in node.keywords if keyword.arg == name]
-    return any(ast.unparse(value) in ("True", "self.training") for value in given)
+def _true(node: ast.Call, name: str) -> str | None:
+    """The text of an argument that is True, at least in training; otherwise None."""
+    given = (ast.unparse(keyword.value) for keyword in node.keywords if keyword.arg == name)
+    return next((text for text in given if text in ("True", "self.training")), None)

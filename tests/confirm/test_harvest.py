@@ -402,6 +402,29 @@ def test_a_harvest_ends_when_it_shows_nothing_new(monkeypatch: pytest.MonkeyPatc
     assert harvest.over
 
 
+def test_a_slow_call_does_not_end_the_harvest(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dynalint.confirm.worker.harvesting import calls
+    from dynalint.confirm.worker.process.wire import Reply
+
+    used = 0.0
+    monkeypatch.setattr(calls, "seconds_used", lambda: used)
+    monkeypatch.setattr(calls, "can_fork", lambda: True)
+    target = {"path": "a.py", "qualname": "A"}
+    request = {"seconds": 100, "record": 0, "wanted": [{"target": target, "lines": {"a.py": [[1, 1]]}}]}
+    harvest = calls.Harvest(request, Reply(-1, ""))
+
+    def slow(*_: object) -> None:
+        nonlocal used
+        used += 20.0
+
+    monkeypatch.setattr(harvest, "_confirmed", slow)
+    harvest._look(list(harvest._wanted.values()), len, ([],), {})
+    assert used == 20.0
+    assert not harvest.over
+    used = 27.0
+    assert harvest.over
+
+
 def test_without_walls_no_test_is_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test does to the machine is its own business: only a sandbox makes running it harmless."""
     from dynalint.confirm.worker.operations import harvesting

@@ -206,8 +206,11 @@ class Harvest:
             raise signature.DeclinedError(f"the tensors of {_name(subject)} hold {size >> 20} MiB")
         if not can_fork():
             raise signature.DeclinedError("the process has started threads, and cannot be copied")
+        started = seconds_used()
         reached = self._confirmed(wanted, subject, call)
         if reached is None:
+            # One call that is slow must not keep all others from being looked at.
+            self._since += seconds_used() - started
             return
         for one in wanted:
             one.calls += 1

@@ -523,21 +523,6 @@ class SeesConfig:
     hidden_size: int = 8
 
 
-class SeesAndReads(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.config = SeesConfig()
-        self.see = nn.Conv2d(3, 8, 4, 4)
-        self.read = nn.Embedding(40, 8)
-
-    def forward(self, pixel_values: torch.Tensor, input_ids: torch.Tensor) -> torch.Tensor:
-        return torch.cat([self.see(pixel_values).flatten(2).transpose(1, 2), self.read(input_ids)], dim=1)
-
-
-def test_what_comes_with_pictures_comes_as_often_as_they_do() -> None:
-    assert find_call(SeesAndReads(), "cpu", 10).text == "pixel_values=float[2, 3, 32, 32], input_ids=int[2, 7]"
-
-
 class PatchesOfGrid(nn.Module):
     def __init__(self) -> None:
         super().__init__()

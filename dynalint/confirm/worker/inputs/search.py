@@ -34,7 +34,7 @@ from .guessed_values import (
     for_parameter,
     hints_of,
 )
-from .sizes_by_config import in_pairs, packed, sized_by
+from .sizes_by_config import packed
 from .small_configs import is_configuration
 from .stated_shapes import stated_specs
 from .tensor_shapes import (
@@ -108,7 +108,6 @@ class _Search:
         self._tried: set[str] = set()
         target = function.forward if isinstance(function, nn.Module) else function
         self._tensors = {name for name, hint in hints_of(target).items() if isinstance(hint, type) and hint in KINDS}
-        self._has_settings = any(True for _ in _settings_of(function))
         self.last = Trouble("nothing")
         self._counts: Counter[str] = Counter()
         self._errors: dict[str, Exception | None] = {}
@@ -133,8 +132,6 @@ class _Search:
             specs = queue.pop(0) if queue else next(usual, None)
             if specs is None:
                 break
-            if self._has_settings:
-                specs = in_pairs(specs)
             if repr(specs) in self._tried or _unfit(specs):
                 continue
             self._tried.add(repr(specs))
@@ -194,10 +191,6 @@ def _guess(function: Callable[..., Any], parameter: inspect.Parameter, *, first:
     choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
     if len(choices) == 1 and typing.get_origin(hint) in (typing.Union, types.UnionType):
         hint = choices[0]
-    for settings in _settings_of(function):
-        by_settings = sized_by(settings, name)
-        if by_settings is not None:
-            return by_settings
     # Annotations with dimensions are from jaxtyping; `stated_shapes` reads them.
     unknown = isinstance(hint, str) or hint in (parameter.empty, Any) or hasattr(hint, "dim_str")
     if (unknown or hint in KINDS) and not (unknown and name.startswith(_FLAG)):

@@ -247,14 +247,12 @@ class _TargetRuns:
     ) -> None:
         """Judge targets by the calls that the project's own code makes, and drop targets that are now settled.
 
-        A forked process cannot use a GPU. For one, the calls are recorded, so that each target can be run on them.
+        A forked process cannot use a GPU, so the calls are recorded if there is one.
         """
         options = self._options
         asked = {target: lines for target, lines in wanted(traced).items() if options.example_for(target) is None}
         if options.device != "cpu":
-            worker = workers.get()
-            self._calls.look_for(asked, worker, lambda target: self._tell(target.name))
-            workers.put(worker)
+            self._record(asked, workers)
             return
         found = []
         for one in pool.map(lambda search: self._searched(search, workers), self._shard.of(searches(asked, options))):
@@ -264,6 +262,13 @@ class _TargetRuns:
         self.problems = [why for one in found if not left.keys().isdisjoint(one.targets) for why in one.problems]
         settled = {one.target for one in self._harvested if one.default is not None}
         self._targets = [one for one in self._targets if one not in settled]
+        # A call that took too long with others may succeed alone, with all the time of its target.
+        self._record({one.target for one in self._harvested} - settled, workers)
+
+    def _record(self, targets: Iterable[Target], workers: SimpleQueue[Worker]) -> None:
+        """Record the calls that the project makes of targets, for their own runs."""
+        self._calls.look_for(targets, worker := workers.get(), lambda target: self._tell(target.name))
+        workers.put(worker)
 
     def _searched(self, search: Search, workers: SimpleQueue[Worker]) -> Harvested:
         """Return the result of a search, from the cache or the worker."""

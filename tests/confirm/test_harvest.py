@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dynalint.confirm import Interrupted, confirm
+from dynalint.confirm import Interrupted, confirm, driver
 from dynalint.confirm.call_sites import CallSites
 from dynalint.confirm.harvest import in_words, searches
 from dynalint.findings import Finding
@@ -423,6 +425,22 @@ def test_a_slow_call_does_not_end_the_harvest(monkeypatch: pytest.MonkeyPatch) -
     assert not harvest.over
     used = 27.0
     assert harvest.over
+
+
+def test_a_call_that_took_too_long_is_run_again_alone(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    _written(project)
+    call = "encoder(4)({'pos': torch.ones(2, 4)})\n"
+    project.write("tests/test_model.py", f"import torch\nfrom pkg.model import encoder\n\ndef test_it():\n    {call}")
+    searched = driver._TargetRuns._searched
+
+    def late(*given: Any) -> Any:
+        found = searched(*given)
+        assert found.results
+        return replace(found, results=tuple(replace(one, default=None) for one in found.results))
+
+    monkeypatch.setattr(driver._TargetRuns, "_searched", late)
+    (found,) = _judged(project, _branch(project), confirm_from=("tests",))
+    assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170")
 
 
 def test_without_walls_no_test_is_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,6 +197,10 @@ def _reversed(frame: Frame, args: list[Kind], keywords: dict[str, Kind]) -> Kind
     return k.Sequence("generator", element_of(args[0])) if args else UNKNOWN
 
 
+def _slice(frame: Frame, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
+    return k.Sequence("slice", join_all(args), tuple(args))
+
+
 _FIXED: dict[str, Kind] = {
     "print": k.NONE,
     "callable": k.BOOL,
@@ -212,9 +216,9 @@ _FIXED: dict[str, Kind] = {
     "ord": k.INT,
     "chr": k.STR,
     "setattr": k.NONE,
-    "slice": UNKNOWN,
 }
 _HANDLERS: dict[str, Handler] = {
+    "slice": _slice,
     "int": _number("int"),
     "float": _number("float"),
     "bool": _number("bool"),

@@ -19,8 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from dynalint.confirm import servers
+
+# How long an example takes says something about the machine, which may be busy, and nothing about dynalint.
+settings.register_profile("dynalint", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("dynalint")
 
 # A module that imports torch at the top must not even be imported where there is none.
 _NEEDS_TORCH = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.dynamo\b", re.MULTILINE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dynalint.analysis import kinds as k
@@ -102,7 +102,6 @@ KINDS = st.recursive(BASE | INSTANCES, containers, max_leaves=6)
 
 
 # The first of these tests pays for what is made once.
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(KINDS)
 def test_join_is_idempotent(kind: k.Kind) -> None:
     assert k.join(kind, kind) == kind

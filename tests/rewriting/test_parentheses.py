@@ -137,7 +137,7 @@ def _built(inner: st.SearchStrategy[Pair]) -> st.SearchStrategy[Pair]:
 
 
 @given(st.recursive(st.sampled_from(_NODES[:-1]), _built, max_leaves=6))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_built_of_old_nodes(pair: Pair) -> None:
     new, meant = pair
     tree = Tree.around(_FILE, _NODES[-1][1])

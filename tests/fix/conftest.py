@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from dynalint.analysis.source import SourceFile, parse_source
+from dynalint.confirm import executors
 from dynalint.confirm.client import Answer, Hello
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.findings import Category, Finding, Safety
 from dynalint.fix import Linted, Proof, Unit
-from dynalint.fix import verify as verifying
 from dynalint.fix.edits import merged, plan_of, replaced
 from dynalint.fix.verify import WorkerVerifier
 from dynalint.rules import Replacement, Rewrite
@@ -62,7 +62,7 @@ def here(monkeypatch: pytest.MonkeyPatch, torch_is_no_burden: None) -> None:
     """Verify in this process."""
     from dynalint.confirm.worker.dynamo import runs
 
-    monkeypatch.setattr(verifying, "Worker", HereWorker)
+    monkeypatch.setattr(executors, "Worker", HereWorker)
     monkeypatch.setattr(runs, "trace_own_compiles", lambda: None)
 
 

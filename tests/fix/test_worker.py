@@ -14,13 +14,13 @@ import pytest
 from dynalint.analysis.source import parse_source, read_source
 from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
+from dynalint.confirm import executors
 from dynalint.confirm.client import Answer, Hello
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.confirming import verifier
 from dynalint.engine import open_workspace
 from dynalint.findings import Finding, Fix, Step
 from dynalint.fix import FixOptions, Linted, Proof, fix_findings
-from dynalint.fix import verify as verifying
 from dynalint.fix.edits import merged, replaced
 from dynalint.fix.verify import WorkerVerifier
 from dynalint.lint import Linter
@@ -144,7 +144,7 @@ def verified(
 
         def close(self) -> None: ...
 
-    monkeypatch.setattr(verifying, "Worker", FakeWorker)
+    monkeypatch.setattr(executors, "Worker", FakeWorker)
     file = read_source(path)
     units = [unit_of(file, [(old, "h")]) for old in olds or (FIRST,)]
     after = {path: replaced(file.text, merged(unit.plan for unit in units)[path])}
@@ -280,7 +280,7 @@ def test_of_roots_with_one_name_those_on_the_way_are_run(tmp_path: Path, monkeyp
 
         def close(self) -> None: ...
 
-    monkeypatch.setattr(verifying, "Worker", FakeWorker)
+    monkeypatch.setattr(executors, "Worker", FakeWorker)
     path = tmp_path / "helper.py"
     path.write_text("def gate(x):\n    return x\n")
     file = read_source(path)

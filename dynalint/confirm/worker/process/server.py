@@ -116,10 +116,12 @@ def _preload(message: Message) -> None:
         gc.collect()
         gc.freeze()
         gc.enable()
-    # Only comparisons compile gradients, and what they load takes a second.
-    if message["operation"].startswith("operations.verifying") or any(
+    # Only comparisons compile gradients, and what they load takes a second. It asks for GPUs, and one that was asked
+    # cannot be used after a fork; for the CPU, the client hides them.
+    compares = message["operation"].startswith("operations.verifying") or any(
         one.get("compare") for one in message["requests"]
-    ):
+    )
+    if compares and message["device"] == "cpu":
         with contextlib.suppress(Exception):
             importlib.import_module("torch._inductor.pattern_matcher")
 

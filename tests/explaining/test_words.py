@@ -36,3 +36,17 @@ def test_what_helps_too_is_not_said_to_be_without_effect() -> None:
         "Also helps, but no more than these: dynamic.",
         "Tried without effect: capture_scalar_outputs, fullgraph.",
     ]
+
+
+def test_what_was_not_compared_in_time_is_not_said_to_be_useless() -> None:
+    tried = (
+        Tried("dynamic", ("line",), Outcome(1, 2, 9, 0)),
+        Tried("capture_scalar_outputs", ("line",), Outcome(1, 2, 9, 3)),
+    )
+    advice = Advice(Outcome(1, 2, 9, 3), (), tried, cut_short=True)
+    assert (
+        words.no_help(advice) == "Fewer breaks or recompilations with dynamic, but results were not compared in time."
+    )
+    assert words.others(advice) == ["Tried without effect: capture_scalar_outputs."]
+    none = Advice(Outcome(1, 2, 9, 3), (), tried[1:], cut_short=False)
+    assert words.no_help(none).startswith("Nothing that was tried (1 options)")

@@ -20,7 +20,9 @@ from dynalint.config.toml import parse_toml
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "https://github.com/dynalint/dynalint"
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md")])
+PAGES = sorted(
+    page for pages in ("*.md", "docs/*.md", "editors/*/*.md", "examples/**/*.md") for page in ROOT.glob(pages)
+)
 WRITTEN = sorted([*PAGES, *(ROOT / "docs" / "rules").glob("*.md")])
 
 

@@ -1,6 +1,6 @@
-/** A file with a finding that has a fix, in a folder of its own. */
+/** A file with a finding that has a fix, in a folder of its own, which is gone in the end. */
 
-import { mkdtempSync, realpathSync, writeFileSync } from "node:fs";
+import { mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -22,6 +22,7 @@ export const LINE = MODEL.split("\n").findIndex((line) => line.includes("x.sum()
 
 export function project(): { folder: string; file: string; uri: string } {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), "dynalint-")));
+  process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
   const file = join(folder, "model.py");
   writeFileSync(file, MODEL);
   return { folder, file, uri: pathToFileURL(file).href };

@@ -35,23 +35,39 @@ class Around:
     left_out: int = 0
 
 
+class Outlines:
+    """The outlines of files, which are kept while their text is the same: working them out takes most of the time."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, Outline] = {}
+
+    def of(self, path: Path, name: str, text: str) -> Outline:
+        """Return the outline of the module `name` with this text."""
+        known = self._known.get(path)
+        if known is None or (known.name, known.text) != (name, text):
+            known = self._known[path] = Outline(path, name, path.name == "__init__.py", text)
+        return known
+
+
 def around(
     named: Sequence[Path],
     configuration: Configuration,
     search: Sequence[Path],
     texts: Mapping[Path, str],
+    known: Outlines | None = None,
 ) -> Around:
     """Find the files that affect the files `named` (absolute paths). `texts` replaces the content of files.
 
-    `search` are additional folders from which imports are resolved.
+    `search` are additional folders from which imports are resolved, `known` outlines of earlier calls.
     """
     others = [path for path in _project_files(named, configuration) if path not in set(named)]
     if not others or len(others) > MOST_FILES:
         return Around(left_out=len(others))
     paths = sorted({*named, *others}, key=lambda path: path.parts)
     starts = list(dict.fromkeys([*(package_root(path)[0] for path in paths), *search]))
+    known = known or Outlines()
     outlines = [
-        Outline(path, module_name(path, starts), path.name == "__init__.py", text)
+        known.of(path, module_name(path, starts), text)
         for path in paths
         if (text := texts[path] if path in texts else _text(path)) is not None
     ]

@@ -12,7 +12,7 @@ from dynalint.analysis import Analysis
 from dynalint.analysis.events import CompilerUse
 from dynalint.analysis.importers import Importers, outlines_of
 from dynalint.analysis.source import SourceFile, parse_source
-from dynalint.around import around
+from dynalint.around import Outlines, around
 from dynalint.config import Configuration, Settings, show_path
 from dynalint.discover import Discovered, discover, is_excluded
 from dynalint.findings import Finding
@@ -153,12 +153,15 @@ def check(workspace: Workspace, progress: Progress | None = None, *, fixable: bo
     return Checked(linted, linter, result, failures, (*notes, *heard.notes), heard.interrupted, heard.ran)
 
 
-def in_project(workspace: Workspace) -> tuple[Workspace, tuple[str, ...]]:
-    """Return a workspace that includes the project files that affect the checked ones, and notes about them."""
+def in_project(workspace: Workspace, known: Outlines | None = None) -> tuple[Workspace, tuple[str, ...]]:
+    """Return a workspace that includes the project files that affect the checked ones, and notes about them.
+
+    `known` are outlines of earlier calls.
+    """
     if not workspace.files or _is_all(workspace):
         return workspace, ()
     settings = workspace.settings
-    found = around(workspace.files, workspace.configuration, search_folders(settings), workspace.texts)
+    found = around(workspace.files, workspace.configuration, search_folders(settings), workspace.texts, known)
     many = f"{found.left_out} file{'s' if found.left_out != 1 else ''} around the named ones"
     notes = (f"{many} could not be read with them, as it is too much: check the whole project to have all findings.",)
     return replace(workspace, around=found.files), notes if found.left_out else ()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dynalint.analysis.source import SourceFile, Sources
+from dynalint.around import Outlines
 from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, environment_layer, parse_layer, split_reserved
 from dynalint.diffs import hunks
@@ -54,7 +55,8 @@ class Analyst:
         self.ignored: tuple[Asked, ...] = ()
         self._settings = settings
         self._lock = threading.Lock()
-        self._sources = Sources()  # kept between analyses, as a keystroke changes only one file
+        # Kept between analyses, as a keystroke changes only one file.
+        self._sources, self._outlines = Sources(), Outlines()
 
     def look(self, texts: Mapping[Path, str]) -> dict[Path, Seen]:
         """Return the static findings of the open files, with the verdicts of the last confirmation.
@@ -142,7 +144,7 @@ class Analyst:
         configuration = self._configuration({"confirm": "never"})
         own = tuple(sorted(path for path in texts if not is_excluded(path, configuration.for_directory)))
         settings = configuration.for_directory(self.folder)
-        return in_project(Workspace(own, configuration, settings, self.folder, own, dict(texts)))[0]
+        return in_project(Workspace(own, configuration, settings, self.folder, own, dict(texts)), self._outlines)[0]
 
 
 def silenced(seen: Seen, finding: Finding) -> str | None:

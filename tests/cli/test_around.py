@@ -199,3 +199,11 @@ def test_a_file_alone_is_fixed_as_with_the_whole(dynalint: Run) -> None:
     assert alone.code == 1
     assert alone.out in dynalint("fix", "--static").out
     assert dynalint("fix", "--static", "--apply", "src/p/free.py").code == 0
+
+
+def test_an_outline_is_worked_out_again_only_for_another_text(tmp_path: Path) -> None:
+    known, path = around.Outlines(), tmp_path / "m.py"
+    first = known.of(path, "m", "x = 1\n")
+    assert known.of(path, "m", "x = 1\n") is first
+    assert set(known.of(path, "m", "y = 1\n").bindings) == {"y"}
+    assert known.of(path, "p.m", "y = 1\n").name == "p.m"

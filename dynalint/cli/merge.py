@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from dynalint.cli.check import check, check_once
+from dynalint.errors import UsageError
 
 _EPILOG = """\b
 Examples, on three machines with the same files at the same paths:
@@ -39,8 +40,13 @@ def merge(shards: tuple[Path, ...], **options: Any) -> int:
     """
     from dynalint.cli.console import note
     from dynalint.confirm.shards import read_shards
+    from dynalint.reading import is_inside
 
     answers, paths = read_shards(shards)
+    # The files may come from a job that ran anybody's code, which must not choose what is read here.
+    outside = next((path for path in paths if not is_inside(Path(path), Path.cwd())), None)
+    if outside is not None:
+        raise UsageError(f"the shards are of {outside}, which is not below this folder: merge where they were made.")
     left_out = dict.fromkeys(_NOT_TAKEN)
     code = check_once({**options, **left_out, "paths": paths, "answers": answers})
     unused = answers.given.keys() - answers.used

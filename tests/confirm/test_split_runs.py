@@ -164,6 +164,15 @@ def test_wrong_options_are_refused_in_one_sentence(project: Path, arguments: lis
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize("path", ["..", "/", "link"])
+def test_shards_do_not_choose_files_elsewhere(project: Path, path: str) -> None:
+    (project / "link").symlink_to("/")
+    Answers(Shard(1, 1)).write(project / "shard.json", [path])
+    code, out, err = dynalint(project, "merge", "shard.json")
+    assert (code, out) == (2, "")
+    assert "is not below this folder" in err
+
+
 @pytest.fixture
 def cluster() -> Iterator[object]:
     distributed = pytest.importorskip("distributed")

@@ -56,7 +56,16 @@ _TORCH = re.compile(r"^(?:import|from) torch\b", re.MULTILINE)
 _METHODS = re.compile(r"^def (?:__init__|forward)\(self\b", re.MULTILINE)
 _CONSTRUCTOR = re.compile(r"^def __init__\(self.*\n", re.MULTILINE)
 _BLOCKS = ("toml", "py", "py fixed", "text declined")
-_FIELDS = {"target": str, "inputs": str, "shows": str, "gb": list, "exact": bool, "options": dict, "torch": str}
+_FIELDS = {
+    "target": str,
+    "inputs": str,
+    "shows": str,
+    "gb": list,
+    "exact": bool,
+    "options": dict,
+    "torch": str,
+    "python": str,
+}
 
 
 class PageError(DynalintError):

@@ -47,7 +47,8 @@ class Example:
     must show; the default is the rule's category for flagged code and "clean" otherwise. "recompile-once" is a
     recompilation on a later call, after which the code is stable. `gb` are the ids that a break may have, by default
     those of the rule. `exact` is False for a rewrite that is only equal up to rounding. `options` are settings that the
-    example needs, such as `{"print-fix": "remove"}`. `torch` is the range of releases to which the example applies.
+    example needs, such as `{"print-fix": "remove"}`. `torch` and `python` are the ranges of releases to which the
+    example applies.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Example:
     exact: bool = True
     options: dict[str, object] = field(default_factory=dict)
     torch: str = ""
+    python: str = ""
 
 
 @dataclass(frozen=True, slots=True)

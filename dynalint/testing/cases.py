@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 import textwrap
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
@@ -61,9 +62,13 @@ class Case:
 
 
 def cases_of(rules: Iterable[Rule]) -> list[Case]:
-    """Return all examples of `rules` that apply to the installed torch, or all of them without torch."""
+    """Return all examples of `rules` that apply to this Python and the installed torch, or to any torch without one."""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
     return [
-        Case(rule, example) for rule in rules for example in rule.page().examples if _holds(rule.torch, example.torch)
+        Case(rule, example)
+        for rule in rules
+        for example in rule.page().examples
+        if holds(example.python, python) and _holds(rule.torch, example.torch)
     ]
 
 

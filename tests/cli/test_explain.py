@@ -44,6 +44,7 @@ def test_a_target_that_is_not_there(dynalint: Run, model: Path, target: str, wor
     assert ran.out == ""
 
 
+@pytest.mark.dynamo
 def test_a_file_with_several_models(dynalint: Run, model: Path) -> None:
     Path("several.py").write_text(SEVERAL)
     ran = dynalint("explain", "several.py", "--confirm", "--color", "never")

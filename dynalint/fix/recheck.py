@@ -112,7 +112,9 @@ def _near(extra: Linted, units: Sequence[Unit]) -> Sequence[Unit]:
 def brought(
     before: Sequence[Item], after: Sequence[Linted], units: Sequence[Unit], *, whole: Collection[Unit] = ()
 ) -> tuple[dict[Unit, list[Linted]], set[Unit]]:
-    """Return the new findings after applying `units` to different files, by unit and in order of position.
+    """Return the findings that are new after applying `units`, grouped by unit and sorted by position.
+
+    Each unit changes other files.
 
     Every finding in text written by a unit in `whole` is new. A finding outside the text of all units may have several
     causes; those units are returned separately, since their findings are not known.

@@ -1,4 +1,4 @@
-"""For the pytest plugin: confirm under Dynamo the calls that tests make, once per kind of call.
+"""For the pytest plugin: run each kind of call that tests make under Dynamo once, to confirm it.
 
 Like `dynalint trace`, this runs in forks of the test process; see `dynalint/confirm/worker/tracing`.
 """

@@ -53,7 +53,7 @@ _WITHOUT_PARAMETERS = (
 
 @dataclass
 class Effects:
-    """The effects of evaluating some expressions. `layers` are calls of modules that may have parameters."""
+    """The effects of evaluating some expressions. `layers` are calls to modules that may have parameters."""
 
     layers: dict[str, None] = field(default_factory=dict)
 

@@ -111,20 +111,20 @@ def _constructor(event: StateChange, project: Project) -> tuple[ClassInfo, Funct
             stores = [statement for method, statement in cls.stores.get(name, ()) if method is function]
             if stores:
                 return cls, function, _checked(name, function, stores)
-    raise Refusal(f"no constructor sets `{name}`; register it there as a buffer by hand")
+    raise Refusal(f"no constructor sets `{name}`; register it as a buffer in the constructor")
 
 
 def _checked(name: str, function: FunctionInfo, stores: list[ast.stmt]) -> ast.Assign | ast.AnnAssign:
     statement = stores[0]
     where = f"`{name}` is not set to a plain number in the constructor"
     if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement not in function.statements:
-        raise Refusal(f"{where}; register it there as a buffer by hand")
+        raise Refusal(f"{where}; register it as a buffer there")
     if isinstance(statement, ast.Assign) and (
         len(statement.targets) > 1 or not isinstance(statement.targets[0], ast.Attribute)
     ):
         raise Refusal(f"{where} alone; make it a separate statement")
     if statement.value is None or plain_number(statement.value) is None:
-        raise Refusal(f"{where}; register it there as a buffer by hand")
+        raise Refusal(f"{where}; register it as a buffer there")
     before = function.statements[: function.statements.index(statement)]
     if not any(_calls_constructor(one) for one in before):
         raise Refusal(f"`{name}` is set before `super().__init__()` is called, where no buffer can be registered yet")

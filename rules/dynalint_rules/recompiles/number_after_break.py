@@ -112,7 +112,7 @@ class _Reading:
         return not any(one.position.loop or one.position.try_ or one.position.with_ for one in [event, *breaks])
 
     def meets_tensor(self, node: ast.expr) -> bool:
-        """Whether what comes of a number is an operand of a tensor operation, here or through a local name."""
+        """Whether a value computed from a number is an operand of a tensor operation, if only through a local name."""
         seen: set[str] = set()
         waiting: list[ast.expr] = [node]
         while waiting:

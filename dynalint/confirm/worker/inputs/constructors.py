@@ -175,7 +175,7 @@ def _function(value: Any, _match: re.Match[str]) -> Iterator[Any]:
 
 
 def _called(value: Any, _match: re.Match[str]) -> Iterator[Any]:
-    """Replace a module that was called like its class, or a class that was called like a function."""
+    """Replace a module that was called as if it were a class, or a class that was called as if it were a function."""
     if isinstance(value, nn.Module):
         yield nn.Identity
         yield functional.relu

@@ -1,4 +1,4 @@
-"""The operation that finds the calls that a project makes of targets, and confirms or records each.
+"""The operation that finds a project's calls to targets, and confirms or records each one.
 
 The request is one for `confirming` with the file of `target`, with these additional keys:
 

@@ -290,7 +290,7 @@ class _Store:
         else:
             raise Refusal(
                 f"{scope.quote(node)} is not known to be a number and may have as many elements as the mask selects; "
-                "compute it in the full shape first"
+                "compute it at full shape first"
             )
         for part in parts:
             self._require_elementwise(part, harmless=harmless)

@@ -278,7 +278,7 @@ class _Follower(Arguments):
             raise Refusal(f"`{name}` is assigned in several places; give this value its own name first")
         own = set(walk_function(self.scope.function.node))
         if any(use not in own for use in uses):
-            raise Refusal(f"`{name}` is used in a nested function; pass it there as a tensor by hand")
+            raise Refusal(f"`{name}` is used in a nested function; pass a tensor to that function by hand")
         loads = [
             use
             for use in uses

@@ -7,8 +7,9 @@ record of CAUSES.jsonl is one place that a commit mended: `id`, `repo` ("owner/n
 `file`, `ranges` (first and last lines of the cause), `scope` (`local` if one function was changed) and `on_2_13` (only
 `breaks` and `recompiles` are used).
 
-A place is flagged if a static check of the whole package has a finding there. It is repaired if `dynalint fix --apply`,
-with the options given, changes it and a confirmed check finds nothing there afterwards. The interpreter needs torch and
+A place is flagged if a static check of the whole package has a finding there that is more than advice. It is repaired
+if it was flagged, `dynalint fix --apply`, with the options given, changes it, and a check that runs code finds nothing
+there afterwards. The interpreter needs torch and
 what the packages import; without it, nothing is fixed that a run has to show.
 """
 
@@ -146,7 +147,10 @@ def judged(causes: Sequence[Cause], clones: Path, options: Sequence[str], *, dif
                 still = there(left, file, ranges)
                 codes = tuple(sorted({str(one["code"]) for one in there(found, file, cause.ranges)}))
                 yield Result(
-                    cause, codes, touched and not still, ", ".join(f"{one['code']} {one['line']}" for one in still)
+                    cause,
+                    codes,
+                    bool(codes) and touched and not still,
+                    ", ".join(f"{one['code']} {one['line']}" for one in still),
                 )
             path.write_text(before, encoding="utf-8")
 

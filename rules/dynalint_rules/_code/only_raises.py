@@ -8,6 +8,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dynalint.rulekit import k, walk, walk_function
 from dynalint_rules._code.handover import parameter_of
 
+# What the test of a switch may consist of, and the one call in it.
+_PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Call)
+_SCRIPTING = "torch.jit.is_scripting"
+
 
 def off_switches(checker: k.Function, call: ast.Call, name: str) -> list[str] | None:
     """Return the tests that switch a check off; None if it does anything but raise if its parameter `name` is false."""
@@ -39,9 +43,15 @@ def off_switches(checker: k.Function, call: ast.Call, name: str) -> list[str] | 
 
 
 def _switched_off_by(statement: ast.If, parameters: Collection[str]) -> str | None:
-    """Return the tests of an `if` that only returns a constant, none of which asks for a parameter; None for others."""
-    asks = any(isinstance(one, ast.Name) and one.id in parameters for one in walk(statement.test))
-    if asks or statement.orelse or len(statement.body) != 1:
+    """Return the tests of an `if` that only returns a constant; None for other statements.
+
+    They must ask neither for a parameter nor whether the code is compiled, and have no effect.
+    """
+    parts = [one for one in walk(statement.test) if isinstance(one, ast.expr)]
+    asks = any(isinstance(one, ast.Name) and one.id in parameters for one in parts)
+    calls = [ast.unparse(one.func) for one in parts if isinstance(one, ast.Call)]
+    plain = all(isinstance(one, _PLAIN) for one in parts) and set(calls) <= {_SCRIPTING}
+    if asks or not plain or statement.orelse or len(statement.body) != 1:
         return None
     (inner,) = statement.body
     test = ast.unparse(statement.test)

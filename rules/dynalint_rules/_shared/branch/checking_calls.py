@@ -5,17 +5,12 @@ from __future__ import annotations
 import ast
 
 from dynalint.rulekit import Rewrite, k, rw
+from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.handover import parameter_of
 from dynalint_rules._code.names import is_named
 from dynalint_rules._code.only_raises import off_switches
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.branch.checks import (
-    CHECKED,
-    compiling,
-    is_constant_message,
-    refuse_caught,
-    without_values,
-)
+from dynalint_rules._shared.branch.checks import CHECKED, compiling, is_constant_message, refuse_caught, without_values
 from dynalint_rules._shared.branch.truth import truth_of
 
 
@@ -38,6 +33,8 @@ def rewrite_checking_call(scope: Scope, node: ast.expr) -> Rewrite | None:
     refuse_caught(scope, statement)
     truth = truth_of(scope, test)
     given = [one for one in (*call.args, *(keyword.value for keyword in call.keywords)) if one is not test]
+    if not all(isinstance(one, ast.Lambda) or is_pure(scope, one) for one in given):
+        return None  # only the message would be evaluated in compiled code
     message = next((text for one in given if (text := _check_message(scope, one)) is not None), '"the check fails"')
     tree = rw.Tree.around(scope.file, statement)
     lines = rw.statements([f"{scope.torch}._assert_async({truth.text}, {message})"])

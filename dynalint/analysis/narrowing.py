@@ -301,10 +301,10 @@ def _is_external_instance(kind: Kind, name: str) -> bool | None:
         return name == f"builtins.{kind.type}" if name.startswith("builtins.") else False if "Tensor" in last else None
     if isinstance(kind, (k.Sequence, k.Dictionary)):
         if name in ("collections.abc.Sequence", "typing.Sequence", "collections.abc.Iterable", "typing.Iterable"):
-            return True
+            return kind.type != "slice"
         if kind.type == "torch.Size" and name in ("builtins.tuple", "torch.Size"):
             return True
-        if kind.type in ("list", "tuple", "dict", "set") and name.startswith("builtins."):
+        if kind.type in ("list", "tuple", "dict", "set", "slice") and name.startswith("builtins."):
             return kind.type == last
         return False if "Tensor" in last and not _is_declared(kind) else None
     return None

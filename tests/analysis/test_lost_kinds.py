@@ -579,3 +579,22 @@ class Model(nn.Module):
         return -x if x.sum() > 0 else x
 """
     assert len(branches(tmp_path, code)) == 1
+
+
+@pytest.mark.parametrize(
+    ("tested", "entered"),
+    [("slice", True), ("(list, tuple)", False), ("Sequence", False), ("(int, slice)", True), ("Tensor", False)],
+)
+def test_what_slice_returns_is_told_from_sequences(tmp_path: Path, tested: str, entered: bool) -> None:
+    code = f"""
+from collections.abc import Sequence
+
+class Model(nn.Module):
+    def forward(self, x: Tensor):
+        part = slice(0, 2)
+        if isinstance(part, {tested}):
+            if x.sum() > 0:
+                return x[part]
+        return x
+"""
+    assert bool(branches(tmp_path, code)) is entered

@@ -39,10 +39,10 @@ BREAKS = """{made}
 
 # Dynamo's graph breaks
 
-Dynamo gives each kind of graph break an id, which its log and its errors name; torch {torch} have {total}. Here they
-are, with the rules that find such breaks in source, or the reason why none does. `dynalint rule GB0170` tells the same
-of one. Where findings are confirmed by running, a break that no rule has found is reported as
-[DYN001](rules/DYN001.md), with its id.
+Dynamo gives each kind of graph break an id, which appears in its logs and errors; torch {torch} have {total}. This page
+lists them with the rules that find such breaks in the source, or the reason why no rule does. `dynalint rule GB0170`
+shows the entry of one id. When code is run, a break that no rule has found is reported as [DYN001](rules/DYN001.md),
+with its id.
 """
 SHOWN_OUTPUT = re.compile(r"(<!-- output of: (.*?) -->\n```text\n).*?(```\n)", re.DOTALL)
 SHOWN_MODEL = re.compile(r"```python\n(.*?)```\n", re.DOTALL)

@@ -14,7 +14,7 @@ from dynalint.report.summary import summary
 
 LONGEST_CHAIN = 6
 FEW = 5
-"""Up to this many findings, none is named as the one to mend first."""
+"""Up to this many findings, none is named as the one to fix first."""
 _ARROW = " \N{RIGHTWARDS ARROW} "
 
 
@@ -31,7 +31,7 @@ def render(report: Report, style: Style) -> str:
 
 
 def _dearest(report: Report, style: Style) -> str:
-    """Return lines that name the findings to mend first, or nothing if none is known to cost more than the others."""
+    """Return lines that name the findings to fix first, or nothing if none is known to cost more than the others."""
     if report.quiet or len(report.findings) <= FEW:
         return ""
     named, alike = dearest(report.findings)

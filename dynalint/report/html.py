@@ -51,7 +51,7 @@ class _Page:
 
     def lines(self) -> Iterator[str]:
         sections = [
-            ("cost", "What to mend first", self._by_cost()),
+            ("cost", "What to fix first", self._by_cost()),
             ("settings", "Settings that help", self._helping()),
             ("diffs", "Diffs on offer", self._diffs()),
             ("verdicts", "Verdicts", self._verdicts()),

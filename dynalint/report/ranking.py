@@ -87,7 +87,7 @@ def ranked(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def dearest(findings: Sequence[Finding], most: int = 3) -> tuple[list[Finding], int]:
-    """Return the findings to mend first, each in another function, and how many cost as much as the last of them.
+    """Return the findings to fix first, each in another function, and how many cost as much as the last of them.
 
     None is returned that is not known to cost more than another finding.
     """

@@ -45,7 +45,7 @@ class _State:
         return _State(state.name, state.is_attribute, frozenset(found))
 
     def is_read_by(self, node: ast.AST) -> bool:
-        """Whether an expression is the state, an item of it, or a variable with its old value."""
+        """Return whether an expression is the state, an item of it, or a variable with its old value."""
         while isinstance(node, ast.Subscript):
             node = node.value
         if isinstance(node, ast.Attribute):
@@ -55,11 +55,11 @@ class _State:
         )
 
     def is_asked_for(self, test: ast.expr) -> bool:
-        """Whether a test reads the state or checks whether the attribute exists."""
+        """Return whether a test reads the state or checks whether the attribute exists."""
         return any(self.is_read_by(node) or _is_text(node, self.name) for node in walk(test))
 
     def _is_looked_up(self, value: ast.expr) -> bool:
-        """Whether an expression is `self.state`, `self.state.get(key)` or `getattr(self, "state", None)`."""
+        """Return whether an expression is `self.state`, `self.state.get(key)` or `getattr(self, "state", None)`."""
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "get":
             return self.is_read_by(value.func.value)
         if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "getattr":
@@ -95,7 +95,7 @@ def asking(event: Change, project: Project) -> Asking | None:
 
 
 def is_made_for_sure(event: Change, found: Asking, project: Project) -> bool:
-    """Whether the first call always creates it: the constructor leaves it missing, and no other condition applies."""
+    """Return whether the first call always creates it: the constructor leaves it missing, and no other condition applies."""
     function, state = event.function, _State.of(event)
     if event.home.type != "attribute" or event.home.name != state.name or function.owner is None:
         return False
@@ -143,12 +143,12 @@ def key_added(event: Change, project: Project) -> str | None:
 
 
 def _sets_back(statement: ast.stmt, found: Asking, state: _State) -> bool:
-    """Whether compiled code removes the state again, as `self.mask = None` does, so that each call may recreate it."""
+    """Return whether compiled code removes the state again, as `self.mask = None` does, so that each call may recreate it."""
     return isinstance(statement, ast.Assign) and _outcome(found.statement.test, state, statement.value) is found.truth
 
 
 def _takes_items_out(other: tuple[FunctionInfo, ast.stmt]) -> bool:
-    """Whether another change of a container does more than store items."""
+    """Return whether another change of a container does more than store items."""
     _, statement = other
     return not isinstance(statement, ast.Assign) or not all(
         isinstance(target, ast.Subscript) for target in statement.targets
@@ -156,14 +156,14 @@ def _takes_items_out(other: tuple[FunctionInfo, ast.stmt]) -> bool:
 
 
 def _is_dict_without(key: str, value: ast.expr) -> bool:
-    """Whether a value is a dict literal with other constant keys only."""
+    """Return whether a value is a dict literal with other constant keys only."""
     if isinstance(value, ast.Dict):
         return all(isinstance(one, ast.Constant) and one.value != key for one in value.keys)
     return isinstance(value, ast.Call) and truth_of(value) is False
 
 
 def turns_from_none(event: StateChange, project: Project) -> bool:
-    """Whether the first call always finds None, reads it, and leaves tensors: `self.h = cell(x, self.h)`."""
+    """Return whether the first call always finds None, reads it, and leaves tensors: `self.h = cell(x, self.h)`."""
     function, state = event.function, _State.of(event)
     if event.home.type != "attribute" or event.home.name != state.name or function.owner is None or event.fresh:
         return False
@@ -189,7 +189,7 @@ def _stores(function: FunctionInfo, state: _State) -> Iterator[ast.Attribute]:
 
 
 def _looks_at(node: ast.AST, event: Change, state: _State, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Whether every call reads an attribute and uses its value before changing it."""
+    """Return whether every call reads an attribute and uses its value before changing it."""
     if not isinstance(node, ast.Attribute) or node.attr != state.name or not isinstance(node.ctx, ast.Load):
         return False
     if node.lineno > (event.statement.end_lineno or event.statement.lineno) or way(node, parents):
@@ -202,7 +202,7 @@ def _looks_at(node: ast.AST, event: Change, state: _State, parents: Mapping[ast.
 
 
 def _takes_for_there(node: ast.AST, event: Change, state: _State, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Whether every call reads an attribute or item of the state before changing it, which fails on None."""
+    """Return whether every call reads an attribute or item of the state before changing it, which fails on None."""
     outer = parents.get(node)
     return (
         isinstance(node, ast.Attribute)
@@ -215,7 +215,7 @@ def _takes_for_there(node: ast.AST, event: Change, state: _State, parents: Mappi
 
 
 def _may_return_before(event: Change, besides: ast.AST | None = None) -> bool:
-    """Whether a function returns before a change, apart from inside one of its statements."""
+    """Return whether a function returns before a change, apart from inside one of its statements."""
     own = set(walk(besides)) if besides is not None else set()
     returns = (node for node in walk_function(event.function.node) if isinstance(node, ast.Return) and node not in own)
     return any(node.lineno < event.statement.lineno for node in returns)
@@ -238,7 +238,7 @@ def _on_the_way(statement: ast.stmt, function: FunctionInfo, project: Project) -
 
 
 def _says_missing(test: ast.expr, state: _State, *, truth: bool) -> bool | None:
-    """Whether the state is missing if a test has the value `truth`.
+    """Return whether the state is missing if a test has the value `truth`.
 
     False if it exists then; None if the test is about something else, such as its size.
     """
@@ -264,7 +264,7 @@ def _says_missing(test: ast.expr, state: _State, *, truth: bool) -> bool | None:
 
 
 def _is_forced(test: ast.expr, state: _State, *, truth: bool) -> bool:
-    """Whether a test is certainly `truth` if the state is missing."""
+    """Return whether a test is certainly `truth` if the state is missing."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _is_forced(test.operand, state, truth=not truth)
     if isinstance(test, ast.BoolOp):
@@ -310,7 +310,7 @@ def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, state: _Stat
 
 
 def _is_of_nothing(measure: ast.expr, other: ast.expr, state: _State) -> bool | None:
-    """Whether an empty tensor has the same size as `other`, which stands for a tensor with elements."""
+    """Return whether an empty tensor has the same size as `other`, which stands for a tensor with elements."""
     while isinstance(measure, ast.Subscript):
         measure = measure.value
     if isinstance(measure, ast.Call):
@@ -323,7 +323,7 @@ def _is_of_nothing(measure: ast.expr, other: ast.expr, state: _State) -> bool | 
 
 
 def _differs(event: Change, value: ast.expr) -> bool:
-    """Whether tests can distinguish the state after a change from the state left by the constructor."""
+    """Return whether tests can distinguish the state after a change from the state left by the constructor."""
     if not isinstance(event, StateChange) or is_empty_tensor(value) or truth_of(value) is None:
         return True
     constant = value.value if isinstance(value, ast.Constant) else None

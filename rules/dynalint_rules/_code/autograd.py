@@ -1,4 +1,4 @@
-"""Whether compiled code differentiates through the value of a buffer that it changes in place.
+"""Return whether compiled code differentiates through the value of a buffer that it changes in place.
 
 The compiler saves the buffer itself for the backward pass and recomputes values derived from it, when the buffer
 already has its new value. The gradient of a product with it is then wrong. The gradient of a sum does not need the
@@ -58,7 +58,7 @@ def _sides_taken(event: InplaceChange, project: Project) -> dict[str, bool]:
 def keeps_graph(
     statement: ast.stmt, values: list[ast.expr], function: FunctionInfo, name: str, project: Project
 ) -> bool:
-    """Whether one of `values`, parts of a statement that stores to `name`, may be a tensor with a gradient."""
+    """Return whether one of `values`, parts of a statement that stores to `name`, may be a tensor with a gradient."""
     flow = _Flow(function, name, project, None, watched=statement, values=values)
     for _ in flow.products():
         pass
@@ -66,7 +66,7 @@ def keeps_graph(
 
 
 def without_gradients(statement: ast.With | FunctionInfo) -> bool:
-    """Whether a `with` statement or a decorator disables gradients."""
+    """Return whether a `with` statement or a decorator disables gradients."""
     if isinstance(statement, ast.With):
         nodes: list[ast.expr] = [item.context_expr for item in statement.items]
     else:
@@ -150,7 +150,7 @@ class _Flow:
                     break
 
     def _is_late(self, operand: ast.expr) -> bool:
-        """Whether an operand is used with its new value, or is a value of its own."""
+        """Return whether an operand is used with its new value, or is a value of its own."""
         if self.changed is None or self.changed.position.loop or not self._is_buffer(operand):
             return True
         return operand.lineno > self.changed.statement.lineno
@@ -164,7 +164,7 @@ class _Flow:
         )
 
     def _is_derived(self, node: ast.expr) -> bool:
-        """Whether the value is computed from the buffer by cheap operations."""
+        """Return whether the value is computed from the buffer by cheap operations."""
         if isinstance(node, ast.Name):
             return node.id in self.derived
         if isinstance(node, ast.BinOp) and not isinstance(node.op, ast.MatMult):
@@ -178,7 +178,7 @@ class _Flow:
         return self._is_buffer(node)
 
     def _is_live(self, node: ast.expr) -> bool:
-        """Whether the value may be a tensor that needs a gradient."""
+        """Return whether the value may be a tensor that needs a gradient."""
         if self.all_live:
             return True
         kind = self.project.kinds(self.function).get(node, k.UNKNOWN)
@@ -223,7 +223,7 @@ def _called(node: ast.Call) -> str:
 
 
 def _is_on_self(node: ast.expr) -> bool:
-    """Whether this calls a layer or a method of the module: `self.fc(x)`, `self.blocks[0](x)`."""
+    """Return whether this calls a layer or a method of the module: `self.fc(x)`, `self.blocks[0](x)`."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return isinstance(node, ast.Name) and node.id == "self"

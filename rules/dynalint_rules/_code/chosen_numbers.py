@@ -57,13 +57,13 @@ def _of_call(scope: Scope, node: ast.Call) -> Iterator[str]:
 
 
 def _has_number(kind: k.Kind) -> bool:
-    """Whether a kind is a list or tuple that may contain a number."""
+    """Return whether a kind is a list or tuple that may contain a number."""
     element = kind.element if isinstance(kind, k.Sequence) else k.UNKNOWN
     return any(k.is_number(one) for one in element.members)
 
 
 def _is_filled(scope: Scope, node: ast.expr) -> bool:
-    """Whether an iterable is certainly not empty."""
+    """Return whether an iterable is certainly not empty."""
     if isinstance(node, ast.GeneratorExp | ast.ListComp):
         return all(not loop.ifs and _is_filled(scope, loop.iter) for loop in node.generators)
     kind = scope.kind(node)

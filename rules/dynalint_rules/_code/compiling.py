@@ -57,12 +57,12 @@ def calls_after(place: ast.AST, function: FunctionInfo) -> Iterator[ast.Call]:
 
 
 def is_call_of(node: ast.AST, written: str) -> bool:
-    """Whether a node calls the expression with this text."""
+    """Return whether a node calls the expression with this text."""
     return isinstance(node, ast.Call) and ast.unparse(node.func) == written
 
 
 def set_again(written: str, start: ast.AST, end: ast.AST, function: FunctionInfo) -> bool:
-    """Whether a name is assigned again on the lines between two positions."""
+    """Return whether a name is assigned again on the lines between two positions."""
     first, last = getattr(start, "end_lineno", 0), getattr(end, "lineno", 0)
     return any(
         isinstance(node, ast.Name | ast.Attribute)

@@ -61,14 +61,14 @@ def _decided(parent: ast.AST | None, test: ast.expr, asked: bool) -> Decision:
 
 
 def is_guard(statement: ast.AST | None) -> bool:
-    """Whether a statement is an `if` with a branch that ends in `raise`."""
+    """Return whether a statement is an `if` with a branch that ends in `raise`."""
     return isinstance(statement, ast.If) and any(
         isinstance(block[-1], ast.Raise) for block in (statement.body, statement.orelse) if block
     )
 
 
 def asks_tensor(event: Branch, project: Project) -> bool:
-    """Whether an event converts a tensor to bool, at least on some path.
+    """Return whether an event converts a tensor to bool, at least on some path.
 
     An alternative bool is acceptable if the code shows which path gives which: `found = False`, set to a tensor under
     some condition, or `self.training and t > 0`. Otherwise it only shows that too little is known, as does an
@@ -84,7 +84,7 @@ def asks_tensor(event: Branch, project: Project) -> bool:
 
 
 def _gives_tensor(node: ast.expr, function: ast.AST, kinds: Mapping[ast.AST, k.Kind], depth: int) -> bool:
-    """Whether an expression is certainly a tensor on some path."""
+    """Return whether an expression is certainly a tensor on some path."""
     if k.only_tensor(kinds.get(node, k.UNKNOWN)) is not None:
         return True
     parts: list[ast.expr] = []

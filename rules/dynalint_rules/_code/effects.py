@@ -90,7 +90,7 @@ def effects_of_always(scope: Scope, nodes: Sequence[ast.expr], around: ast.AST) 
 
 
 def is_pure(scope: Scope, node: ast.expr) -> bool:
-    """Whether evaluating `node` once more or once less only makes a difference in time."""
+    """Return whether evaluating `node` once more or once less only makes a difference in time."""
     try:
         effects_of(scope, [node])
     except Refusal:
@@ -99,7 +99,7 @@ def is_pure(scope: Scope, node: ast.expr) -> bool:
 
 
 def implies_nothing(scope: Scope, node: ast.AST) -> bool:
-    """Whether the methods that a node calls implicitly, for a text or a truth, only compute that."""
+    """Return whether the methods that a node calls implicitly, for a text or a truth, only compute that."""
     try:
         _check_implied(scope, node, Effects(), 0)
     except Refusal:
@@ -211,7 +211,7 @@ def _check_external(scope: Scope, node: ast.Call, name: str, shown: str) -> None
 
 
 def _has_dropout(node: ast.Call) -> bool:
-    """Whether a function such as scaled_dot_product_attention is called with dropout."""
+    """Return whether a function such as scaled_dot_product_attention is called with dropout."""
     for keyword in node.keywords:
         if keyword.arg in ("dropout_p", "dropout"):
             return not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
@@ -258,7 +258,7 @@ def _check_layer(scope: Scope, node: ast.Call, type_: str, found: Effects) -> No
 
 
 def _made_inplace(scope: Scope, func: ast.expr) -> bool:
-    """Whether the layer in `self.name` was created with `inplace=True`."""
+    """Return whether the layer in `self.name` was created with `inplace=True`."""
     owner = scope.function.owner
     if not (isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name)) or owner is None:
         return False
@@ -271,7 +271,7 @@ def _made_inplace(scope: Scope, func: ast.expr) -> bool:
 
 
 def _is_set(node: ast.Call, name: str) -> bool:
-    """Whether a keyword argument is passed and is not the constant False or None."""
+    """Return whether a keyword argument is passed and is not the constant False or None."""
     return any(
         keyword.arg == name and not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
         for keyword in node.keywords
@@ -292,7 +292,7 @@ def _check_function(scope: Scope, function: FunctionInfo, shown: str, found: Eff
 
 
 def _changes_another(scope: Scope, statement: ast.AugAssign) -> bool:
-    """Whether an augmented assignment may write to a tensor that something else refers to as well."""
+    """Return whether an augmented assignment may write to a tensor that something else refers to as well."""
     target = statement.target
     if not isinstance(target, ast.Name):
         return k.may_be_tensor(scope.kind(target))

@@ -6,12 +6,12 @@ from dynalint.rulekit import k
 
 
 def is_folded(tensor: k.Tensor) -> bool:
-    """Whether Dynamo knows the number in an array: the result of a NumPy ufunc, not a reduction, on Python numbers."""
+    """Return whether Dynamo knows the number in an array: the result of a NumPy ufunc, not a reduction, on Python numbers."""
     return tensor.array and tensor.foreseen and tensor.dtype == "float"
 
 
 def is_stored_number(tensor: k.Tensor) -> bool:
-    """Whether this is a NumPy number, or an array of one, that was in an attribute before the call.
+    """Return whether this is a NumPy number, or an array of one, that was in an attribute before the call.
 
     Dynamo uses its value at the time of tracing, and does not know any value computed from it.
     """

@@ -1,4 +1,4 @@
-"""Whether state passed from one call to the next settles, or differs on every call.
+"""Return whether state passed from one call to the next settles, or differs on every call.
 
 Dynamo specialises on Python values and guards on them. A flag or a cycle of a few values settles after a few graphs. A
 value that is new on every call causes a recompilation each time, until Dynamo gives up.
@@ -35,7 +35,7 @@ _SPECIALISED = frozenset({"attribute", "class", "global"})
 
 
 def is_counter(event: StateChange, project: Project) -> bool:
-    """Whether a Python int changes on every call and causes a recompilation each time."""
+    """Return whether a Python int changes on every call and causes a recompilation each time."""
     return (
         event.reads_old
         and not event.fresh
@@ -49,7 +49,7 @@ def is_counter(event: StateChange, project: Project) -> bool:
 
 
 def may_compile(function: FunctionInfo, project: Project) -> bool:
-    """Whether the compiled code may contain anything that becomes a graph; otherwise Dynamo ignores it."""
+    """Return whether the compiled code may contain anything that becomes a graph; otherwise Dynamo ignores it."""
     if function.caller is not None:
         return True
     kinds = project.kinds(function)
@@ -62,7 +62,7 @@ def may_compile(function: FunctionInfo, project: Project) -> bool:
 
 
 def is_specialised(event: StateChange, project: Project) -> bool:
-    """Whether Dynamo specialises on an int with this home.
+    """Return whether Dynamo specialises on an int with this home.
 
     It does so for ints in a module, a class or a global. An int in a closure, an argument or its default, or an object
     whose own method was compiled, becomes symbolic after one more graph.
@@ -73,7 +73,7 @@ def is_specialised(event: StateChange, project: Project) -> bool:
 
 
 def is_there_before(event: StateChange | ContainerChange, project: Project) -> bool:
-    """Whether the state exists before the call of the compiled code that changes it."""
+    """Return whether the state exists before the call of the compiled code that changes it."""
     if event.home.type == "attribute":
         return is_held(event.function, project, compiled=True)
     if event.home.type == "closure":
@@ -85,7 +85,7 @@ def is_there_before(event: StateChange | ContainerChange, project: Project) -> b
 
 
 def is_held(method: FunctionInfo, project: Project, *, compiled: bool) -> bool:
-    """Whether `self` in a method exists before the call: a module, or an object in a module or a global.
+    """Return whether `self` in a method exists before the call: a module, or an object in a module or a global.
 
     An object passed in or created in the call does not count. `compiled` is the answer for an object whose own method
     was compiled: it exists before, and Dynamo treats it as an argument.
@@ -125,14 +125,14 @@ def _first_parameter(function: FunctionInfo) -> str | None:
 
 
 def settles(event: Change, project: Project) -> bool:
-    """Whether code around the change, or elsewhere in the region, limits the growth of the state."""
+    """Return whether code around the change, or elsewhere in the region, limits the growth of the state."""
     return _runs_a_few_times(event, project) or any(
         _ends_growth(statement, function, event, project) for function, statement in other_changes(event, project)
     )
 
 
 def sets_elsewhere(event: Change | InplaceChange, project: Project) -> bool:
-    """Whether another statement in the region sets the state to an independent value."""
+    """Return whether another statement in the region sets the state to an independent value."""
     return any(True for _ in other_changes(event, project))
 
 
@@ -142,7 +142,7 @@ def state_name(event: Change | InplaceChange) -> str:
 
 
 def same(left: ast.expr, right: ast.expr) -> bool:
-    """Whether two expressions have the same text, whether they are read or stored."""
+    """Return whether two expressions have the same text, whether they are read or stored."""
     return type(left) is type(right) and ast.unparse(left) == ast.unparse(right)
 
 
@@ -156,19 +156,19 @@ def reached_functions(project: Project, name: str) -> Iterator[FunctionInfo]:
 
 
 def related(left: ClassInfo | None, right: ClassInfo | None, project: Project) -> bool:
-    """Whether `self` may be the same object in methods of two classes; true if unknown."""
+    """Return whether `self` may be the same object in methods of two classes; true if unknown."""
     return left is None or right is None or left in project.mro(right) or right in project.mro(left)
 
 
 def names(node: ast.AST, name: str) -> bool:
-    """Whether an expression is an attribute or variable `name`, or an item of one."""
+    """Return whether an expression is an attribute or variable `name`, or an item of one."""
     while isinstance(node, ast.Subscript):
         node = node.value
     return (isinstance(node, ast.Attribute) and node.attr == name) or (isinstance(node, ast.Name) and node.id == name)
 
 
 def mentions(node: ast.AST, name: str) -> bool:
-    """Whether an attribute or variable `name` occurs anywhere in a node."""
+    """Return whether an attribute or variable `name` occurs anywhere in a node."""
     return any(names(part, name) for part in walk(node))
 
 
@@ -178,7 +178,7 @@ def _is_int(kind: k.Kind) -> bool:
 
 
 def _counts(event: StateChange, project: Project) -> bool:
-    """Whether the new value is the old one plus or minus something, without a small modulus."""
+    """Return whether the new value is the old one plus or minus something, without a small modulus."""
     statement = event.statement
     if isinstance(statement, ast.AugAssign):
         return isinstance(statement.op, _COUNTING) and not _is_zero(statement.value)
@@ -225,7 +225,7 @@ def _default_of(node: ast.expr, function: FunctionInfo, project: Project) -> int
 
 
 def _runs_a_few_times(event: Change, project: Project) -> bool:
-    """Whether a test around the change limits how often it runs: a bound on the state, or a flag set in the block."""
+    """Return whether a test around the change limits how often it runs: a bound on the state, or a flag set in the block."""
     for test, block in tests_around(event.statement, event.function, project):
         if isinstance(event, ContainerChange) and _asks(test, state_name(event)):
             return True
@@ -238,7 +238,7 @@ def _runs_a_few_times(event: Change, project: Project) -> bool:
 
 
 def _starts_far(event: Change, project: Project) -> bool:
-    """Whether a count goes down from so large a number that Dynamo gives up before it ends."""
+    """Return whether a count goes down from so large a number that Dynamo gives up before it ends."""
     statement = event.statement
     down = isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Sub)
     start = _start(state_name(event), event.function, project) if down else None
@@ -281,14 +281,14 @@ def tests_around(
 
 
 def _asks(test: ast.expr, name: str) -> bool:
-    """Whether a test checks the size or content of a container: `len(xs) < n`, `key not in xs`, `not xs`."""
+    """Return whether a test checks the size or content of a container: `len(xs) < n`, `key not in xs`, `not xs`."""
     return any(
         isinstance(node, ast.Compare | ast.UnaryOp | ast.Call) and mentions(node, name) for node in walk(test)
     ) or names(test, name)
 
 
 def _compares_with(test: ast.expr, event: Change, function: FunctionInfo, project: Project, *, most: int) -> bool:
-    """Whether a test compares the state itself with a number known to be at most `most`."""
+    """Return whether a test compares the state itself with a number known to be at most `most`."""
     name = state_name(event)
     for node in walk(test):
         if isinstance(node, ast.Compare):
@@ -300,7 +300,7 @@ def _compares_with(test: ast.expr, event: Change, function: FunctionInfo, projec
 
 
 def _closes(test: ast.expr, block: list[ast.stmt], change: ast.stmt) -> bool:
-    """Whether a block assigns a value that its own test reads, such as `self.ready`."""
+    """Return whether a block assigns a value that its own test reads, such as `self.ready`."""
     asked = {ast.unparse(node) for node in walk(test) if isinstance(node, ast.Attribute | ast.Name)}
     return any(
         ast.unparse(target) in asked
@@ -321,12 +321,12 @@ def other_changes(event: Change | InplaceChange, project: Project) -> Iterator[t
 
 
 def _sort_of_name(event: Change | InplaceChange) -> type[ast.expr]:
-    """Whether the state is in an attribute or a variable."""
+    """Return whether the state is in an attribute or a variable."""
     return ast.Attribute if event.home.type in ("attribute", "class") or "." in event.home.name else ast.Name
 
 
 def _may_name(function: FunctionInfo, event: Change | InplaceChange, sort: type[ast.expr], project: Project) -> bool:
-    """Whether the name of the state may refer to it in another function, too."""
+    """Return whether the name of the state may refer to it in another function, too."""
     own = event.function
     if event.home.type == "default":
         return function is own
@@ -347,7 +347,7 @@ def _class_around(function: FunctionInfo) -> ClassInfo | None:
 
 
 def _sets(statement: ast.stmt, name: str, sort: type[ast.expr]) -> bool:
-    """Whether a statement sets or shrinks the attribute or variable `name`."""
+    """Return whether a statement sets or shrinks the attribute or variable `name`."""
 
     def named(node: ast.expr) -> bool:
         while isinstance(node, ast.Subscript):
@@ -371,7 +371,7 @@ def _sets(statement: ast.stmt, name: str, sort: type[ast.expr]) -> bool:
 
 
 def _ends_growth(statement: ast.stmt, function: FunctionInfo, event: Change, project: Project) -> bool:
-    """Whether a reset comes soon enough; one that waits for a number may take hundreds of calls."""
+    """Return whether a reset comes soon enough; one that waits for a number may take hundreds of calls."""
     if isinstance(event, ContainerChange):
         return True
     waits = [

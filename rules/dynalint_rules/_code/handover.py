@@ -10,7 +10,7 @@ from dynalint_rules._code.uses import Attribute, self_name
 
 
 def asks_for_tensor(scope: Scope, call: ast.Call, argument: ast.expr) -> bool:
-    """Whether the callee checks if the parameter for `argument` is a tensor."""
+    """Return whether the callee checks if the parameter for `argument` is a tensor."""
     callee = scope.kind(call.func)
     if not isinstance(callee, k.Function) or callee.args or callee.keywords:
         return False
@@ -21,7 +21,7 @@ def asks_for_tensor(scope: Scope, call: ast.Call, argument: ast.expr) -> bool:
 
 
 def is_passed_up(scope: Scope) -> bool:
-    """Whether all known callers, up to the compiled root, only return the function's result."""
+    """Return whether all known callers, up to the compiled root, only return the function's result."""
     function = scope.function
     while (caller := function.caller) is not None:
         parents = scope.project.parents(caller)
@@ -74,7 +74,7 @@ def _positional(function: FunctionInfo) -> list[str]:
 
 
 def _asks(node: ast.Call, name: str) -> bool:
-    """Whether a call is `isinstance(name, torch.Tensor)` or `torch.is_tensor(name)`."""
+    """Return whether a call is `isinstance(name, torch.Tensor)` or `torch.is_tensor(name)`."""
     called, arguments = ast.unparse(node.func), [ast.unparse(one) for one in node.args]
     if called == "isinstance" and len(arguments) == 2:
         return arguments[0] == name and arguments[1] in ("torch.Tensor", "Tensor")

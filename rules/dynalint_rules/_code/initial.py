@@ -29,7 +29,7 @@ def initial(owner: ClassInfo, name: str, project: Project) -> list[ast.expr]:
 
 
 def is_filled(owner: ClassInfo, name: str, project: Project) -> bool:
-    """Whether code that is not compiled adds items to the container in an attribute."""
+    """Return whether code that is not compiled adds items to the container in an attribute."""
     return any(
         _fills(node, name)
         for cls in [*project.mro(owner), *_below(owner)]
@@ -40,7 +40,7 @@ def is_filled(owner: ClassInfo, name: str, project: Project) -> bool:
 
 
 def _fills(node: ast.AST, name: str) -> bool:
-    """Whether a node stores an item in the attribute, or calls one of its methods."""
+    """Return whether a node stores an item in the attribute, or calls one of its methods."""
     if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
         return isinstance(node.value, ast.Attribute) and node.value.attr == name
     held = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
@@ -79,7 +79,7 @@ def _resolved(value: ast.expr, method: FunctionInfo) -> ast.expr:
 
 
 def truth_of(value: ast.expr) -> bool | None:
-    """Whether a value is true; None if unknown."""
+    """Return whether a value is true; None if unknown."""
     if isinstance(value, ast.Constant):
         return bool(value.value)
     if isinstance(value, ast.Call):
@@ -90,7 +90,7 @@ def truth_of(value: ast.expr) -> bool | None:
 
 
 def is_empty_tensor(value: ast.expr) -> bool:
-    """Whether a value is an empty tensor: `torch.zeros(0)`, `torch.tensor([])`."""
+    """Return whether a value is an empty tensor: `torch.zeros(0)`, `torch.tensor([])`."""
     if not isinstance(value, ast.Call) or _called(value) not in _FACTORIES or not value.args:
         return False
     size = value.args[0]
@@ -101,7 +101,7 @@ def is_empty_tensor(value: ast.expr) -> bool:
 
 
 def _is_alike(value: ast.expr, name: str) -> bool:
-    """Whether a value has the same size as the attribute it replaces: `torch.zeros_like(self.state)`."""
+    """Return whether a value has the same size as the attribute it replaces: `torch.zeros_like(self.state)`."""
     if not isinstance(value, ast.Call) or _called(value) not in _ALIKE:
         return False
     receiver = [value.func.value] if isinstance(value.func, ast.Attribute) else []

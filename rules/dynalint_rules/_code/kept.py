@@ -79,7 +79,7 @@ def _read_in(scope: Scope, node: ast.expr, handed: bool) -> Iterator[ast.Name | 
 
 
 def _keeps_no_operand(scope: Scope, node: ast.expr) -> bool:
-    """Whether the gradient of an operation needs none of its operands: a sum, or a multiple by a number."""
+    """Return whether the gradient of an operation needs none of its operands: a sum, or a multiple by a number."""
     if isinstance(node, ast.UnaryOp):
         return isinstance(node.op, ast.USub)
     if not isinstance(node, ast.BinOp):
@@ -114,7 +114,7 @@ def _later_changes(scope: Scope, read: ast.Name | ast.Attribute, around: ast.AST
 
 
 def _gets_another(scope: Scope, name: str, around: ast.AST) -> bool:
-    """Whether `around` binds a name to a new tensor, so that later changes do not affect the old one."""
+    """Return whether `around` binds a name to a new tensor, so that later changes do not affect the old one."""
     statement = statement_of(scope, around)
     values: list[ast.expr] = []
     for node in walk(statement):
@@ -150,7 +150,7 @@ def _changes_of(scope: Scope, read: ast.Name | ast.Attribute, around: ast.AST) -
 
 
 def _may_be_missed(scope: Scope, place: ast.stmt | ast.expr, around: ast.stmt | ast.expr) -> bool:
-    """Whether a call that reaches `around` may skip `place`."""
+    """Return whether a call that reaches `around` may skip `place`."""
     node: ast.AST = place
     while node is not scope.function.node:
         node = scope.parents[node]
@@ -187,7 +187,7 @@ def _is_not_needed(scope: Scope, value: ast.expr) -> bool:
 
 
 def _only_looks(scope: Scope, node: ast.Name) -> bool:
-    """Whether a use of a tensor saves nothing for a gradient: a comparison, a change, its shape."""
+    """Return whether a use of a tensor saves nothing for a gradient: a comparison, a change, its shape."""
     parent = scope.parents.get(node)
     if isinstance(parent, ast.Compare):
         return True

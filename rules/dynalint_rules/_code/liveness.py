@@ -14,7 +14,7 @@ _Use = Literal["read", "gone"] | None
 
 
 def is_dead_after(scope: Scope, name: str, statement: ast.stmt) -> bool:
-    """Whether `name` is rebound on every path from the end of `statement` before it is read.
+    """Return whether `name` is rebound on every path from the end of `statement` before it is read.
 
     If a jump, an exception or the next iteration of a loop may lead to other code, the answer is no.
     """
@@ -34,7 +34,7 @@ def is_dead_after(scope: Scope, name: str, statement: ast.stmt) -> bool:
 
 
 def _is_used_elsewhere(scope: Scope, name: str) -> bool:
-    """Whether a name also belongs to another scope, or a nested function reads it."""
+    """Return whether a name also belongs to another scope, or a nested function reads it."""
     for node in walk(scope.function.node):
         if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
             return True
@@ -81,7 +81,7 @@ def _leaves(statement: ast.stmt) -> bool:
 
 
 def _has_rounds(rounds: ast.expr) -> bool:
-    """Whether the code shows that a loop runs at least once."""
+    """Return whether the code shows that a loop runs at least once."""
     given = rounds.args if isinstance(rounds, ast.Call) and ast.unparse(rounds.func) == "range" else []
     number = given[0].value if len(given) == 1 and isinstance(given[0], ast.Constant) else None
     return isinstance(number, int) and number > 0

@@ -33,7 +33,7 @@ _MAY_PASS_ON = frozenset(
 
 
 def may_change_in_place(scope: Scope, name: str) -> bool:
-    """Whether the tensor under `name` is changed in place anywhere in the function, under any name."""
+    """Return whether the tensor under `name` is changed in place anywhere in the function, under any name."""
     return any(changed_in_place(scope, one) is not None for one in sharing(scope, name))
 
 
@@ -80,20 +80,20 @@ def changed_in_place(scope: Scope, name: str, outside: ast.AST | None = None) ->
 
 
 def in_one_loop(scope: Scope, one: ast.AST, other: ast.AST) -> bool:
-    """Whether a loop of the function contains both nodes."""
+    """Return whether a loop of the function contains both nodes."""
     loops = (node for node in walk_function(scope.function.node) if isinstance(node, ast.For | ast.While))
     return any(within(one, loop, scope) and within(other, loop, scope) for loop in loops)
 
 
 def may_run_after(scope: Scope, place: ast.stmt | ast.expr, around: ast.stmt | ast.expr) -> bool:
-    """Whether a place outside `around` may run after it: it is further down, or a loop contains both."""
+    """Return whether a place outside `around` may run after it: it is further down, or a loop contains both."""
     if in_one_loop(scope, place, around):
         return True
     return place.lineno >= around.lineno and not on_another_side(scope, place, around)
 
 
 def on_another_side(scope: Scope, one: ast.AST, other: ast.AST) -> bool:
-    """Whether two nodes are on different sides of an `if`, so that one pass runs only one of them."""
+    """Return whether two nodes are on different sides of an `if`, so that one pass runs only one of them."""
     taken, sides = _sides_around(scope, one), _sides_around(scope, other)
     return any(sides.get(branch, side) != side for branch, side in taken.items())
 
@@ -133,7 +133,7 @@ def changes_in_place(scope: Scope, name: str, outside: ast.AST | None = None) ->
 
 
 def _changes(node: ast.Call, name: str) -> bool:
-    """Whether a call is an in-place method of `name`, or writes to `name` as `out`."""
+    """Return whether a call is an in-place method of `name`, or writes to `name` as `out`."""
     function = node.func
     if isinstance(function, ast.Attribute) and function.attr.endswith("_") and not function.attr.endswith("__"):
         owner = function.value
@@ -149,7 +149,7 @@ def _changes(node: ast.Call, name: str) -> bool:
 
 
 def is_own(scope: Scope, name: str, at: ast.AST) -> bool:
-    """Whether `name` at `at` is a tensor created in this function that nothing else refers to.
+    """Return whether `name` at `at` is a tensor created in this function that nothing else refers to.
 
     For such a tensor, a branch may either keep it or replace it with an equal copy.
     """
@@ -157,7 +157,7 @@ def is_own(scope: Scope, name: str, at: ast.AST) -> bool:
 
 
 def _is_own_since_made(scope: Scope, name: str, at: ast.AST) -> bool:
-    """Whether the last assignment on every path to `at` creates a tensor not stored elsewhere by the end of `at`.
+    """Return whether the last assignment on every path to `at` creates a tensor not stored elsewhere by the end of `at`.
 
     Then neither the earlier value of `name` nor its later use matters.
     """
@@ -196,13 +196,13 @@ def _loop_around(scope: Scope, node: ast.AST) -> ast.For | ast.While | None:
 
 
 def _is_set_in(scope: Scope, name: str, loop: ast.AST) -> bool:
-    """Whether a loop rebinds a name, as opposed to changing its tensor."""
+    """Return whether a loop rebinds a name, as opposed to changing its tensor."""
     stores = (node for node in walk(loop) if is_named(node, name) and not isinstance(node.ctx, ast.Load))  # type: ignore[union-attr]
     return any(not isinstance(scope.parents.get(node), ast.AugAssign) for node in stores)
 
 
 def _is_always_own(scope: Scope, name: str) -> bool:
-    """Whether `name` is not a parameter, and all its values are created in the function and stored nowhere else."""
+    """Return whether `name` is not a parameter, and all its values are created in the function and stored nowhere else."""
     if name in parameters(scope):
         return False
     stores = 0
@@ -220,14 +220,14 @@ def _is_always_own(scope: Scope, name: str) -> bool:
 
 
 def _sets_alone(node: ast.AST | None, name: ast.Name) -> TypeGuard[ast.Assign]:
-    """Whether a statement assigns to one name only, with or without annotation."""
+    """Return whether a statement assigns to one name only, with or without annotation."""
     if isinstance(node, ast.AnnAssign):
         return node.target is name and node.value is not None
     return isinstance(node, ast.Assign) and node.targets == [name]
 
 
 def makes_tensor(scope: Scope, value: ast.expr, own: str = "") -> bool:
-    """Whether an expression returns a new tensor; the name `own` counts as one."""
+    """Return whether an expression returns a new tensor; the name `own` counts as one."""
     if isinstance(value, ast.Name):
         return value.id == own
     if isinstance(value, ast.BinOp | ast.Compare):
@@ -262,7 +262,7 @@ def makes_tensor(scope: Scope, value: ast.expr, own: str = "") -> bool:
 
 
 def _returns_new(scope: Scope, function: FunctionInfo) -> bool:
-    """Whether a project function only returns new tensors that nothing else refers to."""
+    """Return whether a project function only returns new tensors that nothing else refers to."""
     above = (*scope.above, scope.function)
     if function in above or not isinstance(function.node, ast.FunctionDef) or function.node.decorator_list:
         return False
@@ -283,19 +283,19 @@ def _is_new(scope: Scope, statement: ast.Return) -> bool:
 
 
 def _copies(scope: Scope, read: ast.Subscript) -> bool:
-    """Whether an index copies the selected elements: a mask, or rows; any other index may create a view."""
+    """Return whether an index copies the selected elements: a mask, or rows; any other index may create a view."""
     parts = read.slice.elts if isinstance(read.slice, ast.Tuple) else [read.slice]
     return any(is_mask(scope.kind(part)) or _is_rows(scope, part) for part in parts)
 
 
 def _asks_gradient(call: ast.Call) -> bool:
-    """Whether a call may create a leaf, which keeps its gradient and cannot be changed in place."""
+    """Return whether a call may create a leaf, which keeps its gradient and cannot be changed in place."""
     given = [keyword.value for keyword in call.keywords if keyword.arg in ("requires_grad", None)]
     return any(not (isinstance(value, ast.Constant) and not value.value) for value in given)
 
 
 def _may_work_in_place(scope: Scope, name: str, call: ast.Call) -> bool:
-    """Whether a call of a function with an `inplace` option may enable it."""
+    """Return whether a call of a function with an `inplace` option may enable it."""
     entry = scope.project.api.function(name)
     if entry is None or not any("mutating" in one.flags for one in entry.overloads):
         return False
@@ -306,7 +306,7 @@ def _may_work_in_place(scope: Scope, name: str, call: ast.Call) -> bool:
 
 
 def is_read_only(scope: Scope, node: ast.expr, parent: ast.AST | None) -> bool:
-    """Whether a use of a tensor neither keeps a reference to it nor creates a view."""
+    """Return whether a use of a tensor neither keeps a reference to it nor creates a view."""
     if isinstance(parent, ast.BinOp | ast.Compare | ast.UnaryOp | ast.Return):
         return True
     if isinstance(parent, ast.Tuple):
@@ -327,14 +327,14 @@ def is_read_only(scope: Scope, node: ast.expr, parent: ast.AST | None) -> bool:
 
 
 def _gives_number(scope: Scope, call: ast.Call) -> bool:
-    """Whether a torch call returns a plain number, as `torch.equal` does, which keeps no reference."""
+    """Return whether a torch call returns a plain number, as `torch.equal` does, which keeps no reference."""
     callee, given = scope.kind(call.func), scope.kind(call)
     known = isinstance(callee, k.External) and callee.name.startswith("torch.")
     return known and isinstance(given, k.Value) and k.is_number(given)
 
 
 def _is_used_up(scope: Scope, view: ast.Call) -> bool:
-    """Whether a view is only an operand of another tensor's computation: `b.detach() * 2`, `a -= b.t()`."""
+    """Return whether a view is only an operand of another tensor's computation: `b.detach() * 2`, `a -= b.t()`."""
     parent = scope.parents.get(view)
     if isinstance(parent, ast.AugAssign) and isinstance(parent.target, ast.Name):
         return as_tensor(kind_of_name(scope, parent.target.id, parent)) is not None
@@ -347,6 +347,6 @@ def _is_used_up(scope: Scope, view: ast.Call) -> bool:
 
 
 def _is_rows(scope: Scope, index: ast.expr) -> bool:
-    """Whether an index is a numeric tensor with a dimension; without one it creates a view, as a number does."""
+    """Return whether an index is a numeric tensor with a dimension; without one it creates a view, as a number does."""
     tensor = scope.tensor(index)
     return tensor is not None and tensor.dtype == "int" and tensor.rank is not None and tensor.rank > 0

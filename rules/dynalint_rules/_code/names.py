@@ -42,7 +42,7 @@ def reads(scope: Scope, node: ast.expr, kept: str) -> Iterator[ast.expr]:
 
 
 def within(node: ast.AST, outer: ast.AST, scope: Scope) -> bool:
-    """Whether `node` is `outer` or inside it."""
+    """Return whether `node` is `outer` or inside it."""
     current: ast.AST | None = node
     while current is not None:
         if current is outer:
@@ -116,7 +116,7 @@ def parameters(scope: Scope) -> set[str]:
 
 
 def sets(node: ast.AST, name: str) -> bool:
-    """Whether any part of a node rebinds or deletes `name`."""
+    """Return whether any part of a node rebinds or deletes `name`."""
     return any(
         (is_named(child, name) and not (isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)))
         or (isinstance(child, ast.Global | ast.Nonlocal) and name in child.names)
@@ -135,7 +135,7 @@ def _read_always(scope: Scope, node: ast.AST, name: str) -> k.Kind | None:
 
 
 def is_bound_before(scope: Scope, name: str, statement: ast.stmt) -> bool:
-    """Whether `name` has a value on every path to `statement`."""
+    """Return whether `name` has a value on every path to `statement`."""
     if name in parameters(scope):
         return True
     current: ast.AST = statement
@@ -167,7 +167,7 @@ def statement_of(scope: Scope, node: ast.AST) -> ast.stmt:
 
 
 def may_be_unbound(scope: Scope, value: ast.expr) -> bool:
-    """Whether an expression reads a local name that is unbound on some path to it."""
+    """Return whether an expression reads a local name that is unbound on some path to it."""
     statement = statement_of(scope, value)
     read = {node.id for node in walk(value) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     return any(not is_bound_before(scope, name, statement) for name in read & scope.function.locals)
@@ -242,7 +242,7 @@ def value_for(statement: ast.stmt, name: str) -> ast.expr | None:
 
 
 def is_named(node: ast.AST, name: str) -> TypeGuard[ast.expr | ast.pattern | ast.excepthandler]:
-    """Whether a node reads or binds `name`."""
+    """Return whether a node reads or binds `name`."""
     if isinstance(node, ast.Name):
         return node.id == name
     return isinstance(node, ast.MatchAs | ast.MatchStar | ast.ExceptHandler) and node.name == name
@@ -277,6 +277,6 @@ def names(scope: Scope, name: str) -> Iterator[ast.Name]:
 
 
 def is_shared(scope: Scope, name: str) -> bool:
-    """Whether a name is declared as `global` or `nonlocal`."""
+    """Return whether a name is declared as `global` or `nonlocal`."""
     walked = walk(scope.function.node)
     return any(isinstance(node, ast.Global | ast.Nonlocal) and name in node.names for node in walked)

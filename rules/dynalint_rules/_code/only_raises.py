@@ -62,7 +62,7 @@ def _switched_off_by(statement: ast.If, parameters: Collection[str]) -> str | No
 
 
 def _raises(statements: Sequence[ast.stmt], set_to_true: Collection[str]) -> bool:
-    """Whether statements only raise, given the parameters that are true."""
+    """Return whether statements only raise, given the parameters that are true."""
     for statement in statements:
         if isinstance(statement, ast.If) and isinstance(statement.test, ast.Name) and statement.test.id in set_to_true:
             return _raises(statement.body, set_to_true)
@@ -72,7 +72,7 @@ def _raises(statements: Sequence[ast.stmt], set_to_true: Collection[str]) -> boo
 
 
 def _only_assigns(statement: ast.stmt) -> bool:
-    """Whether a statement only assigns names, which nothing reads after the `raise` that follows."""
+    """Return whether a statement only assigns names, which nothing reads after the `raise` that follows."""
     if isinstance(statement, ast.If):
         return all(map(_only_assigns, [*statement.body, *statement.orelse]))
     return isinstance(statement, ast.Assign) and all(isinstance(one, ast.Name) for one in statement.targets)
@@ -88,12 +88,12 @@ def _true_by_default(arguments: ast.arguments) -> Iterator[ast.arg]:
 
 
 def _says(statement: ast.stmt) -> bool:
-    """Whether a statement returns a constant, which the call does not use."""
+    """Return whether a statement returns a constant, which the call does not use."""
     return isinstance(statement, ast.Return) and isinstance(statement.value, ast.Constant | None)
 
 
 def _only_words(statement: ast.stmt) -> bool:
-    """Whether a statement only assigns a text to a name."""
+    """Return whether a statement only assigns a text to a name."""
     if isinstance(statement, ast.Pass):
         return True
     if not isinstance(statement, ast.Assign) or not all(isinstance(one, ast.Name) for one in statement.targets):

@@ -9,12 +9,12 @@ from dynalint.rulekit import k, walk
 
 
 def is_double(node: ast.expr) -> bool:
-    """Whether the value read visibly comes from a float64 tensor."""
+    """Return whether the value read visibly comes from a float64 tensor."""
     return any(isinstance(one, ast.Attribute) and one.attr in ("double", "float64") for one in walk(node))
 
 
 def is_wide(node: ast.expr) -> bool:
-    """Whether the value read is int64 if it is an integer at all, as sums and positions are."""
+    """Return whether the value read is int64 if it is an integer at all, as sums and positions are."""
     source = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else node
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
         source = node.args[0]
@@ -23,12 +23,12 @@ def is_wide(node: ast.expr) -> bool:
 
 
 def is_small(kind: k.Kind) -> bool:
-    """Whether a number is known, and the same in every integer dtype."""
+    """Return whether a number is known, and the same in every integer dtype."""
     return isinstance(kind, k.Value) and isinstance(kind.constant, int) and 0 <= kind.constant < 128
 
 
 def is_short(kind: k.Kind) -> bool:
-    """Whether a number is known, and the same in every floating dtype: eight significant bits, and of moderate size."""
+    """Return whether a number is known, and the same in every floating dtype: eight significant bits, and of moderate size."""
     if not isinstance(kind, k.Value) or not isinstance(kind.constant, int | float):
         return False
     digits, exponent = math.frexp(kind.constant)
@@ -36,5 +36,5 @@ def is_short(kind: k.Kind) -> bool:
 
 
 def is_nonzero(kind: k.Kind) -> bool:
-    """Whether a number is known, and not zero."""
+    """Return whether a number is known, and not zero."""
     return isinstance(kind, k.Value) and kind.constant is not k.MISSING and bool(kind.constant)

@@ -21,7 +21,7 @@ _ORDERS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 def never_raises(scope: Scope, node: ast.expr) -> bool:
-    """Whether an expression has a value for tensors with any contents and of any shape."""
+    """Return whether an expression has a value for tensors with any contents and of any shape."""
     repeated = isinstance(scope.parents.get(node), ast.GeneratorExp | ast.ListComp)
     return (repeated or not may_be_unbound(scope, node)) and _is_total(scope, node)
 
@@ -41,7 +41,7 @@ def raising_conditions(scope: Scope, nodes: Sequence[ast.expr], scalar: Sequence
 
 
 def shows_without_raising(scope: Scope, node: ast.expr) -> bool:
-    """Whether an expression has a value, and a text that displays it."""
+    """Return whether an expression has a value, and a text that displays it."""
     if isinstance(node, ast.Tuple | ast.List):
         return all(shows_without_raising(scope, one) for one in node.elts)
     if isinstance(node, ast.JoinedStr):
@@ -81,7 +81,7 @@ def _is_number_or_tensor(scope: Scope, node: ast.expr) -> bool:
 
 
 def _is_of_self(scope: Scope, node: ast.Attribute) -> bool:
-    """Whether an attribute belongs to `self` and is not computed by a method."""
+    """Return whether an attribute belongs to `self` and is not computed by a method."""
     owner = scope.kind(node.value)
     return (
         isinstance(node.value, ast.Name)
@@ -96,19 +96,19 @@ def _has_dtype(scope: Scope, node: ast.expr, *dtypes: str) -> bool:
 
 
 def _has_truth(scope: Scope, node: ast.expr) -> bool:
-    """Whether an expression can be converted to bool, unlike a tensor of several elements."""
+    """Return whether an expression can be converted to bool, unlike a tensor of several elements."""
     tensor = scope.tensor(node)
     return k.is_number(scope.kind(node)) or (tensor is not None and tensor.rank == 0)
 
 
 def _go_together(scope: Scope, nodes: list[ast.expr]) -> bool:
-    """Whether at most one of the expressions has dimensions; two that do may not broadcast together."""
+    """Return whether at most one of the expressions has dimensions; two that do may not broadcast together."""
     sized = [node for node in nodes if not _has_truth(scope, node)]
     return len(sized) < 2 and all(_is_total(scope, node) for node in nodes)
 
 
 def _is_total_operator(scope: Scope, node: ast.BinOp) -> bool:
-    """Whether a tensor operator accepts these operands; with two Python numbers it may overflow or divide by zero."""
+    """Return whether a tensor operator accepts these operands; with two Python numbers it may overflow or divide by zero."""
     if scope.tensor(node.left) is None and scope.tensor(node.right) is None:
         return False
     if isinstance(node.op, ast.BitAnd | ast.BitOr):

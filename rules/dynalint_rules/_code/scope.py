@@ -121,7 +121,7 @@ def torch_name(function: FunctionInfo, line: int = 0) -> tuple[str, tuple[str, .
 
 
 def _imports_torch(function: FunctionInfo, line: int) -> bool:
-    """Whether a function itself has `import torch`, valid for the code from a line on."""
+    """Return whether a function itself has `import torch`, valid for the code from a line on."""
     return any(
         isinstance(statement, ast.Import) and statement.lineno < line and ast.unparse(statement) == "import torch"
         for statement in function.statements
@@ -138,7 +138,7 @@ def _shadowed(name: str, function: FunctionInfo) -> bool:
 
 
 def _is_given_up(name: str, module: ModuleInfo) -> bool:
-    """Whether a name is deleted or rebound by a function, or at the top level outside the handler of an import."""
+    """Return whether a name is deleted or rebound by a function, or at the top level outside the handler of an import."""
     targets = [
         target
         for statement in module.tree.body

@@ -8,7 +8,7 @@ from dynalint.rulekit import Subscript, is_mask, k
 
 
 def reads_by_mask(event: Subscript) -> bool:
-    """Whether `event` selects elements of a tensor by a bool tensor."""
+    """Return whether `event` selects elements of a tensor by a bool tensor."""
     taken_from = k.only_tensor(event.base) is not None or isinstance(event.base, k.Unknown)
     return event.context == "load" and taken_from and is_mask(event.index)
 

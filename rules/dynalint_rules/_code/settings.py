@@ -15,17 +15,17 @@ _answers: WeakKeyDictionary[Project, dict[str, frozenset[SourceFile] | None]] = 
 
 
 def captures_scalars(project: Project, function: FunctionInfo) -> bool:
-    """Whether the code enables `capture_scalar_outputs` for a function, so that Dynamo traces `.item()`."""
+    """Return whether the code enables `capture_scalar_outputs` for a function, so that Dynamo traces `.item()`."""
     return _is_on(project, function, SCALARS)
 
 
 def captures_shapes(project: Project, function: FunctionInfo) -> bool:
-    """Whether the code enables `capture_dynamic_output_shape_ops` for a function, so that Dynamo traces `x[mask]`."""
+    """Return whether the code enables `capture_dynamic_output_shape_ops` for a function, so that Dynamo traces `x[mask]`."""
     return _is_on(project, function, SHAPES)
 
 
 def _is_on(project: Project, function: FunctionInfo, setting: str) -> bool:
-    """Whether the whole program sets it, or a module in the call chain patches it."""
+    """Return whether the whole program sets it, or a module in the call chain patches it."""
     answers = _answers.setdefault(project, {})
     if setting not in answers:
         answers[setting] = _switched(project, setting)
@@ -47,6 +47,6 @@ def _switched(project: Project, setting: str) -> frozenset[SourceFile] | None:
 
 
 def _is_beside(module: ModuleInfo) -> bool:
-    """Whether a module belongs to the tests, examples or benchmarks, judging by its package, folder or name."""
+    """Return whether a module belongs to the tests, examples or benchmarks, judging by its package, folder or name."""
     folders = {*module.name.split(".")[:-1], module.file.path.parent.name}
     return not _BESIDE.isdisjoint(folders) or module.file.path.name.startswith(("test_", "conftest", "benchmark"))

@@ -31,7 +31,7 @@ class Use:
 
     @property
     def stored(self) -> bool:
-        """Whether it is an assignment or deletion."""
+        """Return whether it is an assignment or deletion."""
         return not isinstance(self.node.ctx, ast.Load)
 
     def parent(self, node: ast.AST) -> ast.AST | None:
@@ -96,7 +96,7 @@ class Attribute:
         return own
 
     def _is_called(self, use: Use) -> bool:
-        """Whether it is a call `x.step()`: a number is not callable, so it is an attribute of something else."""
+        """Return whether it is a call `x.step()`: a number is not callable, so it is an attribute of something else."""
         parent = use.parent(use.node)
         if parent is None and use.function is None:
             calls = (node for node in walk(_tree(use.file)) if isinstance(node, ast.Call))
@@ -124,7 +124,7 @@ class Attribute:
         return self.project.interpreter.scopes.in_scope(node.value, module, None)
 
     def _holds(self, kind: k.Kind, family: list[ClassInfo]) -> bool:
-        """Whether a value of this kind may be an instance, or a class, of the family."""
+        """Return whether a value of this kind may be an instance, or a class, of the family."""
         if isinstance(kind, k.Instance | k.Class):
             return kind.cls in family
         return isinstance(kind, k.Unknown | k.Nothing)
@@ -172,7 +172,7 @@ def self_name(function: FunctionInfo) -> str | None:
 
 
 def _by_name(node: ast.AST, name: str) -> TypeGuard[ast.Call | ast.Subscript]:
-    """Whether a node accesses an attribute by name, as `getattr(model, "name")` or `vars(model)["name"]` do."""
+    """Return whether a node accesses an attribute by name, as `getattr(model, "name")` or `vars(model)["name"]` do."""
     if isinstance(node, ast.Call):
         function = node.func
         called = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
@@ -184,7 +184,7 @@ def _by_name(node: ast.AST, name: str) -> TypeGuard[ast.Call | ast.Subscript]:
 
 
 def _stores_by_name(node: ast.AST) -> bool:
-    """Whether a node is `setattr(self, computed, value)` or changes `self.__dict__`."""
+    """Return whether a node is `setattr(self, computed, value)` or changes `self.__dict__`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("setattr", "delattr"):
         return len(node.args) > 1 and not isinstance(node.args[1], ast.Constant)
     return isinstance(node, ast.Attribute) and node.attr == "__dict__" and isinstance(node.value, ast.Name)

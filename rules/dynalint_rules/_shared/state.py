@@ -234,7 +234,7 @@ def _scope(use: Use) -> Scope | None:
 
 
 def _is_shown(use: Use, part: ast.AST | None) -> bool:
-    """Whether a part of an f-string, where a 0-dim tensor reads like its number, is printed or logged."""
+    """Return whether a part of an f-string, where a 0-dim tensor reads like its number, is printed or logged."""
     if not isinstance(part, ast.FormattedValue) or part.conversion != -1:
         return False
     scope, text = _scope(use), use.parent(part)
@@ -243,7 +243,7 @@ def _is_shown(use: Use, part: ast.AST | None) -> bool:
 
 
 def _decides(plan: Plan, use: Use, node: ast.expr, parent: ast.AST | None) -> bool:
-    """Whether a number, or its comparison with another one, only decides a branch."""
+    """Return whether a number, or its comparison with another one, only decides a branch."""
     if isinstance(parent, ast.Compare):
         others = [one for one in (parent.left, *parent.comparators) if one is not node]
         if len(others) != 1 or not isinstance(parent.ops[0], _ORDER) or not _is_int(use.kind(others[0])):
@@ -255,7 +255,7 @@ def _decides(plan: Plan, use: Use, node: ast.expr, parent: ast.AST | None) -> bo
 
 
 def _is_same(node: ast.AST, used: ast.expr) -> bool:
-    """Whether a node has the same text as a use of the number."""
+    """Return whether a node has the same text as a use of the number."""
     return isinstance(node, type(used)) and ast.unparse(node) == ast.unparse(used)
 
 

@@ -1,4 +1,4 @@
-"""DYN003: what is compiled is wrapped anew by every call or round of a loop."""
+"""DYN003: `torch.compile` is called on every call of a function or in every iteration of a loop."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CompiledAgain(Rule):
 
 
 def _is_repeated(found: Compilation, event: Event, project: Project) -> bool:
-    """Whether a loop compiles the same thing in each of its rounds."""
+    """Return whether a loop compiles the same thing in every iteration."""
     loops = loops_around(found.call, event, project)
     if not loops or _is_tested(found.call, event, project):
         return False
@@ -55,7 +55,7 @@ def _is_in_forward(found: Compilation, event: Event, project: Project) -> bool:
 
 
 def _is_tested(node: ast.AST, event: Event, project: Project) -> bool:
-    """Whether a test decides whether a node runs, as for what is made once and kept."""
+    """Return whether a node is inside an `if`, a conditional expression or a `try`, so that it may run only once."""
     parents = project.parents(event.function)
     outer = parents.get(node)
     while outer is not None and outer is not event.function.node:

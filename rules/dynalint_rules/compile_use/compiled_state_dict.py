@@ -1,4 +1,4 @@
-"""DYN006: the state dict of a compiled module, whose keys have a prefix."""
+"""DYN006: the state dict of a compiled module has a prefix in its keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CompiledStateDict(Rule):
     refusal = "the keys would change, and existing checkpoints have the old ones"
 
     def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
-        """Flag state dicts of the name that the result is bound to."""
+        """Flag `state_dict()` calls on the name that holds the compiled module."""
         found = compilation(event, project)
         if found is None or found.target is None or "_orig_mod" in event.function.file.text:
             return
@@ -37,7 +37,7 @@ class CompiledStateDict(Rule):
 
 
 def _functions(target: str, event: Event) -> list[FunctionInfo]:
-    """The functions in which what is written `target` means the same: all methods of the class for an attribute."""
+    """Return the functions in which `target` refers to the same object: for an attribute, all methods of the class."""
     owner = event.function.owner
     if target.startswith("self.") and owner is not None:
         return list(owner.methods.values())

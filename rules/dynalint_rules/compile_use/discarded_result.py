@@ -1,4 +1,4 @@
-"""DYN004: the result of `torch.compile` is thrown away."""
+"""DYN004: the result of `torch.compile` is discarded."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class DiscardedResult(Rule):
     category = "advice"
     severity = "warning"
     events = (CompilerUse,)
-    refusal = "using the result would compile code that now runs in eager; decide whether you want that"
+    refusal = "using the result would compile code that now runs in eager; decide whether you want this"
 
     def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
-        """Flag calls whose value is a statement."""
+        """Flag calls that are statements."""
         found = compilation(event, project)
         if found is not None and isinstance(project.parents(event.function).get(found.call), ast.Expr):
             subject = event.function.file.segment(found.subject)

@@ -1,4 +1,4 @@
-"""DYN007: a module is wrapped for distributed training after it was compiled."""
+"""DYN007: a compiled module is wrapped for distributed training."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dynalint_rules._code.compiling import DISTRIBUTED, calls_after, compilation
 class DistributedOrder(Rule):
     code = "DYN007"
     name = "distributed-order"
-    summary = "`DistributedDataParallel` wraps a compiled module, instead of being compiled with it"
+    summary = "`DistributedDataParallel` wraps a compiled module instead of being compiled itself"
     category = "advice"
     severity = "info"
     events = (CompilerUse,)
 
     def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
-        """Flag distributed wrappers around what a compilation returned."""
+        """Flag distributed wrappers around the result of `torch.compile`."""
         found = compilation(event, project)
         if found is None:
             return

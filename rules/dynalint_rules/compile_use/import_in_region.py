@@ -1,4 +1,4 @@
-"""DYN010: an import in the code that is compiled."""
+"""DYN010: an import in compiled code."""
 
 from __future__ import annotations
 

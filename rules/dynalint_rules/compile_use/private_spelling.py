@@ -1,4 +1,4 @@
-"""DYN011: a private name of torch's compiler that has a public one."""
+"""DYN011: a private name of torch's compiler that has a public equivalent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dynalint.rulekit import CompilerUse, Declined, Project, Rewrite, Rule, Violation, rw, walk_function
 from dynalint_rules._code.scope import torch_name
 
-# Each stands for the same in both modules: the public function calls the private one, or the other way round.
+# In each pair, one function calls the other, so they do the same.
 _PUBLIC = {
     f"torch._dynamo.{name}": f"torch.compiler.{name}"
     for name in (
@@ -19,7 +19,7 @@ _PUBLIC = {
     "torch._dynamo.external_utils.is_compiling": "torch.compiler.is_compiling",
     "torch._utils.is_compiling": "torch.compiler.is_compiling",
 }  # fmt: skip
-# These have a successor that is called in another way.
+# The successors of these take different arguments.
 _SUCCEEDED = {
     "torch._dynamo.optimize": "torch.compile(backend=...)",
     "torch._dynamo.optimize_assert": "torch.compile(fullgraph=True)",
@@ -28,7 +28,7 @@ _SUCCEEDED = {
 
 
 def _is_fallback(event: CompilerUse, public: str, project: Project) -> bool:
-    """Whether the code around asks whether there is a public name, and takes the private one where there is none."""
+    """Return whether the code uses the private name only where torch has no public one."""
     asked = public.partition("(")[0].split(".")[1:]
     parents = project.parents(event.function)
     node: ast.AST | None = event.node
@@ -61,7 +61,7 @@ class PrivateSpelling(Rule):
     events = (CompilerUse,)
 
     def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
-        """Flag names that have a public successor."""
+        """Flag names that have a public equivalent."""
         public = _PUBLIC.get(event.name) or _SUCCEEDED.get(event.name)
         if public is not None and not _is_fallback(event, public, project):
             yield Violation(

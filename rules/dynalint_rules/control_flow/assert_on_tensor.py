@@ -1,4 +1,4 @@
-"""DYN104: assertions of tensors in the forms that Dynamo does not keep in the graph."""
+"""DYN104: assertions on tensors in forms that Dynamo does not keep in the graph."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dynalint_rules._shared.branch.decide import rewrite_decision
 class AssertOnTensor(Rule):
     code = "DYN104"
     name = "assert-on-tensor"
-    summary = "Assertion of a tensor in a form that Dynamo cannot keep in the graph"
+    summary = "Assertion on a tensor in a form that Dynamo cannot keep in the graph"
     gb = ("GB0170", "GB0171", "GB0033")
     reads_data = True
     events = (Branch, Call)
     calls = frozenset({"torch._assert"})
 
     def check(self, event: Branch | Call, project: Project) -> Iterable[Violation]:
-        """Flag the operands of assertions that Dynamo would branch on."""
+        """Flag the operands of an assertion that Dynamo would branch on."""
         if isinstance(event, Call):
             if event.args and k.only_tensor(event.args[0]) is not None:
                 message = "`torch._assert` evaluates the truth of a tensor"
@@ -51,7 +51,9 @@ class AssertOnTensor(Rule):
             return _rewrite_call(event, project)
         operand = operand_of(event)
         return (
-            None if operand is None else rewrite_decision(event, operand, project, value="it is not an assertion here")
+            None
+            if operand is None
+            else rewrite_decision(event, operand, project, value="the tensor is not asserted here")
         )
 
 

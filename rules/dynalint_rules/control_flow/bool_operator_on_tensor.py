@@ -28,7 +28,7 @@ class BoolOperatorOnTensor(Rule):
     events = (Branch,)
 
     def check(self, event: Branch, project: Project) -> Iterable[Violation]:
-        """Flag operands that are asked for their truth outside of any test."""
+        """Flag operands whose truth is evaluated outside a test."""
         operand = operand_of(event)
         if operand is None or not asks_tensor(event, project):
             return
@@ -61,7 +61,7 @@ def _rewrite(scope: Scope, operand: ast.expr, form: str) -> Rewrite:
     if form != "chained-comparison":
         parent = scope.parents.get(operand)
         if not isinstance(parent, ast.BoolOp):
-            raise Refusal("it is not part of an operator that dynalint can rewrite; use tensor operations by hand")
+            raise Refusal("it is not part of an operator that dynalint can rewrite; write tensor operations by hand")
         whole = parent
     if _is_part(scope, whole):
         raise Refusal("it is part of another `and`, `or` or `not`; rewrite that as a whole")
@@ -85,14 +85,14 @@ def _one_element(scalar: bool) -> list[str]:
 
 def _bool_op(scope: Scope, node: ast.expr) -> tuple[str, list[str]]:
     if not isinstance(node, ast.BoolOp):
-        raise Refusal("dynalint does not know this operator; use tensor operations by hand")
+        raise Refusal("dynalint does not know this operator; write tensor operations by hand")
     kinds = [as_tensor(scope.kind(value)) for value in node.values]
     sides = [Side(value, scope.kind(value)) for value in node.values]
     for value, kind in zip(node.values, kinds, strict=True):
         if kind is None:
             raise Refusal(
-                f"{scope.quote(value)} is not a tensor, so the result is one only sometimes; choose between the "
-                "two with an `if` on the Python value"
+                f"{scope.quote(value)} is not a tensor, so the result is not always a tensor; choose between the two "
+                "with an `if` on the Python value"
             )
     effects = effects_of_always(scope, node.values[1:], node)
     conditions = alias_conditions(scope, sides, target_of(scope, node), node)

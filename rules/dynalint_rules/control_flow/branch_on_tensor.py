@@ -17,7 +17,7 @@ _WHAT = {
 _HELP = {
     "if": "Compute both sides and select with `torch.where`.",
     "ifexp": "Compute both sides and select with `torch.where`.",
-    "comprehension": "Keep all elements and give those that do not count a weight of zero.",
+    "comprehension": "Keep all elements, and give those to leave out a weight of zero.",
     "match": "Compute every case and choose with `torch.where`.",
 }
 
@@ -31,7 +31,7 @@ class BranchOnTensor(Rule):
     events = (Branch,)
 
     def check(self, event: Branch, project: Project) -> Iterable[Violation]:
-        """Flag the operands of tests that are no loops, assertions or guards."""
+        """Flag the operands of tests other than those of loops, assertions and checks that raise."""
         operand, parents = operand_of(event), project.parents(event.function)
         if operand is None or event.form in ("in", "chained-comparison"):
             return
@@ -48,4 +48,4 @@ class BranchOnTensor(Rule):
         operand = operand_of(event)
         if operand is None:
             return None
-        return rewrite_decision(event, operand, project, value="it does not decide anything here")
+        return rewrite_decision(event, operand, project, value="it does not decide a branch here")

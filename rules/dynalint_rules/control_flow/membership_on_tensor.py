@@ -1,4 +1,4 @@
-"""DYN106: `in`, and the builtins `any`, `all` and `sorted`, which compare or test tensors on the quiet."""
+"""DYN106: `in` and the builtins `any`, `all` and `sorted`, which compare or test tensors implicitly."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class MembershipOnTensor(Rule):
     calls = frozenset({"builtins.any", "builtins.all", "builtins.sorted", "list.sort"})
 
     def check(self, event: Branch | Call, project: Project) -> Iterable[Violation]:
-        """Flag membership tests and builtins that ask tensors for their truth."""
+        """Flag membership tests and builtins that evaluate the truth of tensors."""
         if isinstance(event, Call):
             yield from _check_call(event)
         elif isinstance(event, Branch) and event.form == "in" and asks_tensor(event, project):
             yield from _check_membership(event, project)
 
     def fix(self, event: Branch | Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Compare and reduce with tensor operations, together with what is decided by it."""
+        """Compare and reduce with tensor operations, and rewrite the branch that depends on the result."""
         operand = operand_of(event)
         if operand is None:
             return None
@@ -71,7 +71,7 @@ def _check_membership(event: Branch, project: Project) -> Iterable[Violation]:
     node = event.node
     kinds = project.kinds(event.function)
     if not isinstance(node, ast.Compare) or _is_text(kinds.get(node.left, k.UNKNOWN)):
-        return  # a text is looked for in a dict: no tensor could be asked for it
+        return  # a string is looked up in a dict, and never compared with a tensor
     shown = quote(event.function.file, node)
     decision: Decision = decision_of(project.parents(event.function), node)
     negated = any(isinstance(operator, ast.NotIn) for operator in node.ops)

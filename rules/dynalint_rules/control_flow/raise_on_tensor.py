@@ -1,4 +1,4 @@
-"""DYN105: a guard that raises where the data of a tensor is not as it should be."""
+"""DYN105: a check of a tensor's data that raises."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dynalint_rules._shared.branch.decide import rewrite_decision
 class RaiseOnTensor(Rule):
     code = "DYN105"
     name = "raise-on-tensor"
-    summary = "Guard that raises depending on the data in a tensor"
+    summary = "Check that raises depending on the data in a tensor"
     gb = ("GB0170",)
     reads_data = True
     events = (Branch,)
 
     def check(self, event: Branch, project: Project) -> Iterable[Violation]:
-        """Flag the operands of tests that guard a `raise`."""
+        """Flag the operands of tests that decide whether a `raise` runs."""
         operand = operand_of(event)
         if operand is None or event.form in ("in", "chained-comparison"):
             return
@@ -33,4 +33,4 @@ class RaiseOnTensor(Rule):
         operand = operand_of(event)
         if operand is None:
             return None
-        return rewrite_decision(event, operand, project, value="it is not a guard here")
+        return rewrite_decision(event, operand, project, value="it does not decide whether to raise here")

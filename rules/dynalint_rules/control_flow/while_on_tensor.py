@@ -31,10 +31,10 @@ class WhileOnTensor(Rule):
             )
 
     def fix(self, event: Branch, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: nobody knows how many rounds there are."""
+        """Decline: the number of iterations is unknown."""
         operand = operand_of(event)
         return (
             None
             if operand is None
-            else rewrite_decision(event, operand, project, value="it does not decide anything here")
+            else rewrite_decision(event, operand, project, value="it does not decide a loop here")
         )

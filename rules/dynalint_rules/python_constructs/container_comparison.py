@@ -19,12 +19,12 @@ class ContainerComparison(Rule):
     refusal = "compare the plain numbers in Python; how to compare the tensors depends on the purpose"
 
     def flags(self, event: Operation, project: Project) -> bool:
-        """Whether it is a comparison, unless both sides hold the very same tensor."""
+        """Return whether it is a comparison, unless both sides hold the very same tensor."""
         return issubclass(event.operator, ast.cmpop) and not _same(event.node)
 
 
 def _same(node: ast.AST) -> bool:
-    """Whether a list or tuple is compared with one that reads the same."""
+    """Return whether a list or tuple is compared with one that reads the same."""
     return (
         isinstance(node, ast.Compare)
         and len(node.comparators) == 1

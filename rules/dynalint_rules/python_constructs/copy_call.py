@@ -81,7 +81,7 @@ def _breaks_shallow(project: Project, kind: k.Kind) -> bool:
 
 
 def _breaks_deep(project: Project, kind: k.Kind, depth: int = _DEEPEST) -> bool:
-    """Whether a tensor or module is certainly reached."""
+    """Return whether a tensor or module is certainly reached."""
     if depth == 0:
         return False
     if isinstance(kind, k.Sequence):

@@ -50,7 +50,7 @@ class DynamicCode(Rule):
 
 
 def _names_something(event: Call) -> bool:
-    """Whether the text that is evaluated is certainly an expression with names in it."""
+    """Return whether the text that is evaluated is certainly an expression with names in it."""
     given = event.node.args[0] if event.node.args else None
     if isinstance(given, ast.JoinedStr):
         return any(isinstance(part, ast.Constant) and "." in str(part.value) for part in given.values)

@@ -47,7 +47,7 @@ def _handed_to(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.Call | 
 
 
 def _is_given_up(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Whether a node stands where Dynamo does not resume after any break."""
+    """Return whether a node stands where Dynamo does not resume after any break."""
     around = parents.get(node)
     while around is not None and not isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
         if isinstance(around, ast.For | ast.While | ast.Try | ast.With | ast.comprehension | ast.Lambda):

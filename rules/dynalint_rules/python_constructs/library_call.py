@@ -230,7 +230,7 @@ class LibraryCall(Rule):
 
 
 def _is_spared(event: Call) -> bool:
-    """Whether an argument says what the function would read out of the data."""
+    """Return whether an argument says what the function would read out of the data."""
     if event.callee.rpartition(".")[2] in _OF_BATCHES:
         batch = event.args[1] if len(event.args) > 1 else event.keywords.get("batch", k.NONE)
         if k.only_tensor(batch) is None:

@@ -45,7 +45,7 @@ class OperatorOnObject(Rule):
 
 
 def _is_known_to_torch(project: Project, cls: ClassInfo) -> bool:
-    """Whether a tensor may take an instance for a number, or hands operators over: no method is called then."""
+    """Return whether a tensor may take an instance for a number, or hands operators over: no method is called then."""
     inherited = project.lineage(cls)[1]
     plain = all(name == "builtins.object" or name.startswith(("abc.", "typing.", "torch.nn.")) for name in inherited)
     return not plain or project.find_method(cls, "__torch_function__") is not None

@@ -47,7 +47,7 @@ def _is_array(kind: k.Kind) -> bool:
 
 
 def _is_tensor_or_holds_one(kind: k.Kind, project: Project, *, modules: bool) -> bool:
-    """Whether values of this kind certainly are tensors, hold them, or are modules where those count."""
+    """Return whether values of this kind certainly are tensors, hold them, or are modules where those count."""
     if isinstance(kind, k.Union):
         return all(_is_tensor_or_holds_one(one, project, modules=modules) for one in kind.alternatives)
     if isinstance(kind, k.Sequence) and kind.type in ("list", "tuple"):

@@ -60,7 +60,7 @@ def _comprehension(event: Iteration, project: Project) -> Comprehension | None:
 
 
 def _is_opaque(event: Iteration) -> bool:
-    """Whether Dynamo cannot go through what a comprehension is handed: the iterator of a list."""
+    """Return whether Dynamo cannot go through what a comprehension is handed: the iterator of a list."""
     kind = event.kind
     if isinstance(event.node, ast.List):
         return any(isinstance(one, ast.Starred) for one in event.node.elts)  # else Python makes a tuple of it

@@ -1,1 +1,1 @@
-"""DYN8xx: code that Dynamo compiles again for other inputs, other values or other layers."""
+"""DYN8xx: code that recompiles for other inputs, values or layers."""

@@ -1,4 +1,4 @@
-"""DYN802: a loop whose number of rounds the caller decides."""
+"""DYN802: a loop whose number of iterations the caller decides."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ArgumentDecidesRounds(Rule):
     events = (Iteration,)
 
     def check(self, event: Iteration, project: Project) -> Iterable[Violation]:
-        """Flag loops over arguments of outermost compiled functions."""
+        """Flag loops over arguments of the outermost compiled functions."""
         if event.function.caller is not None or not isinstance(event.kind, k.Sequence):
             return
         name = _argument(event.node, event.kind)
@@ -27,12 +27,12 @@ class ArgumentDecidesRounds(Rule):
                 event.node,
                 f"the caller's `{name}` decides how often this loop runs: each number of iterations recompiles, "
                 f"{UP_TO_LIMIT}",
-                help="Compile the body of the loop, and leave the loop to the caller.",
+                help="Compile only the body of the loop, and run the loop in the caller.",
             )
 
 
 def _argument(node: ast.expr | ast.stmt, kind: k.Sequence) -> str | None:
-    """The name that a loop over `range(name)` or over `name` itself depends on."""
+    """Return the name that a loop over `range(name)` or over `name` itself depends on."""
     if isinstance(node, ast.Name) and kind.type in ("list", "tuple") and kind.items is None:
         return node.id
     if isinstance(node, ast.Call) and kind.type == "range" and node.args:
@@ -42,7 +42,7 @@ def _argument(node: ast.expr | ast.stmt, kind: k.Sequence) -> str | None:
 
 
 def _is_passed_in(name: str, function: FunctionInfo) -> bool:
-    """Whether a name is a parameter that the function does not set itself."""
+    """Return whether a name is a parameter that the function never assigns."""
     arguments = function.node.args
     named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     return any(one.arg == name for one in named) and not any(

@@ -1,4 +1,4 @@
-"""DYN805: compiled code reads a global that other code sets to other values."""
+"""DYN805: compiled code reads a global that other code changes."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class ChangingGlobal(Rule):
     severity = "info"
     events = (GlobalRead,)
     refusal = (
-        "callers of the compiled code have to pass it in; make it an argument or, if it is only used in "
+        "callers of the compiled code have to pass the value in; make it an argument or, if it is only used in "
         "computations, a tensor of the module that is changed with `fill_`"
     )
 
     def check(self, event: GlobalRead, project: Project) -> Iterable[Violation]:
-        """Flag the first read in a function of a global that code outside of the region sets."""
+        """Flag the first read in a function of a global that code outside the region sets."""
         item = _item(event, project)
         read, kind = (event.node, event.kind) if item is None else (item, project.kinds(event.function).get(item))
         if kind is None or not all(isinstance(one, k.Value) and one.type in _CONSTANTS for one in kind.members):
@@ -50,14 +50,14 @@ class ChangingGlobal(Rule):
 
 
 def _item(event: GlobalRead, project: Project) -> ast.Subscript | None:
-    """The item that is read of a global dict."""
+    """Return the item that is read from a global dict."""
     parent = project.parents(event.function).get(event.node)
     is_read = isinstance(parent, ast.Subscript) and parent.value is event.node and isinstance(parent.ctx, ast.Load)
     return parent if is_read and isinstance(event.kind, k.Dictionary) else None  # type: ignore[return-value]
 
 
 def _is_first(event: GlobalRead, read: ast.expr) -> bool:
-    """Whether no read of the same global, or of the same item, stands above in the function."""
+    """Return whether the function does not read the same global or item earlier."""
     return not any(
         type(node) is type(read)
         and ast.dump(node) == ast.dump(read)
@@ -68,7 +68,7 @@ def _is_first(event: GlobalRead, read: ast.expr) -> bool:
 
 
 def _writers(event: GlobalRead, read: ast.expr) -> Iterator[FunctionInfo]:
-    """Yield the functions outside of the region that set the global, or the item."""
+    """Yield the functions outside the region that set the global or the item."""
     for function in event.function.module.functions:
         if not function.reached and any(_sets(node, event.name, read) for node in walk_function(function.node)):
             own = event.name in function.locals
@@ -82,7 +82,7 @@ def _declared(node: ast.AST) -> list[str]:
 
 
 def _sets(node: ast.AST, name: str, read: ast.expr) -> bool:
-    """Whether a node is the target of an assignment to the global, or to the item that is read."""
+    """Return whether a node is the target of an assignment to the global or to the item."""
     if isinstance(read, ast.Subscript):
         same = isinstance(node, ast.Subscript) and ast.unparse(node) == ast.unparse(read)
         return same and isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)

@@ -1,4 +1,4 @@
-"""DYN801: layers are compiled one by one, and each has a number of its own in its code."""
+"""DYN801: layers are compiled one by one, and each reads a different number."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ _LOOPS = (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
 class LayerNumber(Rule):
     code = "DYN801"
     name = "layer-number"
-    summary = "Layers are compiled one by one, and each recompiles because of a number of its own"
+    summary = "Layers are compiled one by one, and each recompiles because it reads a different number"
     category = "advice"
     severity = "warning"
     events = (CompilerUse,)
 
     def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
-        """Flag compilations in a loop of modules that read a number of their own."""
+        """Flag loops that compile modules of which each reads a different number."""
         kind = _compiled_kind(event, project)
         if not isinstance(kind, k.Instance) or not loops_around(event.node, event, project):
             return
         for name in sorted(set(_own_numbers(kind.cls, project))):
             yield Violation(
                 event.statement,
-                f"each `{kind.cls.name}` has an int `{name}` of its own, so each recompiles instead of sharing "
-                f"the code of the first, {UP_TO_LIMIT}",
-                help=f"Pass in what `{name}` selects, or compile the model as a whole.",
+                f"each `{kind.cls.name}` has a different int `{name}`, so each recompiles instead of sharing the code "
+                f"of the first, {UP_TO_LIMIT}",
+                help=f"Pass in the value that `{name}` selects, or compile the model as a whole.",
             )
             return
 
 
 def _compiled_kind(event: CompilerUse, project: Project) -> k.Kind | None:
-    """The module that is compiled: of `layer.compile()`, `torch.compile(layer)` or `torch.compile(layer.forward)`."""
+    """Return the kind of `layer` in `layer.compile()`, `torch.compile(layer)` or `torch.compile(layer.forward)`."""
     kinds = project.kinds(event.function)
     if event.name == "torch.nn.Module.compile" and isinstance(event.node, ast.Attribute):
         return kinds.get(event.node.value)
@@ -46,7 +46,7 @@ def _compiled_kind(event: CompilerUse, project: Project) -> k.Kind | None:
 
 
 def _own_numbers(cls: ClassInfo, project: Project) -> Iterator[str]:
-    """Yield the attributes that compiled methods read and the constructor takes from an argument that is counted up."""
+    """Yield the attributes that compiled methods read and that the constructor sets to an argument that counts up."""
     counted = set(_counted_arguments(cls, project))
     for name, stores in cls.stores.items():
         from_argument = any(
@@ -61,7 +61,7 @@ def _own_numbers(cls: ClassInfo, project: Project) -> Iterator[str]:
 
 
 def _is_read(cls: ClassInfo, name: str) -> bool:
-    """Whether a compiled method of a class reads an attribute."""
+    """Return whether a compiled method of a class reads an attribute."""
     return any(
         isinstance(node, ast.Attribute)
         and node.attr == name
@@ -75,7 +75,7 @@ def _is_read(cls: ClassInfo, name: str) -> bool:
 
 
 def _counted_arguments(cls: ClassInfo, project: Project) -> Iterator[str]:
-    """Yield the parameters of the constructor that are given the variable of a loop over numbers."""
+    """Yield the parameters of the constructor that receive the variable of a loop over numbers."""
     constructor = project.find_method(cls, "__init__")
     if constructor is None:
         return
@@ -97,7 +97,7 @@ def _counted_arguments(cls: ClassInfo, project: Project) -> Iterator[str]:
 
 
 def _counters(loop: ast.AST) -> Iterator[str]:
-    """Yield the variables of a loop that go over `range` or are the first of `enumerate`."""
+    """Yield the variables of a loop that iterate over `range` or count in `enumerate`."""
     ways: list[ast.For | ast.comprehension] = [loop] if isinstance(loop, ast.For) else getattr(loop, "generators", [])
     for way in ways:
         called = way.iter.func.id if isinstance(way.iter, ast.Call) and isinstance(way.iter.func, ast.Name) else ""

@@ -1,4 +1,4 @@
-"""DYN804: a number read from a tensor that the code after the break computes with."""
+"""DYN804: a number read from a tensor is used in the code after the break."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NumberAfterBreak(Rule):
     calls = frozenset({"Tensor.item", "builtins.float", "builtins.int"})
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag numbers that differ from call to call and meet a tensor."""
+        """Flag numbers that differ from call to call and are needed after the break."""
         tensor = _tensor_read(event)
         if tensor is None or captures_scalars(project, event.function) or not _is_number(event.result):
             return
@@ -32,7 +32,7 @@ class NumberAfterBreak(Rule):
             message = "the code after this break is compiled for the number read here, and recompiles for the next one"
         elif reading.outlives_break(event):
             message = (
-                "the number read here is needed after the next break, and the code in between recompiles for "
+                "the number read here is needed after the next break, and the code before that break recompiles for "
                 "the next number"
             )
         else:
@@ -41,7 +41,7 @@ class NumberAfterBreak(Rule):
 
 
 def _tensor_read(event: Call) -> ast.expr | None:
-    """The expression of the tensor that a call reads a number from, None if it reads none."""
+    """Return the expression of the tensor that a call reads a number from, or None."""
     if isinstance(event.node.func, ast.Attribute) and event.callee == "Tensor.item" and not event.node.args:
         return event.node.func.value
     reads = len(event.args) == 1 and k.only_tensor(event.args[0]) is not None
@@ -53,7 +53,7 @@ def _is_number(kind: k.Kind) -> bool:
 
 
 class _Reading:
-    """What a function does with the numbers that it reads."""
+    """The use that a function makes of the numbers that it reads."""
 
     def __init__(self, function: FunctionInfo, project: Project) -> None:
         self._function, self._project = function, project
@@ -61,10 +61,10 @@ class _Reading:
         self._parents = project.parents(function)
 
     def outlives_break(self, event: Call) -> bool:
-        """Whether another read follows while the number is kept: in the same expression, or in a later statement."""
+        """Return whether another read follows, in the same expression or later, while the number is still needed."""
         reads = sorted(self._reads(), key=lambda one: _place(one.node))
         own = [one for one in reads if one.statement is event.statement]
-        # Of an expression the first read stands for all.
+        # Only the first read in an expression is flagged.
         return bool(own) and own[0].node is event.node and any(self._is_kept(event, other) for other in reads)
 
     def _is_kept(self, event: Call, other: Call) -> bool:
@@ -81,7 +81,7 @@ class _Reading:
         return any(_place(load) > end for name in names if self._stores(name) == 1 for load in self._loads(name))
 
     def _is_optional(self, node: ast.AST) -> bool:
-        """Whether a part of an expression is evaluated on some ways only."""
+        """Return whether a part of an expression is not always evaluated."""
         parent = self._parents.get(node)
         while isinstance(parent, ast.expr):
             if isinstance(parent, ast.IfExp | ast.BoolOp):
@@ -90,7 +90,7 @@ class _Reading:
         return False
 
     def _reads(self) -> Iterator[Call]:
-        """Yield the reads of a number in the function that are certain."""
+        """Yield the calls in the function that certainly read a number."""
         interpreter = self._project.interpreter
         for context in interpreter.contexts.get(self._function, ()) if interpreter is not None else ():
             for one in context.events.values():
@@ -100,7 +100,7 @@ class _Reading:
                     yield one
 
     def is_captured(self, event: Call) -> bool:
-        """Whether Dynamo goes on after the break: one in a loop, a `try` or a `with` throws the frame to eager."""
+        """Return whether Dynamo resumes after the break, which it does not in a loop, a `try` or a `with`."""
         interpreter = self._project.interpreter
         contexts = interpreter.contexts.get(self._function, ()) if interpreter is not None else ()
         breaks = [
@@ -112,7 +112,7 @@ class _Reading:
         return not any(one.position.loop or one.position.try_ or one.position.with_ for one in [event, *breaks])
 
     def meets_tensor(self, node: ast.expr) -> bool:
-        """Whether a value computed from a number is an operand of a tensor operation, if only through a local name."""
+        """Return whether a tensor operation uses a value computed from a number, directly or through a local name."""
         seen: set[str] = set()
         waiting: list[ast.expr] = [node]
         while waiting:
@@ -130,7 +130,7 @@ class _Reading:
         return False
 
     def is_input(self, node: ast.expr) -> bool:
-        """Whether a tensor is computed from an argument, and not from weights, state and sizes alone."""
+        """Return whether a tensor is computed from an argument, and not only from weights, state and sizes."""
         return self._comes_from_outside(node, set())
 
     def _comes_from_outside(self, node: ast.AST, seen: set[str]) -> bool:
@@ -155,7 +155,7 @@ class _Reading:
         return {one.arg for one in named[1 if self._function.owner is not None else 0 :]}
 
     def _values(self, name: str) -> Iterator[ast.expr]:
-        """Yield what a local name is set to."""
+        """Yield the values that are assigned to a local name."""
         for node in walk(self._function.node):
             if isinstance(node, ast.Assign | ast.AugAssign | ast.For | ast.AnnAssign):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -182,7 +182,7 @@ def _place(node: ast.AST) -> tuple[int, int]:
 
 
 def _block(parents: Mapping[ast.AST, ast.AST], statement: ast.stmt) -> list[ast.stmt]:
-    """The statements that a statement stands among."""
+    """Return the block of statements that contains a statement."""
     parent = parents.get(statement)
     for _, value in ast.iter_fields(parent) if parent is not None else ():
         if isinstance(value, list) and statement in value:
@@ -191,7 +191,7 @@ def _block(parents: Mapping[ast.AST, ast.AST], statement: ast.stmt) -> list[ast.
 
 
 def _holds_data(kind: k.Value | k.Sequence) -> bool:
-    """Whether a number or a sequence may hold what was read from a tensor, or tensors."""
+    """Return whether a value may be data read from a tensor, or a sequence that holds such data or tensors."""
     if isinstance(kind, k.Value):
         return kind.source == "data"
     return not all(isinstance(one, k.Value) and one.source != "data" for one in kind.element.members)

@@ -1,4 +1,4 @@
-"""DYN803: a loop over the rows of a tensor, which is unrolled into the graph."""
+"""DYN803: a loop over the rows of a tensor, which Dynamo unrolls into the graph."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ _RANK = frozenset({"dim", "ndim", "ndimension"})
 class UnrolledLoop(Rule):
     code = "DYN803"
     name = "unrolled-loop"
-    summary = "A loop over the rows of a tensor is unrolled, and another number of rows recompiles"
+    summary = "A loop over the rows of a tensor is unrolled, and recompiles for another number of rows"
     category = "advice"
     severity = "info"
     events = (Iteration,)
 
     def check(self, event: Iteration, project: Project) -> Iterable[Violation]:
-        """Flag loops whose number of rounds is a size."""
+        """Flag loops whose number of iterations is a size."""
         if _is_held(event):
             return
         if k.only_tensor(event.kind) is not None or _is_range_of_size(event):
             yield Violation(
                 event.node,
-                "the graph contains the body of this loop once for every row: another number of rows recompiles, "
+                "the graph contains the body of this loop once for every row, and another number of rows recompiles, "
                 f"{UP_TO_LIMIT}",
                 help="Compute on the whole tensor, or compile only the body.",
             )
 
     def fix(self, event: Iteration, violation: Violation, project: Project) -> Declined:
-        """Decline: only a person knows whether the rows depend on each other."""
+        """Decline: the code does not show whether the rows depend on each other."""
         return Declined(_BY_HAND)
 
 
 def _is_held(event: Iteration) -> bool:
-    """Whether a loop goes over what the module holds, or as often as that says: another module, another graph."""
+    """Return whether the number of iterations depends on the module only, which Dynamo guards on anyway."""
     function = event.function.node
     names = {node.id for node in walk(event.node) if isinstance(node, ast.Name)} - {"range", "len", "reversed"}
     is_method = event.function.owner is not None and "staticmethod" not in event.function.decorators
@@ -50,7 +50,7 @@ def _is_held(event: Iteration) -> bool:
 
 
 def _is_range_of_size(event: Iteration) -> bool:
-    """Whether a loop goes over a range that ends at the size of a dimension."""
+    """Return whether a loop iterates over a range that ends at the size of a dimension."""
     kind = event.kind
     if not isinstance(kind, k.Sequence) or kind.type != "range" or not isinstance(event.node, ast.Call):
         return False
@@ -59,7 +59,7 @@ def _is_range_of_size(event: Iteration) -> bool:
 
 
 def _is_rank(node: ast.AST) -> bool:
-    """Whether an expression is about the number of dimensions: `x.dim()`, `x.ndim`, `len(x.shape)`."""
+    """Return whether an expression is about the number of dimensions: `x.dim()`, `x.ndim`, `len(x.shape)`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and node.args:
         measured = node.args[0]
         measured = measured.func if isinstance(measured, ast.Call) else measured

@@ -16,13 +16,13 @@ _DRAWING = frozenset(
     [f"torch.{name}" for name in "rand randn randint bernoulli normal rand_like randn_like randint_like".split()]
     + [f"Tensor.{name}" for name in "bernoulli bernoulli_ uniform_ normal_ random_ exponential_".split()]
 )
-# A function that spells none of them draws nothing, and need not be searched any further.
+# A function without any of these names draws nothing, and is not searched further.
 _DRAWN = re.compile("|".join(sorted({re.escape(name.rpartition(".")[2]) for name in _DRAWING})))
-# What takes part in choosing a number of elements that is the same each time.
+# A mask computed with these selects the same number of elements each time.
 _COUNTED = frozenset({"topk", "kthvalue", "sort", "argsort", "quantile", "median", "randperm", "arange"})
 
 
-# What makes a tensor of the shape of another, whatever that holds.
+# These create a tensor in the shape of another, and do not read its data.
 _MADE_LIKE = re.compile(r"_like$|(^|\.)new_")
 
 
@@ -35,7 +35,7 @@ class VaryingSelection(Rule):
     events = (Subscript,)
 
     def check(self, event: Subscript, project: Project) -> Iterable[Violation]:
-        """Flag reads by a mask that the function draws."""
+        """Flag reads by a mask that the function draws at random."""
         if (
             not reads_by_mask(event)
             or event.position.loop
@@ -46,15 +46,15 @@ class VaryingSelection(Rule):
         if _is_drawn(event, project):
             yield Violation(
                 event.node,
-                "a random mask selects a different number of elements in each call: the code after it "
-                "recompiles once, and then takes any number",
+                "a random mask selects a different number of elements in each call: the code after it recompiles "
+                "once, and is then compiled for any number",
                 help="Keep the full shape with `torch.where`, or select a fixed number of elements with "
                 "`torch.randperm`.",
             )
 
 
 def _is_drawn(event: Subscript, project: Project) -> bool:
-    """Whether random numbers decide about a mask, and how many elements it selects."""
+    """Return whether a mask is random and selects a varying number of elements."""
     node = event.function.node
     if not any(map(_DRAWN.search, event.function.file.lines[node.lineno - 1 : node.end_lineno])):
         return False
@@ -63,7 +63,7 @@ def _is_drawn(event: Subscript, project: Project) -> bool:
 
 
 def _behind_mask(event: Subscript, project: Project) -> set[str]:
-    """Return the dotted names of the calls that a mask is computed by; none where that is not known."""
+    """Return the dotted names of the calls that compute a mask, or none if they are unknown."""
     try:
         scope = Scope.of(event, project)
         found = list(_behind(scope, event.node.slice, set(), _assigned(event.function.node)))
@@ -77,10 +77,10 @@ def _is_counted(calls: Iterable[str]) -> bool:
 
 
 def _behind(scope: Scope, node: ast.AST, seen: set[str], assigned: Mapping[str, list[ast.expr]]) -> Iterator[ast.Call]:
-    """Yield the calls that the numbers of an expression are computed by, through local names.
+    """Yield the calls that compute the data of an expression, directly or through local names.
 
-    A size, a device or another plain number tells nothing of what the tensor holds that it is asked of, and neither
-    does a tensor that is made like it.
+    The arguments of a size, a device or a plain number are left out, and so are those of `zeros_like` and its kind:
+    none of these depends on the data of the tensor.
     """
     kind = scope.kind(node) if isinstance(node, ast.expr) else None
     if isinstance(kind, k.Value) and kind.source != "data":
@@ -98,12 +98,12 @@ def _behind(scope: Scope, node: ast.AST, seen: set[str], assigned: Mapping[str, 
 
 
 def _called(scope: Scope, node: ast.Call) -> str:
-    """The dotted name of what is called, or its last part."""
+    """Return the dotted name of the called function, or its last part."""
     return callee(scope, node) or (node.func.attr if isinstance(node.func, ast.Attribute) else "")
 
 
 def _assigned(function: FunctionNode) -> Mapping[str, list[ast.expr]]:
-    """Return what the local names of a function are set to."""
+    """Return the values that are assigned to each local name of a function."""
     found: dict[str, list[ast.expr]] = {}
     for node in (one for one in walk(function) if isinstance(one, ast.Assign)):
         for target in (one for one in node.targets if isinstance(one, ast.Name)):

@@ -1,4 +1,4 @@
-"""DYN303: functions whose result has as many elements as the data asks for."""
+"""DYN303: functions whose result size depends on data."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dynalint_rules._shared.mask.bins import binned
 from dynalint_rules._shared.mask.places import listed_tensor, masked_instead
 from dynalint_rules._shared.number.numbers import flow_of
 
-# The mask reads have a rule of their own; Dynamo does not follow the last one, whatever shape it gives.
+# Another rule flags reads by a mask. Dynamo never traces `unpad_sequence`, whatever the shape of its result.
 _ELSEWHERE = ("__getitem__", "masked_select", "unpad_sequence")
-# NumPy's functions of the sort, each of which was run: Dynamo traces them by torch's, on lists of numbers too.
+# NumPy functions that Dynamo traces with torch functions, even on lists of numbers. Each was run under Dynamo.
 _NUMPY = frozenset(f"numpy.{name}" for name in ("unique", "nonzero", "flatnonzero", "argwhere", "bincount"))
 _NUMPY_WHERE = "numpy.where"
 _NUMPY_REPEAT = "numpy.repeat"
@@ -31,13 +31,13 @@ _HELP = {
     "combinations": "index by `torch.triu_indices(n, n, 1)`, which depends only on a shape",
 }
 _HELP_ELSE = "move it out of the compiled code: into the constructor, or to where the batch is created"
-# Dynamo knows no shape for their results, whatever its settings.
+# No setting lets Dynamo trace these.
 _NEVER_TRACED = ("lstsq", "ctc_loss", "CTCLoss", "combinations")
 _LISTING = ("Tensor.nonzero", "torch.nonzero", "Tensor.argwhere", "torch.argwhere")
 
 
 def _watched() -> frozenset[str]:
-    """The names under which calls of the functions, methods and layers that have the flag are noted."""
+    """Return the `callee` names of the functions, methods and layers that have the flag."""
     names = set()
     for name in torch_api.flagged("dynamic_shape"):
         owner, _, last = name.rpartition(".")
@@ -58,20 +58,20 @@ class CountingCall(Rule):
     calls = _watched() | _NUMPY | {_NUMPY_WHERE, _NUMPY_REPEAT}
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call if every way to understand it gives a shape that depends on data."""
+        """Flag the call if the shape of its result certainly depends on data."""
         if captures_shapes(project, event.function) or not _counts(event):
             return
         owner, _, last = event.callee.rpartition(".")
         last = owner.rpartition(".")[2] if last == "__call__" else last
         yield Violation(
             event.node,
-            f"the shape of what `{last}()` returns depends on data, which breaks the graph",
+            f"the shape of the result of `{last}()` depends on data, which breaks the graph",
             help=_HELP.get(last, _HELP_ELSE),
             setting="" if last in _NEVER_TRACED else SHAPES,
         )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Count without listing; decline where the list itself is used."""
+        """Count, or use the mask; decline if the list of indices itself is used."""
         if event.callee.endswith(".bincount"):
             return binned(Scope.of(event, project), event)
         if event.callee in (*_LISTING, "torch.where"):
@@ -86,7 +86,7 @@ class CountingCall(Rule):
 
 
 def _counts(event: Call) -> bool:
-    """Whether the shape of the result certainly depends on data."""
+    """Return whether the shape of the result certainly depends on data."""
     given = len(event.args) + len(event.keywords)
     starred = len(event.node.args) + len(event.node.keywords) != given
     if event.callee == _NUMPY_WHERE:
@@ -98,7 +98,7 @@ def _counts(event: Call) -> bool:
 
 
 def _counted(scope: Scope, event: Call) -> Rewrite | None:
-    """The rewrite of `t.nonzero().shape[0]` and its like, None where more than the number of places is asked for."""
+    """Return the rewrite of `t.nonzero().shape[0]` and the like, or None if the code uses the indices."""
     node, asked = event.node, count_of(scope, event.node) if event.callee in _LISTING else None
     method = event.callee.startswith("Tensor.")
     if asked is None or asked.elements or node.keywords or len(node.args) != (0 if method else 1):
@@ -108,13 +108,13 @@ def _counted(scope: Scope, event: Call) -> Rewrite | None:
         return None
     flow = flow_of(scope, asked.node, "int", wide=True)
     counted = rw.call(f"{scope.torch}.count_nonzero", rw.kept(scope.file, source))
-    title = "Count without listing: `torch.count_nonzero`"
+    title = "Count with `torch.count_nonzero`"
     edits = rw.written(scope.file, (asked.node, counted), *flow.edits)
     return Rewrite(title, flow.safety, edits, flow.clauses, imports=scope.imports, leaves=flow.leaves)
 
 
 def _stored_by_mask(scope: Scope, event: Call) -> Rewrite | None:
-    """The rewrite of `x[torch.where(mask)] = 0`, None where anything else is done with the places."""
+    """Return the rewrite of `x[torch.where(mask)] = 0`, or None if the code does anything else with the indices."""
     node, target = event.node, scope.parents[event.node]
     mask, apart = listed_tensor(event)
     statement = scope.parents.get(target)
@@ -127,4 +127,4 @@ def _stored_by_mask(scope: Scope, event: Call) -> Rewrite | None:
         return None
     edits = rw.written(scope.file, (node, rw.kept(scope.file, mask)))
     shown = f"{scope.quote(mask)} is as large as {scope.quote(target.value)} in each of its dimensions"
-    return Rewrite("Store through the mask itself", "conditional", edits, (shown,))
+    return Rewrite("Index with the mask itself", "conditional", edits, (shown,))

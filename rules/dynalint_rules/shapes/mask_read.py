@@ -1,4 +1,4 @@
-"""DYN301: the elements of a tensor that a mask selects."""
+"""DYN301: reading the elements of a tensor that a mask selects."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MaskRead(Rule):
     calls = _SELECTING
 
     def check(self, event: Subscript | Call, project: Project) -> Iterable[Violation]:
-        """Flag each read by a mask, unless its statement stores by the same mask."""
+        """Flag each read by a mask, unless its statement stores through the same mask."""
         if captures_shapes(project, event.function):
             return
         if isinstance(event, Subscript):
@@ -49,7 +49,7 @@ class MaskRead(Rule):
         )
 
     def fix(self, event: Subscript | Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Sum, or average, over the full shape with zeros in the place of what is not selected."""
+        """Reduce over the full shape, with zeros in place of the elements that are not selected."""
         scope, selection = Scope.of(event, project), selection_of(event.node)
         rewrite = None
         if isinstance(event, Subscript):
@@ -63,14 +63,14 @@ class MaskRead(Rule):
 
 
 def _setting(event: Subscript | Call, project: Project) -> str:
-    """Return the setting under which the shape is traced; none is for a mask without dimensions, or a mere count."""
+    """Return the setting that lets Dynamo trace the read, or "" for a mask without dimensions and for a mere count."""
     mask = k.only_tensor(event.index) if isinstance(event, Subscript) else None
     counted = count_of(Scope.of(event, project), event.node) is not None
     return "" if counted or (mask is not None and mask.rank == 0) else SHAPES
 
 
 def _counted(scope: Scope, event: Subscript) -> Rewrite | None:
-    """The rewrite of `x[mask].numel()` and its like, None where more than the number of elements is asked for."""
+    """Return the rewrite of `x[mask].numel()` and the like, or None if the code uses the elements."""
     node, mask = event.node, scope.tensor(event.node.slice)
     asked = count_of(scope, node)
     if asked is None or mask is None:
@@ -85,5 +85,5 @@ def _counted(scope: Scope, event: Subscript) -> Rewrite | None:
             None
         )
     edits = rw.written(scope.file, (asked.node, rw.method(rw.kept(scope.file, node.slice), "sum")), *flow.edits)
-    title = "Count what the mask selects"
+    title = "Count the true elements of the mask"
     return Rewrite(title, flow.safety, edits, flow.clauses, imports=flow.imports, leaves=flow.leaves)

@@ -1,4 +1,4 @@
-"""DYN302: elements that a mask selects, computed from the elements that it selects."""
+"""DYN302: storing masked elements that are computed from a read through the same mask."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dynalint_rules._shared.mask.masked_stores import stored
 class MaskedStore(Rule):
     code = "DYN302"
     name = "masked-store"
-    summary = "Storing what is read through the same mask breaks the graph"
+    summary = "Storing elements that are read through the same mask breaks the graph"
     severity = "warning"
     gb = ("GB0036",)
     reads_data = True
     events = (Subscript,)
 
     def check(self, event: Subscript, project: Project) -> Iterable[Violation]:
-        """Flag the statement that reads and stores by the same mask."""
+        """Flag the statement that reads and stores through the same mask."""
         if not reads_by_mask(event) or captures_shapes(project, event.function):
             return
         target = target_of(event)
@@ -29,10 +29,11 @@ class MaskedStore(Rule):
             shown = quote(event.function.file, target)
             yield Violation(
                 event.statement,
-                f"{shown} gets what is read through the same mask, whose size depends on data, which breaks the graph",
+                f"{shown} stores elements that are read through the same mask; their number depends on data, which "
+                "breaks the graph",
                 help="compute the value for all elements and select: `x = torch.where(mask, value, x)`",
             )
 
     def fix(self, event: Subscript, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Compute the value for all elements, and choose."""
+        """Compute the value for all elements, and select."""
         return stored(Scope.of(event, project), event)

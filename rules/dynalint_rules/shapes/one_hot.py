@@ -23,7 +23,7 @@ class OneHotWithoutClasses(Rule):
     )
 
     def flags(self, event: Call, project: Project) -> bool:
-        """Whether the call certainly leaves the number of classes open."""
+        """Return whether the call certainly does not give the number of classes."""
         return _is_open(event)
 
 

@@ -136,7 +136,7 @@ def _behind(statement: ast.stmt, name: str, scope: Scope) -> Iterator[ast.stmt]:
 
 
 def _is_untraced(scope: Scope, node: ast.expr) -> bool:
-    """Whether a traced number is tested, computed with, or counts something right where `node` stands."""
+    """Return whether a traced number is tested, computed with, or counts something right where `node` stands."""
     parent = scope.parents.get(node)
     if isinstance(parent, ast.If | ast.While | ast.IfExp | ast.Assert):
         return node is parent.test

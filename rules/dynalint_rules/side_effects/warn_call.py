@@ -45,12 +45,12 @@ class WarnCall(Rule):
 
 
 def _is_undone(event: Call, project: Project) -> bool:
-    """Whether filters are put back as they were after the block around a call."""
+    """Return whether filters are put back as they were after the block around a call."""
     return next(_catching(event, project), None) is not None
 
 
 def _only_hides(event: Call, project: Project) -> bool:
-    """Whether a filter does nothing but hide warnings, which nobody records: a compiled run gives none to hide."""
+    """Return whether a filter does nothing but hide warnings, which nobody records: a compiled run gives none to hide."""
     named = [keyword.value for keyword in event.node.keywords if keyword.arg == "action"]
     action = next(iter([*event.node.args, *named]), None)
     hides = isinstance(action, ast.Constant) and action.value == "ignore"
@@ -62,7 +62,7 @@ def _only_hides(event: Call, project: Project) -> bool:
 
 
 def _is_for_others(event: Call, project: Project) -> bool:
-    """Whether a function does nothing with a warning of its own: no block around it records or raises what it warns."""
+    """Return whether a function does nothing with a warning of its own: no block around it records or raises what it warns."""
     catching = [item.context_expr for item in _catching(event, project)]
     kinds = project.kinds(event.function)
     calls = (node for node in walk(event.function.node) if catching and isinstance(node, ast.Call))

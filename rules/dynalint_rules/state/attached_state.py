@@ -52,7 +52,7 @@ class AttachedState(Rule):
 
 
 def _accumulates(event: StateChange | InplaceChange) -> bool:
-    """Whether tensor state is computed from what it was; an operator in place is seen as a store, so only once."""
+    """Return whether tensor state is computed from what it was; an operator in place is seen as a store, so only once."""
     if isinstance(event, InplaceChange):
         return event.method.endswith("_") and not (
             isinstance(event.tensor, k.Tensor) and event.tensor.origin == "parameter"
@@ -76,12 +76,12 @@ def _values(event: StateChange | InplaceChange) -> list[ast.expr]:
 
 
 def _is_wrapped(function: FunctionInfo, project: Project) -> bool:
-    """Whether `self.update = wrap(self.update)` stands before a method: what wraps it may switch gradients off."""
+    """Return whether `self.update = wrap(self.update)` stands before a method: what wraps it may switch gradients off."""
     return function.owner is not None and any(function.name in cls.writers for cls in project.mro(function.owner))
 
 
 def _is_read(event: StateChange | InplaceChange, project: Project) -> bool:
-    """Whether the region reads the state with its gradient anywhere but where it is added to."""
+    """Return whether the region reads the state with its gradient anywhere but where it is added to."""
     name = state_name(event)
     for function in reached_functions(project, name):
         if not related(function.owner, event.function.owner, project):
@@ -99,7 +99,7 @@ def _is_read(event: StateChange | InplaceChange, project: Project) -> bool:
 
 
 def _is_cut(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Whether a read gives no gradient: `.detach()`, or under `torch.no_grad()`."""
+    """Return whether a read gives no gradient: `.detach()`, or under `torch.no_grad()`."""
     parent = parents.get(node)
     if isinstance(parent, ast.Attribute) and parent.attr in ("detach", "data", "shape", "dtype", "device"):
         return True

@@ -57,12 +57,12 @@ def _is_read_afterwards(event: ContainerChange, project: Project) -> bool:
 
 
 def _runs_before(node: ast.expr, event: ContainerChange) -> bool:
-    """Whether a read in the function that adds is over when the item is added."""
+    """Return whether a read in the function that adds is over when the item is added."""
     return node.lineno <= (event.statement.end_lineno or event.statement.lineno) and not event.position.loop
 
 
 def _reads(node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Whether a use of the deque looks at more than its newest item."""
+    """Return whether a use of the deque looks at more than its newest item."""
     parent = parents.get(node)
     if isinstance(parent, ast.Attribute):
         return parent.attr not in _ADDING

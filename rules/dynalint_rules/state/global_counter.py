@@ -33,7 +33,7 @@ class GlobalCounter(Rule):
 
 
 def _is_only_counted(event: StateChange) -> bool:
-    """Whether a global number is counted and never read: torch 2.14 and later do not specialise on it then."""
+    """Return whether a global number is counted and never read: torch 2.14 and later do not specialise on it then."""
     inside = {id(node) for node in walk(event.statement)}
     names = [node for node in walk(event.function.node) if isinstance(node, ast.Name) and node.id == event.home.name]
     is_number = any(isinstance(node.ctx, ast.Store) for node in names)

@@ -45,7 +45,7 @@ class GrowingContainer(Rule):
 
 
 def _grows(event: ContainerChange, project: Project) -> bool:
-    """Whether a change makes a container longer on every call, or for more calls than Dynamo puts up with."""
+    """Return whether a change makes a container longer on every call, or for more calls than Dynamo puts up with."""
     if event.method in _GROWING:
         limits = [limit.value if isinstance(limit, ast.Constant) else 0 for limit in deque_limits(event, project)]
         return _is_sequence(event.container) and all(isinstance(limit, int) and limit > LIMIT for limit in limits)
@@ -59,7 +59,7 @@ def _is_sequence(kind: k.Kind) -> bool:
 
 
 def _is_new_key(event: ContainerChange) -> bool:
-    """Whether an item is stored under a key that is new: a tensor, the number of items, or an identity."""
+    """Return whether an item is stored under a key that is new: a tensor, the number of items, or an identity."""
     if k.only_tensor(event.args[0]) is not None:
         return True
     statement = event.statement
@@ -69,14 +69,14 @@ def _is_new_key(event: ContainerChange) -> bool:
 
 
 def _differs(key: ast.expr, name: str) -> bool:
-    """Whether a key is the number of items of the container called `name`, or the identity of some object."""
+    """Return whether a key is the number of items of the container called `name`, or the identity of some object."""
     if not isinstance(key, ast.Call) or not isinstance(key.func, ast.Name):
         return False
     return key.func.id == "id" or (key.func.id == "len" and mentions(key, name))
 
 
 def _is_numbered(statement: ast.AST) -> bool:
-    """Whether an item is stored under the number of those before it, for which torch 2.11 compiles once."""
+    """Return whether an item is stored under the number of those before it, for which torch 2.11 compiles once."""
     return (
         isinstance(statement, ast.Assign)
         and isinstance(target := statement.targets[0], ast.Subscript)
@@ -87,7 +87,7 @@ def _is_numbered(statement: ast.AST) -> bool:
 
 
 def _is_prolonged(event: StateChange) -> bool:
-    """Whether a list, tuple or text is replaced by itself plus something."""
+    """Return whether a list, tuple or text is replaced by itself plus something."""
     if event.fresh or not event.reads_old:
         return False
     types = {_type(member) for kind in (event.old, event.new) for member in kind.members}

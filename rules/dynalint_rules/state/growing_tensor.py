@@ -40,7 +40,7 @@ class GrowingTensor(Rule):
 
 
 def _is_prolonged(event: StateChange) -> bool:
-    """Whether the new value is the old one joined with something, or one of two values is."""
+    """Return whether the new value is the old one joined with something, or one of two values is."""
     statement = event.statement
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or k.only_tensor(event.new) is None:
         return False
@@ -50,7 +50,7 @@ def _is_prolonged(event: StateChange) -> bool:
 
 
 def _joins(value: ast.expr, target: ast.expr) -> bool:
-    """Whether an expression is a call such as `torch.cat([target, more])`."""
+    """Return whether an expression is a call such as `torch.cat([target, more])`."""
     if not isinstance(value, ast.Call) or not value.args or not isinstance(value.args[0], ast.List | ast.Tuple):
         return False
     called = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")

@@ -66,7 +66,7 @@ def _other_name(event: InplaceChange) -> str | None:
 
 
 def _is_cheap(event: InplaceChange, project: Project) -> bool:
-    """Whether the update is computed from numbers and buffers alone, so that the compiler repeats it."""
+    """Return whether the update is computed from numbers and buffers alone, so that the compiler repeats it."""
     if event.method not in _METHODS:
         return False
     kinds = project.kinds(event.function)

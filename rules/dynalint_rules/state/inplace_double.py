@@ -34,7 +34,7 @@ class InplaceDouble(Rule):
 
 
 def _makes_double(node: ast.AST) -> bool:
-    """Whether an expression makes a float64 tensor without dimensions."""
+    """Return whether an expression makes a float64 tensor without dimensions."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
     dtypes = [keyword.value for keyword in node.keywords if keyword.arg == "dtype"]

@@ -109,7 +109,7 @@ class LazyState(Rule):
 
 
 def _may_be_first(event: StateChange | ContainerChange, project: Project) -> bool:
-    """Whether a change is of state that is there before the call, and may be the first one."""
+    """Return whether a change is of state that is there before the call, and may be the first one."""
     if event.home.type not in ("attribute", "class", "global", "closure"):
         return False
     if event.home.type == "attribute" and not is_held(event.function, project, compiled=True):
@@ -128,7 +128,7 @@ def _comes_of_none(event: StateChange, project: Project) -> bool:
 
 
 def _is_moved(event: StateChange, project: Project) -> bool:
-    """Whether a tensor that is no buffer is put on the device, or given the type, of something else."""
+    """Return whether a tensor that is no buffer is put on the device, or given the type, of something else."""
     statement = event.statement
     if event.home.type != "attribute" or event.fresh or not isinstance(statement, ast.Assign):
         return False
@@ -147,7 +147,7 @@ def _is_moved(event: StateChange, project: Project) -> bool:
 
 
 def _is_plain_tensor(event: StateChange, project: Project) -> bool:
-    """Whether constructors make an attribute a tensor that is neither a buffer nor a parameter."""
+    """Return whether constructors make an attribute a tensor that is neither a buffer nor a parameter."""
     name, owner = event.home.name, event.function.owner
     lineage = project.mro(owner) if owner is not None else ()
     made = [
@@ -166,7 +166,7 @@ def _is_plain_tensor(event: StateChange, project: Project) -> bool:
 
 
 def _is_of_the_call(kind: k.Kind) -> bool:
-    """Whether a kind is a tensor, or a device or type that the code does not spell."""
+    """Return whether a kind is a tensor, or a device or type that the code does not spell."""
     if isinstance(kind, k.Value):
         return kind.type in ("device", "dtype") and kind.constant is k.MISSING
     return isinstance(kind, k.Tensor)

@@ -51,7 +51,7 @@ def _what(event: StateChange, project: Project) -> str | None:
 
 
 def _is_turned_over(event: StateChange) -> bool:
-    """Whether the statement is `flag = not flag`."""
+    """Return whether the statement is `flag = not flag`."""
     statement = event.statement
     return (
         isinstance(statement, ast.Assign)
@@ -64,7 +64,7 @@ def _is_turned_over(event: StateChange) -> bool:
 
 
 def _is_changed(event: StateChange) -> bool:
-    """Whether the new value is computed by arithmetic; `min`, `max` and the like come to rest by themselves."""
+    """Return whether the new value is computed by arithmetic; `min`, `max` and the like come to rest by themselves."""
     statement = event.statement
     if isinstance(statement, ast.AugAssign):
         neutral = 0 if isinstance(statement.op, ast.Add | ast.Sub) else 1

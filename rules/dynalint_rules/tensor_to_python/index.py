@@ -48,7 +48,7 @@ class ScalarTensorIndex(Rule):
 
 
 def _is_number_in_tensor(kind: k.Kind) -> bool:
-    """Whether an index is a computed tensor of no dimensions, other than a mask."""
+    """Return whether an index is a computed tensor of no dimensions, other than a mask."""
     tensor = k.only_tensor(kind)
     if tensor is None or tensor.foreseen:
         return False

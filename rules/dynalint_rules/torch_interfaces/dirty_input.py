@@ -31,7 +31,7 @@ class DirtyInput(Rule):
 
 
 def _returns_marked(event: Call) -> bool:
-    """Whether every `return` gives back what is marked, by the same name."""
+    """Return whether every `return` gives back what is marked, by the same name."""
     marked = {one.id for one in event.node.args if isinstance(one, ast.Name)}
     returned = [node.value for node in walk(event.function.node) if isinstance(node, ast.Return)]
     parts = [one.elts if isinstance(one, ast.Tuple) else [one] for one in returned]

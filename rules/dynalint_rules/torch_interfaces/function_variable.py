@@ -33,7 +33,7 @@ class FunctionVariable(Rule):
 
 
 def _is_used(event: Read, project: Project) -> bool:
-    """Whether something is done with what is read, and not only later: handing it on goes well."""
+    """Return whether something is done with what is read, and not only later: handing it on goes well."""
     parent = project.parents(event.function).get(event.node)
     if isinstance(parent, ast.Compare):
         return not all(isinstance(operator, (ast.Is, ast.IsNot)) for operator in parent.ops)

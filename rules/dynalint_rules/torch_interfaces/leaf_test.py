@@ -19,12 +19,12 @@ class LeafTest(Rule):
     refusal = "the code does not show what is right for a leaf and for others; pass the answer as an argument"
 
     def flags(self, event: Read, project: Project) -> bool:
-        """Whether it is asked of an argument as it came, in a function that is compiled by itself."""
+        """Return whether it is asked of an argument as it came, in a function that is compiled by itself."""
         return len(event.function.chain) == 1 and _is_argument(event)
 
 
 def _is_argument(event: Read) -> bool:
-    """Whether the tensor is a parameter that the function does not set anew."""
+    """Return whether the tensor is a parameter that the function does not set anew."""
     owner, node = event.node.value, event.function.node
     if not isinstance(owner, ast.Name) or k.only_tensor(event.owner) is None:
         return False

@@ -59,7 +59,7 @@ class MadeParameter(Rule):
 
 
 def _is_further(event: Call, project: Project) -> bool:
-    """Whether the same statement makes another layer before, as the arguments of `nn.Sequential` do."""
+    """Return whether the same statement makes another layer before, as the arguments of `nn.Sequential` do."""
     kinds = project.kinds(event.function)
     for node in walk(event.statement):
         if isinstance(node, ast.Call) and node is not event.node:
@@ -71,14 +71,14 @@ def _is_further(event: Call, project: Project) -> bool:
 
 
 def _is_made_here(event: Call) -> bool:
-    """Whether the tensor of a parameter is computed by the call that makes it a parameter."""
+    """Return whether the tensor of a parameter is computed by the call that makes it a parameter."""
     given = event.node.args[0] if event.node.args else None
     tensor = k.only_tensor(event.args[0]) if event.args else None
     return isinstance(given, ast.Call | ast.BinOp) and tensor is not None and tensor.origin is None
 
 
 def _is_off(node: ast.Call, option: str) -> bool:
-    """Whether a layer is made without weights, or may be: an option that is not written out may say so."""
+    """Return whether a layer is made without weights, or may be: an option that is not written out may say so."""
     for keyword in node.keywords:
         if keyword.arg in (option, None):
             return not (isinstance(keyword.value, ast.Constant) and keyword.value.value is True)

@@ -48,7 +48,7 @@ class ModuleHook(Rule):
 
 
 def _keeps_things(hook: k.Kind | None) -> bool:
-    """Whether a hook is a function that changes what it has not made itself."""
+    """Return whether a hook is a function that changes what it has not made itself."""
     if isinstance(hook, k.Method):
         return hook.name in _EFFECTS and isinstance(hook.receiver, k.Sequence | k.Dictionary)
     if not isinstance(hook, k.Function):
@@ -74,7 +74,7 @@ def _keeps_things(hook: k.Kind | None) -> bool:
 
 
 def _is_foreign(node: ast.expr, own: Iterable[str]) -> bool:
-    """Whether an expression starts at a name that the function does not set itself, `self` included."""
+    """Return whether an expression starts at a name that the function does not set itself, `self` included."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return isinstance(node, ast.Name) and (node.id not in set(own) or node.id == "self")

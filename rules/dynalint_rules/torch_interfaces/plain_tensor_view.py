@@ -17,5 +17,5 @@ class PlainTensorView(Rule):
     refusal = "no function that Dynamo traces converts a subclass to a plain tensor; work on plain tensors throughout"
 
     def flags(self, event: Call, project: Project) -> bool:
-        """Whether the class is that of plain tensors."""
+        """Return whether the class is that of plain tensors."""
         return event.args[:1] == (k.External("torch.Tensor"),)

@@ -57,7 +57,7 @@ def _name(event: Call | Read | Load) -> str:
 
 
 def _is_used(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Whether an expression is called, or asked for an attribute, and not merely passed on."""
+    """Return whether an expression is called, or asked for an attribute, and not merely passed on."""
     parent = parents.get(node)
     return (isinstance(parent, ast.Attribute) and parent.value is node) or (
         isinstance(parent, ast.Call) and parent.func is node

@@ -47,7 +47,7 @@ class RequiresGradChange(Rule):
 
 
 def _changes(event: Call, project: Project) -> bool:
-    """Whether `requires_grad_` makes a difference that a graph cannot hold."""
+    """Return whether `requires_grad_` makes a difference that a graph cannot hold."""
     mode = event.args[0] if event.args else event.keywords.get("requires_grad", event.keywords.get("mode"))
     asks = True if mode is None else mode.constant if isinstance(mode, k.Value) else k.MISSING
     tensor = k.only_tensor(event.receiver) if event.receiver is not None else None
@@ -59,7 +59,7 @@ def _changes(event: Call, project: Project) -> bool:
 
 
 def _is_leaf(node: ast.expr, event: Call, project: Project) -> bool:
-    """Whether a tensor certainly asks for no gradient: it is detached, new, or an argument of the compiled function."""
+    """Return whether a tensor certainly asks for no gradient: it is detached, new, or an argument of the compiled function."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         made = project.kinds(event.function).get(node.func)
         if node.func.attr == "detach" or (isinstance(made, k.External) and made.name in _NEW):

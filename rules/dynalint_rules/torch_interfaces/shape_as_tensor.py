@@ -37,7 +37,7 @@ class ShapeAsTensor(Rule):
 
 
 def _is_element_of_shape(node: ast.expr, event: Event, project: Project) -> bool:
-    """Whether an expression takes one element of a shape that was asked for as a tensor."""
+    """Return whether an expression takes one element of a shape that was asked for as a tensor."""
     if not isinstance(node, ast.Subscript):
         return False
     owner = project.kinds(event.function).get(node.value, k.UNKNOWN)

@@ -75,7 +75,7 @@ def _first_uses(event: Call | Load, project: Project) -> list[ast.expr]:
 
 
 def _comes_first(other: ast.expr, node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Whether whoever reads one has read the other before."""
+    """Return whether whoever reads one has read the other before."""
     return other is not node and always_before(other, node, parents)
 
 
@@ -106,7 +106,7 @@ def _use(node: ast.expr, function: FunctionInfo, project: Project) -> ast.expr |
 
 
 def _uses_one(function: FunctionInfo, project: Project) -> bool:
-    """Whether a function breaks the graph by a sparse tensor that it is given: Dynamo gives up the caller then, too."""
+    """Return whether a function breaks the graph by a sparse tensor that it is given: Dynamo gives up the caller then, too."""
     known = function.known.get(_uses_one)
     if known is None:
         function.known[_uses_one] = False  # for one that calls itself

@@ -59,14 +59,14 @@ class StorageChange(Rule):
 
 
 def _is_local(event: Event, node: ast.expr) -> bool:
-    """Whether an expression is a variable that the function sets itself."""
+    """Return whether an expression is a variable that the function sets itself."""
     arguments = event.function.node.args
     named = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
     return isinstance(node, ast.Name) and node.id not in named
 
 
 def _comes_from_outside(event: Call) -> bool:
-    """Whether the receiver is a buffer, or an argument of the root that nothing was assigned to before."""
+    """Return whether the receiver is a buffer, or an argument of the root that nothing was assigned to before."""
     receiver = event.node.func.value if isinstance(event.node.func, ast.Attribute) else None
     if isinstance(event.receiver, k.Tensor) and event.receiver.origin in ("buffer", "parameter"):
         return True

@@ -64,7 +64,7 @@ class TensorIdentity(Rule):
 
 
 def _decides(node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Whether a comparison with a value is what a branch asks for."""
+    """Return whether a comparison with a value is what a branch asks for."""
     test = parents.get(node)
     if not isinstance(test, ast.Compare):
         return False
@@ -75,7 +75,7 @@ def _decides(node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:
 
 
 def _is_computed(event: Read) -> bool:
-    """Whether the tensor is no argument, attribute or detached tensor, which may well have no history."""
+    """Return whether the tensor is no argument, attribute or detached tensor, which may well have no history."""
     owner = event.node.value
     arguments = event.function.node.args
     named = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
@@ -90,7 +90,7 @@ def _addresses(node: ast.Compare) -> list[ast.Call]:
 
 
 def _compares_two(node: ast.Compare) -> bool:
-    """Whether `==` or `!=` compares an address with something else than the address of the same tensor."""
+    """Return whether `==` or `!=` compares an address with something else than the address of the same tensor."""
     if not all(isinstance(one, ast.Eq | ast.NotEq) for one in node.ops):
         return False
     return len({ast.dump(side) for side in [node.left, *node.comparators]}) > 1

@@ -57,7 +57,7 @@ def _wrapped(node: ast.Call) -> ast.expr | None:
 
 
 def _is_made_here(scope: Scope, node: ast.expr) -> bool:
-    """Whether an expression makes a tensor of plain values, with torch or a tensor's `new`: it has no history."""
+    """Return whether an expression makes a tensor of plain values, with torch or a tensor's `new`: it has no history."""
     if not isinstance(node, ast.Call):
         return False
     callee = scope.kind(node.func)
@@ -81,7 +81,7 @@ def _is_made_here(scope: Scope, node: ast.expr) -> bool:
 
 
 def _is_plain(kind: k.Kind) -> bool:
-    """Whether a value is certainly no tensor and holds none."""
+    """Return whether a value is certainly no tensor and holds none."""
     if isinstance(kind, k.Sequence):
         return all(isinstance(one, k.Value) for one in kind.element.members)
     return all(isinstance(one, k.Value) for one in kind.members)

@@ -72,7 +72,7 @@ class Chain:
 
     @property
     def returns(self) -> bool:
-        """Whether every path returns."""
+        """Return whether every path returns."""
         return self.blocks[0].result is not None
 
 
@@ -140,7 +140,7 @@ def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[
 
 
 def _stands_in_loop(scope: Scope, statement: ast.stmt) -> bool:
-    """Whether a statement is directly in the body of a loop, and not in a nested block."""
+    """Return whether a statement is directly in the body of a loop, and not in a nested block."""
     loop = scope.parents.get(statement)
     return isinstance(loop, ast.For | ast.While | ast.AsyncFor) and statement in loop.body
 
@@ -171,7 +171,7 @@ def _joined(scope: Scope, parts: Sequence[ast.expr]) -> str:
 
 
 def is_elif(scope: Scope, statement: ast.stmt) -> bool:
-    """Whether an `if` is written as `elif`."""
+    """Return whether an `if` is written as `elif`."""
     return scope.file.segment(statement).startswith("elif")
 
 
@@ -205,13 +205,13 @@ def block_of(scope: Scope, body: Sequence[ast.stmt], *, stores: bool = False) ->
 
 
 def does_nothing(scope: Scope, statement: ast.stmt) -> bool:
-    """Whether a statement has no effect."""
+    """Return whether a statement has no effect."""
     text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
     return text or isinstance(statement, ast.Pass) or _ends_round(scope, statement)
 
 
 def _ends_round(scope: Scope, statement: ast.stmt) -> bool:
-    """Whether a statement is a `continue` with nothing after it in the iteration."""
+    """Return whether a statement is a `continue` with nothing after it in the iteration."""
     node: ast.AST = statement
     while isinstance(node, ast.Continue | ast.If) and not statements_after(scope, node):
         node = scope.parents[node]
@@ -262,7 +262,7 @@ def _one_by_one(
 
 
 def assigns_at_once(block: Block) -> bool:
-    """Whether a statement of a block reads a name after assigning to it, in the order of its targets."""
+    """Return whether a statement of a block reads a name after assigning to it, in the order of its targets."""
     for one, other in itertools.combinations(block.assignments, 2):
         reads = (node for node in walk(other.value) if isinstance(node, ast.Name))
         if one.statement is other.statement and any(node.id == one.name for node in reads):

@@ -29,7 +29,7 @@ CHECKED = "While compiling, check on the device with `torch._assert_async`"
 
 
 def is_constant_message(node: ast.expr | None) -> bool:
-    """Whether the compiler turns a message into a constant string, or there is no message."""
+    """Return whether the compiler turns a message into a constant string, or there is no message."""
     if node is None:
         return True
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -134,7 +134,7 @@ def compiling(scope: Scope) -> Any:
 
 
 def _is_plain(statement: ast.stmt) -> bool:
-    """Whether control continues with the next statement."""
+    """Return whether control continues with the next statement."""
     return isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Pass)
 
 
@@ -180,7 +180,7 @@ def refuse_caught(scope: Scope, statement: ast.stmt) -> None:
 
 
 def _handles_calls(node: ast.AST) -> bool:
-    """Whether a node is a `try` with handlers that cover its calls."""
+    """Return whether a node is a `try` with handlers that cover its calls."""
     return (
         isinstance(node, ast.Try)
         and bool(node.handlers)
@@ -189,7 +189,7 @@ def _handles_calls(node: ast.AST) -> bool:
 
 
 def _is_folded(scope: Scope, message: ast.expr) -> bool:
-    """Whether Dynamo turns an f-string into a constant string: its values are numbers and names of settings.
+    """Return whether Dynamo turns an f-string into a constant string: its values are numbers and names of settings.
 
     A size in it would cause a recompilation for each new size, and a tensor in it breaks the graph.
     """
@@ -205,7 +205,7 @@ def _is_bare(part: ast.FormattedValue) -> bool:
 
 
 def _is_setting(scope: Scope, value: ast.expr) -> bool:
-    """Whether an expression reads a number or text from a module, or from a settings object on it."""
+    """Return whether an expression reads a number or text from a module, or from a settings object on it."""
     depth, owner = 0, value
     while isinstance(owner, ast.Attribute):
         depth, owner = depth + 1, owner.value

@@ -86,7 +86,7 @@ def rewrite_writes(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def _leaves(body: Sequence[ast.stmt]) -> bool:
-    """Whether a path ends with a `return` without a value."""
+    """Return whether a path ends with a `return` without a value."""
     last = body[-1]
     return isinstance(last, ast.Return) and (last.value is None or ast.unparse(last.value) == "None")
 
@@ -165,7 +165,7 @@ def _called(scope: Scope, statement: ast.Expr, last: ast.Call, side: _Side) -> _
 
 
 def _fits(scope: Scope, tensor: k.Tensor, value: ast.expr) -> bool:
-    """Whether choosing between a value and the existing one preserves the latter: floats would round integers."""
+    """Return whether choosing between a value and the existing one preserves the latter: floats would round integers."""
     kind = scope.kind(value)
     if tensor.dtype in ("float", None) or (k.is_number(kind) and tensor.dtype == "bool"):
         return tensor.dtype is not None
@@ -279,7 +279,7 @@ class _Writer:
         return f"{step.owner}.copy_({chosen})" if step.owner else f"{step.target} = {chosen}"
 
     def _stays_so(self, step: _Write, *, taken: bool) -> bool:
-        """Whether a flag is set to the value that it already has on the other path."""
+        """Return whether a flag is set to the value that it already has on the other path."""
         wanted = "True" if taken == self.negated else "False"
         values = (wanted, "1" if wanted == "True" else "0", f"{self.scope.torch}.tensor({wanted})")
         return step.value in values

@@ -78,12 +78,12 @@ def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def _is_certain(scope: Scope, value: ast.expr) -> bool:
-    """Whether converting a value to bool never raises."""
+    """Return whether converting a value to bool never raises."""
     return never_raises(scope, value) and truth_of(scope, value).scalar
 
 
 def _is_plain(value: ast.expr) -> bool:
-    """Whether evaluating a value has no effect and never raises."""
+    """Return whether evaluating a value has no effect and never raises."""
     return all(isinstance(node, _PLAIN) for node in walk(value))
 
 

@@ -247,7 +247,7 @@ def _stored(statements: Sequence[ast.stmt]) -> Iterator[str]:
 
 
 def stands_in_branches(scope: Scope, statement: ast.stmt) -> bool:
-    """Whether a statement is only inside tests of Python values: a block that returns leads nowhere else."""
+    """Return whether a statement is only inside tests of Python values: a block that returns leads nowhere else."""
     node = scope.parents.get(statement)
     while isinstance(node, ast.If) and not is_tensor_test(scope, node.test):
         node = scope.parents.get(node)
@@ -255,7 +255,7 @@ def stands_in_branches(scope: Scope, statement: ast.stmt) -> bool:
 
 
 def always_returns(statements: Sequence[ast.stmt]) -> bool:
-    """Whether every path through statements ends in a `return`."""
+    """Return whether every path through statements ends in a `return`."""
     last = statements[-1]
     if isinstance(last, ast.If):
         return bool(last.orelse) and always_returns(last.body) and always_returns(last.orelse)

@@ -50,7 +50,7 @@ def _order(blocks: Sequence[Sequence[Assignment]]) -> list[str]:
 
 
 def _in_one_order(scope: Scope, chain: Chain) -> bool:
-    """Whether the names can be chosen one after the other in the order of assignment in the blocks."""
+    """Return whether the names can be chosen one after the other in the order of assignment in the blocks."""
     blocks = []
     for block in chain.blocks:
         last = {one.name: one for one in block.assignments if not _is_temporary(scope, one, block)}
@@ -100,13 +100,13 @@ def _rename_reads(scope: Scope, value: ast.expr, current: dict[str, str]) -> Non
 
 
 def _is_temporary(scope: Scope, assignment: Assignment, block: Block) -> bool:
-    """Whether a name is only used inside one block, so that always assigning it does no harm."""
+    """Return whether a name is only used inside one block, so that always assigning it does no harm."""
     inside = {id(node) for statement in block.statements for node in walk(statement)}
     return not is_shared(scope, assignment.name) and all(id(node) in inside for node in names(scope, assignment.name))
 
 
 def _is_unread(scope: Scope, name: str, chain: Chain) -> bool:
-    """Whether no code after a chain reads a name, except possibly the block that assigned it.
+    """Return whether no code after a chain reads a name, except possibly the block that assigned it.
 
     Reads in blocks that have not assigned it do not matter: they refer to a value from before the chain.
     """
@@ -128,7 +128,7 @@ def _in_test(chain: Chain, name: ast.Name) -> bool:
 
 
 def _in_inner_function(scope: Scope, node: ast.AST) -> bool:
-    """Whether code runs later than its position suggests."""
+    """Return whether code runs later than its position suggests."""
     while node is not scope.function.node:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or node not in scope.parents:
             return True
@@ -137,7 +137,7 @@ def _in_inner_function(scope: Scope, node: ast.AST) -> bool:
 
 
 def _around_loop(scope: Scope, chain: Chain) -> bool:
-    """Whether a chain runs several times in one call, so that each iteration sees the values of the previous one."""
+    """Return whether a chain runs several times in one call, so that each iteration sees the values of the previous one."""
     node: ast.AST | None = chain.head
     while node is not None and node is not scope.function.node:
         node = scope.parents.get(node)

@@ -90,7 +90,7 @@ def _truth_of_one(scope: Scope, test: ast.expr) -> Truth:
 
 
 def is_tensor_test(scope: Scope, test: ast.expr) -> bool:
-    """Whether some part of a test converts a tensor to bool."""
+    """Return whether some part of a test converts a tensor to bool."""
     if isinstance(test, ast.BoolOp):
         return any(is_tensor_test(scope, value) for value in test.values)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -103,7 +103,7 @@ def is_tensor_test(scope: Scope, test: ast.expr) -> bool:
 
 
 def is_plain_tensor(scope: Scope, test: ast.expr) -> bool:
-    """Whether a test is a tensor, or one comparison of tensors, which `assert` can test itself."""
+    """Return whether a test is a tensor, or one comparison of tensors, which `assert` can test itself."""
     if isinstance(test, ast.Compare):
         return len(test.ops) == 1 and type(test.ops[0]) in COMPARISONS and scope.tensor(test) is not None
     return not isinstance(test, ast.BoolOp) and scope.tensor(test) is not None
@@ -137,7 +137,7 @@ def _value(scope: Scope, node: ast.expr) -> Truth:
 
 
 def _may_be_byte(scope: Scope, node: ast.expr) -> bool:
-    """Whether a truth may be uint8: `any()` and `all()` of uint8 return uint8, of which `~` is never zero."""
+    """Return whether a truth may be uint8: `any()` and `all()` of uint8 return uint8, of which `~` is never zero."""
     values = [node]
     if isinstance(node, ast.Name):
         assigned = (one for one in walk(scope.function.node) if isinstance(one, ast.Assign))
@@ -146,7 +146,7 @@ def _may_be_byte(scope: Scope, node: ast.expr) -> bool:
 
 
 def _asks_bytes(scope: Scope, node: ast.expr) -> bool:
-    """Whether this is `any()` or `all()` of a tensor that may be uint8."""
+    """Return whether this is `any()` or `all()` of a tensor that may be uint8."""
     callee = scope.kind(node.func) if isinstance(node, ast.Call) else k.UNKNOWN
     if isinstance(callee, k.Method) and callee.name in ("any", "all"):
         tested = callee.receiver
@@ -179,7 +179,7 @@ def _require_lasting(scope: Scope, node: ast.expr) -> None:
 
 
 def _reduces_all(scope: Scope, node: ast.expr) -> bool:
-    """Whether this is `t.any()` or `torch.any(t)`, without a `dim`."""
+    """Return whether this is `t.any()` or `torch.any(t)`, without a `dim`."""
     if not isinstance(node, ast.Call) or node.keywords:
         return False
     callee = scope.kind(node.func)

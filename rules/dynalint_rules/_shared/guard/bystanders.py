@@ -60,7 +60,7 @@ class _Group:
             raise self._refusal(statement)
 
     def _is_guarded(self, statement: ast.stmt) -> bool:
-        """Whether a statement is already under `if not torch.compiler.is_compiling():`."""
+        """Return whether a statement is already under `if not torch.compiler.is_compiling():`."""
         inner: ast.AST | None = statement
         while inner is not None:
             outer = self.scope.parents.get(inner)

@@ -69,7 +69,7 @@ def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def _only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:
-    """Whether statements only print and log, and compute what they show."""
+    """Return whether statements only print and log, and compute what they show."""
     calls = [one.value for one in body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)]
     made = [one for one in body if isinstance(one, ast.Assign)]
     if not calls or len(calls) + len(made) < len(body):
@@ -87,7 +87,7 @@ def _only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:
 
 
 def _stays_inside(scope: Scope, made: ast.Assign, body: Sequence[ast.stmt]) -> bool:
-    """Whether only statements of a block notice what one of them assigns."""
+    """Return whether only statements of a block notice what one of them assigns."""
     if is_caught(scope, made) and not never_raises(scope, made.value):
         return False
     names = [one.id for one in made.targets if isinstance(one, ast.Name) and one.id in scope.function.locals]
@@ -157,7 +157,7 @@ def _joined_to_branch(scope: Scope, tree: rw.Tree, run: Sequence[ast.stmt]) -> t
 
 
 def is_eager(test: ast.expr) -> bool:
-    """Whether a test is `not torch.compiler.is_compiling()`."""
+    """Return whether a test is `not torch.compiler.is_compiling()`."""
     asked = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
     return isinstance(asked, ast.Call) and ast.unparse(asked.func).endswith("compiler.is_compiling")
 
@@ -180,7 +180,7 @@ def _asks_tensor(scope: Scope, test: ast.expr) -> bool:
 
 
 def _is_read(kind: k.Kind) -> bool:
-    """Whether a value was read from a tensor, which breaks the graph."""
+    """Return whether a value was read from a tensor, which breaks the graph."""
     return isinstance(kind, k.Value) and kind.source == "data"
 
 
@@ -255,13 +255,13 @@ def may_raise(scope: Scope, part: ast.expr) -> Refusal:
 
 
 def may_go_unasked(scope: Scope, test: ast.expr) -> bool:
-    """Whether a compiled run can skip a test that only decides about output."""
+    """Return whether a compiled run can skip a test that only decides about output."""
     pure = is_pure(scope, test) and implies_nothing(scope, scope.parents[test])
     return pure and (never_raises(scope, test) or not is_caught(scope, test))
 
 
 def is_caught(scope: Scope, node: ast.AST) -> bool:
-    """Whether the function continues differently if `node` raises."""
+    """Return whether the function continues differently if `node` raises."""
     while node is not scope.function.node:
         parent = scope.parents[node]
         if isinstance(parent, ast.Try) and parent.handlers and node in parent.body:

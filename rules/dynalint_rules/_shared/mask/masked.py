@@ -133,7 +133,7 @@ class _Body:
     conditions: list[str] = field(default_factory=list)
 
     def does_nothing_unselected(self, statement: ast.stmt) -> bool:
-        """Whether a statement has no effect if the mask selects nothing."""
+        """Return whether a statement has no effect if the mask selects nothing."""
         if isinstance(statement, ast.Expr):
             return self._fills_in_place(statement.value)
         if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
@@ -210,7 +210,7 @@ class _Body:
         return True
 
     def _selects(self, node: ast.expr) -> bool:
-        """Whether an index or argument is the mask, in any shape."""
+        """Return whether an index or argument is the mask, in any shape."""
         mask, wanted = _upright(self.mask)
         node, inverted = _upright(node)
         while ast.dump(node) != ast.dump(mask):
@@ -229,7 +229,7 @@ class _Body:
         return k.is_number(self.scope.kind(node))
 
     def _is_stored(self, value: ast.expr) -> bool:
-        """Whether a value is a number, or one that is computed without a selected element as well."""
+        """Return whether a value is a number, or one that is computed without a selected element as well."""
         if self._is_number(value):
             return True
         self.values.append(value)
@@ -243,7 +243,7 @@ class _Body:
 
 
 def made_from(scope: Scope, mask: ast.expr, name: str) -> bool:
-    """Whether the mask is computed elementwise from a tensor and so has its shape."""
+    """Return whether the mask is computed elementwise from a tensor and so has its shape."""
     mask = place = _upright(mask)[0]
     if isinstance(mask, ast.Name):
         known = only_value(scope, mask.id, place)
@@ -281,7 +281,7 @@ def _stores(node: ast.AST, name: str) -> TypeGuard[ast.Name]:
 
 
 def _adds_dimensions(index: ast.expr) -> bool:
-    """Whether an index only adds dimensions, as `[..., None]` does."""
+    """Return whether an index only adds dimensions, as `[..., None]` does."""
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     return all(
         (isinstance(part, ast.Constant) and part.value in (None, ...))

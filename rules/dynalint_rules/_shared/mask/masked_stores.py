@@ -318,7 +318,7 @@ class _Store:
         return operands
 
     def _keeps_old_value(self, name: str) -> bool:
-        """Whether computing the value may save the tensor under `name` for the gradient."""
+        """Return whether computing the value may save the tensor under `name` for the gradient."""
         if isinstance(self.statement, ast.AugAssign):
             return not isinstance(self.statement.op, _FORGETFUL) or not k.is_number(self.scope.kind(self.value))
         parts = [self.value, *self.reads.values()]
@@ -326,5 +326,5 @@ class _Store:
 
 
 def _is_full(node: ast.expr) -> bool:
-    """Whether an index is a plain `:`."""
+    """Return whether an index is a plain `:`."""
     return isinstance(node, ast.Slice) and node.lower is node.upper is node.step is None

@@ -92,7 +92,7 @@ def names_of(scope: Scope, statement: ast.Assign, node: ast.expr, *, apart: bool
 
 
 def is_bound_once(scope: Scope, name: str) -> bool:
-    """Whether exactly one statement assigns to a name."""
+    """Return whether exactly one statement assigns to a name."""
     names = [node for node in walk(scope.function.node) if isinstance(node, ast.Name) and node.id == name]
     stores = sum(not isinstance(node.ctx, ast.Load) for node in names)
     return stores == 1 and name not in parameters(scope)
@@ -137,7 +137,7 @@ def _is_compared_with_zero(scope: Scope, node: ast.expr) -> bool:
 
 
 def _indexed(scope: Scope, places: _Places, load: ast.Name) -> bool:
-    """Whether the positions are the whole index of a read, so that the mask can replace them."""
+    """Return whether the positions are the whole index of a read, so that the mask can replace them."""
     read, dimensions = _read_by(scope, places, load)
     if read is None or not isinstance(read.ctx, ast.Load) or places.rank not in (None, dimensions):
         return False

@@ -106,7 +106,7 @@ class _Chain:
     risky: bool = False
 
     def is_stable(self) -> bool:
-        """Whether the mask has the same value wherever it is written after its first use."""
+        """Return whether the mask has the same value wherever it is written after its first use."""
         scope, mask = self.scope, self.read.mask
         if scope.tensor(mask) is None or not is_pure(scope, mask):
             return False
@@ -123,7 +123,7 @@ class _Chain:
         return True
 
     def is_certain(self) -> bool:
-        """Whether the code shows the number of dimensions per position, if that matters."""
+        """Return whether the code shows the number of dimensions per position, if that matters."""
         labels = [loss.operands[1] for loss, _ in self.losses.values() if loss.function == "cross_entropy"]
         scored = bool(labels) and len(labels) == len(self.losses) and not self.reduced
         own = [one for one, size in self.selections if not scored or size == 0]
@@ -206,7 +206,7 @@ class _Chain:
         return row_size(self.scope, parent.func) if isinstance(parent, ast.Call) and parent.args == [node] else 0
 
     def _keeps(self, source: ast.expr) -> bool:
-        """Whether a tensor is never changed in place; elements selected from it would not change with it."""
+        """Return whether a tensor is never changed in place; elements selected from it would not change with it."""
         names = {one.id for one in walk(source) if isinstance(one, ast.Name)}
         return not any(may_change_in_place(self.scope, name) for name in names)
 
@@ -214,7 +214,7 @@ class _Chain:
         return node.id in self.names and isinstance(node.ctx, ast.Load)
 
     def _is_new(self, target: ast.Name) -> bool:
-        """Whether a name has no other meaning in the function."""
+        """Return whether a name has no other meaning in the function."""
         stores = [one for one in walk(self.scope.function.node) if _stores(one, target.id)]
         return (
             stores == [target] and target.id in self.scope.function.locals and target.id not in parameters(self.scope)
@@ -273,7 +273,7 @@ class _Chain:
         return self._climb(call, statement, own) if elementwise else None
 
     def _goes_along(self, node: ast.expr, own: int) -> bool:
-        """Whether an operand consists only of selected elements and numbers, or belongs to the module."""
+        """Return whether an operand consists only of selected elements and numbers, or belongs to the module."""
         if isinstance(node, ast.BinOp) and isinstance(node.op, _OPERATORS):
             return self._goes_along(node.left, own) and self._goes_along(node.right, own)
         if isinstance(node, ast.Call) and not node.keywords:

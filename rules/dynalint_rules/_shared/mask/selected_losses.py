@@ -89,7 +89,7 @@ def loss_of(scope: Scope, call: ast.Call) -> Loss | None:
 
 
 def _is_made_plain(scope: Scope, layer: ast.expr) -> bool:
-    """Whether a constructor creates a layer without any arguments."""
+    """Return whether a constructor creates a layer without any arguments."""
     owner = scope.function.owner
     if not isinstance(layer, ast.Attribute) or owner is None:
         return False

@@ -45,7 +45,7 @@ def row_size(scope: Scope, function: ast.expr) -> int:
 
 
 def is_last(call: ast.Call) -> bool:
-    """Whether the last dimension is the only argument of a call."""
+    """Return whether the last dimension is the only argument of a call."""
     given = [*call.args, *(one.value for one in call.keywords if one.arg == "dim")]
     return len(given) == 1 == len(call.args) + len(call.keywords) and ast.unparse(given[0]) == "-1"
 
@@ -59,7 +59,7 @@ def trailing(scope: Scope, source: ast.expr, mask: ast.expr) -> int:
 
 
 def is_certain(scope: Scope, source: ast.expr, mask: ast.expr) -> bool:
-    """Whether the code shows this number: by a rank or a comment on both, or because both derive from one tensor."""
+    """Return whether the code shows this number: by a rank or a comment on both, or because both derive from one tensor."""
     forms = [_form(scope, one, _MOST_STEPS) for one in (source, mask)]
     if all(one.rank is not None for one in forms):
         return True

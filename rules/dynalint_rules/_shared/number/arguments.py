@@ -57,7 +57,7 @@ class Arguments(Follower):
         self.meet(as_tensor(self.scope.kind(subject)) if subject is not None else None, dtype, call)
 
     def _is_one_bound(self, call: ast.Call, name: str, node: ast.expr) -> bool:
-        """Whether a clamp has only the bound `node`: a number and a tensor cannot be mixed."""
+        """Return whether a clamp has only the bound `node`: a number and a tensor cannot be mixed."""
         bounds = [*call.args[1 if name.startswith("torch.") else 0 :], *(one.value for one in call.keywords)]
         return all(one is node or (isinstance(one, ast.Constant) and one.value is None) for one in bounds)
 

@@ -64,7 +64,7 @@ def detached(scope: Scope, source: ast.expr, text: str | None = None, *, read: a
 
 
 def _is_detached(node: ast.expr) -> bool:
-    """Whether a chain of calls without further tensors begins with `.detach()`."""
+    """Return whether a chain of calls without further tensors begins with `.detach()`."""
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if node.func.attr == "detach":
             return True
@@ -74,7 +74,7 @@ def _is_detached(node: ast.expr) -> bool:
 
 
 def _is_used_up(scope: Scope, read: ast.expr) -> bool:
-    """Whether the value only goes into a new tensor; autograd may save values that are combined with tensors."""
+    """Return whether the value only goes into a new tensor; autograd may save values that are combined with tensors."""
     parent = scope.parents[read]
     if not isinstance(parent, ast.BinOp):
         return isinstance(parent, ast.Compare)
@@ -100,7 +100,7 @@ def _is_fresh(scope: Scope, node: ast.expr) -> bool:
 
 
 def _is_changed(scope: Scope, source: ast.expr) -> bool:
-    """Whether a function visibly changes in place what an expression reads: `+=`, a store into it, `t.add_(...)`."""
+    """Return whether a function visibly changes in place what an expression reads: `+=`, a store into it, `t.add_(...)`."""
     text = ast.unparse(source)
     for node in walk_function(scope.function.node):
         stored = isinstance(node, ast.Attribute | ast.Name | ast.Subscript) and not isinstance(node.ctx, ast.Load)

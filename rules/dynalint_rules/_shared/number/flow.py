@@ -16,7 +16,7 @@ DIVIDING = (ast.Div, ast.FloorDiv, ast.Mod)
 
 
 def is_whole(kind: k.Kind) -> bool:
-    """Whether a value is certainly a Python int known while tracing."""
+    """Return whether a value is certainly a Python int known while tracing."""
     return all(isinstance(one, k.Value) and one.type == "int" and one.source != "data" for one in kind.members)
 
 

@@ -95,7 +95,7 @@ class _Follower(Arguments):
             raise Refusal(f"{shown} would be a tensor or a number, and decides something; decide with tensors by hand")
 
     def _is_index(self, parent: ast.AST, node: ast.expr) -> bool:
-        """Whether a number is one of the indices of a tensor."""
+        """Return whether a number is one of the indices of a tensor."""
         outer = self.scope.parents.get(parent) if isinstance(parent, ast.Tuple) else parent
         if not isinstance(outer, ast.Subscript) or outer.value is node or outer.slice not in (parent, node):
             return False
@@ -205,13 +205,13 @@ class _Follower(Arguments):
         self.flow.conditions[f"{shown} gives the same result in the precision of the tensor"] = None
 
     def _decides(self, node: ast.expr) -> bool:
-        """Whether `node` is all or part of the test of an `if`, a conditional expression or an assertion."""
+        """Return whether `node` is all or part of the test of an `if`, a conditional expression or an assertion."""
         parent = self.scope.parents[node]
         asked = isinstance(parent, _ASKING) and (not isinstance(parent, ast.UnaryOp) or isinstance(parent.op, ast.Not))
         return asked and decision_of(self.scope.parents, node).form in ("if", "ifexp", "assert")
 
     def _is_checked(self, comparison: ast.Compare) -> bool:
-        """Whether a result is only asserted, or passed to a function that checks whether it received a tensor."""
+        """Return whether a result is only asserted, or passed to a function that checks whether it received a tensor."""
         parent = self.scope.parents[comparison]
         if isinstance(parent, ast.Assert):
             return parent.msg is None or isinstance(parent.msg, ast.Constant)
@@ -295,7 +295,7 @@ class _Follower(Arguments):
                 raise Refusal(f"`{name}` is assigned in several places; give this value its own name first")
 
     def _goes_into_tensor(self, target: ast.expr) -> bool:
-        """Whether a number is stored to elements of a tensor, which convert it to their dtype in either case.
+        """Return whether a number is stored to elements of a tensor, which convert it to their dtype in either case.
 
         A store through an index tensor only accepts values of the same dtype.
         """
@@ -305,14 +305,14 @@ class _Follower(Arguments):
         return is_whole(self.scope.kind(target.slice)) or (index is not None and index.dtype == "bool")
 
     def _is_last(self, statement: ast.stmt, stores: list[ast.Name]) -> bool:
-        """Whether later code in the function can only see the value of a name from this statement."""
+        """Return whether later code in the function can only see the value of a name from this statement."""
         if not isinstance(statement, ast.Assign | ast.AnnAssign):
             return False
         own = self.scope.parents.get(statement) is self.scope.function.node
         return own and not any((store.lineno, store.col_offset) >= end_of(statement) for store in stores)
 
     def _are_numbers(self, target: ast.Name, stores: list[ast.Name]) -> bool:
-        """Whether all other values of a name are numbers known while tracing, as far as the code shows."""
+        """Return whether all other values of a name are numbers known while tracing, as far as the code shows."""
         for store in stores:
             statement = self.scope.parents.get(store)
             if store is target:

@@ -1,1 +1,1 @@
-"""DYN4xx: text, files, clocks, random numbers and other effects beyond the result."""
+"""DYN4xx: output, files, clocks, random numbers and other side effects."""

@@ -1,4 +1,4 @@
-"""DYN404: the clock is read, or waited for."""
+"""DYN404: reading the clock and sleeping."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class ClockCall(Rule):
     calls = frozenset({*(f"time.{name}" for name in _TIME), *(f"datetime.{name}" for name in _DATES)})
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call wherever it stands."""
+        """Flag the call, wherever it is."""
         if not leads_to_raise(event, project):
             yield Violation(
                 event.node,
-                f"`{event.callee}()` cannot be part of a graph, which breaks there",
+                f"`{event.callee}()` cannot be part of a graph, so the graph breaks here",
                 help="measure around the compiled code, or mark the part with `torch.profiler.record_function`",
                 torch=">=2.13" if event.callee.startswith("datetime.") else "",
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Wait and measure in eager code only, where nothing else depends on it."""
+        """Wait and measure in eager code only, if nothing else depends on it."""
         waits = event.callee == "time.sleep"
         try:
             scope = Scope.of(event, project)

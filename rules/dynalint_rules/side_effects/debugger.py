@@ -1,4 +1,4 @@
-"""DYN405: the debugger is entered, or the keyboard is asked."""
+"""DYN405: stopping in a debugger and reading the keyboard."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class DebuggerCall(Rule):
     gb = ("GB0059", "GB0007")
     events = (Call,)
     calls = frozenset({"builtins.breakpoint", "builtins.input", "pdb.set_trace"})
-    message = "`{callee}()` waits for a person, which breaks the graph"
-    help = "take it out"
+    message = "`{callee}()` waits for user input, which breaks the graph"
+    help = "remove it"
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Take the stop out."""
+        """Remove the call."""
         if event.callee == "builtins.input":
-            return Declined("the model depends on the input; ask before the call and pass the answer on")
-        return removed(Scope.of(event, project), event, "Take the stop in the debugger out", "safe")
+            return Declined("the model depends on the input; read it before the call and pass it as an argument")
+        return removed(Scope.of(event, project), event, "Remove the call of the debugger", "safe")

@@ -1,4 +1,4 @@
-"""DYN410: files, folders and what is written to them."""
+"""DYN410: reading and writing files and directories."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ class FileCall(Rule):
     gb = ("GB0007", "GB0059", "GB0156", "GB0294", "GB0142")
     events = (Call,)
     calls = frozenset(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split())
-    message = "`{callee}()` has effects outside the graph, which breaks there"
+    message = "`{callee}()` has effects outside the graph, so the graph breaks here"
     help = "do it outside the compiled code"
-    refusal = (
-        "files cannot be part of a graph; read before the call, or in `__init__`, and return what should be written"
-    )
+    refusal = "files cannot be part of a graph; read before the call, or in `__init__`, and return the data to write"

@@ -1,4 +1,4 @@
-"""DYN409: the state of torch's random generators."""
+"""DYN409: the state of torch's random number generators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dynalint.rulekit import (
 
 _STATE = "manual_seed get_rng_state set_rng_state initial_seed".split()
 
-# What draws takes a generator under this name, and Dynamo hands on none.
+# These take a `generator`, which Dynamo cannot pass to the graph.
 _DRAWS = frozenset(
     [
         *(f"torch.{name}" for name in ("bernoulli", "multinomial", "normal", "poisson")),
@@ -54,7 +54,7 @@ class GeneratorState(Rule):
     )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call wherever it stands, and one that draws if a generator is handed to it."""
+        """Flag calls that access the state, and calls that draw from a generator."""
         if leads_to_raise(event, project):
             return
         if event.callee in _DRAWS:
@@ -68,7 +68,7 @@ class GeneratorState(Rule):
 
 
 def _drawn(event: Call) -> Iterator[Violation]:
-    """Yield a violation for what draws by a generator, as advice where that may be None."""
+    """Yield a violation for a call that draws from a generator, as advice if the generator may be None."""
     given = event.keywords.get("generator")
     kind = None if given is None else k.present(given)
     if isinstance(kind, k.Object) and kind.type == "torch.Generator":

@@ -1,4 +1,4 @@
-"""DYN406: `os.getenv`, whose value is frozen into the graph."""
+"""DYN406: `os.getenv`, whose value becomes a constant of the graph."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class FrozenGetenv(Rule):
     help = "use `os.environ.get()`, which has a guard"
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Ask `os.environ`."""
+        """Read `os.environ`."""
         scope = Scope.of(event, project)
         name, keywords = scope.text(event.node.func), event.node.keywords
         if any(keyword.arg != "default" for keyword in keywords):

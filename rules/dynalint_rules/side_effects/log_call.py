@@ -1,4 +1,4 @@
-"""DYN402: a call of `logging` or of a logger."""
+"""DYN402: calls of `logging` or of a logger."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOGGER = "logging.Logger."
 _ADAPTER = "logging.LoggerAdapter."
 _LOGURU = "loguru.logger."
 _CONFIGURES = frozenset({"setLevel", "addHandler", "removeHandler", "addFilter", "removeFilter", "basicConfig"})
-# Not `trace`: no handler takes it unless one was asked to.
+# Without `trace`, which the default handler ignores.
 _LOGURU_LEVELS = "debug info success warning error critical exception log".split()
 
 
@@ -36,14 +36,14 @@ class LogCall(Rule):
     )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call wherever it stands."""
+        """Flag the call, wherever it is."""
         if not leads_to_raise(event, project):
             method = event.callee.rpartition(".")[2]
             name = f"logger.{method}" if event.callee.startswith((_LOGGER, _ADAPTER, _LOGURU)) else event.callee
             yield Violation(
                 event.node,
                 f"`{name}()` breaks the graph{_whenever(event.callee)}",
-                help="make the logger at the top of the module"
+                help="create the logger at the top of the module"
                 if method == "getLogger"
                 else "log only in eager code: `if not torch.compiler.is_compiling():`",
                 gb=("GB0007",) if event.callee.startswith(_LOGURU) else (),
@@ -55,7 +55,7 @@ class LogCall(Rule):
         if event.callee == "logging.getLogger":
             return _made_in_eager(scope, event)
         if event.callee.rpartition(".")[2] in _CONFIGURES:
-            return Declined("this sets up logging, which other code relies on; do it where nothing is compiled")
+            return Declined("this sets up logging, which other code relies on; do it in code that is not compiled")
         title = "Log only in eager code; a compiled run does not log"
         asked = _asked_first(scope, event.node)
         if asked is not None:
@@ -64,14 +64,14 @@ class LogCall(Rule):
 
 
 def _whenever(callee: str) -> str:
-    """What else decides whether a call breaks the graph: nothing does, for what logs no message."""
+    """Return the part of the message that says how the logging level matters, or "" for calls that log nothing."""
     if callee.startswith(_LOGURU):
         return " if a handler accepts its level"
     return ", whatever the level of the logger" if callee.rpartition(".")[2] in (*_LEVELS, *_ASKING) else ""
 
 
 def _made_in_eager(scope: Scope, event: Call) -> Rewrite:
-    """Make a logger in eager code only, with all that is logged by it."""
+    """Create a logger in eager code only, together with the calls that use it."""
     try:
         title = "Create the logger only in eager code; a compiled run does not log"
         return guarded_bystanders(scope, event, "logging.getLogger".__eq__, title)
@@ -81,7 +81,7 @@ def _made_in_eager(scope: Scope, event: Call) -> Rewrite:
 
 
 def _asked_first(scope: Scope, node: ast.Call) -> rw.Change | None:
-    """What asks whether code is compiled before a logger is asked for its level, around statements that only log."""
+    """Return the change that tests for compiled code before `isEnabledFor`, around statements that only log."""
     parent = scope.parents[node]
     while isinstance(parent, ast.Expr | ast.BoolOp):
         parent = scope.parents[parent]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dynalint.rulekit import Call, Declined, Project, Rule, Violation, leads_to_raise
 
-# How many positional arguments come before the size; without one the function gives a number.
+# The number of positional arguments before the size. Without a size, the function returns a number.
 _SIZED = {
     "rand": 0,
     "randn": 0,
@@ -24,7 +24,7 @@ _UNTRACED = (
     "standard_gamma standard_normal standard_t triangular vonmises wald weibull zipf"
 ).split()
 
-# Generators, none of whose methods is traced.
+# Generators, whose methods Dynamo does not trace.
 _GENERATORS = ("numpy.random.Generator", "numpy.random.RandomState")
 
 
@@ -39,7 +39,7 @@ class NumpyRandom(Rule):
     )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call unless it gives an array by a function that is traced."""
+        """Flag the call unless Dynamo traces the function and it returns an array."""
         if leads_to_raise(event, project):
             return
         owner, _, name = event.callee.rpartition(".")
@@ -59,5 +59,5 @@ class NumpyRandom(Rule):
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Declined:
-        """Decline: what torch draws are other numbers."""
-        return Declined("torch draws other numbers; draw outside the compiled code and pass them as an argument")
+        """Decline: torch draws different numbers."""
+        return Declined("torch draws different numbers; draw outside the compiled code and pass them as an argument")

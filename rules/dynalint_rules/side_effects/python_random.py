@@ -27,9 +27,9 @@ _UNTRACED = (
     "randbytes binomialvariate"
 ).split()
 _TRACED = ("uniform", "randint", "randrange")
-# What Dynamo runs from 2.14 on while it traces, and never again: the graph holds what came out.
+# From torch 2.14 on, Dynamo runs these once, while it traces, and the graph keeps the result.
 _RUN_ONCE = frozenset({"sample", "shuffle", "seed"})
-# What Dynamo traces of a `random.Random` besides; what it does not know of one are the other ways to draw.
+# The other methods of a `random.Random` that Dynamo traces.
 _OF_OBJECTS = frozenset({"random", "seed", "getstate", "setstate"})
 _OBJECT = "random.Random."
 _CONVERSIONS = ("builtins.int", "builtins.float", "builtins.round")
@@ -47,7 +47,7 @@ class PythonRandom(Rule):
     )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call, or for the traced functions the use of the number that is not traced."""
+        """Flag the call or, for functions that Dynamo traces, the uses of the number that it does not trace."""
         if leads_to_raise(event, project):
             return
         name = event.callee.rpartition(".")[2]
@@ -70,22 +70,23 @@ class PythonRandom(Rule):
         for node in _untraced_uses(event, project) if traced or name == "random" else ():
             yield Violation(
                 node,
-                f"a number drawn by `{event.callee}()` decides something in Python here, which breaks the graph",
+                f"Python needs the number drawn by `{event.callee}()` here, which breaks the graph",
                 help="draw outside the compiled code, or select with `torch.where`",
                 torch="" if traced else ">=2.14",
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Declined:
-        """Decline: what is drawn otherwise is another number."""
+        """Decline: any replacement draws a different number."""
         if event.callee.startswith(_OBJECT):
             return Declined("the numbers come from a separate generator; draw outside and pass them as an argument")
         return Declined("Python needs the number; draw it outside the compiled code and pass it as an argument")
 
 
 def _untraced_uses(event: Call, project: Project) -> Iterator[ast.expr]:
-    """Yield the places where a number that Dynamo traces is used as it cannot trace it.
+    """Yield the uses of a number that Dynamo cannot trace.
 
-    Of several that follow each other the first: after it the number is one of Python's, which the next graph is given.
+    Of several uses in a row, this yields the first: after that break, the number is a Python number and an input of the
+    next graph.
     """
     try:
         scope = Scope.of(event, project)
@@ -98,7 +99,7 @@ def _untraced_uses(event: Call, project: Project) -> Iterator[ast.expr]:
 
 
 def _reads(scope: Scope, node: ast.expr) -> Iterator[ast.expr]:
-    """Yield the reads of the variable that a drawn number is assigned to, as far as it still holds that number."""
+    """Yield the reads of the variable that a drawn number is assigned to, while it holds that number."""
     statement = scope.parents.get(node)
     if not (isinstance(statement, ast.Assign) and len(statement.targets) == 1):
         return
@@ -120,7 +121,7 @@ def _named(place: ast.AST, name: str, context: type[ast.expr_context]) -> Iterat
 
 
 def _behind(statement: ast.stmt, name: str, scope: Scope) -> Iterator[ast.stmt]:
-    """Yield the statements behind an assignment in its block, or behind `if n is None:` around it, up to the next."""
+    """Yield the statements after an assignment, or after the `if n is None:` around it, up to the next assignment."""
     place = scope.parents.get(statement)
     if not (
         isinstance(place, ast.If) and isinstance(place.test, ast.Compare) and isinstance(place.test.ops[0], ast.Is)
@@ -136,7 +137,7 @@ def _behind(statement: ast.stmt, name: str, scope: Scope) -> Iterator[ast.stmt]:
 
 
 def _is_untraced(scope: Scope, node: ast.expr) -> bool:
-    """Return whether a traced number is tested, computed with, or counts something right where `node` stands."""
+    """Return whether `node` is tested, combined with a Python number, converted, or used as an index or a size."""
     parent = scope.parents.get(node)
     if isinstance(parent, ast.If | ast.While | ast.IfExp | ast.Assert):
         return node is parent.test

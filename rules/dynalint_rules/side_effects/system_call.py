@@ -1,4 +1,4 @@
-"""DYN411: the interpreter, the process and the operating system."""
+"""DYN411: calls to the interpreter, the process or the operating system."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CALLS: dict[str, str] = {
     "torch.cuda": "memory_allocated max_memory_allocated memory_reserved max_memory_reserved device_count",
     "torch.cuda.memory": "memory_allocated max_memory_allocated memory_reserved max_memory_reserved",
 }
-# Statements that change no value that code can see.
+# Calls that change no value that other code can read.
 _HOUSEKEEPING = ("gc.collect", "gc.disable", "gc.enable", "traceback.print_stack", "traceback.print_exc")
 
 
@@ -50,7 +50,7 @@ class SystemCall(Rule):
     calls = frozenset(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split())
 
     def check(self, event: Call | ItemWrite, project: Project) -> Iterable[Violation]:
-        """Flag the call, or the change of the environment, wherever it stands."""
+        """Flag the call, or the change of the environment, wherever it is."""
         if isinstance(event, Call):
             what = f"`{event.callee}()`"
         elif isinstance(event, ItemWrite) and event.name == "os.environ":
@@ -60,12 +60,12 @@ class SystemCall(Rule):
         if not leads_to_raise(event, project):
             yield Violation(
                 event.node,
-                f"{what} has effects outside the graph, which breaks there",
+                f"{what} has effects outside the graph, so the graph breaks here",
                 help="do it outside the compiled code",
             )
 
     def fix(self, event: Call | ItemWrite, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Keep house in eager code only."""
+        """Collect garbage and print stacks in eager code only."""
         if isinstance(event, Call) and event.callee in _HOUSEKEEPING:
             return guarded(Scope.of(event, project), event, f"Call `{event.callee}()` only in eager code")
         return Declined("code may depend on its result or effect; do it outside the compiled code")

@@ -1,4 +1,4 @@
-"""DYN403: a call of `warnings`."""
+"""DYN403: calls of `warnings`."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class WarnCall(Rule):
 
 
 def _is_undone(event: Call, project: Project) -> bool:
-    """Return whether filters are put back as they were after the block around a call."""
+    """Return whether a block around a call restores the filters."""
     return next(_catching(event, project), None) is not None
 
 
 def _only_hides(event: Call, project: Project) -> bool:
-    """Return whether a filter does nothing but hide warnings, which nobody records: a compiled run gives none to hide."""
+    """Return whether a filter only hides warnings and nobody records them."""
     named = [keyword.value for keyword in event.node.keywords if keyword.arg == "action"]
     action = next(iter([*event.node.args, *named]), None)
     hides = isinstance(action, ast.Constant) and action.value == "ignore"
@@ -62,7 +62,7 @@ def _only_hides(event: Call, project: Project) -> bool:
 
 
 def _is_for_others(event: Call, project: Project) -> bool:
-    """Return whether a function does nothing with a warning of its own: no block around it records or raises what it warns."""
+    """Return whether the function itself neither records its warnings nor turns them into errors."""
     catching = [item.context_expr for item in _catching(event, project)]
     kinds = project.kinds(event.function)
     calls = (node for node in walk(event.function.node) if catching and isinstance(node, ast.Call))
@@ -72,7 +72,7 @@ def _is_for_others(event: Call, project: Project) -> bool:
 
 
 def _catching(event: Call, project: Project) -> Iterator[ast.withitem]:
-    """Yield the `warnings.catch_warnings()` that a call stands in."""
+    """Yield the `with` items around a call that are `warnings.catch_warnings()`."""
     parents, kinds = project.parents(event.function), project.kinds(event.function)
     node: ast.AST | None = event.node
     while node is not None and node is not event.function.node:

@@ -1,4 +1,4 @@
-"""DYN510: tensor state that keeps the graph of the call that has computed it."""
+"""DYN510: tensor state that keeps the autograd graph of the call that computed it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AttachedState(Rule):
     refusal = "other code may differentiate through it; store it with `.detach()` if none does"
 
     def check(self, event: StateChange | InplaceChange, project: Project) -> Iterable[Violation]:
-        """Flag state that is added to with a gradient and that nothing else in the region reads."""
+        """Flag state that accumulates values with a gradient and that nothing else in the region reads."""
         if event.home.type not in _HOMES or not _accumulates(event):
             return
         name, values = state_name(event), _values(event)
@@ -52,7 +52,7 @@ class AttachedState(Rule):
 
 
 def _accumulates(event: StateChange | InplaceChange) -> bool:
-    """Return whether tensor state is computed from what it was; an operator in place is seen as a store, so only once."""
+    """Return whether tensor state is computed from its old value. For `+=`, only the store is used."""
     if isinstance(event, InplaceChange):
         return event.method.endswith("_") and not (
             isinstance(event.tensor, k.Tensor) and event.tensor.origin == "parameter"
@@ -61,7 +61,7 @@ def _accumulates(event: StateChange | InplaceChange) -> bool:
 
 
 def _values(event: StateChange | InplaceChange) -> list[ast.expr]:
-    """What is stored or added: the right side of an assignment, the arguments of a chain of methods in place."""
+    """Return the stored values: the right side of an assignment, or the arguments of a chain of in-place methods."""
     statement = event.statement
     if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
         return [statement.value] if statement.value is not None else []
@@ -76,12 +76,12 @@ def _values(event: StateChange | InplaceChange) -> list[ast.expr]:
 
 
 def _is_wrapped(function: FunctionInfo, project: Project) -> bool:
-    """Return whether `self.update = wrap(self.update)` stands before a method: what wraps it may switch gradients off."""
+    """Return whether the class wraps a method, as in `self.update = wrap(self.update)`, which may disable gradients."""
     return function.owner is not None and any(function.name in cls.writers for cls in project.mro(function.owner))
 
 
 def _is_read(event: StateChange | InplaceChange, project: Project) -> bool:
-    """Return whether the region reads the state with its gradient anywhere but where it is added to."""
+    """Return whether the region reads the state with its gradient, other than to update it."""
     name = state_name(event)
     for function in reached_functions(project, name):
         if not related(function.owner, event.function.owner, project):
@@ -99,7 +99,7 @@ def _is_read(event: StateChange | InplaceChange, project: Project) -> bool:
 
 
 def _is_cut(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether a read gives no gradient: `.detach()`, or under `torch.no_grad()`."""
+    """Return whether a read carries no gradient: `.detach()`, or under `torch.no_grad()`."""
     parent = parents.get(node)
     if isinstance(parent, ast.Attribute) and parent.attr in ("detach", "data", "shape", "dtype", "device"):
         return True

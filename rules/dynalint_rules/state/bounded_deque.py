@@ -21,7 +21,7 @@ class BoundedDeque(Rule):
     events = (ContainerChange,)
 
     def check(self, event: ContainerChange, project: Project) -> Iterable[Violation]:
-        """Flag additions to deques of limited length that are read afterwards."""
+        """Flag additions to a deque with `maxlen` that is read afterwards."""
         if event.method not in _ADDING or not deque_limits(event, project):
             return
         left = event.method in _AT_THE_LEFT
@@ -34,7 +34,7 @@ class BoundedDeque(Rule):
             )
 
     def fix(self, event: ContainerChange, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Say why there is none."""
+        """Decline: the replacement depends on the other uses."""
         return Declined(
             f"the right replacement depends on how else `{event.home.name}` is used; "
             "keep a list and cut it to length by hand: `items = [*items, item][-n:]`"
@@ -57,12 +57,12 @@ def _is_read_afterwards(event: ContainerChange, project: Project) -> bool:
 
 
 def _runs_before(node: ast.expr, event: ContainerChange) -> bool:
-    """Return whether a read in the function that adds is over when the item is added."""
+    """Return whether a read in the same function runs before the item is added."""
     return node.lineno <= (event.statement.end_lineno or event.statement.lineno) and not event.position.loop
 
 
 def _reads(node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether a use of the deque looks at more than its newest item."""
+    """Return whether a use of the deque reads more than its newest item."""
     parent = parents.get(node)
     if isinstance(parent, ast.Attribute):
         return parent.attr not in _ADDING

@@ -1,4 +1,4 @@
-"""DYN503: a list, dict or other container that outlives the call and grows with every one."""
+"""DYN503: a list, dict or other container that outlives the call and grows with every call."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class GrowingContainer(Rule):
     category = "recompile"
     events = (ContainerChange, StateChange)
     refusal = (
-        "what is added comes from the compiled call; return it and collect it outside, or add to the container "
-        "only in eager code, behind `if not torch.compiler.is_compiling():`"
+        "the added item comes from the compiled call; return it and collect it outside, or add to the container only "
+        "in eager code, under `if not torch.compiler.is_compiling():`"
     )
 
     def check(self, event: ContainerChange | StateChange, project: Project) -> Iterable[Violation]:
-        """Flag additions to containers with a place outside of the call."""
+        """Flag additions to containers that outlive the call."""
         place = _PLACES.get(event.home.type)
         grows = _grows(event, project) if isinstance(event, ContainerChange) else _is_prolonged(event)
         if place is not None and grows and is_there_before(event, project) and not settles(event, project):
@@ -39,13 +39,13 @@ class GrowingContainer(Rule):
             yield Violation(
                 event.statement,
                 f"{shown} outlives the call and grows with every call: each length recompiles, {UP_TO_LIMIT}",
-                help="Return what is added and collect it outside the compiled code.",
+                help="Return the added items and collect them outside the compiled code.",
                 torch=">=2.13" if _is_numbered(event.statement) else "",
             )
 
 
 def _grows(event: ContainerChange, project: Project) -> bool:
-    """Return whether a change makes a container longer on every call, or for more calls than Dynamo puts up with."""
+    """Return whether a change makes a container longer on every call, or on more calls than Dynamo's limit."""
     if event.method in _GROWING:
         limits = [limit.value if isinstance(limit, ast.Constant) else 0 for limit in deque_limits(event, project)]
         return _is_sequence(event.container) and all(isinstance(limit, int) and limit > LIMIT for limit in limits)
@@ -59,7 +59,7 @@ def _is_sequence(kind: k.Kind) -> bool:
 
 
 def _is_new_key(event: ContainerChange) -> bool:
-    """Return whether an item is stored under a key that is new: a tensor, the number of items, or an identity."""
+    """Return whether an item is stored under a new key: a tensor, the number of items, or an `id`."""
     if k.only_tensor(event.args[0]) is not None:
         return True
     statement = event.statement
@@ -69,14 +69,14 @@ def _is_new_key(event: ContainerChange) -> bool:
 
 
 def _differs(key: ast.expr, name: str) -> bool:
-    """Return whether a key is the number of items of the container called `name`, or the identity of some object."""
+    """Return whether a key is the number of items of the container called `name`, or the `id` of an object."""
     if not isinstance(key, ast.Call) or not isinstance(key.func, ast.Name):
         return False
     return key.func.id == "id" or (key.func.id == "len" and mentions(key, name))
 
 
 def _is_numbered(statement: ast.AST) -> bool:
-    """Return whether an item is stored under the number of those before it, for which torch 2.11 compiles once."""
+    """Return whether the key of an item is the number of items before it, for which torch 2.11 compiles only once."""
     return (
         isinstance(statement, ast.Assign)
         and isinstance(target := statement.targets[0], ast.Subscript)
@@ -87,13 +87,13 @@ def _is_numbered(statement: ast.AST) -> bool:
 
 
 def _is_prolonged(event: StateChange) -> bool:
-    """Return whether a list, tuple or text is replaced by itself plus something."""
+    """Return whether a list, tuple or string is replaced by itself plus something."""
     if event.fresh or not event.reads_old:
         return False
     types = {_type(member) for kind in (event.old, event.new) for member in kind.members}
     statement = event.statement
     if isinstance(statement, ast.AugAssign):
-        # For a list this is a change of the container itself.
+        # For a list, this changes the list itself.
         return isinstance(statement.op, ast.Add) and types <= {"tuple", "str"}
     if not isinstance(statement, ast.Assign) or not types <= {"list", "tuple", "str"}:
         return False

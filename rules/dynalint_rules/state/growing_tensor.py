@@ -1,4 +1,4 @@
-"""DYN511: a tensor that outlives the call and gets longer with every one."""
+"""DYN511: a tensor that outlives the call and gets longer with every call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class GrowingTensor(Rule):
     events = (StateChange,)
 
     def check(self, event: StateChange, project: Project) -> Iterable[Violation]:
-        """Flag state that is replaced by itself and more."""
+        """Flag state that is replaced by itself joined with something."""
         if event.fresh or not event.reads_old or event.home.type in ("argument", "default"):
             return
         if _is_prolonged(event) and is_there_before(event, project) and not settles(event, project):
@@ -32,15 +32,15 @@ class GrowingTensor(Rule):
             )
 
     def fix(self, event: StateChange, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Say why there is none."""
+        """Decline: the code does not say how long the tensor may get."""
         return Declined(
-            f"how long `{event.home.name}` may get is not in the code; register a buffer of that size and write "
-            "at a position that the caller passes in"
+            f"the code does not say how long `{event.home.name}` may get; register a buffer of that size and write at "
+            "a position that the caller passes in"
         )
 
 
 def _is_prolonged(event: StateChange) -> bool:
-    """Return whether the new value is the old one joined with something, or one of two values is."""
+    """Return whether the new value, or one side of a conditional expression, is the old value joined with something."""
     statement = event.statement
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or k.only_tensor(event.new) is None:
         return False

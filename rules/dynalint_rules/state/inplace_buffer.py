@@ -1,4 +1,4 @@
-"""DYN505: a buffer that is changed in place and multiplied with what needs a gradient."""
+"""DYN505: a buffer that is changed in place and multiplied by a tensor that needs a gradient."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class InplaceBuffer(Rule):
     events = (InplaceChange,)
 
     def check(self, event: InplaceChange, project: Project) -> Iterable[Violation]:
-        """Flag updates in place whose result reaches a product that is differentiated."""
+        """Flag in-place updates whose result reaches a differentiable product."""
         if not _is_cheap(event, project):
             return
         factor = product_with(event, project)
@@ -38,10 +38,10 @@ class InplaceBuffer(Rule):
             )
 
     def fix(self, event: InplaceChange, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Assign the new value of a buffer, unless another name of the function is one for the same tensor."""
+        """Assign the new value of a buffer, unless the function has another name for the same tensor."""
         statement, name = event.statement, event.home.name
         if isinstance(event.tensor, k.Tensor) and event.tensor.origin == "parameter":
-            return Declined(f"`self.{name}` is a parameter, which an optimizer holds; change it outside of the model")
+            return Declined(f"`self.{name}` is a parameter, which an optimizer holds; change it outside the model")
         operator = _OPERATORS.get(type(statement.op)) if isinstance(statement, ast.AugAssign) else None
         if not isinstance(statement, ast.AugAssign) or operator is None:
             return Declined(f"write the steps as an assignment by hand: `self.{name} = self.{name}.mul(0.9).add(v)`")
@@ -57,7 +57,7 @@ class InplaceBuffer(Rule):
 
 
 def _other_name(event: InplaceChange) -> str | None:
-    """Return a name that the function binds to the very tensor, if it does."""
+    """Return another name that the function has for the same tensor, or None."""
     for node in walk(event.function.node):
         value = node.value if isinstance(node, ast.Assign) else None
         if isinstance(node, ast.Assign) and isinstance(value, ast.Attribute) and value.attr == event.home.name:
@@ -66,7 +66,7 @@ def _other_name(event: InplaceChange) -> str | None:
 
 
 def _is_cheap(event: InplaceChange, project: Project) -> bool:
-    """Return whether the update is computed from numbers and buffers alone, so that the compiler repeats it."""
+    """Return whether the update only uses numbers and buffers, so that the backward pass recomputes it."""
     if event.method not in _METHODS:
         return False
     kinds = project.kinds(event.function)
@@ -83,7 +83,7 @@ def _is_cheap(event: InplaceChange, project: Project) -> bool:
 
 
 def _operands(event: InplaceChange) -> list[ast.expr]:
-    """Return what an update combines the tensor with: the right side, or all arguments of a chain of methods."""
+    """Return the operands of an update: the right side, or all arguments of a chain of methods."""
     statement = event.statement
     if isinstance(statement, ast.AugAssign):
         return [statement.value]
@@ -91,7 +91,7 @@ def _operands(event: InplaceChange) -> list[ast.expr]:
 
 
 def _chain(statement: ast.stmt) -> list[ast.Call]:
-    """The calls of `owner.name.first_(a).second_(b)`, a statement of its own, outermost first; empty for others."""
+    """Return the calls of a statement `owner.name.first_(a).second_(b)`, outermost first, or an empty list."""
     calls: list[ast.Call] = []
     node = statement.value if isinstance(statement, ast.Expr) else None
     while isinstance(node, ast.Call):

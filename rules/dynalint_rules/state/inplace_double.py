@@ -1,4 +1,4 @@
-"""DYN506: a 0-dim float64 tensor of a module, changed in place by a method."""
+"""DYN506: an in-place method on a 0-dim float64 tensor of a module."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class InplaceDouble(Rule):
     )
 
     def check(self, event: InplaceChange, project: Project) -> Iterable[Violation]:
-        """Flag methods that work in place on such a tensor."""
+        """Flag in-place methods on such a tensor."""
         made = list(makers(event, project)) if event.method.endswith("_") else []
         if any(_makes_double(node) for statement in made for node in walk(statement)):
             yield Violation(
@@ -34,7 +34,7 @@ class InplaceDouble(Rule):
 
 
 def _makes_double(node: ast.AST) -> bool:
-    """Return whether an expression makes a float64 tensor without dimensions."""
+    """Return whether an expression creates a 0-dim float64 tensor."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
     dtypes = [keyword.value for keyword in node.keywords if keyword.arg == "dtype"]

@@ -1,4 +1,4 @@
-"""DYN508: state that the first call creates, so that the second one compiles the code anew."""
+"""DYN508: state that the first call creates, so that the second call recompiles."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LazyState(Rule):
     calls = _REGISTERING
 
     def check(self, event: StateChange | ContainerChange | Call, project: Project) -> Iterable[Violation]:
-        """Flag state that is set under a test of itself, and registrations in compiled code."""
+        """Flag state that is set under a test of the same state, and registrations in compiled code."""
         if isinstance(event, Call):
             name = next((node.value for node in event.node.args[:1] if isinstance(node, ast.Constant)), None)
             if event.function.name != "__init__" and isinstance(name, str):
@@ -74,14 +74,14 @@ class LazyState(Rule):
     def _made_once(self, event: StateChange | ContainerChange, found: Asking, project: Project) -> Violation:
         place = _place(event)
         if isinstance(event, ContainerChange):
-            told = f"the first call with a key puts it into `{place}`, the second finds it there and recompiles"
+            told = f"the first call with a key adds it to `{place}`, and the second finds it there and recompiles"
         elif found.leaves:
             line = event.statement.lineno
-            told = f"the first call creates `{place}` in line {line}, the second finds it here and recompiles"
+            told = f"the first call creates `{place}` on line {line}, and the second finds it here and recompiles"
         else:
             flag = all(isinstance(one, k.Value) and one.type == "bool" for one in event.new.members)
             made, found_so = ("changed", "changed") if flag else ("created", "there")
-            told = f"`{place}` is {made} by the first call: the second one finds it {found_so} and recompiles"
+            told = f"`{place}` is {made} by the first call: the second call finds it {found_so} and recompiles"
         sure = is_made_for_sure(event, found, project)
         return Violation(
             found.statement.test if found.leaves else event.statement,
@@ -92,24 +92,23 @@ class LazyState(Rule):
         )
 
     def fix(self, event: StateChange | ContainerChange | Call, violation: Violation, project: Project) -> Declined:
-        """Decline: a person knows what it hangs on."""
+        """Decline: the value may depend on the input."""
         if isinstance(event, Call):
-            return Declined("what is registered is part of `state_dict()`; register it in the constructor by hand")
+            return Declined("it becomes a part of `state_dict()`; register it in the constructor by hand")
         if isinstance(event, StateChange) and _is_moved(event, project):
-            return Declined("later calls find it on the device of the first; register a buffer by hand")
+            return Declined("later calls find the tensor on the device of the first input; register a buffer by hand")
         if isinstance(event, ContainerChange) and _new_key(event, project) is not None:
-            return Declined("what the keys hold before the first call is not in the code; add them by hand")
+            return Declined("the code does not say which values the keys have before the first call; add them by hand")
         if isinstance(event, StateChange) and _comes_of_none(event, project):
             return Declined("its initial value depends on the input; start with zeros by hand")
         return Declined(
-            "what the first call creates may depend on its input; create it in the constructor or in every "
-            "call, or call the "
-            "model once before compiling it"
+            "the value that the first call creates may depend on its input; create it in the constructor or in every "
+            "call, or call the model once before compiling it"
         )
 
 
 def _may_be_first(event: StateChange | ContainerChange, project: Project) -> bool:
-    """Return whether a change is of state that is there before the call, and may be the first one."""
+    """Return whether a change may be the first one of state that outlives the call."""
     if event.home.type not in ("attribute", "class", "global", "closure"):
         return False
     if event.home.type == "attribute" and not is_held(event.function, project, compiled=True):
@@ -128,7 +127,7 @@ def _comes_of_none(event: StateChange, project: Project) -> bool:
 
 
 def _is_moved(event: StateChange, project: Project) -> bool:
-    """Return whether a tensor that is no buffer is put on the device, or given the type, of something else."""
+    """Return whether a tensor that is not a buffer is moved or converted to a device or dtype of the input."""
     statement = event.statement
     if event.home.type != "attribute" or event.fresh or not isinstance(statement, ast.Assign):
         return False
@@ -147,7 +146,7 @@ def _is_moved(event: StateChange, project: Project) -> bool:
 
 
 def _is_plain_tensor(event: StateChange, project: Project) -> bool:
-    """Return whether constructors make an attribute a tensor that is neither a buffer nor a parameter."""
+    """Return whether constructors set an attribute to a tensor that is neither a buffer nor a parameter."""
     name, owner = event.home.name, event.function.owner
     lineage = project.mro(owner) if owner is not None else ()
     made = [
@@ -166,7 +165,7 @@ def _is_plain_tensor(event: StateChange, project: Project) -> bool:
 
 
 def _is_of_the_call(kind: k.Kind) -> bool:
-    """Return whether a kind is a tensor, or a device or type that the code does not spell."""
+    """Return whether a kind is a tensor, or a device or dtype that is not a constant of the code."""
     if isinstance(kind, k.Value):
         return kind.type in ("device", "dtype") and kind.constant is k.MISSING
     return isinstance(kind, k.Tensor)

@@ -1,4 +1,4 @@
-"""DYN501: a Python counter kept on a module."""
+"""DYN501: a Python counter on a module."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class PythonCounter(Rule):
     events = (StateChange,)
 
     def check(self, event: StateChange, project: Project) -> Iterable[Violation]:
-        """Flag counts that live on `self`."""
+        """Flag counts that are stored on `self`."""
         if event.home.type == "attribute" and is_counter(event, project):
             yield Violation(
                 event.statement,
@@ -26,9 +26,9 @@ class PythonCounter(Rule):
             )
 
     def fix(self, event: StateChange, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Keep the count in a buffer, if it is the module's own."""
+        """Keep the count in a buffer, if it belongs to this module."""
         owner = event.function.owner
         is_module = owner is not None and project.is_module_class(owner)
         if event.home.name.isidentifier() and is_module:
             return number_to_buffer(event, project)
-        raise Refusal("the count belongs to more than this module; count around the compiled function instead")
+        raise Refusal("the count does not belong to this module only; count around the compiled function instead")

@@ -1,4 +1,4 @@
-"""DYN507: a number or flag that outlives the call, changes on every one, and costs one graph more."""
+"""DYN507: a number or flag that outlives the call and changes on every call, which costs one more graph."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class SettlingNumber(Rule):
     severity = "warning"
     events = (StateChange,)
     refusal = (
-        "a tensor would hold it less precisely, or cannot decide which code runs; keep it in a buffer if that "
-        "does not matter, or change it around the compiled call"
+        "a tensor would be less precise, or could not decide which code runs; keep it in a buffer if that does not "
+        "matter, or change it around the compiled call"
     )
 
     def check(self, event: StateChange, project: Project) -> Iterable[Violation]:
-        """Flag numbers that become variables after one more graph, and flags that are turned over."""
+        """Flag numbers that become dynamic after one more graph, and flags that are toggled."""
         if event.fresh or event.home.type in ("argument", "default") or not is_there_before(event, project):
             return
         what = _what(event, project)
@@ -38,15 +38,15 @@ class SettlingNumber(Rule):
 
 
 def _what(event: StateChange, project: Project) -> str | None:
-    """What the value is that differs on every call, None where it does not or is no such value."""
+    """Return a description of a value that differs on every call, or None for other values."""
     if _is_turned_over(event):
-        return "turned over"
+        return "toggled"
     if not event.reads_old or not _is_changed(event):
         return None
     if _is_only(event.old, "float", "int") and _is_only(event.new, "float"):
-        return "another float"
+        return "a different float"
     if _is_only(event.old, "int") and _is_only(event.new, "int") and not is_specialised(event, project):
-        return "another int"
+        return "a different int"
     return None
 
 
@@ -64,7 +64,7 @@ def _is_turned_over(event: StateChange) -> bool:
 
 
 def _is_changed(event: StateChange) -> bool:
-    """Return whether the new value is computed by arithmetic; `min`, `max` and the like come to rest by themselves."""
+    """Return whether the new value is computed by arithmetic. `min`, `max` and the like reach a fixed value."""
     statement = event.statement
     if isinstance(statement, ast.AugAssign):
         neutral = 0 if isinstance(statement.op, ast.Add | ast.Sub) else 1

@@ -95,7 +95,7 @@ def asking(event: Change, project: Project) -> Asking | None:
 
 
 def is_made_for_sure(event: Change, found: Asking, project: Project) -> bool:
-    """Return whether the first call always creates it: the constructor leaves it missing, and no other condition applies."""
+    """Whether the first call always creates it: the constructor leaves it missing, and no other condition applies."""
     function, state = event.function, _State.of(event)
     if event.home.type != "attribute" or event.home.name != state.name or function.owner is None:
         return False
@@ -143,7 +143,7 @@ def key_added(event: Change, project: Project) -> str | None:
 
 
 def _sets_back(statement: ast.stmt, found: Asking, state: _State) -> bool:
-    """Return whether compiled code removes the state again, as `self.mask = None` does, so that each call may recreate it."""
+    """Whether compiled code removes the state again, as `self.mask = None` does, so that each call may recreate it."""
     return isinstance(statement, ast.Assign) and _outcome(found.statement.test, state, statement.value) is found.truth
 
 

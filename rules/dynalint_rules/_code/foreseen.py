@@ -6,7 +6,7 @@ from dynalint.rulekit import k
 
 
 def is_folded(tensor: k.Tensor) -> bool:
-    """Return whether Dynamo knows the number in an array: the result of a NumPy ufunc, not a reduction, on Python numbers."""
+    """Whether Dynamo knows the number in an array: the result of a NumPy ufunc, not a reduction, on Python numbers."""
     return tensor.array and tensor.foreseen and tensor.dtype == "float"
 
 

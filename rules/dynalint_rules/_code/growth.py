@@ -225,7 +225,7 @@ def _default_of(node: ast.expr, function: FunctionInfo, project: Project) -> int
 
 
 def _runs_a_few_times(event: Change, project: Project) -> bool:
-    """Return whether a test around the change limits how often it runs: a bound on the state, or a flag set in the block."""
+    """Whether a test around the change limits how often it runs: a bound on the state, or a flag set in the block."""
     for test, block in tests_around(event.statement, event.function, project):
         if isinstance(event, ContainerChange) and _asks(test, state_name(event)):
             return True

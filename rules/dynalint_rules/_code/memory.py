@@ -157,7 +157,7 @@ def is_own(scope: Scope, name: str, at: ast.AST) -> bool:
 
 
 def _is_own_since_made(scope: Scope, name: str, at: ast.AST) -> bool:
-    """Return whether the last assignment on every path to `at` creates a tensor not stored elsewhere by the end of `at`.
+    """Whether the last assignment on every path to `at` creates a tensor not stored elsewhere by the end of `at`.
 
     Then neither the earlier value of `name` nor its later use matters.
     """
@@ -202,7 +202,7 @@ def _is_set_in(scope: Scope, name: str, loop: ast.AST) -> bool:
 
 
 def _is_always_own(scope: Scope, name: str) -> bool:
-    """Return whether `name` is not a parameter, and all its values are created in the function and stored nowhere else."""
+    """Whether `name` is not a parameter, and all its values are created in the function and stored nowhere else."""
     if name in parameters(scope):
         return False
     stores = 0

@@ -48,7 +48,7 @@ def _inside(node: ast.AST, outer: ast.AST, parents: Mapping[ast.AST, ast.AST]) -
 
 
 def _always_runs(node: ast.AST, outer: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether running `outer` always runs `node` inside it, without a branch, handler or nested function between."""
+    """Whether running `outer` always runs `node` inside it, without a branch, handler or nested function between."""
     while node is not outer:
         parent = parents[node]
         if isinstance(parent, ast.If | ast.IfExp) and node is not parent.test:

@@ -28,7 +28,7 @@ def is_small(kind: k.Kind) -> bool:
 
 
 def is_short(kind: k.Kind) -> bool:
-    """Return whether a number is known, and the same in every floating dtype: eight significant bits, and of moderate size."""
+    """Whether a number is known, and the same in every floating dtype: eight significant bits, and of moderate size."""
     if not isinstance(kind, k.Value) or not isinstance(kind.constant, int | float):
         return False
     digits, exponent = math.frexp(kind.constant)

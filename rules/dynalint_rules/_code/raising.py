@@ -108,7 +108,7 @@ def _go_together(scope: Scope, nodes: list[ast.expr]) -> bool:
 
 
 def _is_total_operator(scope: Scope, node: ast.BinOp) -> bool:
-    """Return whether a tensor operator accepts these operands; with two Python numbers it may overflow or divide by zero."""
+    """Whether a tensor operator accepts these operands; with two Python numbers it may overflow or divide by zero."""
     if scope.tensor(node.left) is None and scope.tensor(node.right) is None:
         return False
     if isinstance(node.op, ast.BitAnd | ast.BitOr):

@@ -138,7 +138,7 @@ def _shadowed(name: str, function: FunctionInfo) -> bool:
 
 
 def _is_given_up(name: str, module: ModuleInfo) -> bool:
-    """Return whether a name is deleted or rebound by a function, or at the top level outside the handler of an import."""
+    """Whether a name is deleted or rebound by a function, or at the top level outside the handler of an import."""
     targets = [
         target
         for statement in module.tree.body

@@ -20,7 +20,7 @@ def captures_scalars(project: Project, function: FunctionInfo) -> bool:
 
 
 def captures_shapes(project: Project, function: FunctionInfo) -> bool:
-    """Return whether the code enables `capture_dynamic_output_shape_ops` for a function, so that Dynamo traces `x[mask]`."""
+    """Whether the code enables `capture_dynamic_output_shape_ops` for a function, so that Dynamo traces `x[mask]`."""
     return _is_on(project, function, SHAPES)
 
 

@@ -119,13 +119,13 @@ def _holds_tensor(kind: k.Kind, *, stored: bool = False) -> bool:
 
 
 def _is_read(kind: k.Kind, stored: bool) -> bool:
-    """Return whether a size is a tensor of which tracing does not know the value; of what is `stored` it may know it."""
+    """Whether a size is a tensor of which tracing does not know the value; of what is `stored` it may know it."""
     tensor = k.only_tensor(kind)
     return tensor is not None and not tensor.foreseen and (stored or not is_stored_number(tensor))
 
 
 def _is_input(event: Call, node: ast.expr, project: Project) -> bool:
-    """Return whether every tensor in a size was there before the graph ended: the graph that goes on gets it as an input."""
+    """Whether every tensor in a size was there before the graph ended: the graph that goes on gets it as an input."""
     inside = list(walk(node))
     # What is computed here is new, however old the tensors that it is computed from.
     if any(isinstance(one, ast.Call | ast.Subscript | ast.Attribute | ast.BinOp) for one in inside):

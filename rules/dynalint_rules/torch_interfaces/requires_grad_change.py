@@ -59,7 +59,7 @@ def _changes(event: Call, project: Project) -> bool:
 
 
 def _is_leaf(node: ast.expr, event: Call, project: Project) -> bool:
-    """Return whether a tensor certainly asks for no gradient: it is detached, new, or an argument of the compiled function."""
+    """Whether a tensor certainly asks for no gradient: it is detached, new, or an argument of the compiled function."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         made = project.kinds(event.function).get(node.func)
         if node.func.attr == "detach" or (isinstance(made, k.External) and made.name in _NEW):

@@ -106,7 +106,7 @@ def _use(node: ast.expr, function: FunctionInfo, project: Project) -> ast.expr |
 
 
 def _uses_one(function: FunctionInfo, project: Project) -> bool:
-    """Return whether a function breaks the graph by a sparse tensor that it is given: Dynamo gives up the caller then, too."""
+    """Whether a function breaks the graph by a sparse tensor that it is given: Dynamo gives up the caller then, too."""
     known = function.known.get(_uses_one)
     if known is None:
         function.known[_uses_one] = False  # for one that calls itself

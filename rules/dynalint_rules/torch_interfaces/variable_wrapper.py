@@ -57,7 +57,7 @@ def _wrapped(node: ast.Call) -> ast.expr | None:
 
 
 def _is_made_here(scope: Scope, node: ast.expr) -> bool:
-    """Return whether an expression makes a tensor of plain values, with torch or a tensor's `new`: it has no history."""
+    """Whether an expression makes a tensor of plain values, with torch or a tensor's `new`: it has no history."""
     if not isinstance(node, ast.Call):
         return False
     callee = scope.kind(node.func)

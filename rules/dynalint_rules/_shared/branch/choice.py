@@ -132,7 +132,7 @@ def _is_single_float(kind: k.Kind) -> bool:
 
 
 def _divides(side: Side) -> bool:
-    """Return whether some operators are not defined for all numbers; the operands of the others are guarded, if known."""
+    """Whether some operators are not defined for all numbers; the operands of the others are guarded, if known."""
     binary = [one for one in walk(side.node) if isinstance(one, ast.BinOp)] if side.node is not None else []
     others = [one for one in binary if not isinstance(one.op, ast.Add | ast.Sub | ast.Mult)]
     powers = [getattr(one.right, "value", None) if isinstance(one.op, ast.Pow) else None for one in others]

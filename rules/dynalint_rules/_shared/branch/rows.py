@@ -137,7 +137,7 @@ def _in_inner_function(scope: Scope, node: ast.AST) -> bool:
 
 
 def _around_loop(scope: Scope, chain: Chain) -> bool:
-    """Return whether a chain runs several times in one call, so that each iteration sees the values of the previous one."""
+    """Whether a chain runs several times in one call, so that each iteration sees the values of the previous one."""
     node: ast.AST | None = chain.head
     while node is not None and node is not scope.function.node:
         node = scope.parents.get(node)

@@ -130,7 +130,7 @@ def _arithmetic(scope: Scope, node: ast.BinOp) -> _Profile | None:
 
 
 def _is_moderate(value: float, operator: ast.operator) -> bool:
-    """Return whether a number, and its inverse for a division, is finite in the narrowest float, so that the slope is too."""
+    """Whether a number, and its inverse for a division, is finite in the narrowest float, so that the slope is too."""
     if isinstance(operator, ast.Add | ast.Sub):
         return math.isfinite(value)
     least = 1e-4 if isinstance(operator, ast.Div) else 0.0

@@ -53,7 +53,7 @@ def rewrite_shortcut(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def _writes_to_others(scope: Scope, statements: Sequence[ast.stmt]) -> bool:
-    """Return whether statements change a tensor in place that is not the function's own: that may raise for an empty mask."""
+    """Whether statements change a tensor in place that is not the function's own: that may raise for an empty mask."""
     names = {node.id for one in statements for node in walk(one) if isinstance(node, ast.Name)}
     return any(
         within(place, one, scope) and not is_own(scope, name, one)

@@ -59,7 +59,7 @@ def trailing(scope: Scope, source: ast.expr, mask: ast.expr) -> int:
 
 
 def is_certain(scope: Scope, source: ast.expr, mask: ast.expr) -> bool:
-    """Return whether the code shows this number: by a rank or a comment on both, or because both derive from one tensor."""
+    """Whether the code shows this number: by a rank or a comment on both, or because both derive from one tensor."""
     forms = [_form(scope, one, _MOST_STEPS) for one in (source, mask)]
     if all(one.rank is not None for one in forms):
         return True

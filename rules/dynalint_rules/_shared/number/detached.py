@@ -100,7 +100,7 @@ def _is_fresh(scope: Scope, node: ast.expr) -> bool:
 
 
 def _is_changed(scope: Scope, source: ast.expr) -> bool:
-    """Return whether a function visibly changes in place what an expression reads: `+=`, a store into it, `t.add_(...)`."""
+    """Whether a function visibly changes in place what an expression reads: `+=`, a store into it, `t.add_(...)`."""
     text = ast.unparse(source)
     for node in walk_function(scope.function.node):
         stored = isinstance(node, ast.Attribute | ast.Name | ast.Subscript) and not isinstance(node.ctx, ast.Load)

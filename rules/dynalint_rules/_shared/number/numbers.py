@@ -211,7 +211,7 @@ class _Follower(Arguments):
         return asked and decision_of(self.scope.parents, node).form in ("if", "ifexp", "assert")
 
     def _is_checked(self, comparison: ast.Compare) -> bool:
-        """Return whether a result is only asserted, or passed to a function that checks whether it received a tensor."""
+        """Whether a result is only asserted, or passed to a function that checks whether it received a tensor."""
         parent = self.scope.parents[comparison]
         if isinstance(parent, ast.Assert):
             return parent.msg is None or isinstance(parent.msg, ast.Constant)

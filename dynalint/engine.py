@@ -219,7 +219,7 @@ def fix(
 def fix_settings(
     checked: Checked, *, unlikely: bool = False, keep: Keeper | None = None
 ) -> tuple[FixResult, tuple[str, ...]]:
-    """Turn on, in the files that compile something, the Dynamo settings under which findings are traced as they are.
+    """Turn on the settings that let Dynamo trace flagged lines unchanged, in the files that call `torch.compile`.
 
     Nothing is rewritten besides, and nothing is run: eager code does not read these settings. The other arguments
     and the result are those of `fix`.

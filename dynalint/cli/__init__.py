@@ -47,9 +47,10 @@ Exit codes: 0 nothing to report, 1 findings, 2 wrong usage or a failure of dynal
 )
 @click.version_option(__version__, prog_name="dynalint", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Find the lines that keep torch.compile from doing its work: graph breaks and recompiles.
+    """Find the lines that make torch.compile break the graph or recompile.
 
-    dynalint reads the source, confirms with Dynamo what it found, and rewrites it so that the model compiles whole.
+    dynalint reads the source, confirms its findings with Dynamo, and rewrites the code so that the model compiles into
+    one graph.
     """
 
 
@@ -61,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line on `arguments` and return the exit code. Every error is reported in one sentence."""
     with interruptible() as interrupted:
         code = _run(arguments)
-    # The language server ends its session in order after an interrupt and returns, so the code has to be set here.
+    # After an interrupt, the language server shuts down normally and returns, so the exit code has to be set here.
     return INTERRUPTED if interrupted else code
 
 
@@ -84,16 +85,16 @@ def _run(arguments: Sequence[str]) -> int:
         # The reader closed the pipe, as in `dynalint check | head`. Keep Python from flushing the rest to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CUT_OFF
-    except Exception as fault:  # noqa: BLE001 - a traceback is for those who ask for one
+    except Exception as fault:  # noqa: BLE001 - only -v shows a traceback
         if "-v" in arguments or "--verbose" in arguments:
             write(visible_lines(format_exc()), sys.stderr)
-        fail(f"dynalint failed: {type(fault).__name__}: {fault}; this is a bug in dynalint; -v shows where")
+        fail(f"dynalint failed: {type(fault).__name__}: {fault}; this is a bug in dynalint; -v shows the traceback")
         return FAILED
     return result if isinstance(result, int) else 0
 
 
 def _show(fault: click.ClickException) -> None:
-    """Print a usage error, with names of files that a shell pattern put into it made safe to display."""
+    """Print a usage error, made safe to display: file names in it may come from a shell pattern."""
     from dynalint.cli.console import write
     from dynalint.report.style import visible_lines
 

@@ -28,7 +28,7 @@ Examples:
   dynalint check --since origin/main             only findings on changed lines
   dynalint check --write-baseline baseline.json  --baseline baseline.json then hides today's findings
   dynalint check --output-format github          annotations on a pull request
-  dynalint check --output-format html -o r.html  a page with what costs most, by file, and every diff
+  dynalint check --output-format html -o r.html  a page of findings by cost and by file, with every diff
   cat model.py | dynalint check --stdin-filename model.py -
 """
 
@@ -81,14 +81,14 @@ class _Command(click.Command):
     _SHARD,
     type=read_shard,
     metavar="I/N",
-    help="Run one of N shares of the code, and write the answers to --output-file for `dynalint merge`.",
+    help="Run one of N parts of the code, and write the answers to --output-file for `dynalint merge`.",
 )
 @click.option("-w", "--watch", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
 def check(**options: Any) -> int:
     """Find the lines that break graphs or force recompilation.
 
-    PATHS are files and directories; without any, what the configuration includes is checked, else the working
-    directory. "-" reads one file from standard input.
+    PATHS are files and directories. Without any, the `include` paths of the configuration are checked, or else the
+    working directory. "-" reads one file from standard input.
     """
     _check_options(options)
     if options["watch"]:
@@ -154,7 +154,7 @@ def _watched(options: dict[str, Any]) -> Iterator[Path]:
 
     Raises:
         UsageError: a path does not exist.
-        ConfigError: a configuration that cannot be used.
+        ConfigError: the configuration is invalid.
     """
     from dynalint.cli.options import read_configuration
     from dynalint.engine import open_workspace

@@ -75,8 +75,8 @@ def _short(message: str) -> str:
 def write_diff(diff: str, style: Style, color: ColorChoice = "auto") -> None:
     """Write a diff to standard output, unchanged unless that could be unsafe.
 
-    In a terminal, control characters are replaced. On a CI system, lines that would be taken for workflow commands are
-    defused. Otherwise, and in a file, the diff is exact, so that `git apply` accepts it.
+    In a terminal, control characters are replaced. On a CI system, lines that it would interpret as workflow commands
+    are defused. Otherwise, and in a file, the diff is exact, so that `git apply` accepts it.
 
     Raises:
         DynalintError: the diff cannot be written.
@@ -84,12 +84,12 @@ def write_diff(diff: str, style: Style, color: ColorChoice = "auto") -> None:
     shown = visible_lines(diff)
     if sys.stdout is not None and sys.stdout.isatty():
         if shown != diff:
-            note("the diff is shown without characters that act on a terminal; in a file it is exact.", color)
+            note("control characters in the diff were replaced; written to a file, the diff is exact.", color)
         write(painted(shown, style))
         return
     exact = diff if _is_file(sys.stdout) else runners.exact(diff)
     if exact is None:
-        note("the diff is shown without what acts on this CI system; in a file it is exact.", color)
+        note("commands for this CI system were replaced in the diff; written to a file, the diff is exact.", color)
     write(painted(shown if exact is None else exact, style))
 
 

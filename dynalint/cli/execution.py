@@ -1,4 +1,4 @@
-"""What the command line says about how code is run: its budget, its executor and its share of a split run."""
+"""The options for how code is run: the budget, the executor and the shard."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def read_shard(value: object) -> Shard:
-    """Read a shard, as `2/4`.
+    """Parse a shard, such as `2/4`.
 
     Raises:
-        BadParameter: it is none.
+        BadParameter: the text has another form.
     """
     from dynalint.confirm.shards import Shard
 
@@ -31,17 +31,17 @@ def read_shard(value: object) -> Shard:
 
 
 def execution(options: Mapping[str, Any], settings: Settings) -> Execution | None:
-    """Return how the options of a command have code run; None if as usual, or if none is run.
+    """Return how the options of a command ask for code to be run; None for the default, or if no code is run.
 
     Raises:
         UsageError: options contradict each other, or a package is missing.
     """
     executor, scheduler = options.get("executor"), options.get("scheduler")
     if (executor == "dask") != bool(scheduler):
-        raise UsageError("--executor dask and --scheduler ADDRESS go together.")
+        raise UsageError("--executor dask and --scheduler ADDRESS require each other.")
     shard, answers = options.get("shard"), options.get("answers")
     if shard is not None and settings.confirm == "never":
-        raise UsageError("--shard splits what is run, and --static or the setting `confirm` lets nothing run.")
+        raise UsageError("--shard splits the code to run, but --static or the setting `confirm` prevents running any.")
     if settings.confirm == "never" or (settings.budget is None and not scheduler and not shard and not answers):
         return None
     from dynalint.confirm import Execution

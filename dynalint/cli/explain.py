@@ -38,9 +38,9 @@ Examples:
 def explain(target: str, form: str, output_file: Path | None, **options: Any) -> int:
     """Show the graphs that Dynamo compiles for one model or function, and where and why they break.
 
-    TARGET is "path/to/file.py::Name" or "package.module:Name". With only a file, the one model in it is explained, or a
-    list of the breaks is shown for each if there are several. The target runs in a sandbox, with its declared example,
-    a call from the project's tests or documentation, or generated inputs.
+    TARGET is "path/to/file.py::Name" or "package.module:Name". If TARGET is only a file, its model is explained or, if
+    there are several, the breaks of each are listed. The target runs in a sandbox, with its declared example, a call
+    from the project's tests or documentation, or generated inputs.
     """
     from dynalint.cli.activity import Activity
     from dynalint.cli.console import style_for, write
@@ -60,8 +60,8 @@ def explain(target: str, form: str, output_file: Path | None, **options: Any) ->
     several = len(targets) > 1
     if several and form != "text":
         raise UsageError(
-            f"{target} has {len(targets)} models and functions, and {form} takes one: name it, "
-            f"as in {target}::{targets[0].qualname}."
+            f"{target} has {len(targets)} models and functions, but {form} takes only one; name it, as in "
+            f"{target}::{targets[0].qualname}."
         )
     style = Style() if output_file else style_for(sys.stdout, options["color"])
     animated = not options["quiet"] and sys.stderr is not None and sys.stderr.isatty()

@@ -23,22 +23,22 @@ Examples:
   dynalint fix                                   show the diff; exit with 1 if there is one
   dynalint fix --apply                           write it
   dynalint fix --interactive                     ask about each fix, and write those that you accept
-  dynalint fix --apply --test "pytest -q tests"  keep no fix that makes a test fail
+  dynalint fix --apply --test "pytest -q tests"  drop fixes that make a test fail
   dynalint fix --apply --static                  only fixes that are exact for every input; runs nothing
   dynalint fix --select DYN1 --unsafe-fixes src
-  dynalint fix --settings                        turn on the Dynamo settings that trace findings as they are
+  dynalint fix --settings                        turn on Dynamo settings instead of rewriting code
   dynalint fix --print-fix remove                remove prints and log calls instead of guarding them
 """
 
 _MOST_TESTS = 3
-# Where it is told what was fixed and by which tests, as `applied` and `tests` of a finding's fix.
+# The formats with `applied` and `tests` in a finding's fix: whether it was applied, and which tests ran its code.
 _WITH_FIXED = ("json", "json-lines")
 
 
 @click.command(epilog=_EPILOG)
 @linting_options
 @click.option("--apply", is_flag=True, help="Write the fixes.")
-@click.option("--interactive", is_flag=True, help="Show each fix and its evidence, ask, then write.")
+@click.option("--interactive", is_flag=True, help="Show each fix and its evidence, and ask whether to write it.")
 @click.option("--unsafe-fixes", is_flag=True, help="Include fixes that change behaviour by design.")
 @click.option("--no-verify", is_flag=True, help="Do not compare the fixed code with the original by running both.")
 @click.option(
@@ -50,19 +50,19 @@ _WITH_FIXED = ("json", "json-lines")
     "--test",
     "test_command",
     metavar="COMMAND",
-    help="Run the project's tests with this command, in a copy, and keep no fix that makes one fail.",
+    help="Run the project's tests with this command in a copy of the project, and drop fixes that make a test fail.",
 )
 @click.option(
     "--settings",
     is_flag=True,
-    help="Instead of rewriting code, turn on the Dynamo settings that trace it as it is, in files that compile.",
+    help="Instead of rewriting code, turn on settings that let Dynamo trace it, in files that call torch.compile.",
 )
 @click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if --apply fixed anything.")
 def fix(**options: Any) -> int:
     """Show the fixes as a diff; with --apply, write them.
 
-    Each fix is verified by running it against the original: results, gradients, state and exceptions must be the same,
-    and the code must compile to one graph. Fixes that are only correct under a condition are applied only if
+    Each fix is verified by running the fixed code and the original: results, gradients, state and exceptions must be
+    the same, and the code must compile to one graph. Fixes that are only correct under a condition are applied only if
     verification shows that the condition is met.
     """
     from dynalint import engine

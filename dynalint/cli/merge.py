@@ -1,4 +1,4 @@
-"""`dynalint merge`: report on a run whose code several machines have run."""
+"""`dynalint merge`: combine the shards of a run on several machines into one report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Examples, on three machines with the same files at the same paths:
   dynalint merge shard-*.json --output-format github  afterwards, on any of them
 """
 
-# The options of `check` that make no sense here: the shards say what was checked.
+# Options of `check` that do not apply here, because the shards determine what was checked.
 _NOT_TAKEN = frozenset({"paths", "stdin_filename", "watch", "shard", "static"})
 
 
@@ -32,25 +32,25 @@ _NOT_TAKEN = frozenset({"paths", "stdin_filename", "watch", "shard", "static"})
     ],
 )
 def merge(shards: tuple[Path, ...], **options: Any) -> int:
-    """Report what `dynalint check` finds, with the answers that it wrote with --shard on several machines.
+    """Combine the answers that `dynalint check --shard` wrote on several machines into one report.
 
-    SHARDS are the files of all shards of one run. The report is that of a run on one machine. What no shard could know
-    to be needed is run now, such as the parts of a model that could not be built. All other options are those of
-    `check`; those that choose what is checked and run must be as they were for the shards.
+    SHARDS are the files of all shards of one run. The report is the same as for a run on one machine. Code that no
+    shard could know was needed, such as the parts of a model that could not be built, is run now. The other options are
+    those of `check`; options that choose what is checked and run must be the same as for the shards.
     """
     from dynalint.cli.console import note
     from dynalint.confirm.shards import read_shards
     from dynalint.reading import is_inside
 
     answers, paths = read_shards(shards)
-    # The files may come from a job that ran anybody's code, which must not choose what is read here.
+    # The files may come from a job that ran untrusted code, so they must not choose what is read here.
     outside = next((path for path in paths if not is_inside(Path(path), Path.cwd())), None)
     if outside is not None:
-        raise UsageError(f"the shards are of {outside}, which is not below this folder: merge where they were made.")
+        raise UsageError(f"the shards are of {outside}, which is not in this folder; merge them where they were made.")
     left_out = dict.fromkeys(_NOT_TAKEN)
     code = check_once({**options, **left_out, "paths": paths, "answers": answers})
     unused = answers.given.keys() - answers.used
     if unused and not options["quiet"]:
         many = f"{len(unused)} of {len(answers.given)} answers of the shards were not used"
-        note(f"{many}: files, options or the interpreter have changed, or other answers settled it.", options["color"])
+        note(f"{many}: files, options or the interpreter have changed, or they were not needed.", options["color"])
     return code

@@ -34,10 +34,10 @@ _VALUES = (
 
 
 def seconds(value: object) -> float:
-    """Read a positive number of seconds, as `60` or `60s`.
+    """Parse a positive number of seconds, such as `60` or `60s`.
 
     Raises:
-        BadParameter: it is none.
+        BadParameter: the text is anything else.
     """
     with contextlib.suppress(ValueError):
         number = float(str(value).removesuffix("s"))
@@ -96,14 +96,15 @@ _RUNNING = (
     click.option(
         "--equivalence",
         type=click.Choice(["practical", "exact"]),
-        help="How exactly a fix must preserve results: as a reviewer would ask, or in every bit, gradient and object.",
+        help="How exactly a fix must preserve results: as a reviewer would require, or in every bit, gradient and "
+        "object.",
     ),
     confirm_from,
     click.option(
         "--budget",
         type=seconds,
         metavar="SECONDS",
-        help="The processor time for running code in all; the findings that matter most come first.",
+        help="The maximum processor time for running code; findings that matter most come first.",
     ),
     click.option(
         "--executor",
@@ -215,7 +216,7 @@ def read_configuration(options: Mapping[str, Any]) -> Configuration:
 
     Raises:
         UsageError: options cannot be combined.
-        ConfigError: a configuration that cannot be used.
+        ConfigError: the configuration is invalid.
     """
     from dynalint.catalogue import known_codes
     from dynalint.config import Configuration, Overrides, environment_layer, inline_layer

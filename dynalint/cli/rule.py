@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _EPILOG = """\b
 Examples:
   dynalint rule DYN101                           what it flags, why, and how to fix it
-  dynalint rule GB0170                           which rules find this graph break of Dynamo's
+  dynalint rule GB0170                           which rules find this Dynamo graph break
   dynalint rule --all                            one line for each rule
   dynalint rule --all --output-format json
 """
@@ -80,7 +80,7 @@ def _break_text(found: GraphBreak) -> str:
     from dynalint.catalogue import catalogue
     from dynalint.graph_breaks import MEANINGS
 
-    lines = [f"{found.id}: {found.type}", "", f"A graph break of Dynamo's; {MEANINGS[found.seen]}.", ""]
+    lines = [f"{found.id}: {found.type}", "", f"A Dynamo graph break; {MEANINGS[found.seen]}.", ""]
     if found.rules:
         lines += ["These rules find it:", ""]
         lines += [f"  {code}  {catalogue()[code].name}: {catalogue()[code].summary}" for code in found.rules]

@@ -39,7 +39,7 @@ class Run:
 
         Raises:
             UsageError: options exclude each other, or a path does not exist.
-            ConfigError: a configuration that cannot be used.
+            ConfigError: the configuration is invalid.
         """
         self._options = options
         self._start = time.perf_counter()

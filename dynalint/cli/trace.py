@@ -41,10 +41,10 @@ _MOST_NAMES = 5
 @click.option("--cache-dir", metavar="DIRECTORY", help="The folder for the evidence.")
 @configuration_options
 def trace(command: tuple[str, ...], budget: float, **options: Any) -> int:
-    """Run COMMAND and confirm findings on the outermost calls of modules and compiled functions that it makes.
+    """Run COMMAND and confirm findings with its outermost calls to modules and compiled functions.
 
-    Each kind of call is confirmed once, in a fork of the process, so that the command computes, prints and writes the
-    same as it would on its own. Later runs of `dynalint check` use the results as long as the files that ran are
+    Each kind of call is confirmed once, in a fork of the process, so the command computes, prints and writes the same
+    as without `dynalint trace`. Later runs of `dynalint check` use the results as long as the files that ran are
     unchanged.
     """
     from dynalint.cli.console import note
@@ -78,7 +78,7 @@ def summary(traced: Traced, *, verbose: bool = False) -> list[str]:
     did = (
         f"{_kinds(len(heard))} confirmed in {traced.seconds:.1f} s: {broken} with graph breaks, {again} compiled again"
     )
-    lines = [f"{did} on every call; {traced.known} known before. `dynalint check` uses them."]
+    lines = [f"{did} on every call; {traced.known} already known. `dynalint check` uses them."]
     seen = [f"{one.target.qualname}: {_shown(one)}." for one in heard]
     lines += seen if verbose else seen[:_MOST_NAMES]
     if len(seen) > _MOST_NAMES and not verbose:
@@ -97,8 +97,8 @@ def summary(traced: Traced, *, verbose: bool = False) -> list[str]:
         lines.append("no process of the command imported torch, or it could not be watched.")
     elif not (traced.confirmed or traced.known or traced.left or traced.problems or traced.raising):
         names = ", ".join(traced.foreign[:_MOST_NAMES])
-        called = f"called were modules of {names}, " if names else "nothing was called "
-        lines.append(f"{called}and of none is the code in this project.")
+        foreign = f"the command called modules of {names}, but none whose code is in this project."
+        lines.append(foreign if names else "the command called no module or compiled function.")
     lines += [f"part of the trace failed: {reason}" for reason in traced.failures[: None if verbose else 1]]
     return lines
 

@@ -28,9 +28,9 @@ more `memory` or `jobs` than by default; and a .venv in a project that is in no 
 def trust(path: str | None, *, revoke: bool, **options: Any) -> None:
     """Allow a project's own configuration to name the interpreter and weaken the sandbox.
 
-    PATH is in the project; the default is the working directory. Review its configuration first: what it names is
-    started outside the sandbox. Trust applies to the project at this path and to its current settings. If those
-    settings change, or the project moves, they have no effect until you trust it again.
+    PATH is in the project; the default is the working directory. Review its configuration first: the programs that it
+    names are started outside the sandbox. Trust applies to the project at this path and to its current settings. If
+    those settings change, or the project moves, they have no effect until you trust it again.
     """
     from pathlib import Path
 

@@ -140,7 +140,7 @@ def is_configuration(path: Path, directory: Path) -> bool:
     if path.name != "pyproject.toml":
         return True
     try:
-        if b"dynalint" not in read_bounded(path):  # as in most files; whether those are valid TOML is not our concern
+        if b"dynalint" not in read_bounded(path):  # most files have no such table, and need not be valid TOML
             return False
     except OSError as fault:
         text = f"{show_path(path, directory)}: cannot read the configuration: {fault.strerror or fault}."

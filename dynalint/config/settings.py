@@ -32,9 +32,8 @@ Test = Callable[[Any], bool]
 class Option:
     """A key of `[tool.dynalint]`. If it `joins`, the values of all layers are joined; otherwise the last one wins.
 
-    `reserved` is set for keys that concern the user's machine. It returns whether a value would start programs, weaken
-    the sandbox or choose folders to write to. In a project's files such values only count if the user trusts the
-    project.
+    `reserved` is set for keys that concern the user's machine. It says whether a value would start programs, weaken the
+    sandbox or choose folders to write to. In a project's files such values only count if the user trusts the project.
     """
 
     key: str
@@ -156,7 +155,7 @@ class Settings:
         default=None,
         metadata=_about(
             v.interpreter,
-            "The interpreter to run code with. By default, the first that has torch: the activated "
+            "The interpreter to run code with. By default, the first of these that has torch: the activated "
             "environment, the environment of dynalint, or a .venv in the project that git does not track.",
             reserved=_always,
         ),
@@ -169,14 +168,14 @@ class Settings:
         default=60.0,
         metadata=_about(
             v.seconds,
-            "The time limit in seconds for one model or function, in which waiting for a processor does not count.",
+            "The time limit in seconds for one model or function, not counting time spent waiting for a processor.",
             reserved=lambda value: value > _MOST_SECONDS,
         ),
     )
     budget: float | None = field(
         default=None,
         metadata=_about(
-            v.seconds, "The processor time in seconds for running code in all; by default there is no limit."
+            v.seconds, "The maximum processor time in seconds for running code; by default there is no limit."
         ),
     )
     memory: int = field(
@@ -214,14 +213,15 @@ class Settings:
         default="practical",
         metadata=_about(
             v.choice("practical", "exact"),
-            "How exactly a fix must preserve results: as a reviewer would ask, or in every bit, gradient and object.",
+            "How exactly a fix must preserve results: as a reviewer would require, or in every bit, gradient and "
+            "object.",
         ),
     )
     test_command: str | None = field(
         default=None,
         metadata=_about(
             v.string,
-            "The command that runs the project's tests, such as `pytest -q`: `fix` keeps no fix that makes one fail.",
+            "The command that runs the project's tests, such as `pytest -q`; `fix` drops fixes that make a test fail.",
             reserved=_always,
         ),
     )
@@ -284,7 +284,7 @@ OPTIONS: Mapping[str, Option] = {
     if "parse" in held.metadata
 }
 
-# A layer that sets the key drops what earlier layers set for the listed keys (see `select`).
+# A layer that sets the key discards the values of earlier layers for the listed keys (see `select`).
 _RESETS: Mapping[str, Sequence[str]] = {
     "select": ("ignore", "extend-select", "extend-ignore"),
     "fixable": ("unfixable",),

@@ -75,7 +75,7 @@ def parse_toml(text: str, shown: str) -> Document:
     text = text.replace("\r\n", "\n")
     if endless := _ENDLESS_KEY.search(text):
         line = text.count("\n", 0, endless.start()) + 1
-        raise ConfigError(f"{shown}:{line}: a key of more than 100 parts is more than dynalint reads.")
+        raise ConfigError(f"{shown}:{line}: a key has more than 100 parts, which dynalint does not support.")
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as fault:
@@ -84,7 +84,7 @@ def parse_toml(text: str, shown: str) -> Document:
         line = int(place[1]) if place and place[1] else len(text.splitlines())
         raise ConfigError(f"{shown}:{line}: not valid TOML: {_FAULT_PLACE.sub('', message)}.") from fault
     except (RecursionError, ValueError) as fault:  # ValueError: a number with thousands of digits
-        raise ConfigError(f"{shown}: it is nested too deeply, or holds a number that is too long.") from fault
+        raise ConfigError(f"{shown}: it is nested too deeply, or contains a number that is too long.") from fault
     try:
         return Document(text, values, _Scanner(text).document())
     except RecursionError as fault:

@@ -24,7 +24,7 @@ from dynalint.lint import Workspace
 
 
 class NotExplainedError(WorkerError):
-    """The target could not be run to the end. The text says why and what to do."""
+    """The target could not be run to completion. The text says why and what to do."""
 
 
 def explain(
@@ -52,7 +52,7 @@ def explain(
                 " has it."
             )
         calls = ProjectCalls(options, most=1)
-        calls.look_for([target], worker, lambda _: on_stage and on_stage(f"running what calls {target.name}"))
+        calls.look_for([target], worker, lambda _: on_stage and on_stage(f"running code that calls {target.name}"))
         request = request_for(target, options, calls.of(target))
         answer = worker.ask("operations.explaining:explain", request, on_stage)
         with _making_sense(target):

@@ -178,7 +178,7 @@ class _Page:
         name = "" if again else f' id="graph-{graph.number}"'
         yield f'<article class="card c{_colour(graph.number)}" data-graph="{graph.number}"{name} tabindex="0" '
         yield f'aria-label="Graph {graph.number}, {words.count(graph.size, "operator")}">'
-        origin = "goes on with" if graph.resumes else "begins"
+        origin = "continues" if graph.resumes else "begins"
         yield f'<div class="head"><span class="badge">{graph.number}</span>'
         yield f'<h3 class="mono">{escape(graph.function)}</h3>'
         yield f'<span class="where">{origin} {self._linked(graph.place.path, graph.place.line)}</span></div>'
@@ -278,8 +278,8 @@ class _Page:
             yield f'<p class="soft">{prose(words.CUT_SHORT)}</p>'
 
     def _footer(self) -> Iterator[str]:
-        yield "<footer><p>Everything here was measured by running the code; nothing is estimated. Bytes crossing a cut"
-        yield "are those of tensors that one graph made and a later one takes; what Python alone reads is not counted."
+        yield "<footer><p>All figures were measured by running the code; none are estimated. Bytes crossing a cut"
+        yield "belong to tensors that one graph made and a later one takes; values that only Python reads do not count."
         yield "</p></footer>"
 
 

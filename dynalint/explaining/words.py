@@ -109,7 +109,7 @@ def equality(remedy: Remedy) -> str:
 
 
 def others(advice: Advice) -> list[str]:
-    """Return sentences about what was tried on its own and is no remedy."""
+    """Return sentences about options that were tried on their own and are no remedy."""
     rest, helps = _left_over(advice), _helping(advice)
     useless = [name for name in rest if name not in helps]
     also = helps if advice.remedies else []
@@ -121,13 +121,13 @@ def others(advice: Advice) -> list[str]:
 
 
 def _left_over(advice: Advice) -> list[str]:
-    """Return the names of what was tried on its own and is no remedy."""
+    """Return the names of options that were tried on their own and are no remedy."""
     used = {name for remedy in advice.remedies for name in remedy.tried.name.split(" and ")}
     return [one.name for one in advice.tried if " and " not in one.name and one.name not in used]
 
 
 def _helping(advice: Advice) -> list[str]:
-    """Return the names of those among them with which there were fewer breaks or recompilations."""
+    """Return the names of those that reduced breaks or recompilations."""
     rest, before = _left_over(advice), (advice.before.breaks, advice.before.recompiles)
     fewer = (one.name for one in advice.tried if not one.outcome.error and _counts(one.outcome) < before)
     return [name for name in fewer if name in rest]
@@ -140,6 +140,6 @@ def _counts(outcome: Outcome) -> tuple[int, int]:
 def no_help(advice: Advice) -> str:
     """Return the text for when there is no remedy."""
     helps = _helping(advice)
-    if helps:  # the time ran out before results were compared
+    if helps:  # time ran out before results were compared
         return f"Fewer breaks or recompilations with {', '.join(helps)}, but results were not compared in time."
     return f"Nothing that was tried ({len(advice.tried)} options) reduced breaks or recompilations: change the source."

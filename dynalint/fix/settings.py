@@ -1,4 +1,4 @@
-"""`fix --settings`: where the project compiles, set what makes Dynamo trace findings as they are."""
+"""`fix --settings`: in files that call `torch.compile`, turn on settings that let Dynamo trace findings."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from dynalint.report.summary import summary
 
 LONGEST_CHAIN = 6
 FEW = 5
-"""Up to this many findings, none is named as the one to fix first."""
+"""With this many findings or fewer, none is named as the one to fix first."""
 _ARROW = " \N{RIGHTWARDS ARROW} "
 
 
@@ -69,7 +69,7 @@ def _finding(finding: Finding, report: Report, style: Style, obstacle: str | Non
 
 
 def notes(finding: Finding, obstacle: str | None) -> Iterator[tuple[str, str]]:
-    """Yield what is said below a finding, with its labels; not the evidence if that is `obstacle`, given elsewhere."""
+    """Yield the labels and texts below a finding, omitting evidence that only repeats `obstacle`."""
     if len(finding.region) > 1:
         yield "reached from ", _chain(finding.region)
     elif finding.function:

@@ -1,7 +1,7 @@
 """The format "html": the findings of a project as one page, by cost and by file, with verdicts, diffs and settings.
 
-The page holds everything and has no script. Text from the checked code is escaped, and the page's policy forbids it to
-run or load anything.
+The page is self-contained and has no scripts. Text from the checked code is escaped, and the page's content security
+policy keeps it from running or loading anything.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Page:
         sections = [
             ("cost", "What to fix first", self._by_cost()),
             ("settings", "Settings that help", self._helping()),
-            ("diffs", "Diffs on offer", self._diffs()),
+            ("diffs", "Available fixes", self._diffs()),
             ("verdicts", "Verdicts", self._verdicts()),
             ("baseline", "Compared with the baseline", self._trend()),
             ("files", "By file", self._by_file()),
@@ -71,7 +71,7 @@ class _Page:
             yield from body
             yield "</section>"
         yield "</main><footer><p>Made by <code>dynalint check --output-format html</code>. "
-        yield "The page loads nothing and holds no script.</p></footer>"
+        yield "The page loads nothing and contains no scripts.</p></footer>"
 
     def _header(self) -> Iterator[str]:
         report = self._report
@@ -123,18 +123,18 @@ class _Page:
             ran = sum(one.evidence.status == "confirmed" for one in found)
             if any(one.setting for one in found):
                 seen = f"{ran} of them were seen to break without it. " if ran else ""
-                seen = f"That is known of Dynamo and was not tried here. {seen}`dynalint fix --settings` writes it."
+                seen = f"This is known of Dynamo and was not tried here. {seen}`dynalint fix --settings` writes it."
             else:
-                seen = "This was seen in a run."
+                seen = "A run showed this."
             yield f'<article class="box done"><p><strong>{prose(how)} {len(found)} of {len(self._found)} '
-            yield f"as they are</strong> ({escape(codes)}). {prose(seen)}</p></article>"
+            yield f"unchanged</strong> ({escape(codes)}). {prose(seen)}</p></article>"
         yield "</div>"
 
     def _diffs(self) -> Iterator[str]:
         if not self._offers:
             return
         yield "<p>Each finding below shows its diff. <code>dynalint fix --apply</code> writes those that are safe, and "
-        yield "those whose conditions running has shown; <code>--unsafe-fixes</code> adds the unsafe ones.</p>"
+        yield "those whose conditions a run has shown to hold; <code>--unsafe-fixes</code> adds the unsafe ones.</p>"
         by_rule: dict[str, list[Finding]] = defaultdict(list)
         for one in self._offers:
             by_rule[one.code].append(one)
@@ -169,7 +169,8 @@ class _Page:
             if left := sum(number for _, number in reasons[_REASONS:]):
                 rows.append([status, left, f"{len(reasons) - _REASONS} other reasons"])
         if self._report.refuted:
-            rows.append(["refuted", self._report.refuted, "Dynamo traced it whole; hidden without --show-refuted."])
+            traced = "Dynamo traced it without a break; hidden without --show-refuted."
+            rows.append(["refuted", self._report.refuted, traced])
         totals = (f"{groups[status].total():,} {status}" for status in STATUSES if groups[status])
         yield f"<p>Of the findings listed here: {', '.join(totals)}.</p>"
         yield from _table("Verdicts with their reasons", ["Verdict", "Findings", "Reason"], rows, texts=(0, 2))

@@ -23,7 +23,7 @@ def render_lines(report: Report, style: Style) -> str:
 def document(value: Any, indent: int | None = 2) -> str:
     """Return a value as JSON in the form that all JSON-based formats use.
 
-    The text is ASCII, so that it does not depend on the locale, and contains nothing that a CI runner would take for a
-    command.
+    The text is ASCII, so that it does not depend on the locale, and contains nothing that a CI runner would interpret
+    as a command.
     """
     return in_json(json.dumps(value, indent=indent)) + "\n"

@@ -11,7 +11,7 @@ from dynalint.findings import Edit, Finding
 def offered_diff(finding: Finding, lines: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, list[str]]]:
     """Yield the places that a fix changes, each with the lines of its diff, without a header for the place.
 
-    `lines` maps places to the lines of their files, without line ends; a place that it lacks has no lines of a diff.
+    `lines` maps places to the lines of their files, without line ends; other places have no diff lines.
     """
     edits: dict[str, list[Edit]] = {}
     for edit in finding.fix.edits if finding.fix is not None else ():
@@ -24,7 +24,7 @@ def offered_diff(finding: Finding, lines: Mapping[str, Sequence[str]]) -> Iterat
 
 
 def _edited(lines: Sequence[str], edits: Sequence[Edit]) -> list[str]:
-    """Return lines with edits, which do not overlap, applied; of insertions at one place, the first comes first."""
+    """Return lines with edits, which do not overlap, applied; insertions at the same place keep their order."""
     text = "\n".join(lines)
     starts = [0]
     for line in lines:

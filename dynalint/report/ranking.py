@@ -10,7 +10,7 @@ from dynalint.findings import STATUSES, Finding
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Findings that cost about the same. `why` says what they cost, `holds` whether a finding is one of them."""
+    """Findings that cost about the same. `why` says what they cost; `holds` says whether a finding is one of them."""
 
     title: str
     why: str
@@ -33,43 +33,43 @@ LEVELS = (
     ),
     Level(
         "Tensors read in a loop",
-        "In each pass, Python waits until a GPU has finished. With a read in each of 24 layers, a call took 24 times "
-        "as long.",
+        "In each iteration, Python waits until the GPU has finished. With a read in each of 24 layers, a call took 24 "
+        "times as long.",
         lambda one: _breaks(one) and bool(one.cost.loop) and one.cost.reads,
     ),
     Level(
         "Graph breaks in a loop",
-        "Each pass leaves the compiled code, and Dynamo usually gives up the function with the loop. With a break for "
-        "each of 24 layers, a call took 8 to 12 times as long.",
+        "Each iteration leaves the compiled code, and Dynamo usually gives up on the function with the loop. With a "
+        "break for each of 24 layers, a call took 8 to 12 times as long.",
         lambda one: _breaks(one) and bool(one.cost.loop),
     ),
     Level(
-        "Functions given up",
-        "Dynamo leaves the function to Python. When it was the whole model, a call took 6 times as long.",
+        "Functions that Dynamo gives up on",
+        "The function runs in eager. When it was the whole model, a call took 6 times as long.",
         lambda one: _breaks(one) and _gives_up(one),
     ),
     Level(
-        "Compiled again on every call",
-        "Compiling takes seconds, until Dynamo gives up the function. From then on, a call took 6 times as long.",
+        "Recompilations on every call",
+        "Compiling takes seconds, until Dynamo gives up on the function. From then on, a call took 6 times as long.",
         lambda one: one.category == "recompile" and one.severity == "error",
     ),
     Level(
         "Tensors read on each call",
-        "Python waits until a GPU has finished. With one read, a call took 1.4 times as long.",
+        "Python waits until the GPU has finished. With one read, a call took 1.4 times as long.",
         lambda one: _breaks(one) and one.cost.reads,
     ),
     Level(
         "Other graph breaks and recompiles",
-        "A graph break in a straight line costs next to nothing once everything is compiled.",
+        "A graph break outside a loop costs next to nothing once everything is compiled.",
         lambda one: _breaks(one) or one.category == "recompile",
     ),
-    Level("Notes and advice", "These cost nothing as they are.", bool),
+    Level("Notes and advice", "These cost nothing at present.", bool),
 )
-"""All levels, the dearest first; a finding belongs to the first that holds. In the last two, no cost is known."""
+"""All levels, the most expensive first. Each finding is in the first that applies. The last two have no known cost."""
 
 MEASURED = (
-    "Times were measured on 24 small layers on an H200 with CUDA graphs, where overhead weighs most. With large "
-    "kernels, most of it disappears behind the work: there, a call with a read in each layer took 2.4 times as long."
+    "Times were measured on 24 small layers on an H200 with CUDA graphs, where overhead matters most. Large kernels "
+    "hide most of it: with them, a call with a read in each layer took 2.4 times as long."
 )
 _NOTHING_KNOWN = len(LEVELS) - 2
 
@@ -82,14 +82,14 @@ def level_of(finding: Finding) -> int:
 
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings by cost, the dearest first; what running confirmed comes before the others of its level."""
+    """Return findings by cost, the most expensive first; within a level, confirmed ones come first."""
     return sorted(findings, key=lambda one: (level_of(one), STATUSES.index(one.evidence.status), one.sort_key))
 
 
 def dearest(findings: Sequence[Finding], most: int = 3) -> tuple[list[Finding], int]:
-    """Return the findings to fix first, each in another function, and how many cost as much as the last of them.
+    """Return the findings to fix first, each in a different function, and how many cost at least as much.
 
-    None is returned that is not known to cost more than another finding.
+    Only findings that are known to cost more than others are returned.
     """
     order = ranked(findings)
     least = min(level_of(order[-1]), _NOTHING_KNOWN) if order else 0
@@ -99,7 +99,7 @@ def dearest(findings: Sequence[Finding], most: int = 3) -> tuple[list[Finding], 
 
 
 def because(finding: Finding) -> str:
-    """Return why a finding costs what it costs, as a sentence without subject and full stop; empty if not known."""
+    """Return what a finding costs, as a sentence without a subject or full stop; empty if not known."""
     return "; ".join(_reasons(finding))
 
 
@@ -110,16 +110,16 @@ def _reasons(finding: Finding) -> Iterator[str]:
         yield f"{'gives' if confirmed else 'may give'} other results than eager code"
         return
     if finding.category == "recompile":
-        yield "compiles again on every call" if finding.severity == "error" else "compiles again on later calls"
+        yield "recompiles on every call" if finding.severity == "error" else "recompiles on later calls"
         return
     if not _breaks(finding):
         return
     what = "waits for the GPU" if cost.reads else "breaks the graph"
     if cost.loop:
-        yield f"{what} in each pass of a loop that `{cost.loop}` runs"
+        yield f"{what} in each iteration of a loop in `{cost.loop}`"
     elif cost.reads:
         yield f"{what} on each call"
     if cost.gives_up:
-        yield f"Dynamo gives up `{cost.gives_up}`"
+        yield f"makes Dynamo give up on `{cost.gives_up}`"
     elif effect in ("rest", "frame"):
-        yield f"Dynamo gives up {'the rest of ' if effect == 'rest' else ''}the function"
+        yield f"makes Dynamo give up on {'the rest of ' if effect == 'rest' else ''}the function"

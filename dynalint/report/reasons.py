@@ -1,4 +1,4 @@
-"""Why findings are unconfirmed, each reason once, with the number of findings that it holds for."""
+"""Why findings are unconfirmed: each reason once, with the number of findings it applies to."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Workflow commands of CI runners, and how to escape text that would be taken for one.
+"""Workflow commands of CI runners, and how to escape text that looks like one.
 
-A runner scans every line that a step prints, whoever wrote it. GitHub Actions recognizes `::name::` at the start of a
-line, with or without leading white space, and the older form `##[name]` anywhere in it; Azure Pipelines recognizes
+A runner scans every line that a step prints, whatever its origin. GitHub Actions recognizes `::name::` at the start of
+a line, with or without leading white space, and the older form `##[name]` anywhere in it; Azure Pipelines recognizes
 `##vso[` and TeamCity `##teamcity[`. With such a line, checked code could mask words in the log, forge annotations or
 disable the commands of later steps.
 """
@@ -30,7 +30,7 @@ def in_part(text: str) -> str:
 
 
 def in_text(text: str) -> str:
-    """Return text for people, with a space in everything that a runner would take for a command."""
+    """Return text for people, with a space in everything that a runner would interpret as a command."""
     return _AT_THE_START.sub(r"\1 ", in_part(text))
 
 
@@ -51,7 +51,7 @@ def starts(line: str) -> set[int]:
 
 
 def commands(text: str) -> bool:
-    """Return whether a runner would take any line of the text for a command."""
+    """Return whether a runner would interpret any line of the text as a command."""
     return any(pattern.search(text) for pattern in (_AT_THE_START, _ANYWHERE, _SECTION))
 
 

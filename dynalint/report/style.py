@@ -1,7 +1,7 @@
 """How text is displayed: colours, the width of characters, and control characters made visible.
 
 Text from the checked code may contain characters that control the terminal or reorder what is displayed, and text that
-a CI runner would take for a command. `visible` replaces these; `cells` uses the same replacements.
+a CI runner would interpret as a command. `visible` replaces these; `cells` uses the same replacements.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """Do the same for text of many lines, keeping tabs and line ends."""
+    """Do the same for multi-line text, keeping tabs and line ends."""
     kept = text.replace("\r\n", "\n")
     shown = in_text("".join(one if one in "\n\t" else _visible(one) for one in kept))
     return text if shown == kept else shown

@@ -47,10 +47,10 @@ def summary(report: Report, style: Style) -> str:
 
 
 def settings_that_help(findings: Iterable[Finding]) -> list[tuple[str, list[Finding]]]:
-    """Return the settings that make breaks disappear without a change of the code, each with its findings.
+    """Return the settings that avoid breaks without a change to the code, each with its findings.
 
-    A setting is given as the start of a sentence, the one that removes the most first. The setting of a finding is
-    known from its rule; that `fullgraph=True` helps, from a run.
+    A setting is given as the start of a sentence; the one that avoids the most breaks comes first. The rule of a
+    finding names its setting; whether `fullgraph=True` helps is known from a run.
     """
     found: dict[str, list[Finding]] = {}
     for one in findings:
@@ -63,7 +63,7 @@ def settings_that_help(findings: Iterable[Finding]) -> list[tuple[str, list[Find
 
 def _settings(report: Report) -> str:
     return "".join(
-        f"{how} {len(found)} of them as they are ({', '.join(sorted({one.code for one in found}))}).\n"
+        f"{how} {len(found)} of them unchanged ({', '.join(sorted({one.code for one in found}))}).\n"
         for how, found in settings_that_help(report.findings)
     )
 

@@ -79,7 +79,7 @@ def test_an_id_of_dynamo(dynalint: Run) -> None:
     ran = dynalint("rule", "gb0170")
     assert ran.code == 0
     assert ran.out == (
-        "GB0170: Data-dependent branching\n\nA graph break of Dynamo's; visible in the source.\n\n"
+        "GB0170: Data-dependent branching\n\nA Dynamo graph break; visible in the source.\n\n"
         "These rules find it:\n\n  DYN101  branch-on-tensor: A branch on a tensor\n"
     )
     assert dynalint("rule", "GB0170", "--output-format", "json").json == {

@@ -150,10 +150,10 @@ def test_what_are_not_all_shards_of_one_run_is_refused(
     [
         (["--shard=3/2", "-ox.json"], "is not of the form I/N"),
         (["--shard=1/2"], "needs --output-file"),
-        (["--shard=1/2", "-ox.json", "--static"], "lets nothing run"),
+        (["--shard=1/2", "-ox.json", "--static"], "prevents running"),
         (["--shard=1/2", "-ox.json", "--statistics"], "cannot be combined"),
-        (["--executor=dask"], "go together"),
-        (["--scheduler=tcp://127.0.0.1:1"], "go together"),
+        (["--executor=dask"], "require each other"),
+        (["--scheduler=tcp://127.0.0.1:1"], "require each other"),
         (["--executor=dask", "--scheduler=nowhere"], "there is no Dask scheduler at nowhere"),
     ],
 )

@@ -207,7 +207,7 @@ def test_evidence_needs_no_example_and_holds_while_the_file_does(folder: Folder)
     assert after["needy.py DYN101"] == "confirmed"
     again = folder.trace(sys.executable, "use.py")
     assert "0 kinds of calls confirmed" in again.said
-    assert "1 known before" in again.said
+    assert "1 already known" in again.said
     with (folder.path / "needy.py").open("a", encoding="utf-8") as stream:
         stream.write("# changed\n")
     found = folder.judged("needy.py")["needy.py DYN101"]
@@ -369,7 +369,7 @@ def test_test_suites_take_part_in_one_process_and_in_two(folder: Folder) -> None
     assert folder.evidence() == ["Clean", "Gate", "Gate"]
     parallel = folder.trace(*command, "-n", "2")
     assert parallel.code == 1
-    assert "3 known before" in parallel.said
+    assert "3 already known" in parallel.said
 
 
 def _untimed(out: str) -> str:

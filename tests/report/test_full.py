@@ -119,7 +119,7 @@ def test_summary_counts_what_a_setting_lets_pass(make: Callable[..., Finding]) -
         make(9),
     ]
     shown = render("concise", Report(found), PLAIN)
-    line = "With `torch._dynamo.config.{} = True`, Dynamo traces {} of them as they are ({}).\n"
+    line = "With `torch._dynamo.config.{} = True`, Dynamo traces {} of them unchanged ({}).\n"
     assert shown.endswith(
         line.format("capture_dynamic_output_shape_ops", 2, "DYN301, DYN303") + line.format("allow_rnn", 1, "DYN601")
     )
@@ -129,7 +129,7 @@ def test_summary_counts_what_fullgraph_was_seen_to_let_pass(make: Callable[..., 
     passes = Evidence("confirmed", "It breaks.", "GB0124", "2.13.0", "passes", 0)
     breaks = replace(passes, fullgraph="breaks")
     found = [make(code="DYN201", evidence=passes), make(5, evidence=breaks), make(7, evidence=Evidence("static"))]
-    line = "With `torch.compile(..., fullgraph=True)`, Dynamo traced 1 of them as they are (DYN201).\n"
+    line = "With `torch.compile(..., fullgraph=True)`, Dynamo traced 1 of them unchanged (DYN201).\n"
     assert render("concise", Report(found), PLAIN).endswith(line)
 
 

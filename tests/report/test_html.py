@@ -132,7 +132,7 @@ def test_findings_are_listed_by_cost_and_by_file(report: Report) -> None:
     shown = re.findall(r"<summary>([^<]+): (\d+) findings?</summary>", text)
     assert shown == [
         ("Tensors read in a loop", "12"),
-        ("Compiled again on every call", "1"),
+        ("Recompilations on every call", "1"),
         ("Other graph breaks and recompiles", "2"),
         ("Notes and advice", "1"),
     ]
@@ -146,14 +146,14 @@ def test_findings_are_listed_by_cost_and_by_file(report: Report) -> None:
 
 def test_settings_are_told_with_what_was_seen(report: Report, make: Make) -> None:
     told = plain(page(report))
-    sentence = "With torch._dynamo.config.capture_scalar_outputs = True, Dynamo traces 12 of 16 as they are (DYN101)."
+    sentence = "With torch._dynamo.config.capture_scalar_outputs = True, Dynamo traces 12 of 16 unchanged (DYN101)."
     assert sentence in " ".join(told.split())
     assert "seen to break" not in told
     seen = make(setting="allow_rnn", evidence=Evidence("confirmed", "It breaks.", "GB0014", "2.13.0", "breaks", 0))
     assert "1 of them were seen to break without it" in plain(page(Report([seen, make(5, setting="allow_rnn")])))
     whole = make(evidence=Evidence("confirmed", "It breaks.", "GB0124", "2.13.0", "passes", 0))
     told = " ".join(plain(page(Report([whole]))).split())
-    assert "fullgraph=True), Dynamo traced 1 of 1 as they are (DYN101). This was seen in a run." in told
+    assert "fullgraph=True), Dynamo traced 1 of 1 unchanged (DYN101). A run showed this." in told
 
 
 def rows(text: str, name: str) -> list[list[str]]:
@@ -173,7 +173,7 @@ def test_verdicts_are_counted_with_their_reasons(report: Report) -> None:
         ["confirmed", "1", "guard failed: self.n == 0"],
         ["static", "13", "Only the source was read."],
         ["unconfirmed", "1", "Model was not run: no inputs."],
-        ["refuted", "2", "Dynamo traced it whole; hidden without --show-refuted."],
+        ["refuted", "2", "Dynamo traced it without a break; hidden without --show-refuted."],
     ]
 
 

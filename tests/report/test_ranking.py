@@ -43,9 +43,9 @@ def test_what_running_showed_counts(make: Make) -> None:
     seen = Evidence("confirmed", "It breaks.", "GB0059", "2.13.0", "breaks", 0)
     assert level(make(evidence=replace(seen, effect="split"))) == "Other graph breaks and recompiles"
     given_up = make(evidence=replace(seen, effect="frame"))
-    assert level(given_up) == "Functions given up"
-    assert because(given_up) == "Dynamo gives up the function"
-    assert because(make(evidence=replace(seen, effect="rest"))) == "Dynamo gives up the rest of the function"
+    assert level(given_up) == "Functions that Dynamo gives up on"
+    assert because(given_up) == "makes Dynamo give up on the function"
+    assert because(make(evidence=replace(seen, effect="rest"))) == "makes Dynamo give up on the rest of the function"
     # That one target only splits the graph says nothing about the loop of another one around it.
     looped = make(cost=Cost("Model.forward", "Model.forward"), evidence=replace(seen, effect="split"))
     assert level(looped) == "Graph breaks in a loop"
@@ -70,10 +70,10 @@ def test_confirmed_findings_come_first_in_their_level(make: Make) -> None:
 def test_the_reasons_in_words(dear: list[Finding]) -> None:
     assert [because(one) for one in dear] == [
         "may give other results than eager code",
-        "waits for the GPU in each pass of a loop that `Model.forward` runs; Dynamo gives up `Model.forward`",
-        "breaks the graph in each pass of a loop that `Model.forward` runs; Dynamo gives up `Model.forward`",
-        "Dynamo gives up `Layer.forward`",
-        "compiles again on every call",
+        "waits for the GPU in each iteration of a loop in `Model.forward`; makes Dynamo give up on `Model.forward`",
+        "breaks the graph in each iteration of a loop in `Model.forward`; makes Dynamo give up on `Model.forward`",
+        "makes Dynamo give up on `Layer.forward`",
+        "recompiles on every call",
         "waits for the GPU on each call",
         "",
         "",
@@ -100,13 +100,10 @@ def test_nothing_is_said_to_cost_more_than_advice_alone(make: Make) -> None:
 def test_the_summary_names_the_dearest(dear: list[Finding]) -> None:
     text = render("full", Report(dear[::-1]), Style())
     assert text.endswith(
-        "Found 8 findings.\n"
-        "Known to cost the most:\n"
-        "  model.py:10:12: DYN101 may give other results than eager code\n"
-        "  model.py:9:12: DYN101 waits for the GPU in each pass of a loop that `Model.forward` runs; "
-        "Dynamo gives up `Model.forward`\n"
-        "  model.py:8:12: DYN101 breaks the graph in each pass of a loop that `Model.forward` runs; "
-        "Dynamo gives up `Model.forward`\n"
+        "Found 8 findings.\nKnown to cost the most:\n  model.py:10:12: DYN101 may give other results than eager "
+        "code\n  model.py:9:12: DYN101 waits for the GPU in each iteration of a loop in `Model.forward`; makes Dynamo "
+        "give up on `Model.forward`\n  model.py:8:12: DYN101 breaks the graph in each iteration of a loop in "
+        "`Model.forward`; makes Dynamo give up on `Model.forward`\n"
     )
     alike = [replace(dear[1], line=20 + number, function=f"g{number}") for number in range(9)]
     assert "Known to cost the most (3 of 11 like them):\n" in render("full", Report([*dear, *alike]), Style())

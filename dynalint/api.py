@@ -27,7 +27,7 @@ def check(
     Without `paths`, the paths that the configuration includes are checked, or else the working directory. With
     `static=True`, code is never run. With False, it is run even without a sandbox. With None, the configuration
     decides. `settings` are values for configuration keys, such as `{"select": ["DYN1"]}`; with `isolated`, no
-    configuration files are read. Refuted findings are left out.
+    configuration files are read. Refuted findings are not returned.
 
     Raises:
         UsageError: a path does not exist.

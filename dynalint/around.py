@@ -1,4 +1,4 @@
-"""Find the files around the named ones that must be read to judge them as in a run on the whole project.
+"""Find the files around the named ones that must be read to get the same findings as in a run on the whole project.
 
 The callers of a function determine its arguments and whether it is compiled. So dynalint also reads the files that use
 the named ones, and those that they inherit from. They are found by scanning the text of the project's files without
@@ -23,7 +23,7 @@ from dynalint.reading import is_inside, is_marked, project_root, read_bounded
 # A megabyte of model code takes about a second to analyse. The limit keeps a run on a few named files at a few seconds,
 # however large the project.
 MOST_TEXT = 4 << 20
-# In a tree with more files than any real project, only the named files and their imports are read.
+# If a tree has more files than any real project, only the named files and their imports are read.
 MOST_FILES = 20_000
 
 
@@ -36,7 +36,7 @@ class Around:
 
 
 class Outlines:
-    """The outlines of files, which are kept while their text is the same: working them out takes most of the time."""
+    """The outlines of files, kept while their text is the same, because working them out takes most of the time."""
 
     def __init__(self) -> None:
         self._known: dict[Path, Outline] = {}
@@ -58,7 +58,7 @@ def around(
 ) -> Around:
     """Find the files that affect the files `named` (absolute paths). `texts` replaces the content of files.
 
-    `search` are additional folders from which imports are resolved, `known` outlines of earlier calls.
+    `search` lists additional folders for resolving imports, `known` has the outlines of earlier calls.
     """
     others = [path for path in _project_files(named, configuration) if path not in set(named)]
     if not others or len(others) > MOST_FILES:
@@ -75,7 +75,7 @@ def around(
 
 
 def _bearing(named: Sequence[Path], importers: Importers, sizes: Mapping[Path, int]) -> Around:
-    """Choose the nearest files first: users of the named files and their base classes, then what affects those."""
+    """Choose the nearest files first: users of the named files and their base classes, then files that affect those."""
     own = frozenset(named)
     room = max(MOST_TEXT, sum(sizes.get(path, 0) for path in own))
     found, left_out = set(own), set[Path]()
@@ -93,7 +93,7 @@ def _bearing(named: Sequence[Path], importers: Importers, sizes: Mapping[Path, i
         new = sorted(importers.users(new) - found)
         left_out.update(path for path in new if not fits(({path} | importers.above([path])) - found))
     more = own if not left_out else frozenset[Path]()
-    while more:  # these files are further away, so a step is taken as a whole or not at all
+    while more:  # these files are further away, so each step takes all of them or none
         more = frozenset(importers.users(found) - found)
         more |= importers.above(more) - found
         more = more if fits(more) else frozenset()

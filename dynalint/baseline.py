@@ -21,7 +21,7 @@ _VERSION = 1
 _FIELDS = ("path", "code", "function", "text")
 
 # How an identity matches an entry: by everything, then without the function, which may have been renamed, then without
-# the path, since the file may have been moved.
+# the path, because the file may have been moved.
 _LIKENESSES: tuple[Callable[[Identity], tuple[str, ...]], ...] = (
     lambda one: (one.path, one.code, one.function, one.text),
     lambda one: (one.path, one.code, one.text),

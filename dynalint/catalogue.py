@@ -82,11 +82,11 @@ _OWN = (
         "graph-break",
         "error",
         _said("""
-            Dynamo broke the graph here when the code was run, and no rule saw it coming: the cause lies in a library
-            that the code calls, or in something that reading the source does not tell. The finding stands at the
-            innermost line of your own code and carries Dynamo's id, explanation and hints.
+            Dynamo broke the graph here when the code was run, and no rule predicted it: the cause is in a library that
+            the code calls, or cannot be seen in the source. The finding is at the innermost line of your own code and
+            has Dynamo's id, explanation and hints.
 
-            It appears only where findings are confirmed, so `--static` never reports it.
+            It is reported only when code is run, never with `--static`.
         """),
     ),
     Entry(
@@ -96,10 +96,10 @@ _OWN = (
         "recompile",
         "error",
         _said("""
-            Dynamo compiled this function again on a later call, and no rule saw it coming. The finding names the guard
-            that failed, so it tells which value changed between the calls.
+            Dynamo compiled this function again on a later call, and no rule predicted it. The finding names the guard
+            that failed, which shows the value that changed between the calls.
 
-            It appears only where findings are confirmed, so `--static` never reports it.
+            It is reported only when code is run, never with `--static`.
         """),
     ),
     Entry(
@@ -109,15 +109,16 @@ _OWN = (
         "miscompile",
         "error",
         _said("""
-            Compiled, this code computes something else than it does uncompiled, or raises where it does not, and no
-            rule saw it coming. Values, gradients, state and inputs were compared over three calls with `aot_eager`, in
-            training and in evaluation. The finding stands at the innermost module of yours that shows the difference
-            when it alone is compiled: at the line that first names the state which differs, else at its definition.
+            The compiled code gives different results than the uncompiled code, or raises an exception that the
+            uncompiled code does not, and no rule predicted it. Values, gradients, state and inputs were compared over
+            three calls with `aot_eager`, in training and in evaluation mode. The finding is in the innermost of your
+            modules that shows the difference when compiled alone: at the line that first names the differing state, or
+            else at the definition of the module.
 
-            Not reported are differences by rounding, and code that differs as much from itself: with other random
-            numbers, or with inputs and parameters changed in the last digits.
+            Rounding differences are not reported, and neither is code whose uncompiled results differ by as much with
+            other random numbers, or with inputs and parameters changed in the last digits.
 
-            It appears only where findings are confirmed, so `--static` never reports it.
+            It is reported only when code is run, never with `--static`.
         """),
     ),
     Entry(
@@ -127,10 +128,10 @@ _OWN = (
         "error",
         "error",
         _said("""
-            The file is not Python source: it does not parse, cannot be decoded, or is binary. It is not checked; all
-            others are. The interpreter that runs dynalint decides what is valid syntax.
+            The file is not Python source: it does not parse, cannot be decoded, or is binary. It is not checked;
+            other files are. The interpreter that runs dynalint determines which syntax is valid.
 
-            It is reported whatever is selected, unless it is ignored by name.
+            It is reported whichever rules are selected, unless it is ignored by its full code.
         """),
     ),
     Entry(
@@ -141,10 +142,10 @@ _OWN = (
         "warning",
         _said("""
             A `# dynalint: ignore[...]` or `# dynalint: ignore-file[...]` comment silences no finding, names a code that
-            does not exist, or names none. Comments like that hide the next real finding. Only codes of rules that ran
-            on the file are judged, so what a run did not select or could not show is not called unused.
+            does not exist, or names none. Such a comment would hide the next real finding. Only codes of rules that
+            ran on the file are judged, so codes that a run did not select or could not report do not count as unused.
 
-            The fix removes the codes that silence nothing, and the comment if none is left.
+            The fix removes the codes that silence nothing, and the comment if no code is left.
         """),
         rewrites=True,
     ),
@@ -160,7 +161,7 @@ def catalogue() -> dict[str, Entry]:
     """
     entries = [*_OWN, *(_entry(rule) for rule in all_rules())]
     found = {entry.code: entry for entry in sorted(entries, key=lambda entry: entry.code)}
-    assert len(found) == len(entries), "two entries have one code"
+    assert len(found) == len(entries), "two entries have the same code"
     return found
 
 

@@ -23,7 +23,7 @@ Ranges = tuple[range, ...]
 
 @dataclass(frozen=True)
 class Changes:
-    """The differences from the tree of the commit `base`, computed for the files that are asked about.
+    """The differences from the tree of the commit `base`, computed for each file on request.
 
     A file that is not in the tree is compared with the file that it was renamed from, according to the index; if there
     is none, all of it is new. This also applies to files that cannot be compared, because they are too large or because
@@ -82,7 +82,7 @@ class Changes:
         options = ("--cached", "-z", "--find-renames", f"-l{_MOST_RENAMES}", "--diff-filter=R")
         try:
             said = self.repository.ask("diff-index", *options, self.base, "--")
-        except GitError:  # renames need the content of files, which a partial clone may lack
+        except GitError:  # detecting renames needs the content of files, which a partial clone may lack
             return {}
         fields = said.split(b"\0")[:-1]
         heads, names = fields[::3], fields[2::3]

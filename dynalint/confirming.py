@@ -35,8 +35,8 @@ _MOST_ROOTS = 4
 class Confirmed:
     """Findings with evidence, including refuted ones and those discovered by running.
 
-    `failures` are sentences about what could not be done at all, `notes` about calls that could not be looked at.
-    `interrupted` says that the user stopped the run, `ran` that there was code to run.
+    `failures` are sentences about steps that failed completely, `notes` about calls that could not be used.
+    `interrupted` says whether the user stopped the run, `ran` whether there was code to run.
     """
 
     linted: tuple[Linted, ...]
@@ -49,7 +49,7 @@ class Confirmed:
 def confirmed(
     workspace: Workspace, result: LintResult, progress: Progress | None, only: Sequence[Linted] | None = None
 ) -> Confirmed:
-    """Run the code of the findings, and return them with evidence; with `only`, run nothing but what leads to those."""
+    """Run the code of the findings and return them with evidence; with `only`, run only code that leads to those."""
     wanted = result.linted if only is None else only
     if not wanted and only is not None:
         return Confirmed(())
@@ -119,10 +119,10 @@ def verifier(
 def suite(
     workspace: Workspace, result: LintResult, linted: Iterable[Linted], command: str, progress: Progress | None
 ) -> Suite:
-    """Return what judges the fixes of `linted` by the project's own tests, which a command runs.
+    """Return the suite that judges the fixes of `linted` by the project's own tests, which a command runs.
 
     Raises:
-        NotTestedError: it is no command.
+        NotTestedError: the setting is not a command.
     """
     options = confirm_options(workspace, result.analysis.project.roots)
     return Suite(SuiteCommand(command, options), linted, progress)
@@ -163,9 +163,9 @@ def parts(workspace: Workspace, result: LintResult) -> Callable[[Finding], Seque
 
 
 def _roots_near(workspace: Workspace, result: LintResult) -> Callable[[Finding], Sequence[Target]]:
-    """Return a function that returns what to run to reach the code of a finding, nearest first.
+    """Return a function that returns the targets to run to reach the code of a finding, nearest first.
 
-    These are compiled roots, and models that inherit one and whose own code is on the way.
+    These are compiled roots, and models that inherit from one and have code of their own on the call chain.
     """
     functions = {(workspace.shown(one.file.path), one.qualname): one for one in result.analysis.functions}
     roots = set(result.analysis.roots)
@@ -234,7 +234,7 @@ def _heirs(analysis: Analysis) -> dict[Target, list[Target]]:
 
 def _named(code: FunctionInfo | ClassInfo) -> Iterator[Target]:
     """Yield the target for a function or class if it can be imported by name."""
-    if code.file.path.suffix == SUFFIX:  # running a notebook is up to its user
+    if code.file.path.suffix == SUFFIX:  # notebooks are not run
         return
     if code.parent is None and all(part.isidentifier() for part in code.qualname.split(".")):
         yield Target(code.file.path, code.module.name, code.qualname)

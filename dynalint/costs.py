@@ -1,7 +1,7 @@
-"""What the source tells about the cost of a finding: loops around it, and the function that Dynamo gives up for it.
+"""The cost of a finding, as far as the source shows it: loops around it, and the function that Dynamo gives up on.
 
-A graph break costs next to nothing in a straight line. In a loop, it happens again in each pass, and Dynamo leaves the
-function with the loop to Python. `docs/output.md` gives the times measured.
+A graph break costs next to nothing outside a loop. In a loop, it happens in each iteration, and Dynamo leaves the
+function with the loop to eager. `docs/output.md` gives the times measured.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Costs:
         self._lost: dict[FunctionInfo, FunctionInfo | None] = {}
 
     def of(self, flag: Flag) -> Cost:
-        """Return the cost of what a rule found; only a graph break that is certain gives up a function."""
+        """Return the cost of a rule's finding. Dynamo gives up on a function only for a graph break that is certain."""
         event, function = flag.event, flag.event.function
         around = _loop_around(function)
         loop = function if event.position.loop else around and around[0]
@@ -34,7 +34,7 @@ class Costs:
         return Cost(_name(loop), _name(lost), flag.rule.reads_data)
 
     def _lost_around(self, function: FunctionInfo) -> FunctionInfo | None:
-        """Return the caller that Dynamo gives up for a break in a function, because it calls it in a loop."""
+        """Return the caller that Dynamo gives up on because it calls, in a loop, a function that breaks."""
         if function not in self._lost:
             around = _loop_around(function)
             found = around is not None and any(calls_in_loops(around[0], {around[1]}, self._project))

@@ -73,7 +73,7 @@ def _key(finding: Finding) -> tuple[object, ...]:
 
 
 def absolute(path: Path, directory: Path) -> Path:
-    """Return a path as an absolute path, below `directory` if it is in there through any links."""
+    """Return a path as an absolute path, below `directory` if it is in that folder, possibly through links."""
     path = Path(os.path.normpath(directory / path.expanduser()))
     if not path.is_relative_to(directory):
         real = Path(os.path.realpath(path))
@@ -108,7 +108,7 @@ def _included(settings: Settings, directory: Path) -> tuple[tuple[Path, ...], tu
     root = project_root(Path(os.path.realpath(settings.root)))
     inside = tuple(path for path in settings.include if is_inside(path, root))
     notes = tuple(
-        f"{show_path(path, directory)}: skipped: `include` leads out of the project; name it on the command line."
+        f"{show_path(path, directory)}: skipped: `include` leads out of the project; name the path on the command line."
         for path in settings.include
         if path not in inside
     )
@@ -163,7 +163,8 @@ def in_project(workspace: Workspace, known: Outlines | None = None) -> tuple[Wor
     settings = workspace.settings
     found = around(workspace.files, workspace.configuration, search_folders(settings), workspace.texts, known)
     many = f"{found.left_out} file{'s' if found.left_out != 1 else ''} around the named ones"
-    notes = (f"{many} could not be read with them, as it is too much: check the whole project to have all findings.",)
+    why = "because they are too large; check the whole project to get all findings."
+    notes = (f"{many} could not be read with them, {why}",)
     return replace(workspace, around=found.files), notes if found.left_out else ()
 
 
@@ -195,7 +196,7 @@ def fix(
     runs = workspace.settings.confirm != "never" and any(one.rewrite for one in checked.linted)
     command = workspace.settings.test_command if runs else None
     if command is not None:
-        decide, keep = decide and remembering(decide), None  # what the tests may take back is not written before
+        decide, keep = decide and remembering(decide), None  # fixes that the tests may reject are not written yet
     options = FixOptions(unsafe=workspace.settings.unsafe_fixes, unlikely=unlikely, decide=decide, keep=keep)
     fixed = partial(fix_findings, checked.linted, checked.linter, options, views=views_of(checked))
     if not runs or (not verify and command is None):
@@ -221,7 +222,7 @@ def fix_settings(
 ) -> tuple[FixResult, tuple[str, ...]]:
     """Turn on the settings that let Dynamo trace flagged lines unchanged, in the files that call `torch.compile`.
 
-    Nothing is rewritten besides, and nothing is run: eager code does not read these settings. The other arguments
+    Nothing else is rewritten, and nothing is run, because these settings do not affect eager code. The other arguments
     and the result are those of `fix`.
     """
     linter = checked.linter
@@ -237,9 +238,7 @@ def fix_settings(
     lines = sorted({f"`{setting_line(one.finding.setting)}`" for one in linted if one.finding.setting})
     if not lines or any(one.rewrite is not None for one in linted):
         return result, ()
-    why = (
-        "the files that call `torch.compile` do not plainly import torch" if files else "no file calls `torch.compile`"
-    )
+    why = "the files that call `torch.compile` do not simply import torch" if files else "no file calls `torch.compile`"
     note = f"{why}: write {' and '.join(lines)} before you call it"
     return replace(result, notes=(note,)), ()
 

@@ -2,7 +2,7 @@
 
 The first environment that contains torch is used, in this order: the activated virtual or conda environment
 (`VIRTUAL_ENV`, `CONDA_PREFIX`), the environment that runs dynalint, and a `.venv` or `venv` in the project, where uv,
-poetry and most people create them, next to the configuration or above it. No interpreter is started to find out.
+poetry and most people create them, next to the configuration or above it. No interpreter is started for this.
 
 An environment in the project may be part of a hostile checkout. It is only used if git does not track it or, if git
 cannot tell, if the user trusts the project.
@@ -37,8 +37,8 @@ class Choice:
     def notes(self, directory: Path) -> list[str]:
         """Return a sentence for each untrusted environment. Paths are relative to `directory`."""
         return [
-            f"{show_path(prefix, directory)} has torch and is not used, as it may have come with the project: activate "
-            "it, give it as --python, or, where git does not track it, run `dynalint trust`."
+            f"{show_path(prefix, directory)} has torch but is not used, because it may have come with the project; "
+            "activate it, pass it as --python or, if git does not track it, run `dynalint trust`."
             for prefix in self.passed_over
         ]
 
@@ -97,7 +97,7 @@ def _active(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _inside(project: Path) -> Iterator[Path]:
-    """Yield where an environment of the project may be, from its folder up to the project root and no further."""
+    """Yield the places where an environment of the project may be, from its folder up to the project root."""
     root = project_root(project)
     for folder in (project, *project.parents):
         if not folder.is_relative_to(root):

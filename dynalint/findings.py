@@ -17,7 +17,7 @@ Effect = Literal["split", "rest", "frame"]
 Safety = Literal["safe", "conditional", "unsafe", "suggestion"]
 
 STATUSES: tuple[Status, ...] = ("confirmed", "static", "unconfirmed", "unreached", "refuted")
-"""From the most to the least certain that a finding costs something."""
+"""In order of certainty that a finding costs something, the most certain first."""
 EFFECTS: tuple[Effect, ...] = ("frame", "rest", "split")
 CATEGORIES: tuple[Category, ...] = ("graph-break", "recompile", "miscompile", "advice", "error")
 
@@ -94,7 +94,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What running the code showed about a finding. `fullgraph` and `recompiles` are None if nothing was run.
+    """The result of running the code, for one finding. `fullgraph` and `recompiles` are None if nothing was run.
 
     `gb` is Dynamo's id of the observed break, `torch` the release on which it was observed. `effect` says what a break
     costs beyond another graph: "rest" if the rest of the function runs in eager, "frame" if all of it does.
@@ -118,11 +118,11 @@ STATIC = Evidence()
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What the source tells about the cost of a finding; `report/ranking.py` orders findings by it.
+    """The cost of a finding, as far as the source shows it; `report/ranking.py` orders findings by it.
 
-    `loop` names the function with the loop that runs the code, `gives_up` the function that Dynamo leaves to Python
-    because of the graph break; both are empty if there is none. `reads` says that the value of a tensor is read into
-    Python, so that a GPU has to finish first.
+    `loop` names the function with the loop that runs the code, `gives_up` the function that Dynamo gives up on because
+    of the graph break; both are empty if there is none. `reads` says that the value of a tensor is read into Python, so
+    that a GPU has to finish first.
     """
 
     loop: str = ""
@@ -150,8 +150,8 @@ class Finding:
     with "/" on every platform. `region` is the call chain from a compiled root to `function`; `steps` are places in its
     functions, where known. In a notebook, lines are those of the cell with the 1-based number `cell`. `fingerprint`
     does not change when lines move. `doubt` is a sentence that says why the code is rarely compiled, or empty.
-    `setting` is the `torch._dynamo.config` setting under which Dynamo traces the code unchanged, or empty.
-    `cost` is what is known to make the finding cost more than others.
+    `setting` is the `torch._dynamo.config` setting under which Dynamo traces the code unchanged, or empty. `cost` says
+    what makes the finding cost more than others, as far as known.
     """
 
     path: str

@@ -2,10 +2,10 @@
 
 A repository's own configuration, attributes and hooks name programs, which git starts on many occasions: to compare a
 file with the index (`filter.*.clean`), to find changes (`core.fsmonitor`), to show them (`diff.external`, pagers), and
-to fetch what a partial clone lacks (`core.sshCommand`, `ext::` addresses, `remote.*.uploadpack`). So git is only used
-to read its database and index, with plumbing commands that need nothing else, and gets an empty work tree; `reading.py`
-reads files. Everything else that could start a program, including all fetching, is turned off by name. Time, memory and
-output of git are limited, because a repository can also contain a tree of a billion names.
+to fetch objects that a partial clone lacks (`core.sshCommand`, `ext::` addresses, `remote.*.uploadpack`). So git is
+only used to read its database and index, with plumbing commands that need nothing else, and gets an empty work tree;
+`reading.py` reads files. Everything else that could start a program, including all fetching, is turned off by name.
+Time, memory and output of git are limited, because a repository can also contain a tree of a billion names.
 
 Variables of the user's shell and the user's own git configuration apply. The exception is variables that say where the
 repository is, which git sets in hooks: the repository is the one that contains the folder.
@@ -136,9 +136,9 @@ def _run(folder: Path, where: dict[str, str], arguments: Sequence[str], most: in
         _bound(process.pid)
         output, late = _output(process, most)
         if late:
-            raise GitError(f"gives no answer within {_LONGEST:.0f} seconds")
+            raise GitError(f"does not answer within {_LONGEST:.0f} seconds")
         if len(output) > most:
-            raise GitError(f"says more than {most} bytes")
+            raise GitError(f"prints more than {most} bytes")
         if process.returncode:
             complaints.seek(0)
             said = " ".join(complaints.read(1000).decode(errors="replace").split())
@@ -152,7 +152,7 @@ def _program() -> str:
     folders = [folder for folder in os.get_exec_path() if Path(folder).is_absolute()]
     program = shutil.which("git", path=os.pathsep.join(folders))
     if program is None:
-        raise GitError("cannot be started: there is no such program on the search path")
+        raise GitError("cannot be started: it is not on the search path")
     return program
 
 

@@ -18,7 +18,7 @@ _NAME = "findings.json"
 class LastVerdicts:
     """Evidence by fingerprint, stored in the cache folder. With None for the folder, nothing is stored.
 
-    As in all of the cache, what cannot be read or written counts as missing.
+    As everywhere in the cache, files that cannot be read or written count as missing.
     """
 
     def __init__(self, cache: Path | None) -> None:

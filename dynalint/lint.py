@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 SYNTAX_CODE = "DYN901"
 
-_OTHER_CALLERS = "other callers of the compiled code pass a plain number for the tensor"
+_OTHER_CALLERS = "other callers of the compiled code pass a plain number instead of the tensor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Workspace:
 
     `named` are the paths given by the user. `texts` replaces the content of files; `directory` is the base of displayed
     paths. `unreadable` is a text that could not be decoded. With `ignore_suppressions`, comments silence nothing.
-    `around` are further files to analyse. `execution` says how code is run, if not as usual.
+    `around` are further files to analyse. `execution` says how code is run, or is None for the default.
     """
 
     files: tuple[Path, ...]
@@ -146,7 +146,7 @@ def find(
     wanted: Callable[[Rule, SourceFile], bool],
     failed: Callable[[Rule, Event, Exception], None],
 ) -> Iterator[Flag]:
-    """Yield what the rules find, event by event; a rule that fails on an event costs only its answer to it."""
+    """Yield the rules' findings, event by event. If a rule fails on an event, only its answer to this event is lost."""
     budgets = Budgets(steps.MOST_STEPS)  # a separate budget, so that rules run even where the analysis used up its own
     for event in analysis.events:
         for rule in rules.interested(event):
@@ -157,18 +157,18 @@ def find(
                     violations = [one for one in rule.check(event, analysis.project) if holds(one.torch, rules.release)]
                     others = (other is not None and any(rule.check(other, analysis.project)) for other in event.others)
                     always = all(others)
-            except Exception as fault:  # noqa: BLE001 - whatever it is, it costs that rule's answer only
+            except Exception as fault:  # noqa: BLE001 - any failure only costs this rule's answer
                 failed(rule, event, fault)
                 continue
             proviso = "" if always else _OTHER_CALLERS
             flags = [Flag(rule, event, violation, proviso) for violation in violations]
             if any(flag.category == "recompile" for flag in flags) and leads_to_raise(event, analysis.project):
-                continue  # a call that raises compiles nothing that later calls would have to recompile
+                continue  # a call that raises does not compile anything that later calls would have to recompile
             yield from flags
 
 
 def qualified(flags: Sequence[Flag], project: Project) -> Iterator[Flag]:
-    """Yield the flags that nothing else rules out. Graph breaks that are not certain get their proviso."""
+    """Yield the flags that nothing else rules out. Uncertain graph breaks get their proviso."""
     stranded = [flag for flag in flags if flag.violation.stranded]
     flags = _caused([flag for flag in flags if not flag.violation.stranded], project)
     breaks = [flag for flag in flags if flag.category == "graph-break" and not flag.proviso]
@@ -184,7 +184,7 @@ def qualified(flags: Sequence[Flag], project: Project) -> Iterator[Flag]:
 
 
 def _caused(flags: Sequence[Flag], project: Project) -> Sequence[Flag]:
-    """Return the flags without those that need a graph break in another function where there is none."""
+    """Return the flags, except those that need a graph break in another function that has none."""
     if not any(flag.violation.within for flag in flags):
         return flags
     breaking = {

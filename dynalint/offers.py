@@ -16,7 +16,7 @@ from dynalint.rules import Declined, Rewrite
 Answer = Callable[[], Rewrite | Declined | None]
 """Computes the rewrite for one finding, a reason for declining, or None if its rule has no fix."""
 
-_GENERATED = "the file says that it is generated: change what it is generated from"
+_GENERATED = "the file says that it is generated; change its source instead"
 
 
 class Offers:
@@ -75,7 +75,7 @@ class Offers:
         except Exhausted:
             most = self.budgets.most
             return Declined(f"the rewrites in this file take more than {most} steps; split the file, or fix by hand")
-        except Exception as fault:  # noqa: BLE001 - the finding stands without its fix
+        except Exception as fault:  # noqa: BLE001 - the finding is still reported, without a fix
             place = f"{finding.path}:{finding.line}"
             self.failures.append(f"{place}: {finding.code} failed: {type(fault).__name__}: {fault}")
             return None

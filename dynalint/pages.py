@@ -112,15 +112,15 @@ def parse_page(text: str, shown: str, title: str) -> Page:
             proof = part.line if part.text == _PROOF and part.body is None else None
         elif part.body is not None:
             if not drafts:
-                raise PageError(f'{shown}:{part.line}: a block stands below "### " and the name of its example.')
+                raise PageError(f'{shown}:{part.line}: a block must follow a heading "### " that names its example.')
             drafts[-1].add(part.line, part.text, part.body)
         elif part.text.startswith("### "):
             drafts.append(_Draft(shown, part.line, part.text[4:].strip()))
         else:
-            raise PageError(f'{shown}:{part.line}: headings of examples begin with "### ".')
+            raise PageError(f'{shown}:{part.line}: the heading of an example must begin with "### ".')
     for draft in drafts:
         if any(other.name == draft.name and other is not draft for other in drafts[: drafts.index(draft)]):
-            raise PageError(f'{shown}:{draft.line}: two examples are called "{draft.name}".')
+            raise PageError(f'{shown}:{draft.line}: two examples have the name "{draft.name}".')
     documentation = "\n".join(lines[1 : len(lines) if proof is None else proof - 1])
     return Page(documentation.strip(), tuple(draft.example() for draft in drafts))
 

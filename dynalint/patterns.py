@@ -1,8 +1,8 @@
 """`.gitignore` patterns from untrusted projects, compiled so that no pattern can make matching slow.
 
 `pathspec` turns a pattern into a regular expression that tries each wildcard at every length, so a few in a row can
-take years. If another wildcard of the same kind follows, only the first match of the text between them has to be tried:
-whatever the rest matches after a later match, it also matches after the first. This module rewrites the expressions
+take years. If another wildcard of the same kind follows, only the first match of the text between them has to be tried,
+because if the rest matches after a later match, it also matches after the first. This module rewrites the expressions
 accordingly.
 """
 
@@ -30,7 +30,7 @@ def compile_patterns(lines: Iterable[str]) -> GitIgnoreSpec:
 def _compiled(line: str) -> Iterator[Any]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # warnings about unusual character sets are for the author of the pattern
+            warnings.simplefilter("ignore")  # warnings about character sets concern only their author
             for pattern in GitIgnoreSpec.from_lines([line], **_OPTIONS).patterns:
                 regex = pattern.regex
                 if regex is not None and len(_WILDCARD.findall(regex.pattern)) > 1:

@@ -2,7 +2,7 @@
 
 A break is uncertain if Python may skip the rest of its statement after an operand, if a value is a tensor only on some
 paths, or if another break comes first. Dynamo cannot resume after most breaks inside loops, nor after those that it
-rejects immediately. It then gives up the function and runs it in eager, so later code in that function is not traced
+rejects immediately. It then gives up on the function and runs it in eager, so later code in that function is not traced
 and does not break. Before Python 3.12, a comprehension is a separate function; if it reads a tensor or module from
 outside, Dynamo compiles it on its own.
 """
@@ -36,7 +36,7 @@ def provisos(events: Sequence[Event], refused: Collection[Event], project: Proje
         elif event.condition is not None and not is_passed_by_all(event, project):
             found[event] = f"only runs that get past {quote(event.function.file, event.condition)} reach this line"
         elif isinstance(event, Branch) and only_tensor(event.kind) is None:
-            found[event] = "on other ways to this line it is a plain Python value"
+            found[event] = "on other paths to this line it is a plain Python value"
         else:
             certain[event.function].append(event)
     breaking = {event.function for own in certain.values() for event in own if runs_always(event, project)}
@@ -46,7 +46,7 @@ def provisos(events: Sequence[Event], refused: Collection[Event], project: Proje
             found[event] = (
                 f"at present, the whole function runs in eager because of line {line}; this is the next break"
                 if always
-                else f"runs that reach line {line} leave the whole function in eager; the others break here"
+                else f"runs that reach line {line} leave the whole function in eager; other runs break here"
             )
     return found
 
@@ -58,7 +58,7 @@ def _ending(
     breaking: Collection[FunctionInfo],
     project: Project,
 ) -> list[Event]:
-    """Return the breaks for which Dynamo gives up a function: its own, and calls in loops of functions that break."""
+    """Return the breaks that make Dynamo give up on a function: its own, and calls in loops to functions that break."""
     parents = project.parents(function)
     own = [event for event in events if event in refused or ends_function(event, parents)]
     return sorted([*own, *calls_in_loops(function, breaking, project)], key=_place)

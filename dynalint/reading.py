@@ -1,7 +1,7 @@
 """Read files of untrusted projects: only regular files, of limited size, inside the project.
 
 A repository may contain a link to `/dev/zero`, a pipe that is never written to, or a link to somebody else's file.
-Every file that the checked code may have created is read through this module, so that such a file only fails by itself.
+Every file that the checked code may have created is read through this module, so that only this file fails.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def read_bounded(path: Path, most: int = MOST_BYTES) -> bytes:
     with os.fdopen(os.open(path, flags), "rb") as file:
         state = os.fstat(file.fileno())
         _check_regular(state, path)
-        # Files in /proc claim to be empty although they are not.
+        # Files in /proc report a size of 0 although they are not empty.
         data = file.read(most + 1) if state.st_size <= most else b""
     if state.st_size > most or len(data) > most:
         raise OSError(errno.EFBIG, f"it is larger than {most >> 20} MiB", str(path))

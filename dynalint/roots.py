@@ -22,7 +22,7 @@ def complaints(settings: Settings, analysis: Analysis) -> Iterator[str]:
     names = [name_of(analysis.project, one) for one in _models(analysis.project)] if analysis.unknown_roots else []
     for name in analysis.unknown_roots:
         place = settings.origins.get("roots", "settings")
-        yield f'{place}: `roots`: there is nothing to compile named "{name}"{nearest(name, names)}'
+        yield f'{place}: `roots`: there is no function or class to compile with the name "{name}"{nearest(name, names)}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def suggestions(analysis: Analysis, shown: Callable[[Path], str]) -> Suggestions
 
 
 def _is_named(code: ClassInfo | FunctionInfo) -> bool:
-    """Return whether settings can name the code. Tests are excluded, as the compiler calls in them are found anyway."""
+    """Return whether settings can name the code. Compiler calls in tests are found anyway, so tests are excluded."""
     return code.file.path.suffix == ".py" and not is_test(code.file.path)
 
 

@@ -69,11 +69,11 @@ class Example:
 class Violation:
     """The answer of a rule to an event: the node to flag, and a declarative sentence with code in backticks.
 
-    `category`, `severity`, `gb`, `help` and `gives_up` default to those of the rule if they are None or empty.
-    `torch` is the range of releases to which this violation applies, if it is narrower than the rule's. With
-    `within`, it is a violation only if another rule is certain of a graph break in one of these functions, on every
-    path through it; with `stranded`, only if Dynamo gives up the function because of a break in a loop. `setting`
-    names the `torch._dynamo.config` setting, if any, under which Dynamo traces the code unchanged.
+    `category`, `severity`, `gb`, `help` and `gives_up` default to those of the rule if they are None or empty. `torch`
+    is the range of releases to which this violation applies, if it is narrower than the rule's. With `within`, it is a
+    violation only if another rule is certain of a graph break in one of these functions, on every path through it; with
+    `stranded`, only if Dynamo gives up on the function because of a break in a loop. `setting` names the
+    `torch._dynamo.config` setting, if any, under which Dynamo traces the code unchanged.
     """
 
     node: ast.expr | ast.stmt
@@ -103,13 +103,13 @@ class Replacement:
 class Rewrite:
     """A fix. `title` is an imperative sentence, and the `replacements` do not overlap.
 
-    `safety` is as in the contract. "safe" is exact for every input. "conditional" is exact if the named `conditions`
-    are met, which verification must show before the fix is applied. "unsafe" inherently changes something, which its
-    conditions state. "suggestion" is never applied. `imports` are import statements that the new code needs at the top
-    of the file, such as "import torch"; existing ones are not added again. `leaves` are the codes of other rules'
-    findings that the new code may have, such as a branch on a former number that is now a tensor: the rewrite is
-    applied together with theirs or not at all. `shown` says that an unsafe rewrite is applied only if running it shows
-    its conditions: not if nothing is run, nor if there is any difference but rounding.
+    The levels of `safety`: "safe" is exact for every input. "conditional" is exact if the named `conditions` are met,
+    which verification must show before the fix is applied. "unsafe" changes something by design; its conditions say
+    what. "suggestion" is never applied. `imports` are import statements that the new code needs at the top of the file,
+    such as "import torch"; existing ones are not added again. `leaves` are the codes of other rules' findings that the
+    new code may have, such as a branch on a former number that is now a tensor: the rewrite is applied together with
+    theirs or not at all. `shown` says that an unsafe rewrite is applied only if a run shows that its conditions hold:
+    not without a run, and not if the run shows any difference except rounding.
     """
 
     title: str
@@ -123,12 +123,12 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """No fix is offered. `reason` is one sentence with the reason and what the user can do instead."""
+    """The answer that no fix is offered. `reason` is one sentence with the reason and what the user can do instead."""
 
     reason: str
 
 
-class Refusal(Exception):  # noqa: N818 -- no error: the answer that there is no rewrite
+class Refusal(Exception):  # noqa: N818 -- not an error, but the answer that there is no rewrite
     """A rewrite is not possible. The text is a sentence that says why, and what to do by hand."""
 
 
@@ -139,13 +139,13 @@ class Rule:
     the breaks that it reports. `events` are the types of events that it receives. For `Call`, `Read` and `Write`
     events, `calls` are the dotted names it watches ("builtins.print", "Tensor.item"; a trailing ".*" watches all names
     below). `torch` is the range of releases to which the rule applies, as a version specifier ("" for all supported
-    releases). `gives_up` says that Dynamo does not resume after such a break, and leaves the rest of the function to
-    Python; `reads_data` says that the value of a tensor is read into Python. `help` is used for violations without
-    their own.
+    releases). `gives_up` says that Dynamo does not resume after such a break, so that the rest of the function runs in
+    eager; `reads_data` says that the value of a tensor is read into Python. `help` is used for violations without their
+    own.
 
-    A rule that only watches needs no code: it flags each event with `message`, in which `{callee}` is the dotted name
-    of the callee. `flags` can make exceptions. `refusal` is the reason why there is no rewrite, for rules that never
-    have one.
+    A rule that only watches calls needs no code: it flags each event with `message`, in which `{callee}` is the dotted
+    name of the callee. `flags` can make exceptions. `refusal` is the reason why there is no rewrite, for rules that
+    never have one.
     """
 
     code: ClassVar[str]
@@ -173,7 +173,7 @@ class Rule:
             yield Violation(event.node, self.message.format(callee=callee))
 
     def flags(self, event: Any, project: Project) -> bool:
-        """Return whether to flag `event`; by default, unless it only happens on a path that raises."""
+        """Return whether to flag `event`. The default is True unless it only happens on a path that raises."""
         from dynalint.analysis.exits import leads_to_raise
 
         return not leads_to_raise(event, project)
@@ -202,7 +202,7 @@ class Rule:
         """
         from dynalint.pages import page_of
 
-        return page_of(cls)  # type: ignore[arg-type] # mypy takes the hash of an instance for that of the class
+        return page_of(cls)  # type: ignore[arg-type] # mypy mistakes the hash of an instance for that of the class
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,7 @@ def all_rules() -> tuple[Rule, ...]:
     `dynalint.rules`, so that third parties can add their own.
 
     Raises:
-        DynalintError: a rule pack cannot be imported, or two rules carry the same code or name.
+        DynalintError: a rule pack cannot be imported, or two rules have the same code or name.
     """
     names = {"dynalint_rules"} | {point.value for point in entry_points(group="dynalint.rules")}
     found: dict[type[Rule], None] = {}
@@ -260,7 +260,7 @@ def all_rules() -> tuple[Rule, ...]:
             other = seen.setdefault(getattr(rule, label), rule)
             if other is not rule:
                 packs = f"{type(other).__module__} and {type(rule).__module__}"
-                text = f"{packs} both carry the {label} {getattr(rule, label)}: uninstall one of the rule packs"
+                text = f"{packs} both have the {label} {getattr(rule, label)}: uninstall one of the rule packs"
                 raise DynalintError(text)
     return tuple(rules)
 

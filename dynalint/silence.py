@@ -10,7 +10,7 @@ from dynalint.errors import DynalintError
 from dynalint.findings import Finding
 from dynalint.suppress import UNUSED_CODE, Layout, read_layout, read_suppressions
 
-# Findings about a file as a whole, or about a comment, cannot be silenced by a comment.
+# Findings about a whole file, or about a comment, cannot be silenced by a comment.
 NOT_SILENCED = frozenset({"DYN901", UNUSED_CODE})
 
 

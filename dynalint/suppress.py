@@ -25,7 +25,7 @@ UNUSED_CODE = "DYN902"
 UNUSED_NAME = "unused-suppression"
 
 _HINTS = ("dynalint:", "noqa")
-# A noqa that names codes of dynalint, and one that may cover them: not a list of other linters' codes.
+# A noqa that names codes of dynalint, and one that may cover them because it does not only list other linters' codes.
 _CODED_NOQA = re.compile(r"noqa\s*:")
 _BARE_NOQA = re.compile(r"noqa(?!\s*:|\w)")
 # A second directive in the same comment, as in `# dynalint: ignore[DYN101]  # type: ignore`, ends the reason.
@@ -157,7 +157,7 @@ def read_suppressions(file: SourceFile, *, found: bool = True) -> Suppressions:
             line, column = token.start
             alone = not file.line(line)[:column].strip()
             entries.extend(_native(token.string, line, column, layout.covered(line, alone=alone), alone=alone))
-            # As in other linters, a noqa on its own line only covers that line, and so nothing.
+            # As in other linters, a noqa on its own line only covers that line, and therefore nothing.
             entries.extend(
                 _noqa(token.string, line, column, (line, line) if alone else layout.covered(line, alone=False))
             )
@@ -219,8 +219,8 @@ def unused(
     """Yield a finding for each comment that has no effect or unused codes, with the rewrite that removes them.
 
     `shown` is the path for the findings, `used` the suppressions that silenced something, `ran` the codes of the rules
-    that ran on the file (nothing is known about others), `known` the codes of all rules. A `noqa` is left alone, since
-    it may be for other linters.
+    that ran on the file (nothing is known about others), `known` the codes of all rules. A `noqa` is left alone,
+    because it may be meant for other linters.
     """
     for entry in suppressions.entries:
         if entry.kind == "noqa":
@@ -327,7 +327,7 @@ def _native(comment: str, line: int, column: int, covered: tuple[int, int], *, a
         elif not codes:
             fault = f"`dynalint: {word}` names no code; write `{word}[DYN101]` with the codes to silence"
         elif word in ("disable", "enable") and not alone:
-            fault = f"`dynalint: {word}` begins or ends a range on a line of its own; `ignore` silences this one"
+            fault = f"`dynalint: {word}` needs a line of its own; `ignore` silences this line"
         end = match.start() + len(match[0].rstrip())
         yield Suppression(
             word if word in _WORDS else "ignore",  # type: ignore[arg-type]

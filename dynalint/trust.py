@@ -1,8 +1,8 @@
 """Projects whose own configuration may start programs, weaken the sandbox or choose folders to write to.
 
-The user grants this once per project (`dynalint trust`), for what the project asks for at that time. The decision is
-stored in the user's state folder, by the path of the project and a hash of those settings. If they change, or the
-project is cloned to another path, the user is asked again.
+The user grants this once per project (`dynalint trust`), for the settings that the project has at that time. The
+decision is stored in the user's state folder, by the path of the project and a hash of those settings. If they change,
+or the project is cloned to another path, the user is asked again.
 """
 
 from __future__ import annotations

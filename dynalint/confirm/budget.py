@@ -6,7 +6,7 @@ import threading
 
 
 class Budget:
-    """A budget of processor `seconds`, safe to share between threads. Waiting for a busy processor costs nothing."""
+    """A budget of processor `seconds`, safe to share between threads. Waiting for a processor does not count."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

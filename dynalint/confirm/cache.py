@@ -48,14 +48,15 @@ class FileHashes:
         return self._known[path]
 
     def still(self, path: str, known: str | None) -> bool:
-        """Whether the file's hash is still `known`. False if `known` is None, since the file could not be read then."""
+        """Whether the file's hash is still `known`. False if `known` is None: the file could not be read."""
         return known is not None and self.of(path) == known
 
 
 class VerdictCache:
     """Worker answers by question. `folder` is None if nothing may be stored; `texts` override the files on disk.
 
-    `answers` are those of other machines, which come before the stored ones, and collect what this run asks.
+    `answers` are those of other machines, which take precedence over stored ones; they also collect the answers of this
+    run.
     """
 
     def __init__(self, folder: Path | None, texts: Mapping[str, str], answers: Answers | None = None) -> None:
@@ -64,7 +65,7 @@ class VerdictCache:
         self._answers = answers
 
     def get(self, question: Mapping[str, Any], spots: Mapping[str, list[list[int]]]) -> dict[str, Any] | None:
-        """Return the stored answer if its files are unchanged and it covers all `spots` in them, otherwise None."""
+        """Return the stored answer if its files are unchanged and it covers all `spots` in them, or else None."""
         key = _key(question)
         given = self._answers.given.get(key) if self._answers is not None else None
         entry = self._valid(given, question, spots)
@@ -103,7 +104,7 @@ class VerdictCache:
         *,
         lasting: bool = True,
     ) -> None:
-        """Store an answer, in the folder only if it is `lasting`. Does nothing if the folder is not writable."""
+        """Store an answer; on disk only if it is `lasting`. Does nothing if the folder is not writable."""
         if self._answers is None and (self._folder is None or not lasting):
             return
         entry = {
@@ -134,7 +135,7 @@ def make_folder(folder: Path) -> None:
         OSError: it cannot be created, or the path is a symbolic link, which could redirect what is written.
     """
     if folder.is_symlink():
-        raise OSError(errno.ELOOP, "a link stands in its place", str(folder))
+        raise OSError(errno.ELOOP, "a link is in its place", str(folder))
     folder.mkdir(parents=True, exist_ok=True)
     marker = folder.parent / ".gitignore"
     if not marker.exists():

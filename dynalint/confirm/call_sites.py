@@ -163,7 +163,7 @@ class CallSites:
         return [{"path": path, "name": test} for path, test in best]
 
     def _ways(self, name: str) -> Iterator[frozenset[str]]:
-        """Yield the name itself, then the names of project code that mentions it, then of code that mentions those."""
+        """Yield the name itself, then names of project code that mentions it, then of code that mentions those."""
         names, known = frozenset((name,)), {name}
         for _ in range(_STEPS):
             yield names
@@ -191,7 +191,7 @@ class CallSites:
     def snippets(self, file: Path, name: str) -> list[dict[str, str]]:
         """Return runnable code that names a class or function: docstrings, `__main__` blocks, READMEs and examples.
 
-        `file` is the file that the code stands in.
+        `file` is the file that contains the code.
         """
         found = [*self._beside(file, name), *self._in_documents(name), *self._examples(name)]
         return [{"where": where, "code": code, "file": str(one)} for where, code, one in found][:_MOST_SNIPPETS]
@@ -254,7 +254,7 @@ def _statements(code: str) -> list[ast.stmt]:
 
 
 def _complete(before: Sequence[ast.stmt], code: str) -> str:
-    """Return code with the statements from `before`, the code that precedes it in a document, that bind its names."""
+    """Return code after the statements of `before`, earlier code of its document, that bind names it uses."""
     names = {node.id for one in _statements(code) for node in ast.walk(one) if isinstance(node, ast.Name)}
     kept: list[ast.stmt] = []
     for statement in reversed(before):

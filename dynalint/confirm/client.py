@@ -36,7 +36,7 @@ from dynalint.reading import is_inside, project_root
 
 __all__ = ["Answer", "Hello", "Worker", "WorkerError", "WorkerOptions", "python_path"]
 
-# Wall-clock time: on a busy machine, everything takes many times as long.
+# Wall-clock time is generous: on a busy machine, everything takes many times as long.
 _IMPORT_SECONDS = 600.0
 _GRACE_SECONDS = 15.0
 # Text about a fix is shown in reports unchanged, so it must be short. Dynamo's text on a break is parsed first.
@@ -104,7 +104,7 @@ class Worker:
         """Run `operation` for each request and yield the answers in the same order.
 
         `prepare` is called with the first request, in a process from which the processes for all requests are forked.
-        If a request crashes or changes its process, the others still get their answers. A GPU driver writes to
+        If a request crashes or corrupts its process, the others still get their answers. A GPU driver writes to
         `/proc/self`, which the sandbox allows only in the process that it was set up in, not in forks. On a GPU,
         requests are therefore sent one at a time.
         """
@@ -132,7 +132,7 @@ class Worker:
             return
         if self._server is None:
             self._server = Server(self.options)
-            if self._is_closed():  # closed meanwhile, by another thread
+            if self._is_closed():  # another thread has closed it in the meantime
                 self._kill()
                 yield Answer("lost", {}, {"reason": "the worker was closed"}, "starting")
                 return
@@ -246,7 +246,7 @@ def python_path() -> list[str]:
 
 
 def homes() -> list[str]:
-    """Return the home folders, which must never become readable merely because a project lies in one of them."""
+    """Return the home folders, which must never become readable just because they contain a project."""
     found = [os.environ.get("HOME", ""), os.environ.get("USERPROFILE", "")]
     return [str(Path(home).absolute()) for home in found if home]
 

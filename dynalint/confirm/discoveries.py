@@ -119,7 +119,7 @@ def _break_finding(scribe: _Scribe, seen: Break, frame: Frame) -> Finding:
 
 def _kind(seen: Break) -> str:
     """Return the kind of a break as a phrase, without the full stop that older releases add."""
-    return seen.gb_type.strip().rstrip(".") or "for a reason it does not give"
+    return seen.gb_type.strip().rstrip(".") or "for an unknown reason"
 
 
 def _recompiles(scribe: _Scribe) -> list[Finding]:

@@ -66,8 +66,8 @@ def confirm(
     current step; several threads may call it, one at a time. `silenced` are findings that the user suppressed: they are
     not returned, and problems that they explain are not reported as discoveries. `parts` returns the functions on the
     call chain to a finding, nearest first, which are run if the roots cannot be. `leads` returns the roots of a
-    finding, nearest first; the most useful run first. `note` receives a sentence for each reason why tests or
-    examples failed whose calls are still needed. The code under check cannot make this function raise.
+    finding, nearest first; the most useful run first. `note` receives a sentence for each reason why tests or examples
+    failed whose calls are still needed. The code under check cannot make this function raise.
 
     Raises:
         WorkerError: the interpreter cannot be run.
@@ -218,7 +218,7 @@ class _TargetRuns:
                     guesses = "guesses" in self._options.confirm_from
                     left = [one for one in self._targets if guesses or self._is_given(one)]
                     self._run_all(pool, workers, count, own.intersection(left))
-                    if guesses and self._shard == WHOLE:  # otherwise, other shards may reach what this one did not
+                    if guesses and self._shard == WHOLE:  # with several shards, another one may reach the code
                         self._run_parts(pool, workers, count, traced, more)
                 except BaseException as fault:
                     # Without this, the pool would run everything that is left before the interrupt takes effect.
@@ -245,9 +245,9 @@ class _TargetRuns:
     def _harvest(
         self, pool: ThreadPoolExecutor, workers: SimpleQueue[Worker], traced: Sequence[TargetResult], wanted: Wanted
     ) -> None:
-        """Judge targets by the calls that the project's own code makes, and drop targets that are now settled.
+        """Judge targets by the calls that the project's own code makes, and drop targets that have been judged.
 
-        A forked process cannot use a GPU, so the calls are recorded if there is one.
+        A forked process cannot use a GPU, so on a GPU the calls are only recorded.
         """
         options = self._options
         asked = {target: lines for target, lines in wanted(traced).items() if options.example_for(target) is None}
@@ -262,7 +262,7 @@ class _TargetRuns:
         self.problems = [why for one in found if not left.keys().isdisjoint(one.targets) for why in one.problems]
         settled = {one.target for one in self._harvested if one.default is not None}
         self._targets = [one for one in self._targets if one not in settled]
-        # A call that took too long with others may succeed alone, with all the time of its target.
+        # A call that timed out together with others may succeed alone, with the whole time limit of its target.
         self._record({one.target for one in self._harvested} - settled, workers)
 
     def _record(self, targets: Iterable[Target], workers: SimpleQueue[Worker]) -> None:

@@ -1,7 +1,7 @@
 """Where workers run: on this machine, or on the machines of a Dask cluster.
 
-Each Dask worker starts workers of its own, with their sandboxes, from the same files at the same paths. Dask runs what
-a lost worker was doing again on another one. The cluster must be the user's own: Dask lets anyone who reaches its
+Each Dask worker starts workers of its own, with their sandboxes, from the same files at the same paths. If a worker is
+lost, Dask runs its task again on another one. The cluster must be the user's own: Dask lets anyone who reaches its
 scheduler run code.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 _CONNECT_SECONDS = 10
-# How often Dask runs a task again whose worker was lost.
+# How often Dask retries a task whose worker was lost.
 _RETRIES = 3
 
 
@@ -58,7 +58,7 @@ LOCAL = LocalExecutor()
 
 
 class DaskExecutor:
-    """Runs workers in a Dask cluster, one for each of its threads; on a GPU, one for each of its resources `GPU`."""
+    """Runs workers in a Dask cluster: one for each of its threads or, on GPUs, one for each `GPU` resource."""
 
     def __init__(self, scheduler: str) -> None:
         """Connect to the scheduler at an address when the first worker is wanted.
@@ -76,7 +76,7 @@ class DaskExecutor:
     def _client(self) -> Client:
         from distributed import Client
 
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what matters is raised as well
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors that matter are also raised
         # `Client` waits forever for a server that accepts connections but is no scheduler, such as the dashboard.
         connected: Future[Client] = Future()
 
@@ -90,11 +90,11 @@ class DaskExecutor:
         try:
             return connected.result(2 * _CONNECT_SECONDS)
         except Exception as fault:
-            why = str(fault) or "what answers there is no scheduler"
+            why = str(fault) or "the server at this address is not a scheduler"
             raise WorkerError(f"there is no Dask scheduler at {self.scheduler}: {why}") from fault
 
     def jobs(self, wanted: int) -> int:
-        """Return the number of threads in the cluster, whatever is wanted."""
+        """Return the number of threads in the cluster, regardless of `wanted`."""
         threads: int = sum(self._client.nthreads().values())
         if not threads:
             raise WorkerError(f"the Dask cluster at {self.scheduler} has no workers; start some with `dask worker`")
@@ -115,7 +115,7 @@ class _DaskWorker(Worker):
         self._client = client
         self.hello, other = self._run(_greet, replace(options, budget=None))
         if other != worker_hash():
-            raise WorkerError(f"the Dask workers at {client.scheduler.address} have another version of dynalint")
+            raise WorkerError(f"the Dask workers at {client.scheduler.address} have a different version of dynalint")
 
     def _run(self, task: Callable[..., Any], *arguments: Any) -> Any:
         needed = {"GPU": 1} if self.options.device == "cuda" else None

@@ -1,4 +1,4 @@
-"""Find the calls that a project makes of its own code, to confirm targets on them or to record them for other uses."""
+"""Find a project's calls to its own code, to confirm targets on them or to record them for other uses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LONGEST_NUMBER = 9
 
 @dataclass(frozen=True)
 class Search:
-    """One request to look for calls: targets of one file, the lines that they should reach, and where to look."""
+    """One request to find calls: targets of one file, the lines that they should reach, and where to look."""
 
     targets: tuple[Target, ...]
     request: dict[str, Any]
@@ -51,7 +51,7 @@ class Search:
 def searches(wanted: Mapping[Target, Lines], options: ConfirmOptions, *, record: int = 0) -> Iterator[Search]:
     """Yield searches for the wanted targets, except for targets that the project never calls.
 
-    With `record`, that many calls of each are recorded; otherwise calls are confirmed.
+    With `record`, that many calls to each are recorded; otherwise calls are confirmed.
     """
     sites = cache(CallSites)
     for folder, group in itertools.groupby(sorted(wanted), key=lambda one: _project(one.path, options)):
@@ -98,7 +98,7 @@ def _wanted(target: Target, lines: Lines) -> dict[str, Any]:
 
 
 def _in_turns(lists: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Return the snippets of several targets, one of each target in turn, without repetitions of their code."""
+    """Return the snippets of several targets, taking one of each target in turn, without duplicate code."""
     found: dict[str, dict[str, Any]] = {}
     for one in itertools.chain.from_iterable(itertools.zip_longest(*lists)):
         if one is not None:
@@ -144,7 +144,7 @@ Parts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Searcher:
-    """Has workers search, or takes their answers from the cache. `every` are the parts that all requests share."""
+    """Has workers search, or takes their answers from the cache. `every` contains the parts that all requests share."""
 
     options: ConfirmOptions
     cache: VerdictCache
@@ -152,7 +152,7 @@ class Searcher:
     every: Mapping[str, Any]
 
     def answer(self, search: Search, worker: Worker, begun: Callable[[], object]) -> tuple[Parts, Any]:
-        """Return the parts of the answer, and the spots that they are about. `begun` is called if code is to run."""
+        """Return the parts of the answer, and the spots that they cover. `begun` is called before any code is run."""
         spots = self.every["spots"]
         question = {
             **self.questions.circumstances(worker.hello),
@@ -207,9 +207,9 @@ def harvested(search: Search, torch: str, parts: Parts, spots: Mapping[str, list
 
 
 class ProjectCalls:
-    """The calls that a project makes of targets, recorded for the worker to make them again.
+    """A project's calls to targets, recorded so that the worker can repeat them.
 
-    Each target is looked for once, until `most` calls of it are recorded.
+    Each target is searched for once, until `most` calls to it are recorded.
     """
 
     def __init__(self, options: ConfirmOptions, most: int = _MOST_RECORDED) -> None:
@@ -219,12 +219,12 @@ class ProjectCalls:
         self._known: dict[Target, list[dict[str, Any]]] = {}
 
     def of(self, target: Target) -> Sequence[Mapping[str, Any]]:
-        """Return the recorded calls of a target that was looked for, each with a description."""
+        """Return the recorded calls to a target that was searched for, each with a description."""
         (only,) = resolved([target])
         return self._known.get(only, [])
 
     def look_for(self, targets: Iterable[Target], worker: Worker, begun: Callable[[Target], object]) -> None:
-        """Look for calls of targets. `begun` is called with one of them before its tests run."""
+        """Search for calls to targets. `begun` is called with one of them before its tests run."""
         new = [one for one in resolved(targets) if one not in self._known]
         self._known.update((one, []) for one in new)
         asked: dict[Target, Lines] = {one: {} for one in new if self._options.example_for(one) is None}

@@ -1,4 +1,4 @@
-"""The order in which targets run: the most useful first, and targets that share an import together."""
+"""The order in which targets run: the most useful first, and those that share an import together."""
 
 from __future__ import annotations
 

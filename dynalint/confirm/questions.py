@@ -26,7 +26,7 @@ class Questions:
         }
 
     def circumstances(self, hello: Hello) -> dict[str, Any]:
-        """Return the part of the key that all questions to a worker share."""
+        """Return the part of the key that is common to all questions to a worker."""
         options = self._options
         return {
             "search": [*map(str, options.search), *python_path()],

@@ -75,7 +75,7 @@ class Latent:
 
 @dataclass(frozen=True)
 class TargetResult:
-    """Everything known about one target. Missing data is None, and `problem` says why.
+    """Everything known about one target. If data is missing, it is None, and `problem` says why.
 
     The first `same` calls are identical; the next `batch` calls use another batch size. `evaluation` is the result of
     the same calls in evaluation mode, which may run other code; its `mode` says so. `outdated` means that the stored

@@ -109,7 +109,7 @@ class Server:
         try:
             while left:
                 left = left[stream.write(left) or 0 :]
-        except ValueError:  # closed meanwhile
+        except ValueError:  # closed in the meantime
             raise EOFError("the worker ended") from None
 
     def receive(self, deadline: float) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class Server:
             raise EOFError("the worker ended")
         message = parse(line)
         if not isinstance(message, dict):
-            raise ValueError("the worker sent something other than a message")  # noqa: TRY004 - as a broken line
+            raise ValueError("the worker sent something other than a message")  # noqa: TRY004 - a malformed line
         self._results = 0 if "end" in message else self._results + len(line)
         if self._results > 2 * MOST_BYTES:
             raise ValueError("the worker sent too much")
@@ -154,7 +154,7 @@ class Server:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=complaints,
-                    # A buffer has a lock, which a waiting thread would hold.
+                    # Unbuffered, because a buffer has a lock, which a waiting thread would hold.
                     bufsize=0,
                     # Programs and libraries may be searched for in the working folder, so it must not be the project.
                     cwd=self._folder.path,
@@ -189,7 +189,7 @@ def keeping_a_server() -> Iterator[None]:
 
     At most one server waits. A server never runs user code itself, so the next worker gets it in its initial state.
     """
-    global _keepers  # noqa: PLW0603 - a process has as many servers as it has, whoever asks
+    global _keepers  # noqa: PLW0603 - the number of servers is a fact about the whole process
     _keepers += 1
     try:
         yield
@@ -275,7 +275,7 @@ def _lines_of(descriptor: int) -> Iterator[bytes]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a server. It ends by itself, with everything it started, when its standard input closes."""
+    """End a server. When its standard input closes, it ends together with everything it started."""
     assert process.stdin is not None
     with contextlib.suppress(OSError):
         process.stdin.close()
@@ -295,7 +295,7 @@ def _program(python: Path) -> str:
 def _environment(scratch: Path, device: str) -> dict[str, str]:
     """Return the worker's environment variables.
 
-    PYTHONPATH is left out because the server, which is not sandboxed, must not import modules from it. It is passed to
+    PYTHONPATH is omitted because the server, which is not sandboxed, must not import modules from it. It is passed to
     the forked processes with each request. If code runs on the CPU, GPUs are hidden: a process that has used a GPU
     cannot be forked, and Dynamo uses any GPU it sees.
     """

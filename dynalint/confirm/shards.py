@@ -1,8 +1,8 @@
-"""Splitting one run over several machines: what each of them runs, and the answers that are joined afterwards.
+"""Splitting one run over several machines: what each of them runs, and how their answers are merged.
 
-A shard runs its share of the code and writes the worker's answers to a file, as the verdict cache stores them. The
-run that joins the shards does the whole run again, with these answers in place of the worker's. So it reports what a
-run on one machine reports, and runs only what no shard could know to be needed.
+A shard runs its part of the code and writes the worker's answers to a file, in the format of the verdict cache.
+`dynalint merge` then repeats the whole run with these answers instead of the worker's. It therefore reports the same as
+a run on one machine, and only runs code that no shard could know was needed.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ WHOLE = Shard(1, 1)
 
 @dataclass
 class Answers:
-    """The worker's answers in a run that is split, as entries of the verdict cache, by the hash of their question.
+    """The worker's answers in a split run, as entries of the verdict cache, by the hash of their question.
 
-    With a `shard`, only its share is run, and `made` collects the answers for it. `given` are the answers of all
-    shards, `used` the hashes of those whose question came up again and whose files are unchanged.
+    With a `shard`, only its part is run, and `made` collects the answers. `given` contains the answers of all shards,
+    `used` the hashes of those whose question came up again and whose files are unchanged.
     """
 
     shard: Shard = WHOLE
@@ -60,7 +60,7 @@ class Answers:
         Raises:
             DynalintError: the file cannot be written.
         """
-        spots: dict[str, int] = {}  # most answers have the same, which are long
+        spots: dict[str, int] = {}  # spots are long, and the same for most answers
         answers = {
             key: {**entry, "spots": spots.setdefault(json.dumps(entry["spots"], sort_keys=True), len(spots))}
             for key, entry in sorted(self.made.items())
@@ -77,7 +77,7 @@ def read_shards(files: Sequence[Path]) -> tuple[Answers, tuple[str, ...]]:
     """Return the answers in the files of all shards of a run, and the paths that were checked.
 
     Raises:
-        UsageError: a file holds no shard, or they are not all shards of one run.
+        UsageError: a file is not a shard, or the files are not all the shards of one run.
     """
     shards = {file: _read(file) for file in files}
     answers = Answers()
@@ -85,7 +85,7 @@ def read_shards(files: Sequence[Path]) -> tuple[Answers, tuple[str, ...]]:
     seen: dict[int, Path] = {}
     for file, shard in shards.items():
         if _kind(shard) != kind:
-            raise UsageError(f"{file} is a shard of another run than {first}: merge the shards of one run.")
+            raise UsageError(f"{file} and {first} are shards of different runs; merge only the shards of one run.")
         other = seen.setdefault(shard["index"], file)
         if other != file:
             raise UsageError(f"{file} and {other} are both shard {Shard(shard['index'], shard['count'])}.")
@@ -94,7 +94,7 @@ def read_shards(files: Sequence[Path]) -> tuple[Answers, tuple[str, ...]]:
     missing = [str(Shard(index, count)) for index in range(1, count + 1) if index not in seen]
     if missing:
         lacking = f"shard {missing[0]} is" if len(missing) == 1 else f"shards {', '.join(missing)} are"
-        raise UsageError(f"{lacking} missing: name the files of all {count} shards.")
+        raise UsageError(f"{lacking} missing; name the files of all {count} shards.")
     return answers, paths
 
 

@@ -37,8 +37,8 @@ class Traced:
     """The outcome of a command and of the calls that it made.
 
     `code` is the command's own exit code. `problems` lists the calls that could not be confirmed, with reasons,
-    `raising` the calls that raise an exception of their own, `left` the calls for which no time was left, `foreign` the
-    packages outside the user's code whose modules were called, `failures` the errors in tracing itself. `processes`
+    `raising` the calls that raise an exception themselves, `left` the calls that were not confirmed in time, `foreign`
+    the packages outside the user's code whose modules were called, `failures` the errors in tracing itself. `processes`
     counts the processes that imported torch, `known` the kinds of calls that already had evidence. `seconds` is the
     part of the budget that was spent.
     """
@@ -64,7 +64,7 @@ def trace(
         DynalintError: the command cannot be run, or this system cannot fork processes.
     """
     if not hasattr(os, "fork"):
-        raise DynalintError("dynalint trace needs a system that can fork processes, which this one cannot.")
+        raise DynalintError("dynalint trace needs a system that can fork processes; this one cannot.")
     from dynalint.confirm.worker.sandbox.walls import usable_namespaces
     from dynalint.confirm.worker.tracing.session import VARIABLE, Session
 

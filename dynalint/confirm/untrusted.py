@@ -52,12 +52,12 @@ def cut(text: str, most: int) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return a string fit for a report: on one line, and not too long."""
+    """Return a string in a form for reports: on one line, and not too long."""
     return cut(" ".join(plain(cut(text, MOST_TEXT)).split()), MOST_SENTENCE)
 
 
 def worded(finding: Finding) -> Finding:
-    """Return a discovery with all its strings made fit for a report."""
+    """Return a discovery with all its strings in a form for reports."""
     return replace(
         finding,
         message=sentence(finding.message),
@@ -71,7 +71,7 @@ def worded(finding: Finding) -> Finding:
 
 
 def sober(evidence: Evidence) -> Evidence:
-    """Return evidence with its strings made fit for a report."""
+    """Return evidence with its strings in a form for reports."""
     gb = evidence.gb if evidence.gb is not None and _BREAK.fullmatch(evidence.gb) else None
     return replace(evidence, detail=sentence(evidence.detail), gb=gb)
 

@@ -2,8 +2,8 @@
 
 A break belongs to the innermost frame in the user's own code. A finding is `confirmed` if Dynamo broke the graph or
 recompiled there; `refuted` only if Dynamo traced every operation of its range in a frame that it captured; `unreached`
-if the target ran without reaching it; otherwise `unconfirmed`, with the reason. Code that breaks only once another
-break no longer makes its frame fall back to eager costs nothing yet, so it is confirmed as advice.
+if the target ran without reaching it; otherwise `unconfirmed`, with the reason. If code breaks only when another break
+no longer makes its frame fall back to eager, it costs nothing yet, so it is confirmed as advice.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from dynalint.findings import EFFECTS, Effect, Evidence, Finding
 
 CONFIRMABLE = ("graph-break", "recompile", "miscompile")
 
-# The order in which the verdicts of several targets win. If one target ran the line and could not judge it, the finding
-# stays in the report even if another target traced it completely.
+# The order in which the verdicts of several targets win. If one target ran the line but could not be judged, the
+# finding stays in the report even if another target traced the line completely.
 _CONFIRMED, _LATENT, _UNSEEN, _REFUTED, _UNREACHED, _FAILED = 6, 5, 4, 3, 2, 1
 _WAYS = 4  # the most roots to try for a finding, nearest first
 _DECIDED = (_CONFIRMED, _LATENT, _REFUTED)
@@ -66,7 +66,7 @@ class Confirmation:
         return next((frame for frame in reversed(tuple(stack)) if self.is_place(frame.file, frame.line)), None)
 
     def is_place(self, file: str, line: int) -> bool:
-        """Whether the user's own code has this line. A worker may have invented it."""
+        """Whether this line exists in the user's own code. A worker may have invented it."""
         return self.is_own(file) and self.sources.has_line(file, line)
 
     def attributed(self, stack: Sequence[Frame], gb: str | None) -> list[Placed]:
@@ -172,7 +172,7 @@ def _best(confirmation: Confirmation) -> list[Verdict | None]:
 
 
 def _largest(effects: Collection[str | None]) -> Effect | None:
-    """Return the effect of a break that costs most; a worker may have invented others."""
+    """Return the most costly of the known effects of a break; a worker may have invented others."""
     return next((one for one in EFFECTS if one in effects), None)
 
 
@@ -214,7 +214,7 @@ def _verdict(
         return _CONFIRMED, _evidence(result, "confirmed", again.text, placed, confirmation, recompiles=again.count)
     error = result.fullgraph.error if result.fullgraph is not None else None
     if error is not None and error.type in _BREAKS and placed in confirmation.attributed(error.stack, error.gb):
-        text = f"{break_text(error)} Seen with fullgraph=True only."
+        text = f"{break_text(error)} This was only seen with fullgraph=True."
         return _CONFIRMED, _evidence(result, "confirmed", text, placed, confirmation, gb=error.gb)
     return _unbroken(confirmation, placed, result)
 
@@ -225,7 +225,7 @@ def _failed(result: TargetResult) -> Verdict | None:
         return None
     text = problem_text(result.problem, result.target, result.torch)
     if result.outdated:
-        text += " The trace of it is out of date, because files have changed: trace again."
+        text += " Its trace is out of date, because files have changed; trace it again."
     return _FAILED, Evidence("unconfirmed", text, torch=result.torch or None)
 
 
@@ -273,7 +273,7 @@ def _confirmed_by_break(
     if result.mode:
         texts.append(f"Seen {result.mode}.")
     if result.part:
-        texts.append(f"Seen in a call of this part only: {result.inputs}.")
+        texts.append(f"This was only seen in a call to this part: {result.inputs}.")
     if evidence.fullgraph == "passes":
         texts.append("With fullgraph=True, Dynamo traces it.")
     if result.default is not None and not result.default.explained and seen.call == 0:
@@ -299,7 +299,7 @@ def _compared(confirmation: Confirmation, placed: Placed, result: TargetResult) 
     if not comparison.stable:
         return _UNSEEN, _evidence(result, "unconfirmed", "two eager runs differ, so nothing can be compared.")
     if not coverage.whole or not comparison.gradients:
-        return _UNSEEN, _evidence(result, "unconfirmed", "compiled and eager code agreed in everything compared.")
+        return _UNSEEN, _evidence(result, "unconfirmed", "compiled and eager code agreed in all comparisons.")
     text = f"values, gradients and state of {result.inputs} are the same in compiled and eager code over three calls."
     return _REFUTED, _evidence(result, "refuted", text, placed, confirmation)
 
@@ -316,7 +316,7 @@ def _unbroken(confirmation: Confirmation, placed: Placed, result: TargetResult) 
         # Each recompilation brings a new value, so it cannot show whether this guard would also have failed.
         text = f"{result.inputs}: identical calls recompiled for another reason: {guard(again)}."
     elif placed.finding.category == "recompile" and breaks_at(placed, result):
-        text = f"{result.inputs}: identical calls read the same value here; whether another recompiles is not known."
+        text = f"{result.inputs}: identical calls read the same value here; another value may or may not recompile."
     elif coverage.whole and placed.finding.category != "miscompile":
         text = "ran and was traced without a break"
         recompile = placed.finding.category == "recompile"
@@ -328,8 +328,8 @@ def _unbroken(confirmation: Confirmation, placed: Placed, result: TargetResult) 
         return _uncovered(confirmation, placed, result, *hiding)
     elif coverage.traced:
         text = (
-            f"{result.inputs}: only part of this ran, and it was traced; an example that runs all of it "
-            "would settle it."
+            f"{result.inputs}: only part of this ran, and that part was traced; an example that runs all of it would "
+            "decide."
         )
     else:
         text = f"{result.inputs}: this ran, but not in a frame that Dynamo compiled."
@@ -346,7 +346,7 @@ def _uncovered(
         return _UNSEEN, _evidence(result, "unconfirmed", f"{hidden}.")
     seen = next((one for one in result.latent.run.breaks if placed in confirmation.attributed(one.stack, one.gb)), None)
     if seen is not None:
-        text = f"{break_text(seen)} For now it is {hidden}."
+        text = f"{break_text(seen)} At present, it is {hidden}."
         return _LATENT, _evidence(result, "confirmed", text, gb=seen.gb)
     if result.latent.coverage.get(placed.path, {}).get(placed.spot, Coverage(0, 0)).whole:
         text = f"{result.inputs}: this is {hidden}; without that break, it was traced completely."

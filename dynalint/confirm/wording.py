@@ -11,7 +11,7 @@ from dynalint.confirm.results import Problem
 from dynalint.confirm.untrusted import MOST_NAME, cut
 from dynalint.confirm.worker.dynamo.records import Break, Comparison, Failure
 
-# Hints that Dynamo gives with nearly every break and that do not help with a particular line.
+# Hints that Dynamo gives with nearly every break, and which do not help with a particular line.
 _EMPTY_HINTS = (
     "It may be possible to write Dynamo tracing rules",
     "This graph break is fundamental",
@@ -114,9 +114,9 @@ def _process_text(problem: Problem) -> str:
         "killed": "was ended by the system with {signal} (out of memory or processor time)",
         "channel": "closed file descriptors that it had not opened",
         "flood": "sent an answer larger than allowed ({size})",
-        "garbled": "changed Python or the worker, so that its results cannot be read",
-        "supervisor": "ended the process that watches it",
-    }.get(problem.outcome, "ended in an unknown way")
+        "garbled": "changed Python or the worker, so its results cannot be read",
+        "supervisor": "ended the process that monitors it",
+    }.get(problem.outcome, "ended for an unknown reason")
     when = "" if problem.outcome == "garbled" else f" while {stage}"
     return f"the code {did.format(size=_size(ending.get('bytes', 0)), **ending)}{when}."
 
@@ -138,7 +138,7 @@ def _walls_text(failure: Failure) -> str:
 
 
 def _place(failure: Failure) -> str:
-    """Return where in the user's code, the innermost frame that is not torch's or Python's, empty if unknown."""
+    """Return the place in the user's code: the innermost frame outside torch and Python. Empty if unknown."""
     frames = [frame for frame in failure.stack if "site-packages" not in frame.file and "/lib/python" not in frame.file]
     return f" ({cut(Path(frames[-1].file).name, MOST_NAME)}:{frames[-1].line})" if frames else ""
 

@@ -1,4 +1,4 @@
-"""Findings as reported after their fixes were tried: the applied change, and whether a run has verified it."""
+"""Findings as they are reported after trying their fixes: the applied change, and whether a run has verified it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rewrites that leave new findings to other rules, combined with the rewrites of those findings.
 
-If a number stays a tensor, the branch that depends on it remains, and only another rule can rewrite that. The first
-rewrite gains nothing without the second, so the two form one fix.
+If a number becomes a tensor, a branch that depends on it remains, and only another rule can rewrite that branch. The
+first rewrite gains nothing without the second, so the two form one fix.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Chains:
         self._refused: dict[Finding, tuple[Path, EditError]] = {}
 
     def result(self, start: Start) -> Unit | EditError | None:
-        """Return the result for a start, or why it has none; None if it has not been computed."""
+        """Return the result for a start, or the reason why it has none; None if it has not been computed."""
         if start.item.origin in self._refused:
             return self._refused[start.item.origin][1]
         unit = self._units.get(id(start.item.linted))
@@ -109,8 +109,8 @@ class _Chain:
         self.unit, self._leaves = start.unit, start.leaves
         self.path, *others = start.unit.plan
         self.done = False
-        # A unit that leaves findings of its own code has moved the other ones in its text, which Dynamo would then
-        # report.
+        # A unit that leaves findings with its own code has moved breaks to other places in its text, where Dynamo would
+        # report them.
         self.whole = start.unit.linted[0].finding.code in start.leaves
         self.error = (
             EditError("it changes several files, and the follow-up changes have to be made by hand") if others else None

@@ -188,7 +188,8 @@ def _check_encodable(content: str, file: SourceFile) -> None:
         content.encode(file.encoding)
     except UnicodeEncodeError as fault:
         character = content[fault.start]
-        raise EditError(f"the new code holds {character!r}, which the file's encoding {file.encoding} lacks") from None
+        why = f"the new code contains {character!r}, which the file's encoding {file.encoding} lacks"
+        raise EditError(why) from None
 
 
 def _mentions(content: str, statement: str) -> bool:

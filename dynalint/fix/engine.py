@@ -1,4 +1,4 @@
-"""Compute all possible fixes in memory, with views of the project where these suffice, otherwise with the whole."""
+"""Compute all possible fixes in memory, with views of the project if these suffice, or else with all of it."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def import_place(file: SourceFile, statement: str) -> tuple[int, str] | None:
         else:
             taken = taken or name in _bindings(node)
     if taken:
-        raise EditError(f"the file uses the name `{name}` for something else than `{statement}`")
+        raise EditError(f"the file uses the name `{name}` for something other than `{statement}`")
     return _place(file, file.tree, statement, wanted)
 
 
@@ -114,7 +114,7 @@ def below_imports(file: SourceFile, statement: str) -> tuple[int, str]:
     It goes below the imports of torch and those that directly follow.
 
     Raises:
-        EditError: the file imports torch nowhere at its top level, or does not parse.
+        EditError: the file does not import torch at its top level, or does not parse.
     """
     if file.tree is None:
         raise EditError("the file does not parse")
@@ -123,7 +123,7 @@ def below_imports(file: SourceFile, statement: str) -> tuple[int, str]:
         (node for node in body if isinstance(node, ast.Import | ast.ImportFrom) and _root(node) == "torch"), None
     )
     if last is None:
-        raise EditError("the file imports torch nowhere at its top level")
+        raise EditError("the file does not import torch at its top level")
     for node in body[body.index(last) + 1 :]:
         if not isinstance(node, ast.Import | ast.ImportFrom):
             break

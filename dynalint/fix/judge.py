@@ -25,7 +25,7 @@ def judge_compiled(case: Case, compiled: Mapping[str, Any], name: str) -> None:
         return
     recompiles, before = compiled["recompiles"], compiled["recompiled_before"] or 0
     if compiled["differed_before"] and not compiled["differs"]:
-        case.notes.append("the compiled code is now correct")  # and may need to compile more often for that
+        case.notes.append("the compiled code is now correct")  # and this may need more compilations
     elif recompiles > before or (recompiles and recompiles == before and "recompile" in categories):
         case.refute(f"{name} recompiles for the same kind of inputs ({compiled['reason']})")
     elif compiled["differs"] and (not compiled["differed_before"] or "miscompile" in categories):

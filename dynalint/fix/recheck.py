@@ -1,4 +1,4 @@
-"""Comparing the findings before and after a fix, which the edits between them relate to each other.
+"""Comparing the findings before and after a fix, which are related to each other by the edits between them.
 
 A finding outside the changed text must be at its old position, moved by the edits before it. The text that a unit wrote
 must not contain more findings of a code than the text it replaced, minus those that the unit removes.
@@ -191,7 +191,7 @@ def _carried(known: Sequence[Item], present: Sequence[Linted]) -> Iterable[Item]
         # Some disappeared with the surrounding code, but it is not known which. Any that may be blocked stays blocked.
         blocked = next((item.blocked for item in known if item.blocked), None)
         refuted = any(item.linted.finding.evidence.status == "refuted" for item in known)
-        reason = blocked or ("it may be a place that Dynamo traces whole" if refuted else None)
+        reason = blocked or ("it may be a place that Dynamo traces without a break" if refuted else None)
         return [Item(linted, item.origin, reason) for item, linted in zip(known, present, strict=False)]
     return [
         Item(

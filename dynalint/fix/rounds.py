@@ -74,7 +74,7 @@ class Rounds:
             offered = self._pass()
             if self._too_late:
                 codes = count_codes(self._too_late)
-                self._note = f"there is still something to fix after {MOST_ROUNDS} rounds ({codes}): run it again"
+                self._note = f"there is still something to fix after {MOST_ROUNDS} rounds ({codes}); run `fix` again"
                 return
             self._rounds += len(self._fixed) > taken
             if not offered and not self._offer_again():
@@ -117,7 +117,7 @@ class Rounds:
             self._take(wanted, self._trials[frozenset(wanted)])
 
     def _wanted(self, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
-        """Ask about each unit if there is someone to ask; rejected ones are never offered again."""
+        """Ask about each unit if there is a decider; rejected units are never offered again."""
         decide, proofs = self._options.decide, self._trials[frozenset(units)].proofs
         if decide is None:
             return units
@@ -234,7 +234,7 @@ class Rounds:
         if safety == "unsafe" and not self._options.unsafe:
             return f"it is unsafe ({terms})" if terms else "it is unsafe", "--unsafe-fixes"
         if (safety == "conditional" or shown) and self._verify is None:
-            return "only a run can show that it is right, and nothing was run", None
+            return "only a run can show that it is correct, and nothing was run", None
         return None
 
     def _check_sources(self, replacements: Sequence[Replacement]) -> None:
@@ -242,7 +242,7 @@ class Rounds:
         for file in (replacement.file for replacement in replacements):
             source = self._sources.setdefault(file.path, file)
             if file.text != self._texts.get(file.path, source.text):
-                raise EditError("its edits were made for another state of the file")
+                raise EditError("its edits were made for a different state of the file")
             if source.data is not None and source.encode(source.text) != source.data:
                 raise EditError(f"the file's encoding {source.encoding} does not preserve its bytes")
 

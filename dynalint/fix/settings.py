@@ -25,7 +25,7 @@ def setting_line(setting: str, torch: str = "torch") -> str:
 def with_settings(
     linted: Sequence[Linted], files: Iterable[SourceFile], shown: Callable[[SourceFile], str]
 ) -> tuple[Linted, ...]:
-    """Return findings with one rewrite only: it turns on the setting of the finding in `files`, below their imports.
+    """Return findings whose only rewrite turns on the setting of the finding in `files`, below their imports.
 
     A finding without a setting has no rewrite. `shown` formats the path of a file.
     """

@@ -27,7 +27,7 @@ _SIMPLE = (
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A part that must run: `key` identifies it in reports, `line` and `words` describe it.
+    """A part that must run. `key` identifies it in reports; `line` and `words` describe it.
 
     `function` is the qualified name of the enclosing function, empty if there is none.
     """
@@ -49,8 +49,8 @@ def sides_of(
 
     Insertions are (offset, rank, text); at the same offset, the lower rank comes first. Marks are numbered from
     `first`. A test that is still a test in the new code is not a changed branch. If a test is removed and its body
-    stays, the code does the same if the test holds, so only the other side must run. Code after a statement that always
-    leaves the block never runs, and so need not.
+    stays, nothing changes when the test is true, so only the other side must run. Code after a statement that always
+    leaves the block never runs, so it does not have to.
     """
     if file.tree is None or new.tree is None:
         return [], []
@@ -266,7 +266,7 @@ def _tests(file: SourceFile, spans: Sequence[_Span]) -> Iterator[ast.expr]:
 
 
 def _bare(test: ast.expr) -> ast.expr:
-    """Strip each `not`, which does not make another branch."""
+    """Strip each `not`, which does not create another branch."""
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test = test.operand
     return test

@@ -1,4 +1,4 @@
-"""The project's own tests as proof of fixes.
+"""Proof of fixes by the project's own tests.
 
 All tests run once without the fixes, to find which pass and which of the changed functions each of them calls. The
 tests that call any of these functions run with all fixes together. If one newly fails, the rounds of fixing run again
@@ -76,7 +76,7 @@ class Suite:
                 return self._told(before, result)
             self._suspects |= failing.keys()
             result = again(lambda old, new, units: self._judged(before, old, new, units, verify))
-        raise NotTestedError(f"tests fail with fixes in ever new ways: {_listed(sorted(self._suspects))}")
+        raise NotTestedError(f"different tests fail with each selection of fixes: {_listed(sorted(self._suspects))}")
 
     def remembering(self, verify: Verifier) -> Verifier:
         """Return a verifier that does not run the same comparison twice."""
@@ -100,8 +100,8 @@ class Suite:
             raise NotTestedError(f"`{self._command.command}` ran no test: {why}{said}")
         if not before.under_pytest and before.status:
             raise NotTestedError(
-                f"`{self._command.command}` ends with status {before.status} without any fix{said}; only pytest tells "
-                "which tests pass all the same"
+                f"`{self._command.command}` ends with status {before.status} even without fixes{said}; only pytest "
+                "says which tests still pass"
             )
 
     def _speaking(self, before: SuiteRun, result: FixResult) -> list[str]:
@@ -143,8 +143,8 @@ class Suite:
         near = [unit for unit in units if called & self._changed_by(unit)] or units
         test, reason = min(failing.items())
         more = f" and {len(failing) - 1} more" if len(failing) > 1 else ""
-        proof = Proof("refuted", f"{test}{more} passes before and fails with it: {reason.rstrip('.')}", raises=True)
-        return {unit: proof if unit in near else Proof("proven", "no test that fails calls it") for unit in units}
+        proof = Proof("refuted", f"{test}{more} passes without it and fails with it: {reason.rstrip('.')}", raises=True)
+        return {unit: proof if unit in near else Proof("proven", "no failing test calls it") for unit in units}
 
     def _changed_by(self, unit: Unit) -> set[Function]:
         """Return the functions that a unit changes, by name, since earlier fixes may have moved their lines."""
@@ -158,10 +158,10 @@ class Suite:
         silent = [one.finding for one in fixed if one.finding.fix is None or not one.finding.fix.tests]
         if silent:
             listed = _listed([f"{one.path}:{one.line} {one.code}" for one in silent], most=10)
-            notes.append(f"no test that passes reaches {len(silent)} of the fixes: {listed}")
+            notes.append(f"no passing test reaches {len(silent)} of the fixes: {listed}")
         if before.failed:
             fail = "1 test fails" if len(before.failed) == 1 else f"{len(before.failed)} tests fail"
-            notes.append(f"{fail} without any fix, and so says nothing: {_listed(sorted(before.failed))}")
+            notes.append(f"{fail} even without fixes, which proves nothing: {_listed(sorted(before.failed))}")
         return replace(result, fixed=fixed, notes=(*result.notes, *notes))
 
     def _with_tests(self, before: SuiteRun, fixed: Fixed) -> Fixed:
@@ -180,7 +180,7 @@ class Suite:
         number, speaking = len(before.passed) + len(before.failed), len(self._speaking(before, result))
         ran = f"{number} test{'' if number == 1 else 's'} ran {where}"
         if not speaking:
-            return f"{ran}; none that passes calls changed code"
+            return f"{ran}; none of the passing ones calls changed code"
         return f"{ran}; {speaking} of them call{'s' if speaking == 1 else ''} changed code, and passed before and after"
 
     def _run(self, texts: Mapping[Path, bytes], only: Sequence[str] | None, seconds: float) -> SuiteRun:

@@ -108,14 +108,14 @@ class SuiteCommand:
         told = answer.parts.get("tests", {})
         if answer.outcome == "refused":
             walls = f"there is no working sandbox for the tests ({answer.ending['reason']})"
-            raise NotTestedError(f"{walls}; --confirm runs them without one")
+            raise NotTestedError(f"{walls}; --confirm runs them without a sandbox")
         if told.get("problem"):
             raise NotTestedError(f"`{self.command}` cannot be run: {told['problem']}")
         events = [event for name, part in answer.parts.items() if name.startswith("events") for event in part]
         if not told and not events:
             how = {"timeout": "it took too long", "memory": "it took too much memory"}
             why = how.get(answer.outcome, str(answer.ending.get("reason", answer.outcome)))
-            raise NotTestedError(f"`{self.command}` did not run to its end: {why}")
+            raise NotTestedError(f"`{self.command}` did not run to completion: {why}")
         run = SuiteRun(
             passed=frozenset(),
             failed={},
@@ -160,7 +160,7 @@ def _told(run: SuiteRun, events: Iterable[Any]) -> SuiteRun:
                 elif how == "passed":
                     passed.add(name)
     for name in begun:
-        failed[name] = "it did not come to its end"
+        failed[name] = "it did not finish"
     return replace(run, passed=frozenset(passed - failed.keys()), failed=failed, called=called)
 
 
@@ -171,6 +171,6 @@ def _functions(calls: Iterable[Any]) -> Iterable[Function]:
                 yield file, line
             case [str(file), int(), False]:
                 raise NotTestedError(
-                    f"the tests import {file} from the project itself, not from the copy that they run in: install the"
-                    " project in a way that follows `sys.path`, or not at all"
+                    f"the tests import {file} from the project itself, not from the copy that they run in; install the "
+                    "project in a way that respects `sys.path`, or do not install it"
                 )

@@ -35,7 +35,7 @@ class Trial:
 
 
 def never(linted: Linted) -> str | None:
-    """Why a finding must not be fixed whatever its rule offers; None if it may be."""
+    """Why a finding must not be fixed, whatever its rule offers; None if it may be fixed."""
     return "Dynamo traces this code without a break" if linted.finding.evidence.status == "refuted" else None
 
 
@@ -52,8 +52,8 @@ def united(units: Sequence[Unit]) -> Unit:
 def is_refuted(unit: Unit, proof: Proof) -> bool:
     """Whether a proof counts against applying a unit.
 
-    An unsafe fix may change behaviour, and the user has asked for it. A difference is therefore reported and not
-    refused, unless the new code fails where the old one ran, or a run must verify its conditions.
+    An unsafe fix may change behaviour, and the user has asked for it. A difference is therefore reported but does not
+    count, unless the new code fails where the old one ran, or a run must verify its conditions.
     """
     return proof.outcome == "refuted" and (unit.safety != "unsafe" or unit.shown or proof.raises)
 
@@ -63,7 +63,7 @@ def refusal_of(unit: Unit, proof: Proof) -> str | None:
     if is_refuted(unit, proof):
         return f"a run showed a difference: {proof.detail}"
     if proof.outcome == "unverifiable" and unit.safety == "conditional":
-        return f"a run could not show that it is right: {proof.detail}"
+        return f"a run could not show that it is correct: {proof.detail}"
     if proof.outcome == "unverifiable" and unit.safety == "unsafe":
         return f"it is unsafe and could not be run: {proof.detail} (`--no-verify` applies it anyway)"
     return None

@@ -25,13 +25,13 @@ from dynalint.fix.judge import judge_compiled
 from dynalint.fix.model import Proof, Unit
 
 Progress = Callable[[int, int, str], None]
-# The maximum length of a worker error, in characters: torch lists all the operators that it could have run instead.
+# The maximum length of a worker error, in characters, because torch lists all the operators that it supports instead.
 _LONGEST_REASON = 300
 _MOST_TARGETS = 4
 # The share of a run's time available for the search for inputs, which takes much longer on a busy machine.
 _SEARCH = 1 / 6
 _MOST_CRASHES = 4
-# Usually not caused by the code: the machine is under load, or torch itself crashes now and then.
+# Usually not caused by the code: the machine is under load, or torch itself crashes occasionally.
 _WORKER_FAULTS = frozenset({"supervisor", "lost", "signal"})
 
 
@@ -81,7 +81,7 @@ class WorkerVerifier:
         comparison = Comparison(before, after, units)
         for case in comparison.cases:
             if comparison.same_code(case.unit):
-                case.proof = Proof("proven", "the code is the same but for comments and layout")
+                case.proof = Proof("proven", "only comments and layout differ")
             case.targets = self._targets(case.unit)
         if any(case.targets for case in comparison.cases if not case.complete):
             self._look_for_calls(comparison)
@@ -120,7 +120,7 @@ class WorkerVerifier:
         return sorted(found, key=lambda target: self._options.example_for(target) is None)[:_MOST_TARGETS]
 
     def _look_for_calls(self, comparison: Comparison) -> None:
-        """Look for calls of all targets that the project makes. Targets with such calls come before others."""
+        """Search for the project's calls to all targets. Targets with such calls come first."""
         worker = self._started()
         if worker is None:
             return
@@ -160,7 +160,7 @@ class WorkerVerifier:
         for case in touched:
             if difference is not None and difference["stable"]:
                 what = f"{target.name}: {difference['what']}, with {difference['where']}"
-                what += ", which `--equivalence practical` lets pass" if difference["passes"] else ""
+                what += ", which `--equivalence practical` accepts" if difference["passes"] else ""
                 case.refute(what, raises=difference["raises"])
             elif obstacle is not None:
                 case.obstacles.append(obstacle)
@@ -175,7 +175,7 @@ class WorkerVerifier:
                 case.inputs += 0 if case in touched else answer.parts["ran"]["inputs"]
 
     def _origin(self, target: Target, answer: Answer) -> Iterator[str]:
-        """Yield which call of the project the inputs of an answer are variations of, if of any."""
+        """Yield the project's call of which the inputs of an answer are variations, if there is one."""
         if any(call["text"] == answer.parts.get("text") for call in self._calls.of(target)):
             yield f"starting from {answer.parts['text']}"
 
@@ -221,7 +221,7 @@ def _limits(answer: Answer) -> Iterator[str]:
 
 
 def _asked(worker: Worker, request: Mapping[str, Any]) -> Answer:
-    """Ask again if the process was lost, and then without the inputs on which torch crashes.
+    """Ask again if the process was lost, then without the inputs on which torch crashes.
 
     Inputs that crash the original prove nothing about a fix. The answer lists the inputs left out.
     """
@@ -262,4 +262,4 @@ def _obstacle(answer: Answer, target: Target) -> str | None:
         "signal": f"it was ended by {ending.get('signal')}",
         "failed": textwrap.shorten(str(ending.get("reason")), _LONGEST_REASON, placeholder=" ..."),
     }.get(answer.outcome, f"the worker ended ({answer.outcome})")
-    return f"{target.name} could not be run to the end: {how} while {answer.stage}"
+    return f"{target.name} could not be run to completion: {how} while {answer.stage}"

@@ -1,7 +1,7 @@
 """Views: the files to lint again to judge a change, which are those that it may affect.
 
 Other parts of the project may influence these files too. A finding that only the view shows, or only the whole project,
-does not count as new afterwards. A view that does not show the fixes themselves as the whole project does is not used.
+does not count as new afterwards. A view is not used if it shows different fixes than the whole project.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Views:
     alone: Callable[[Collection[Path]], View]
 
 
-class TooNarrow(Exception):  # noqa: N818 - not an error: the whole project judges the group later
-    """No view of a group of files shows its fixes as the whole project does."""
+class TooNarrow(Exception):  # noqa: N818 - not an error: the group is judged later by linting the whole project
+    """Every view of a group of files shows different fixes than the whole project."""
 
 
 class Sight:

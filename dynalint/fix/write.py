@@ -88,10 +88,11 @@ def _target(write: Write) -> Path:
     except (OSError, RuntimeError) as fault:
         raise WriteError(f"{write.name}: not fixed: {_reason(fault)}") from None
     if not inside:
-        raise WriteError(f"{write.name}: not fixed: it is a link to a file outside of the project")
+        raise WriteError(f"{write.name}: not fixed: it is a link to a file outside the project")
     if not stat.S_ISREG(state.st_mode):
         raise WriteError(f"{write.name}: not fixed: it is not a regular file")
-    # Replacing a file needs no write permission on it, so check explicitly: read-only is meant as protection.
+    # Replacing a file needs no write permission on it, so check explicitly, because the file is read-only for
+    # protection.
     if not state.st_mode & 0o222 or not os.access(target, os.W_OK):
         raise WriteError(f"{write.name}: not fixed: the file is read-only")
     _check_unchanged(write, target)
@@ -152,7 +153,7 @@ def _replace(write: Write, temporary: Path, target: Path) -> None:
 
 
 def _put_back(write: Write) -> None:
-    """Undo one replacement; if this fails too, say so, since half of a fix is on disk."""
+    """Undo one replacement; if this fails too, report that half of a fix is on disk."""
     target = write.path.resolve()
     temporary = _beside(target)
     try:

@@ -37,7 +37,7 @@ class Writer:
     def keep(self, files: Sequence[ChangedFile], groups: Iterable[Collection[Path]]) -> None:
         """Write files that have changed; those of a group together or not at all.
 
-        A failed file is not tried again, nor are the others in its group.
+        If a file fails, neither it nor the others in its group are tried again.
         """
         by_path = {file.source.path: file for file in files}
         writes: dict[Path, Write] = {}

@@ -85,7 +85,7 @@ def calling(
 def operation(left: cst.BaseExpression, sign: str, right: cst.BaseExpression) -> cst.BaseExpression:
     """Return two operands joined by an arithmetic, bitwise, comparison or logical operator.
 
-    A right operand of `and` or `or` with the same operator needs no parentheses: the meaning is the same without.
+    A right operand of `and` or `or` with the same operator needs no parentheses, because the meaning is the same.
     """
     if sign in ("and", "or"):
         if isinstance(right, cst.BooleanOperation) and isinstance(right.operator, cst.And) == (sign == "and"):

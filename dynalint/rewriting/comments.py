@@ -1,4 +1,4 @@
-"""Comments: those in the old code that are missing from the new are put above it."""
+"""Comments: those that are in the old code but not in the new code are put above it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OWN = re.compile(r"#\s*dynalint:")
 def lost(old: Sequence[cst.CSTNode], new: Sequence[cst.CSTNode], *, nothing: bool = False) -> list[str]:
     """Return the comments in the old nodes that are missing from the new ones, in order.
 
-    If `nothing` remains of the code, comments for tools are left out.
+    If `nothing` remains of the code, comments for tools are dropped.
     """
     before, after = unlike(old, new)
     if Counter(_found_in(before)) <= Counter(_found_in(after)):

@@ -25,7 +25,7 @@ def edits(old: str, new: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _narrowed(start: int, old: str, new: str) -> tuple[int, int, str]:
-    """Leave out the words that both begin and end with. Added or removed lines are kept whole."""
+    """Remove the words that both begin and end with. Added or removed lines are kept whole."""
     if not old or not new:
         return start, start + len(old), new
     before, after = _WORD.findall(old), _WORD.findall(new)

@@ -1,7 +1,7 @@
 """Parentheses: the precedence of Python's operators, and where a line may break.
 
-libcst writes nodes as they are and adds no parentheses: `{a} * 2` with `x + y` for `a` would become `x + y * 2`. The
-levels follow the grammar in section 10, "Full grammar specification", of the Python reference.
+libcst does not add parentheses: `{a} * 2` with `x + y` for `a` would become `x + y * 2`. The levels follow the grammar
+in section 10, "Full grammar specification", of the Python reference.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def _in_string(node: cst.FormattedString) -> cst.FormattedString:
         if isinstance(part, cst.FormattedStringExpression):
             code = cst.Module([]).code_for_node(part.expression)
             if node.end[0] in code or "\\" in code or "\n" in code:
-                raise Refusal("the new code has quotes, a backslash or several lines, which no f-string takes")
+                raise Refusal("the new code has quotes, a backslash or several lines, which an f-string cannot contain")
             space = cst.SimpleWhitespace(" ") if code.startswith("{") else part.whitespace_before_expression
             parts.append(part.with_changes(whitespace_before_expression=space))
         else:

@@ -57,9 +57,9 @@ def _changed(tree: Tree, changes: Sequence[Substitution]) -> cst.Module:
     try:
         module = tree.module.visit(whole)
     except (cst.CSTValidationError, TypeError) as fault:  # TypeError: libcst 1.9 raises it for a lambda after a keyword
-        raise Refusal("the new code cannot be written in the layout of the old") from fault
+        raise Refusal("the new code cannot be written in the layout of the old code") from fault
     if whole.done != set(changes):
-        raise Refusal("one rewrite takes away what another one changes")
+        raise Refusal("one rewrite removes code that another one changes")
     assert isinstance(module, cst.Module)
     return module
 

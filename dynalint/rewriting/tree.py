@@ -75,7 +75,7 @@ class Tree:
         # For `ast`, a generator includes the parentheses around it, even those of the call if it is the only argument.
         found = self._expressions.get((start, end)) or self._expressions.get((start + 1, end - 1))
         if found is None:
-            raise Refusal(f"`{ast.unparse(node)}` cannot be rewritten by itself")
+            raise Refusal(f"`{ast.unparse(node)}` cannot be rewritten separately")
         return found
 
     def statement(self, node: ast.stmt) -> Statement:
@@ -86,7 +86,7 @@ class Tree:
         """
         found = self._statements.get(self.file.span(node))
         if found is None:
-            raise Refusal("the statement cannot be rewritten by itself")
+            raise Refusal("the statement cannot be rewritten separately")
         return found
 
     def line(self, node: ast.stmt) -> cst.BaseStatement | cst.BaseSmallStatement:

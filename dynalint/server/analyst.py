@@ -55,7 +55,7 @@ class Analyst:
         self.ignored: tuple[Asked, ...] = ()
         self._settings = settings
         self._lock = threading.Lock()
-        # Kept between analyses, as a keystroke changes only one file.
+        # Kept between analyses, because a keystroke changes only one file.
         self._sources, self._outlines = Sources(), Outlines()
 
     def look(self, texts: Mapping[Path, str]) -> dict[Path, Seen]:

@@ -101,7 +101,7 @@ class Server(LanguageServer):
         except DynalintError as fault:
             self.window_show_message(types.ShowMessageParams(types.MessageType.Error, f"dynalint: {fault}"))
             seen = {}
-        except Exception:  # noqa: BLE001 - the server outlives it
+        except Exception:  # noqa: BLE001 - the server keeps running
             _log.exception("dynalint failed on the open files")
             return
         self._tell_ignored()

@@ -125,7 +125,7 @@ def within(place: types.Range, other: types.Range) -> bool:
 
 
 def new_text(codec: PositionCodec, before: Lines, after: Lines) -> Iterable[types.TextEdit]:
-    """Return the edit that turns `before` into `after`, leaving out the lines that both begin and end with."""
+    """Return the edit that turns `before` into `after`, without the lines that both begin and end with."""
     first = next((n for n, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), None)
     if first is None:
         first = min(len(before), len(after))

@@ -1,4 +1,4 @@
-"""Test helpers: assert that a model compiles, and that rules keep the promises of their examples."""
+"""Test helpers: assert that a model compiles, and that rules do what their examples say."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Called:
     """
 
     def __init__(self, root: Path) -> None:
-        import torch  # noqa: F401 - before it there is nothing to watch
+        import torch  # noqa: F401 - without torch there is nothing to watch
 
         from dynalint.catalogue import known_codes
         from dynalint.config import Configuration, Overrides
@@ -64,7 +64,7 @@ class Called:
         return frozenset(self._watch.touched)
 
     def faults(self, calls: Collection[str], demands: Demands) -> list[str]:
-        """Wait until all calls are confirmed, and return how the given ones fail the demands."""
+        """Wait until all calls are confirmed, and return how the given ones violate the demands."""
         while self._session.waiting():
             time.sleep(_POLL)
         faults = []
@@ -79,7 +79,7 @@ class Called:
         return faults
 
     def problems(self) -> tuple[tuple[str, str], ...]:
-        """Return what could not be confirmed, and why."""
+        """Return the calls that could not be confirmed, with the reasons."""
         from dynalint.confirm.trace import problems_of
 
         return problems_of(self._session.notes())

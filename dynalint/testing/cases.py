@@ -104,5 +104,5 @@ def installed_torch() -> str | None:
 
 def _holds(*specifiers: str) -> bool:
     installed = installed_torch()
-    # Without torch, a case that is run fails and says that torch is missing.
+    # Without torch, a case that needs a run fails and says that torch is missing.
     return installed is None or all(holds(specifier, installed) for specifier in specifiers)

@@ -52,8 +52,8 @@ def assert_compiles(
     with the same arguments may add. `batch_sizes` adds calls whose tensors have these numbers of rows. Together, they
     may recompile each graph once, with dynamic shapes (plus once for each of the sizes 0 and 1, which Dynamo
     specialises on), and add `max_recompiles`. `backend` compiles the graphs. With `first_party`, a list of folders or
-    files, only breaks whose innermost frame is in one of these count, and graphs are not counted. The model keeps the
-    state that the calls leave it in. Requires torch.
+    files, only breaks whose innermost frame is in one of these count, and graphs are not counted. The state of the
+    model is not restored after the calls. Requires torch.
 
     Raises:
         AssertionError: there is a graph break, a recompilation or too many graphs. The message gives the place,
@@ -75,7 +75,7 @@ def assert_compiles(
 
 
 def fault_of(result: TargetResult, demands: Demands) -> str | None:
-    """Return how a run fails the demands, with places and reasons, or None if it meets them."""
+    """Return how a run violates the demands, with places and reasons, or None if it meets them."""
     run = result.default
     assert run is not None
     real = result.same + result.batch
@@ -86,7 +86,7 @@ def fault_of(result: TargetResult, demands: Demands) -> str | None:
         what = f"{_number(first, 'graph')} and {_number(len(breaks), 'graph break')}"
         return f"{what}, where {_allowed(demands.max_graphs, 'graph')}:{_told(result, list(breaks.values()))}"
     if first == 0:
-        return "no graph at all: the model runs no tensor operation, or Dynamo skipped it whole"
+        return "no graph at all: the model runs no tensor operation, or Dynamo skipped all of it"
     if alike - first > demands.max_recompiles:
         calls = f"{result.same - 1} more calls with the same arguments"
         return _grown(result, calls, alike - first, demands.max_recompiles)

@@ -57,11 +57,11 @@ class Proof:
         found = {(one.line, one.code): one for one in self.study.found}
         wanted = {(line, code) for line, codes in case.marks.items() for code in codes}
         faults = [
-            f"nothing finds {code} at line {line}: `{case.line(line)}`" for line, code in sorted(wanted - set(found))
+            f"{code} is not found at line {line}: `{case.line(line)}`" for line, code in sorted(wanted - set(found))
         ]
         for line, code in sorted(set(found) - wanted):
             message = found[line, code].flag.violation.message
-            faults.append(f"{code} is found at line {line}, which is not marked so: `{case.line(line)}` ({message})")
+            faults.append(f"{code} is found at line {line}, but is not marked there: `{case.line(line)}` ({message})")
         self._assert_none(faults)
 
     def prove_fix(self) -> None:
@@ -80,7 +80,7 @@ class Proof:
             self._assert_none(f"the fix is declined: {reason}" for reason in study.declined)
             text = self._fixed()
             if text != case.fixed:
-                self._fail("the fix gives something else than `fixed`:\n" + _diff(case.fixed, text))
+                self._fail("the result of the fix differs from `fixed`:\n" + _diff(case.fixed, text))
             allowed = {code for codes in case.marks.values() for code in codes} - {case.rule.code}
             left = [one for one in study.find(text) if one.code not in allowed]
             self._assert_none(
@@ -90,7 +90,7 @@ class Proof:
             self._fail("the fix rewrites it, but the example has no `fixed`:\n" + _diff(case.code, self._fixed()))
 
     def prove_run(self) -> None:
-        """Check under Dynamo that flagged code does what the rule says, that other code does not, and the rewrite."""
+        """Check the rewrite under Dynamo, and that flagged code does what the rule says while other code does not."""
         try:
             from dynalint.testing import running
         except ImportError as fault:
@@ -100,26 +100,24 @@ class Proof:
         self.ran = program.heard.run.compiles != ()
         shows = case.example.shows or (self._category() if case.flagged else "clean")
         if shows == "clean":
-            self._assert_none(f"it should be silent, but {fault}" for fault in [running.unclean(program)] if fault)
+            self._assert_none(f"it should be clean, but {fault}" for fault in [running.unclean(program)] if fault)
             if case.rule.category == "miscompile":
                 wrong = running.miscompiled(program)
-                self._assert_none([f"it should be right, but compiled it is not: {wrong}"] if wrong else [])
+                self._assert_none([f"it should be correct when compiled, but is not: {wrong}"] if wrong else [])
         elif shows == "graph-break":
             self._prove_breaks(program)
         elif shows == "recompile":
             heard = program.heard
             if not heard.grows:
                 totals = ", ".join(map(str, heard.rounds))
-                self._fail(
-                    f"it should recompile again and again, but the graphs after each round of calls are {totals}"
-                )
+                self._fail(f"it should keep recompiling, but the graphs after each round of calls are {totals}")
         elif shows == "recompile-once":
             heard = program.heard
             if heard.grows or heard.rounds[-1] <= heard.run.graphs[0]:
                 totals = ", ".join(map(str, heard.run.graphs))
                 self._fail(f"it should recompile and then settle, but the graphs after each call are {totals}")
         elif shows == "miscompile" and running.miscompiled(program) is None:
-            self._fail("it should go wrong when compiled, but equals eager code in values, gradients and state")
+            self._fail("it should be wrong when compiled, but values, gradients and state equal those of eager code")
         if case.fixed is not None:
             self._prove_rewrite(program, running.Program(case.fixed, case.example.target, case.example.inputs))
 
@@ -155,7 +153,7 @@ class Proof:
             program = running.Program(case.code, case.example.target, case.example.inputs)
             broken = running.broken_lines(program, setting)
             faults += [
-                f"`{setting}` does not help: Dynamo breaks at line {line} all the same"
+                f"`{setting}` does not help: Dynamo still breaks at line {line}"
                 for line in sorted(line for name, line in named if name == setting and line in broken)
             ]
         self._assert_none(faults)
@@ -198,20 +196,20 @@ def rule_faults(rule: Rule) -> list[str]:
     faults = [] if text else [f"it has no page {type(rule).__module__.rpartition('.')[2]}.md beside it"]
     if headings != HEADINGS:
         faults.append(f"its documentation has the headings {list(headings)}, not {list(HEADINGS)}")
-    faults += [f"nothing stands below {heading!r}" for heading in HEADINGS if re.search(rf"{heading}\s*(##|\Z)", text)]
+    faults += [f"no text below {heading!r}" for heading in HEADINGS if re.search(rf"{heading}\s*(##|\Z)", text)]
     if not re.fullmatch(r"[a-z]+(-[a-z0-9]+)+", rule.name):
-        faults.append(f"its name {rule.name!r} is not made of lower-case words with hyphens")
+        faults.append(f"its name {rule.name!r} does not consist of lower-case words with hyphens")
     if rule.category not in CATEGORIES:
-        faults.append(f"its category {rule.category!r} is none of {', '.join(CATEGORIES)}")
+        faults.append(f"its category {rule.category!r} is not one of {', '.join(CATEGORIES)}")
     cases = [Case(rule, example) for example in examples]
     if not any(case.flagged for case in cases):
         faults.append("it has no example that it flags")
     if all(case.flagged for case in cases):
-        faults.append("it has no example that stays silent")
+        faults.append("it has no example that is not flagged")
     ids = {*rule.gb, *(gb for example in examples for gb in example.gb)}
     faults += [f"torch has no break with the id {gb}" for gb in sorted(ids - _known_ids())]
     if rule.category == "graph-break" and not ids:
-        faults.append("it names no id of the break that it stands for")
+        faults.append("it does not name the id of its graph break")
     return faults
 
 

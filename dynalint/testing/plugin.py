@@ -1,4 +1,4 @@
-"""The pytest plugin: checks that what tests call compiles, and tests rules by their examples.
+"""The pytest plugin: checks that code called by tests compiles, and tests rules by their examples.
 
 With `--dynalint-compiles`, or in tests marked `dynalint_compiles(max_graphs=1, max_recompiles=0, first_party=None)`,
 the outermost calls of modules and compiled functions that a passing test made are confirmed as in `dynalint trace`. The
@@ -77,7 +77,7 @@ class _Floor:
 
 
 class _Compiles:
-    """Holds each test to the demands of its mark, or to those of the command-line option."""
+    """Checks each test against the demands of its mark, or of the command-line option."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._all = bool(config.getoption("--dynalint-compiles"))
@@ -104,7 +104,7 @@ class _Compiles:
 
         calls = self._called.calls()
         if mark is not None and not calls:
-            pytest.fail("the test calls no module and no compiled function of this project", pytrace=False)
+            pytest.fail("the test calls no module or compiled function of this project", pytrace=False)
         faults = self._called.faults(calls, Demands.of(**mark.kwargs) if mark is not None else Demands())
         if faults:
             pytest.fail("\n\n".join(faults), pytrace=False)
@@ -126,7 +126,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("dynalint").addoption(
         "--dynalint-compiles",
         action="store_true",
-        help="fail tests whose calls of modules and compiled functions break the graph or compile again",
+        help="fail tests whose calls to modules and compiled functions break the graph or recompile",
     )
     parser.addini(
         "dynalint_rules", "packages of rules to prove (default: all that are installed)", type="args", default=[]
@@ -136,7 +136,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        f"{_COMPILES}(max_graphs=1, max_recompiles=0, first_party=None): what the test calls must compile, or it fails",
+        f"{_COMPILES}(max_graphs=1, max_recompiles=0, first_party=None): the test fails if the code that it calls does "
+        "not compile",
     )
     config.pluginmanager.register(_Compiles(config), "dynalint-compiles")
     config.addinivalue_line("markers", f"{_MARK}: must prove its example under Dynamo, or the session fails")

@@ -26,7 +26,7 @@ from dynalint.confirm.worker.dynamo import runs
 from dynalint.confirm.worker.dynamo.records import Break, Run
 
 _FEWEST_CALLS = 10
-"""More than Dynamo's limit of eight recompiles, so that code which still recompiles never settles."""
+"""More than Dynamo's limit of eight recompiles, so code that still recompiles then never settles."""
 
 _COMPILED = Equality(compiled=True)
 # Words in code that may behave differently in training or without gradients.
@@ -62,7 +62,7 @@ class Program:
         linecache.cache[self.file] = (len(code), None, code.splitlines(keepends=True), self.file)
 
     def make(self) -> Callable[..., Any]:
-        """Execute the module anew with the same seeds, and return its callable without its `torch.compile`."""
+        """Execute the module again with the same seeds, and return its callable without its `torch.compile`."""
         return runs.fresh_callable(self._made)
 
     def _made(self) -> Callable[..., Any]:
@@ -74,7 +74,7 @@ class Program:
         self._execute(module)
         made: Callable[..., Any] = eval(self._target, vars(module))  # noqa: S307 - the rule's own code
         if isinstance(made, torch.nn.Module):
-            made._compiled_call_impl = None  # noqa: SLF001 - what `module.compile()` leaves
+            made._compiled_call_impl = None  # noqa: SLF001 - set by `module.compile()`
         return made
 
     @cached_property
@@ -137,7 +137,7 @@ def unclean(program: Program, *, in_default_mode: bool = False) -> str | None:
     if heard.rounds and heard.rounds[-1] == 0:
         return "Dynamo compiled no graph at all"
     if heard.grows:
-        return f"Dynamo compiles again on repeated calls: {_reason(heard.run)}"
+        return f"Dynamo recompiles on repeated calls: {_reason(heard.run)}"
     return None if in_default_mode else _unclean_fullgraph(program)
 
 
@@ -154,7 +154,7 @@ def recompiling(program: Program) -> str | None:
     """Return a clause on how a program recompiles on calls that it has seen before, or None if it does not."""
     heard = program.heard
     if heard.rounds and heard.rounds[-1] > heard.rounds[0]:
-        return f"Dynamo compiles again on repeated calls: {_reason(heard.run)}"
+        return f"Dynamo recompiles on repeated calls: {_reason(heard.run)}"
     return None
 
 
@@ -164,7 +164,7 @@ def miscompiled(program: Program) -> str | None:
     found = compare(program.make, calls)
     if not found.same:
         return f"call {found.call + 1}: {found.what}: {found.detail}"
-    return None if found.stable else "it gives other values in every run, so nothing can be compared"
+    return None if found.stable else "its values differ in every run, so nothing can be compared"
 
 
 def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_nature: bool) -> str | None:
@@ -200,7 +200,7 @@ def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_
 
 def broken_lines(program: Program, setting: str) -> set[int | None]:
     """Return the lines of the program at which Dynamo breaks with a `torch._dynamo.config` setting on."""
-    with torch._dynamo.config.patch({setting: True}):  # noqa: SLF001 - where Dynamo has its settings
+    with torch._dynamo.config.patch({setting: True}):  # noqa: SLF001 - the module with Dynamo's settings
         return {line_in(program, found) for found in program.heard.breaks}
 
 
@@ -226,7 +226,7 @@ def _side_by_side(
 ) -> Iterator[tuple[Observation, Observation]]:
     """Yield the observations of two programs, call by call; the second is compiled if a compiler is given.
 
-    With `told`, the first one believes that it is being compiled, and skips what compiled code skips.
+    With `told`, the first one is told that it is being compiled, so that it skips the same code.
     """
     torch.compiler.reset()
     one, other = left.make(), right.make()
@@ -320,7 +320,7 @@ def _unclean_fullgraph(program: Program) -> str | None:
     for call in program.raising:
         error = runs.fullgraph_run(program.make, [call]).error
         if error is None:
-            return "with fullgraph=True nothing is raised where eager code raises"
+            return "with fullgraph=True, nothing is raised although eager code raises"
         if error.gb_type:
             return f"fullgraph=True raises {error.type}: {error.gb_type}"
     return None

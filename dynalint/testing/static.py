@@ -89,7 +89,7 @@ class Study:
             codes.update(left for rewrite in rewrites for left in rewrite.leaves)
             code = replaced(code, merged(plans)[_PATH])
             found = [one for one in self.find(code) if one.code in codes]
-        raise AssertionError(f"the rewrites come to no end: after {_MOST_ROUNDS} rounds the code is\n{code}")
+        raise AssertionError(f"the rewrites do not terminate: after {_MOST_ROUNDS} rounds the code is\n{code}")
 
     def find(self, code: str) -> list[Found]:
         """Return the findings in some code, by line and code.

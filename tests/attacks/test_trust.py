@@ -102,7 +102,7 @@ def test_a_committed_environment_is_not_started(victim: Victim, mark: Path) -> N
     victim.commit()
     said = without_torch(victim, "check")
     assert not mark.exists()
-    assert ".venv has torch and is not used" in said
+    assert ".venv has torch but is not used" in said
     victim.in_process("trust")
     assert chosen(victim) == sys.executable
 

@@ -56,7 +56,7 @@ def test_a_file_with_several_models(dynalint: Run, model: Path) -> None:
     assert more == "`dynalint explain several.py::One` shows one of them in full."
     ran = dynalint("explain", "several.py", "--output-format", "json")
     assert ran.code == 2
-    assert "json takes one: name it, as in several.py::One" in ran.err
+    assert "json takes only one; name it, as in several.py::One" in ran.err
 
 
 def test_explain_runs_code_and_is_told_not_to(dynalint: Run, model: Path) -> None:

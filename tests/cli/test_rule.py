@@ -89,7 +89,7 @@ def test_an_id_of_dynamo(dynalint: Run) -> None:
         "rules": ["DYN101"],
         "reason": None,
     }
-    assert "raises without `torch.compile` as well" in dynalint("rule", "GB0302").out
+    assert "raises even without `torch.compile`" in dynalint("rule", "GB0302").out
     assert "No rule finds it" in dynalint("rule", "GB0065").out
     unknown = dynalint("rule", "GB00")
     assert (unknown.code, unknown.out) == (2, "")

@@ -544,7 +544,7 @@ def test_parts_are_run_where_the_root_cannot_be(project: Project) -> None:
     found = confirm([gate, item, whole], roots, project.options(), parts=lambda finding: ways[finding.function])
     # What a part shows beyond what was asked is nobody's finding: neither the `print` nor that `x * 2` is traced whole.
     assert [one.evidence.status for one in found] == ["confirmed", "unconfirmed", "confirmed"]
-    assert "Seen in a call of this part only: gate, called with x=float" in found[0].evidence.detail
+    assert "This was only seen in a call to this part: gate, called with x=float" in found[0].evidence.detail
     assert "Asking was not run" in found[1].evidence.detail
 
 

@@ -94,7 +94,7 @@ def test_what_git_tracks_is_never_started(repository: Path, without_torch: None)
     choice = find_interpreter(repository, trusted=True, environment={})
     assert choice == Choice(OWN, (repository / ".venv",))
     (told,) = choice.notes(repository)
-    assert told.startswith(".venv has torch and is not used, as it may have come with the project")
+    assert told.startswith(".venv has torch but is not used, because it may have come with the project")
 
 
 def test_where_git_cannot_tell_the_user_must(tmp_path: Path, without_torch: None) -> None:

@@ -170,7 +170,7 @@ def test_shards_do_not_choose_files_elsewhere(project: Path, path: str) -> None:
     Answers(Shard(1, 1)).write(project / "shard.json", [path])
     code, out, err = dynalint(project, "merge", "shard.json")
     assert (code, out) == (2, "")
-    assert "is not below this folder" in err
+    assert "is not in this folder" in err
 
 
 @pytest.fixture

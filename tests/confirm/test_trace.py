@@ -212,7 +212,7 @@ def test_evidence_needs_no_example_and_holds_while_the_file_does(folder: Folder)
         stream.write("# changed\n")
     found = folder.judged("needy.py")["needy.py DYN101"]
     assert found["status"] == "unconfirmed"
-    assert found["detail"].endswith("is out of date, because files have changed: trace again.")
+    assert found["detail"].endswith("is out of date, because files have changed; trace it again.")
 
 
 @pytest.mark.long
@@ -410,7 +410,7 @@ def test_what_is_too_large_is_declined_and_said_so(folder: Folder) -> None:
     folder.write("use.py", "import torch\nfrom model import Clean\nprint(Clean()(torch.ones(160, 1 << 18)).sum())\n")
     traced = folder.both(sys.executable, "use.py")
     assert folder.evidence() == []
-    assert "Clean not confirmed: its tensors hold 160 MiB, which is too much to copy." in traced.said
+    assert "Clean not confirmed: its tensors have 160 MiB, which is too much to copy." in traced.said
 
 
 @pytest.mark.long
@@ -445,11 +445,11 @@ def test_threads_that_computed_before_do_not_hang_the_copy(folder: Folder) -> No
     )
     traced = folder.both(sys.executable, "threads.py")
     # What a thread held at the moment of the copy nobody lets go in it: such a copy is given up, and said to be.
-    assert folder.evidence() == ["Gate"] or "did not end in its time" in traced.said
+    assert folder.evidence() == ["Gate"] or "did not end in time" in traced.said
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("fork", "said"), [(1, "the copy of the process got stuck"), (2, "did not end in its time")])
+@pytest.mark.parametrize(("fork", "said"), [(1, "the fork of the process hung"), (2, "did not end in time")])
 def test_a_copy_that_hangs_holds_nobody_up(folder: Folder, fork: int, said: str) -> None:
     folder.write(
         "hangs.py",

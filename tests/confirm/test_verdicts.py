@@ -179,7 +179,7 @@ def test_fullgraph_alone_confirms_with_its_own_id() -> None:
     error = Failure("Unsupported", "m", 0, (Frame(PATH, 5, "forward"),), "GB0170", "kind", "only there")
     found = evidence(BRANCH, heard(fullgraph=replace(RUN, error=error)))
     assert (found.status, found.gb, found.fullgraph) == ("confirmed", "GB0170", "breaks")
-    assert found.detail == "only there. Seen with fullgraph=True only."
+    assert found.detail == "only there. This was only seen with fullgraph=True."
 
 
 def test_fullgraph_that_broke_elsewhere_says_nothing_here() -> None:
@@ -433,7 +433,7 @@ def test_what_breaks_once_another_is_gone_is_confirmed_as_advice() -> None:
     (judged,) = with_verdicts(confirmation([BRANCH], heard(default=HIDING, latent=latent)))
     assert (judged.category, judged.severity) == ("advice", "info")
     assert (judged.evidence.status, judged.evidence.gb) == ("confirmed", "GB0170")
-    assert "For now it is hidden by the graph break in line 3 (GB0059, a kind)" in judged.evidence.detail
+    assert "At present, it is hidden by the graph break in line 3 (GB0059, a kind)" in judged.evidence.detail
 
 
 def test_what_is_traced_once_another_is_gone_is_refuted() -> None:

@@ -130,7 +130,7 @@ def test_calls_that_write_are_put_off_or_left_out(prescribed: Prescribed) -> Non
         "torch._dynamo.config.reorderable_logging_functions.add(print)",
     ]
     assert "does not call logging.Logger.info" in remedy.note
-    assert "What print writes comes after the graph" in remedy.note
+    assert "The output of print appears after the graph has run" in remedy.note
     assert torch._dynamo.config.ignore_logging_functions == set()
 
 

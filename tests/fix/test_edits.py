@@ -214,7 +214,7 @@ def test_an_import_keeps_the_line_ending() -> None:
 
 @pytest.mark.parametrize("before", ["torch = 3\nf()\n", "from mine import torch\nf()\n", "def torch(): ...\nf()\n"])
 def test_a_name_that_means_something_else_is_not_taken(before: str) -> None:
-    with pytest.raises(EditError, match="`torch` for something else"):
+    with pytest.raises(EditError, match="`torch` for something other"):
         fixed(source(before), ("f()", "torch.f()"), imports=("import torch",))
 
 

@@ -131,13 +131,13 @@ def test_a_fix_that_a_test_fails_with_is_taken_back_alone_and_tests_are_named(pr
     assert (kept["applied"], kept["tests"]) == (True, [f"{tests}_kept", f"{tests}_kept_again"])
     assert (unspoken["applied"], unspoken["tests"]) == (True, [])
     assert "applied" not in read
-    assert f"{tests}_read passes before and fails with it" in read["declined"]
+    assert f"{tests}_read passes without it and fails with it" in read["declined"]
     text = (project / "pkg" / "model.py").read_text()
     assert text.count("torch.where") == 2
     assert "if x.mean() > 0:" in text
     assert f"tested by {tests}_kept, {tests}_kept_again." in ran.stderr
-    assert "no test that passes reaches 1 of the fixes: pkg/model.py:21 DYN101." in ran.stderr
-    assert f"1 test fails without any fix, and so says nothing: {tests}_broken." in ran.stderr
+    assert "no passing test reaches 1 of the fixes: pkg/model.py:21 DYN101." in ran.stderr
+    assert f"1 test fails even without fixes, which proves nothing: {tests}_broken." in ran.stderr
     assert not (project / "left-behind").exists()
 
 
@@ -147,7 +147,7 @@ def test_a_fix_that_a_test_fails_with_is_taken_back_alone_and_tests_are_named(pr
         ("no-such-command tests", "`no-such-command tests` cannot be run: there is no such command."),
         ("pytest -q tests -k nothing", "`pytest -q tests -k nothing` ran no test: no test was collected"),
         ("pytest -q --no-such-option", "`pytest -q --no-such-option` ran no test: it ends with status 4"),
-        ("python -c 'raise SystemExit(3)'", "ends with status 3 without any fix"),
+        ("python -c 'raise SystemExit(3)'", "ends with status 3 even without fixes"),
         ("pytest 'tests", "the test command cannot be read (No closing quotation)."),
     ],
 )

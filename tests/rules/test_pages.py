@@ -118,8 +118,8 @@ def test_imports_of_short_code_go_with_the_others() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("## Proof\n## More\n", '3: headings of examples begin with "### "'),
-        ("## Proof\n```py\n```\n", '3: a block stands below "### " and the name'),
+        ("## Proof\n## More\n", '3: the heading of an example must begin with "### "'),
+        ("## Proof\n```py\n```\n", '3: a block must follow a heading "### " that'),
         ("## Proof\n### a\n", '3: the example "a" has no block `py`'),
         ("## Proof\n### a\n```py\npass\n", "4: the block that begins here has no end"),
         ("## Why\n```py\npass\n", "3: the block that begins here has no end"),
@@ -130,7 +130,7 @@ def test_imports_of_short_code_go_with_the_others() -> None:
         ("## Proof\n### a\n```toml\nexact = 'no'\n```\n", "5: an example has no setting exact = 'no'"),
         ("## Proof\n### a\n```toml\nshows = 'smoke'\n```\n", "5: a run shows one of graph-break, recompile"),
         ("## Proof\n### a\n```toml\nshows\n```\n", "5: not valid TOML"),
-        ("## Proof\n### a\n```py\n```\n### a\n```py\n```\n", '6: two examples are called "a"'),
+        ("## Proof\n### a\n```py\n```\n### a\n```py\n```\n", '6: two examples have the name "a"'),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(text: str, words: str) -> None:

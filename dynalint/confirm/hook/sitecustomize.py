@@ -1,7 +1,7 @@
 """Make a Python process take part in `dynalint trace`, or in a test run of `dynalint fix --test`.
 
 Python imports this file at startup because its folder comes first in PYTHONPATH; afterwards, the sitecustomize that it
-hides is imported. It runs under any version of Python, so it must not fail, print, or need more than the standard
+hides is imported. It runs under any version of Python, so it must not fail or print, and may only use the standard
 library.
 """
 
@@ -11,7 +11,7 @@ import sys
 
 def _take_part() -> None:
     here = os.path.dirname(os.path.abspath(__file__))
-    # Remove this folder from the search path, so that the program sees its usual one.
+    # Remove this folder from the search path, so that the program sees its usual search path.
     sys.path[:] = [entry for entry in sys.path if not entry or os.path.abspath(entry) != here]
     session = os.environ.get("DYNALINT_TRACE")
     if not session or sys.version_info < (3, 10):
@@ -42,7 +42,8 @@ def _import_the_copy() -> None:
         moved = copy + (os.path.realpath(entry) + os.sep)[len(root) :]
         if (os.path.realpath(entry) + os.sep).startswith(root) and os.path.isdir(moved):
             sys.path[place] = moved.rstrip(os.sep)
-    # After the standard library, because a module of the project may share a name with one of its modules.
+    # This comes after the standard library, because a module of the project may have the same name as one of its
+    # modules.
     installed = [place for place, entry in enumerate(sys.path) if "site-packages" in entry or "dist-packages" in entry]
     first = installed[0] if installed else len(sys.path)
     sys.path[first:first] = [entry for entry in settings["search"] if entry not in sys.path[:first]]

@@ -16,7 +16,7 @@ NAME = "_dynalint_worker"
 
 def main() -> None:
     """Load the package next to this file and serve requests."""
-    if sys.version_info < (3, 10):  # noqa: UP036 - the user's interpreter may be any
+    if sys.version_info < (3, 10):  # noqa: UP036 - the user's interpreter may have any version
         raise SystemExit(f"Python 3.10 or newer is needed, this is {sys.version.split()[0]}")
     folder = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != folder]
@@ -24,7 +24,7 @@ def main() -> None:
         NAME, folder / "__init__.py", submodule_search_locations=[str(folder)]
     )
     if spec is None or spec.loader is None:
-        raise SystemExit(f"{folder} holds no package")
+        raise SystemExit(f"{folder} does not contain a package")
     package = importlib.util.module_from_spec(spec)
     sys.modules[NAME] = package
     spec.loader.exec_module(package)

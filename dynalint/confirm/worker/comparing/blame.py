@@ -74,7 +74,7 @@ def _part_compiler(name: str) -> Compiler:
 
 
 def _frame(code: types.CodeType, what: str) -> Frame:
-    """Return the first line that names the differing state, or the line of the function's definition."""
+    """Return the first line that names the differing state, or else the line of the function's definition."""
     file = str(Path(code.co_filename).resolve())
     try:
         lines, first = inspect.getsourcelines(code)

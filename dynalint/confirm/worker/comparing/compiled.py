@@ -1,8 +1,8 @@
-"""Check that compiled code computes the same as eager: values, gradients and state, over several calls.
+"""Check that compiled code gives the same results as eager code: values, gradients and state, over several calls.
 
 Some code traces without a break and silently gives wrong results: an in-place buffer update whose value reaches
 autograd, a `deque(maxlen)`, a 0-dim float64 buffer. Only a comparison shows this. Compiled code runs on `aot_eager`,
-which includes every step before code generation, the backward pass too.
+which includes every step before code generation, even the backward pass.
 
 A difference is ignored if eager runs differ from each other too: when repeated, with other random numbers, or with the
 last digits of inputs and parameters changed.
@@ -41,7 +41,7 @@ Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @dataclass(frozen=True)
 class Mode:
-    """With a backward pass or without gradients, and in evaluation mode or the mode in which the module was built."""
+    """A mode: with a backward pass or without gradients; in evaluation mode or as the module was built."""
 
     grad: bool
     evaluation: bool = False
@@ -99,7 +99,7 @@ def leaves_traces(make: Maker, call: Call) -> bool:
             function(*given[0], **given[1])
         after = {**_kept(function), **_tensors_in(given)}
         return before.keys() != after.keys() or not all(_equal(value, after[name]) for name, value in before.items())
-    except Exception:  # noqa: BLE001 - user code; the runs proper report it
+    except Exception:  # noqa: BLE001 - user code; the actual runs report it
         return False
 
 
@@ -135,7 +135,7 @@ def differs(make: Maker, calls: Sequence[Call], compiler: Compiler, mode: Mode) 
 
 
 def _is_stable(make: Maker, calls: Sequence[Call], mode: Mode, expected: list[Observation]) -> bool:
-    """Whether eager gives the same values again, with other random numbers, and with changed last digits."""
+    """Whether eager gives the same values when repeated, with other random numbers, and with changed last digits."""
     others = (
         _observe(make, calls, None, mode),
         _observe(make, calls, None, mode, seed=_OTHER_SEEDS),
@@ -190,7 +190,7 @@ def _observe(
             with force_eager() if compiler is None else nullcontext(), torch.set_grad_enabled(mode.grad):
                 result = run(*args, **kwargs)
                 seen.append(_look(function, result, (args, kwargs), grad=mode.grad))
-    except Exception as error:  # noqa: BLE001 - what user code raises is compared like a result
+    except Exception as error:  # noqa: BLE001 - exceptions of user code are compared like results
         seen.append({"exception": type(error).__name__, "message": str(error)})
     finally:
         torch.compiler.reset()

@@ -15,7 +15,7 @@ from .observing import ADDRESS, PLAIN, SCRIPT, Observation, tensors_in
 _MOST_COMPARED = 100_000
 # The error allowed for a sum in another order, as a multiple of epsilon times the largest number.
 _MOST_ROUNDED = 32
-# The rounding error of one call in that of another, both against a wider precision; as in torch's own comparisons.
+# The allowed ratio of two rounding errors, both measured against a wider precision, as in torch's own comparisons.
 _LESS_ACCURATE = 3
 # The start of torch's warning about a conversion that fixes remove: from a tensor to a number without gradients.
 _CONVERTED = "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior"
@@ -27,14 +27,14 @@ NOT_FINITE = "results differ where inputs are infinite or NaN"
 class Equality:
     """What counts as equal.
 
-    `exact` requires identical numbers; otherwise numbers must agree within the precision of their dtype. Autograd adds
-    up gradients in no guaranteed order, so even with `exact`, gradients may differ by the rounding of a sum. `numbers`
-    are attributes in which a 0-dim tensor may replace a Python number. `compiled` makes the allowances that a compiler
-    needs: rounding, zeros in place of no gradient, its own exceptions, views and effects. `practical` makes the
-    allowances that a reviewer would: numbers within the tolerances of `torch.testing.assert_close`, zeros in place of
-    no gradient (for a parameter that gets none, or an output that requires none), and a separate output in place of one
-    that shared memory. `computed_in` is a dtype that all numbers were computed in; they need only agree within its
-    precision. `any_float` leaves out the elements of floating-point tensors.
+    `exact` requires identical numbers; otherwise numbers must agree within the precision of their dtype. Autograd does
+    not guarantee the order in which it sums gradients, so even with `exact`, gradients may differ by the rounding of a
+    sum. `numbers` are attributes in which a 0-dim tensor may replace a Python number. `compiled` makes the allowances
+    that a compiler needs: rounding, zeros in place of no gradient, its own exceptions, views and effects. `practical`
+    makes the allowances that a reviewer would: numbers within the tolerances of `torch.testing.assert_close`, zeros in
+    place of no gradient (for a parameter that gets none, or an output that requires none), and a separate output in
+    place of one that shared memory. `computed_in` is a dtype that all numbers were computed in; they need only agree
+    within its precision. `any_float` ignores the elements of floating-point tensors.
     """
 
     exact: bool = True
@@ -84,15 +84,15 @@ def let_pass(one: Observation, other: Observation) -> Iterator[str]:
     yield from (f"{name} has a gradient of zeros, not None" for name in gained)
     for (where, left), (_, right) in zip(tensors_in(one.output), tensors_in(other.output), strict=False):
         if right.requires_grad and not left.requires_grad:
-            yield f"output{where} hands on gradients of zeros, where it had none"
+            yield f"output{where} passes on gradients of zeros, where it had none"
     yield from (alias.replace(" shares ", " no longer shares ") for alias in one.aliases if alias not in other.aliases)
 
 
 def no_less_accurate(one: Observation, other: Observation, wide: Observation, equality: Equality) -> bool:
     """Whether two calls in a narrow precision differ only in rounding, judged by the call in a wide one.
 
-    Where numbers cancel out, rounding is all that is left of them; the second call must come as close to the wide
-    result as the first.
+    If numbers cancel out, only rounding errors are left; the second call must be as close to the wide result as the
+    first.
     """
     if difference(one, other, replace(equality, any_float=True)) is not None:
         return False
@@ -115,7 +115,7 @@ def _floats_of(seen: Observation) -> dict[str, torch.Tensor]:
 
 
 def _rms(tensor: torch.Tensor) -> float:
-    """The root mean square; NaN, which is less than nothing, if some elements are not finite."""
+    """The root mean square; NaN, which fails every comparison, if some elements are not finite."""
     return float(tensor.square().mean().sqrt()) if tensor.numel() else 0.0
 
 
@@ -137,8 +137,8 @@ def _raised(error: tuple[str, str] | None) -> str:
 def _listed(one: tuple[str, ...], other: tuple[str, ...]) -> str:
     lost = [item for item in one if item not in other]
     new = [item for item in other if item not in one]
-    parts = [f"{', '.join(lost)} before and not after"] if lost else []
-    parts += [f"{', '.join(new)} after and not before"] if new else []
+    parts = [f"{', '.join(lost)} before but not after"] if lost else []
+    parts += [f"{', '.join(new)} after but not before"] if new else []
     return "; ".join(parts) or "another order"
 
 

@@ -53,7 +53,7 @@ class Findings:
     """The results of the calls.
 
     `worked` are trials without an exception, on which the compiler is tried. `telling` maps each side to the last trial
-    that ran it, usually a random one, and the state change it ran with. `passed` describes the differences that
+    that ran it, usually a random one, and to the state change it ran with. `passed` describes the differences that
     practical equality allowed. `finite` are the sides that ran with equal results on finite inputs.
 
     `error` is the first exception that a call raised; `rounded` says whether gradients differ by rounding. If trials
@@ -131,7 +131,7 @@ def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search
 
 
 def _is_rounding(one: Subject, scene: _Scene, first: Observation, second: Observation) -> bool:
-    """Whether the difference in a narrow precision is one of rounding, as the same calls in float32 show."""
+    """Whether a difference in a narrow precision is only rounding, judged by the same calls in float32."""
     if scene.change not in PRECISIONS or scene.change.dtype is torch.float64:
         return False
     again = one.again()
@@ -153,7 +153,7 @@ def _note(found: Findings, scene: _Scene, trial: Trial, first: Observation) -> N
 
 @dataclass
 class _Scene:
-    """Trials for one pair. `change` is the change of its initial state, if any; trials are only reused if `tells`."""
+    """Trials for one pair. `change` is the change to its initial state, if any; trials are only reused if `tells`."""
 
     pair: Pair
     trials: Iterable[Trial]
@@ -231,7 +231,7 @@ def _last_scenes(one: Subject, other: Subject, equality: Equality, search: Searc
         yield _Scene(pair, search.thinned(NO_NUMBERS), training, tells=False)
     pair = Pair(one, other, equality, training=True)
     yield _Scene(pair, search.thinned(islice(broken_trials(), _BROKEN)), training=True, tells=False)
-    # The example's own edges come too: it may still reach a side where the edges of other trials change the test.
+    # Include edges of the example itself: it may still reach a side when the edges of other trials change the test.
     yield _Scene(pair, search.thinned(at_edges([BASE])), training=True, tells=False)
     yield from _told_scenes(one, other, equality, search, told)
 
@@ -283,7 +283,7 @@ def _other_builds(subject: Subject, search: Search) -> Iterator[StateChange]:
             return
         try:
             function = fresh(subject, build, training=True)
-        except Exception:  # noqa: BLE001, S112 - no such value is meant
+        except Exception:  # noqa: BLE001, S112 - the class does not accept this value
             continue
         if not search.left().isdisjoint(search.shown_by(partial(try_out, subject, function))):
             yield built_otherwise(build)
@@ -302,7 +302,7 @@ def _visits(method: str) -> tuple[Trial, ...]:
 
 
 def _explained(one: Subject, other: Subject, scene: _Scene, differs: str) -> Difference:
-    """Determine whether the last trial alone shows the difference, and whether the first version agrees with itself."""
+    """Determine whether the last trial alone shows the difference, and whether the first version is deterministic."""
     trial = scene.done[-1]
     alone = _replay(one, other, scene, [trial])
     trials = [trial] if alone is not None else scene.done

@@ -82,7 +82,7 @@ def observe(
             loss = _loss(seen.output) if training else None
             if loss is not None:
                 loss.backward()
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the code raises is what it does
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - an exception is part of what the code does
             seen.error = (type(error).__name__, ADDRESS.sub("0x", str(error)))
             seen.refused = type(error) is RuntimeError and not _is_raised(error)
     seen.effects["the random state of torch"] = torch.get_rng_state()
@@ -116,7 +116,7 @@ def attempt(
     with _watching({}), torch.set_grad_enabled(training):
         try:
             run(*args, **kwargs)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the code raises is what it does
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - an exception is part of what the code does
             return error
     return None
 
@@ -133,7 +133,7 @@ def parameters_of(owner: Any) -> dict[str, nn.Parameter]:
     return {
         f"{prefix}.{name}".lstrip("."): parameter
         for prefix, module in modules_of(owner)
-        for name, parameter in module._parameters.items()  # noqa: SLF001 - those of this module alone, shared ones too
+        for name, parameter in module._parameters.items()  # noqa: SLF001 - only this module, including shared ones
         if parameter is not None
     }
 
@@ -207,7 +207,7 @@ def _seed(seed: int) -> None:
 
 @contextlib.contextmanager
 def hearing_all_logs() -> Iterator[None]:
-    """Let log records of all levels through. Used around many calls, it avoids changing the level for each of them."""
+    """Let log records of all levels through. Used around many calls, this avoids changing the level for each one."""
     root = logging.getLogger()
     level = root.level
     _set_level(root, logging.DEBUG)
@@ -255,12 +255,12 @@ def _watching(effects: dict[str, Any]) -> Iterator[None]:
 def _message(record: logging.LogRecord) -> str:
     try:
         return ADDRESS.sub("0x", record.getMessage())
-    except Exception as error:  # noqa: BLE001 - as `logging` itself, which prints what is wrong and goes on
+    except Exception as error:  # noqa: BLE001 - like `logging` itself, which prints the error and continues
         return f"{record.msg} ({type(error).__name__})"
 
 
 def tensors_in(value: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors in a result with the path to each, including those in objects that pytree does not know."""
+    """Yield the tensors in a result with the path to each, including those in objects that pytree does not handle."""
     seen: set[int] = set()
 
     def walk(where: str, item: Any, depth: int) -> Iterator[tuple[str, torch.Tensor]]:

@@ -35,7 +35,7 @@ class Build:
     @property
     def words(self) -> str:
         """A description of the change, for a sentence."""
-        return f"{self.cls} made with {self.argument}={self.value!r}"
+        return f"{self.cls} built with {self.argument}={self.value!r}"
 
 
 def builds_of(function: Any, modules: Iterable[ModuleType]) -> Iterator[Build]:
@@ -80,7 +80,7 @@ def _literals(cls: type, parameters: Iterable[str]) -> Mapping[str, list[Any]]:
             if name in parameters:
                 found.setdefault(name, []).extend(values)
                 break
-            name = kept.get(name, name)  # noqa: PLW2901 - followed to where it comes from
+            name = kept.get(name, name)  # noqa: PLW2901 - followed to its origin
     return found
 
 

@@ -1,4 +1,4 @@
-"""Which of the changed code has run, and which further inputs are worth comparing because they run more of it."""
+"""Which parts of the changed code have run, and which further inputs are worth comparing because they run more."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Marks:
             return None
         try:
             self.seen.add((mark, bool(tested[0])))
-        except Exception:  # noqa: BLE001 - the branch itself is about to raise the same
+        except Exception:  # noqa: BLE001 - the branch itself will raise the same exception
             self.seen.add((mark, None))
             return tested[0]
         return not tested[0] if mark == self._turned else tested[0]
 
     @contextlib.contextmanager
     def turning(self, mark: int) -> Iterator[None]:
-        """Invert the result of one test. Marks recorded meanwhile are discarded."""
+        """Invert the result of one test. Marks recorded in the meantime are discarded."""
         before, self.seen, self._turned = self.seen, set(), mark
         try:
             yield
@@ -57,11 +57,11 @@ class Marks:
 
 @dataclass
 class Search:
-    """Looks for inputs until everything `wanted` has run or `seconds` of processor time are spent.
+    """Searches for inputs until everything `wanted` has run or `seconds` of processor time are spent.
 
     `methods` are called in between, counters are set close to `limits`, and trials named in `left_out` are skipped.
-    With `half`, half precision is tried too. Processor time makes the search reach equally far on a busy machine.
-    Trials that always run may take twice as long before they are thinned out.
+    With `half`, half precision is tried too. Because processor time is measured, the search gets equally far on a busy
+    machine. Trials that always run may take twice as long before they are thinned out.
     """
 
     marks: Marks
@@ -103,7 +103,7 @@ class Search:
         return self.wanted - self.marks.seen
 
     def goes_on(self) -> bool:
-        """Whether a wanted side has not run yet and there is time to look for it."""
+        """Whether a wanted side has not run yet and there is time to search for it."""
         return bool(self.left()) and self.has_time()
 
     def has_time(self) -> bool:
@@ -142,7 +142,7 @@ class Search:
                 yield trial
 
     def telling(self, trials: Iterable[Trial], probe: Callable[[], Callable[[Trial], None]]) -> Iterator[Trial]:
-        """Yield the trials worth comparing while the search goes on: the first few, then those that run new sides.
+        """Yield the trials worth comparing during the search: the first few, then those that run new sides.
 
         The function that `probe` returns finds these with a single run, at a tenth of the cost of a comparison.
         """

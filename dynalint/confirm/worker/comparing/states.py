@@ -54,21 +54,21 @@ def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _drawn_state(number: int, *, flags: bool) -> StateChange:
-    name = f"parameters drawn apart ({number}{', flags turned over' if flags else ''})"
+    name = f"parameters drawn differently ({number}{', flags inverted' if flags else ''})"
     return StateChange(name, apart, _as_it_is, _as_it_is, seed=number, flags=flags)
 
 
 # Integers in buffers are mostly indices and counts: rarely worth changing, and then only upwards.
 STATES: tuple[StateChange, ...] = (
-    StateChange("flags turned over", same, _as_it_is, _as_it_is, flags=True),
+    StateChange("flags inverted", same, _as_it_is, _as_it_is, flags=True),
     StateChange("parameters negated", scaled(-1.0), _as_it_is, torch.logical_not),
-    StateChange("parameters drawn anew", normal(1.0), _as_it_is, torch.ones_like),
+    StateChange("random parameters", normal(1.0), _as_it_is, torch.ones_like),
     StateChange("parameters ten times larger", scaled(10.0), lambda tensor: tensor + 1000, _as_it_is),
     StateChange("parameters all zero", filled(0.0), torch.zeros_like, torch.zeros_like),
 )
 ALWAYS = STATES[1:3]
 HALF = StateChange("all in half precision", same, _as_it_is, _as_it_is, dtype=torch.float16)
-# Code need not support these: if the original raises, nothing is compared.
+# Code does not have to support these: if the original raises, nothing is compared.
 PRECISIONS = (
     StateChange("all in bfloat16", same, _as_it_is, _as_it_is, dtype=torch.bfloat16),
     StateChange("autocast to bfloat16", same, _as_it_is, _as_it_is, autocast=True),

@@ -52,7 +52,7 @@ def with_one(value: float) -> Change:
 
 
 def drawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Return random integers from the range of the example's, extended to zero, so that ids stay valid."""
+    """Return random integers from the range in the example, extended to zero, so that ids stay valid."""
     if not tensor.numel():
         return tensor
     low, high = min(0, int(tensor.min())), int(tensor.max())

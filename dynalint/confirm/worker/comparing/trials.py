@@ -50,9 +50,9 @@ class Trial:
 
     `seed` seeds both the trial and the code under check. `batch` is another size for the first dimension of tensors
     that share it. With `method`, the trial calls that method without arguments, "Class.method", on the first part of
-    the target that has the class. With `alike`, all tensors of the same shape and dtype get the numbers of the first.
-    `which` is the range of tensors that it changes. Elements are `spoilt` afterwards. The target is called `times`
-    times before one backward pass.
+    the target that has the class. With `alike`, all tensors of the same shape and dtype get the same numbers as the
+    first. `which` is the range of tensors that it changes. Then the elements given by `spoilt` are replaced. The target
+    is called `times` times before one backward pass.
     """
 
     name: str
@@ -145,7 +145,7 @@ USUAL: tuple[Trial, ...] = (
     Trial("inputs all zero", 2, filled(0.0), filled(0), filled(0)),
     Trial("inputs all one", 3, filled(1.0), lowest, filled(1)),
     Trial("inputs all minus one", 4, filled(-1.0), highest, filled(0)),
-    Trial("inputs drawn anew", 5, normal(1.0), drawn, coin),
+    Trial("random inputs", 5, normal(1.0), drawn, coin),
     Trial("inputs positive", 6, positive, drawn, filled(1)),
     Trial("inputs negative", 7, negative, drawn, filled(0)),
     Trial("inputs a thousand times larger", 8, scaled(1e3), same, same),
@@ -155,7 +155,7 @@ USUAL: tuple[Trial, ...] = (
 
 BATCHES: tuple[Trial, ...] = (
     Trial("a batch of one", 10, same, same, same, batch=1),
-    Trial("a batch of seven, drawn anew", 11, normal(1.0), drawn, coin, batch=7),
+    Trial("a random batch of seven", 11, normal(1.0), drawn, coin, batch=7),
     Trial("an empty batch", 24, same, same, same, batch=0),
 )
 
@@ -170,12 +170,12 @@ def _lowered(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
 
 # For tests of the number of dimensions.
 RANKS: tuple[Trial, ...] = (
-    Trial("inputs with one dimension more", 22, _lifted, _lifted, _lifted),
-    Trial("inputs with one dimension less", 23, _lowered, _lowered, _lowered),
+    Trial("inputs with one more dimension", 22, _lifted, _lifted, _lifted),
+    Trial("inputs with one dimension fewer", 23, _lowered, _lowered, _lowered),
 )
 
 # For tests of whether two tensors are equal.
-ALIKE = Trial("inputs drawn anew and equal to each other", 15, normal(1.0), drawn, coin, alike=True)
+ALIKE = Trial("random inputs that are equal to each other", 15, normal(1.0), drawn, coin, alike=True)
 
 # The second call must not change tensors that the first saved for its backward pass.
 TWICE = Trial("two calls before one backward pass", 25, normal(1.0), drawn, coin, times=2)
@@ -189,16 +189,16 @@ NO_NUMBERS: tuple[Trial, ...] = (
     Trial("one element of the others infinite", 19, with_one(float("-inf")), same, same, which=(1, None)),
     Trial("one element NaN", 13, with_one(float("nan")), same, same),
     Trial("inputs all NaN", 14, filled(float("nan")), same, same),
-    Trial("inputs drawn, a third NaN", 21, normal(1.0), same, same, spoilt=(Spoilt(float("nan"), widely=True),)),
+    Trial("random inputs, a third NaN", 21, normal(1.0), same, same, spoilt=(Spoilt(float("nan"), widely=True),)),
 )
 
 
 def at_edges(trials: Sequence[Trial]) -> Iterator[Trial]:
     """Yield some of these trials with one element at a point where slopes are infinite, or with a non-finite element.
 
-    If a branch keeps such a point out of a gradient, a choice between both sides must do so too. The same holds for
-    numbers whose exponential is infinite, and for NaN where another function stops gradients. Afterwards the state is
-    spoilt and shows nothing more, so these trials come last.
+    If a branch keeps such a point out of a gradient, a selection between both sides must do so too. The same applies to
+    numbers whose exponential is infinite, and to NaN if another function stops gradients. Afterwards, the state is no
+    longer useful, so these trials come last.
     """
     some = trials[:_MOST_AT_EDGES]
     for value, words, (where, which) in _EDGES:
@@ -213,7 +213,7 @@ def at_edges(trials: Sequence[Trial]) -> Iterator[Trial]:
 
 
 def _with(trial: Trial, words: str, spoilt: Spoilt) -> Trial:
-    """Return a trial with further elements spoilt, besides those that it needs to reach a side."""
+    """Return a trial with further elements replaced, besides those that it needs to reach a side."""
     return replace(trial, name=f"{trial.name}, {words}", spoilt=(*trial.spoilt, spoilt))
 
 
@@ -262,14 +262,14 @@ def is_left_out(trial: Trial, names: Collection[str]) -> bool:
 
 def visit(method: str) -> Trial:
     """Return the trial that calls a method of the target or of a part of it."""
-    return Trial(f"a call of {method}()", 16, same, same, same, method=method)
+    return Trial(f"a call to {method}()", 16, same, same, same, method=method)
 
 
 def random_trials() -> Iterator[Trial]:
     """Yield an endless series of trials with different distributions, for branches that the usual trials miss."""
     seed = 100
     while True:
-        choose = random.Random(seed)  # noqa: S311 - inputs for a comparison, no secrets
+        choose = random.Random(seed)  # noqa: S311 - inputs for a comparison, not secrets
         scale = choose.choice([0.01, 0.1, 1.0, 3.0, 10.0, 100.0])
         shift = choose.choice([0.0, -1.0, 1.0, 0.5, -10.0, 10.0]) * choose.choice([1.0, scale])
         bools = choose.choice([coin, filled(0), filled(1)])

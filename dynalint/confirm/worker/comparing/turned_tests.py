@@ -1,8 +1,8 @@
 """Invert a test that gives the same result for all inputs, in both versions: another setup may give the opposite.
 
-Near the changed code, a test such as `x.dim() > 2` or `self.wide` may decide which values reach it, while the example
-only ever gives one result. If the original fails with the other result, that shows nothing; if only the rewritten code
-fails, it is a difference.
+Near the changed code, a test such as `x.dim() > 2` or `self.wide` may decide which values reach it, but may always have
+the same result with the example. If the original fails with the other result, that shows nothing; if only the rewritten
+code fails, it is a difference.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def difference_when_turned(
     for mark, words in tests.items():
         found = _first_difference(one, other, equality, search, ways[:_MOST_WAYS], mark)
         if found is not None:
-            return replace(found, where=f"{found.where} if {words} were answered otherwise")
+            return replace(found, where=f"{found.where} if {words} had the opposite result")
     return None
 
 

@@ -94,7 +94,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Tried:
-    """A way to compile that was tried: its name, the code that applies it, and the result."""
+    """A way to compile that was tried: its name, the code for it, and the result."""
 
     name: str
     lines: tuple[str, ...]

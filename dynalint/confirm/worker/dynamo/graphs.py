@@ -77,7 +77,7 @@ class GraphListener(Listener):
         owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
         if isinstance(owner, nn.Module):
             self._kept = {id(tensor) for tensor in (*owner.parameters(), *owner.buffers())}
-        # dynalint: ignore[DYN011] -- the public function takes no hook for guards
+        # dynalint: ignore[DYN011] -- the public function has no hook for guards
         optimize = dynamo.optimize(backend, nopython=fullgraph, guard_export_fn=self._note_guards)
         return partial(self._call, optimize(function))
 

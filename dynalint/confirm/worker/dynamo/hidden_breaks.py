@@ -3,7 +3,7 @@
 A break inside a `for`, `try` or `with` makes the whole frame fall back to eager, so further breaks in it are never
 reported. Each breaking expression is therefore replaced, in the functions' code in memory, by the values from an eager
 run of the same calls. Dynamo then traces up to the next break, and so on for a few rounds. The context expressions of
-`with` statements and stores are replaced too. Frames with any other break are left alone, such as an unpacking or a
+`with` statements and stores are replaced too. Frames with any other break are left alone, for example an unpacking or a
 store to an attribute that the file reads. Python before 3.11 and torch before 2.12 report no columns; if only one
 requested range starts on the line, that range is used.
 """
@@ -42,7 +42,7 @@ def latent_run(
     """Return the breaks and traced operations that a default run, `seen`, hid, or None if nothing more can run.
 
     `asked` maps files, as named in code objects, to the ranges to judge. No further round starts after `seconds`, or
-    once `is_open` returns False for the runs so far: every range is judged.
+    once `is_open` returns False for the runs so far, which means that every range is judged.
     """
     deadline = time.process_time() + seconds
     given: list[Place] = []

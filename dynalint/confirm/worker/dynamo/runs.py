@@ -16,7 +16,7 @@ The records are defined in `records.py` and are sent as JSON. Exceptions in user
 exception ends the run and is stored in its `error`.
 """
 
-# Whatever user code raises is a result here, never an error of ours.
+# Exceptions from user code are results here, never errors of dynalint.
 # ruff: noqa: BLE001
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ class Listener:
 def _listening(listener: Listener) -> Iterator[None]:
     """Install hooks in Dynamo's translator, and remove them afterwards."""
     base = symbolic_convert.InstructionTranslatorBase
-    # A method of the translator since 2.8, and a function of the module before.
+    # This is a method of the translator since 2.8, and was a function of the module before.
     owner: Any = base if "log_graph_break" in vars(base) else symbolic_convert
     log, run, step = owner.log_graph_break, base.run, base.step
 
@@ -346,7 +346,7 @@ def _metrics(call: int) -> list[Compile]:
     attempts = []
     frames: dict[str, Any] = {}
     for metric in dynamo_utils.get_compilation_metrics():
-        # An attempt that ended at the recompile limit names no code, but its id starts with the frame's.
+        # An attempt that ended at the recompile limit does not name its code, but its id starts with the frame's.
         compile_id = str(getattr(metric, "compile_id", "")).strip("[]")
         frame = compile_id.partition("/")[0]
         code = metric if metric.co_filename is not None else frames.get(frame)

@@ -109,7 +109,7 @@ def _logging(run: Run) -> Iterator[Setting]:
                 f"reorderable_logging_functions: {name}",
                 f"{_CONFIG}.reorderable_logging_functions.add({name})",
                 config={"reorderable_logging_functions": {function}},
-                note=f"What {name} writes comes after the graph.",
+                note=f"The output of {name} appears after the graph has run.",
             )
     for name, function in called.items():
         for key in _known("ignore_logging_functions", "ignore_logger_methods")[:1]:

@@ -1,7 +1,6 @@
 """Intercept calls to wanted targets in running code, and confirm or record each in a fork at that moment.
 
-What is confirmed are the real module and arguments, which could often not be recreated: nothing is copied, pickled or
-guessed.
+The real module and arguments are used, which often could not be recreated: nothing is copied, pickled or guessed.
 Whatever happens in the fork, the calling code continues unchanged. All of this runs in the sandbox.
 """
 
@@ -42,9 +41,9 @@ from .processor_time import seconds_used
 from .recipes import Constructions, NoRecipeError, recipe_of
 from .wanted import Span, Wanted, wanted_of
 
-# The limit of distinct kinds of calls of a target to look at.
+# The maximum number of different kinds of calls to consider for a target.
 _MOST_KINDS = 24
-# Fractions of the request's time: when to stop taking on calls, how long to go on without a call that reaches wanted
+# Fractions of the request's time: when to stop accepting calls, how long to go on without a call that reaches wanted
 # lines, and the limit for one call.
 _SHARE, _FRUITLESS, _FOR_A_CALL = 0.7, 0.06, 0.3
 # The limit for an eager call, in seconds of processor time. A slower call would take too long compiled.
@@ -65,8 +64,8 @@ class Harvest:
     """Receives all calls to modules; see `instrument`.
 
     `where` describes the code that is running; `problems` are pairs of such a description and the reason why the code
-    gave no call. Harvesting stops when its share of the request's processor time is used up, or when the latest part of
-    it showed nothing new.
+    gave no call. Harvesting stops when its share of the request's processor time is used up, or if the last part of
+    that time showed nothing new.
     """
 
     busy = False
@@ -170,7 +169,7 @@ class Harvest:
         former = _set_eval_frame(None)
         try:
             self._consider(wanted, subject, (args, dict(kwargs)))
-        except Exception as reason:  # noqa: BLE001 - nothing of ours may fail in the user's code
+        except Exception as reason:  # noqa: BLE001 - dynalint's code must not raise in the user's code
             self.note(self.where, str(reason))
         finally:
             _set_eval_frame(former)
@@ -203,13 +202,13 @@ class Harvest:
             signature.check(tensor)
             size += tensor.numel() * tensor.element_size()
         if size > _MOST_BYTES:
-            raise signature.DeclinedError(f"the tensors of {_name(subject)} hold {size >> 20} MiB")
+            raise signature.DeclinedError(f"the tensors of {_name(subject)} have {size >> 20} MiB")
         if not can_fork():
-            raise signature.DeclinedError("the process has started threads, and cannot be copied")
+            raise signature.DeclinedError("the process has started threads, so it cannot be forked")
         started = seconds_used()
         reached = self._confirmed(wanted, subject, call)
         if reached is None:
-            # One call that is slow must not keep all others from being looked at.
+            # One slow call must not keep all others from being considered.
             self._since += seconds_used() - started
             return
         for one in wanted:
@@ -264,7 +263,7 @@ class Harvest:
     def _recorded(
         self, constructions: Constructions, subject: Any, call: Call, reply: Reply, said: dict[str, Any]
     ) -> dict[str, Any]:
-        """Send the recipe of a call. Returns what is to be said of the call: `said`, or why there is no recipe."""
+        """Send the recipe of a call. Returns the text for the call: `said`, or why there is no recipe."""
         try:
             recipe = recipe_of(subject, call, constructions)
         except NoRecipeError as reason:
@@ -296,14 +295,14 @@ def _name(subject: Any) -> str:
     return found
 
 
-_STAND_IN = "<what is told of calls>"
+_STAND_IN = "<the probe of calls>"
 
 
 def _calling(act: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> types.CodeType:
     """Return the code of a function that only calls `act` with its arguments."""
 
     def trampoline(*args: Any, **kwargs: Any) -> Any:
-        act: Any = "<what is told of calls>"
+        act: Any = "<the probe of calls>"
         return act(args, kwargs)
 
     code = trampoline.__code__
@@ -322,7 +321,7 @@ def _tried(wanted: list[Wanted], subject: Any, call: Call, request: Mapping[str,
     if run.error is not None:
         return {"raises": f"{run.error.type}: {run.error.message}"[:200]}
     if time.process_time() - started > _QUICK:
-        # The first call may have filled a cache, which later calls of this process find full.
+        # The first call may have filled a cache that later calls in this process use.
         started = time.process_time()
         runs.call_once(function, call)
         seconds = time.process_time() - started

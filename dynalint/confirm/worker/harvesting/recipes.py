@@ -1,8 +1,8 @@
-"""Values as JSON data from which any process, and any version of the project's code, can make them again.
+"""Values as JSON data from which any process, with any version of the project's code, can recreate them.
 
-A module is made as the project made it, by its constructor; tensors have the same values, or if they are large, values
-drawn from the same range. Other objects are made as `copy` makes them. Names refer to the code that is imported where
-the value is made.
+A module is recreated by its constructor, with the project's arguments. Tensors have the same values or, if they are
+large, values drawn from the same range. Other objects are recreated as `copy` would copy them. Names refer to the code
+that is imported by the recreating process.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ from torch import nn
 from ..dynamo.runs import Call, Maker
 from ..source import loading
 
-# Limits: the values in a recipe, their nesting, the characters of its text, and those of one line of it.
+# Limits: the number of values in a recipe, their nesting, the characters of its text, and of one line of it.
 _MOST_VALUES = 1 << 14
 _DEEPEST = 40
 _MOST_TEXT = 1 << 20
 _LINE = 1 << 15
-# Limits of a tensor's bytes, as such and compressed.
+# Limits of a tensor's bytes, uncompressed and compressed.
 _MOST_BYTES = 1 << 23
 _MOST_PACKED = 1 << 16
 _PLAIN = (nn.Parameter, nn.Buffer, torch.Tensor)
 
 
 class NoRecipeError(Exception):
-    """A value that cannot be made again elsewhere; the text says why."""
+    """A value that cannot be recreated elsewhere; the text says why."""
 
 
 def recipe_of(subject: Any, call: Call, constructions: Constructions) -> list[str]:
     """Return the recipe of a callable and of a call to it, as lines of text.
 
     Raises:
-        NoRecipeError: part of it cannot be made again.
+        NoRecipeError: part of it cannot be recreated.
     """
     writer = _Writer(constructions)
     args, kwargs = call
     parts = [writer.written(one) for one in (subject, tuple(args), kwargs)]
     text = json.dumps(parts, separators=(",", ":"))
     if len(text) > _MOST_TEXT:
-        raise NoRecipeError("it is too large to make it again")
+        raise NoRecipeError("it is too large to be recreated")
     return [text[start : start + _LINE] for start in range(0, len(text), _LINE)]
 
 
@@ -95,11 +95,11 @@ class Constructions:
         @functools.wraps(original)
         def construct(module: nn.Module, /, *args: Any, **kwargs: Any) -> None:
             reference, _ = self._known.get(id(module), (None, None))
-            if reference is None or reference() is not module:  # else a base class, called by the constructor itself
+            if reference is None or reference() is not module:  # else a base class whose constructor is called
                 self._known[id(module)] = weakref.ref(module), self._written(type(module), args, kwargs)
             original(module, *args, **kwargs)
 
-        setattr(cls, "__init__", construct)  # noqa: B010 - mypy allows no assignment
+        setattr(cls, "__init__", construct)  # noqa: B010 - mypy rejects an assignment
 
     def _written(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
         # Written now, because the constructor may change its arguments.
@@ -119,11 +119,11 @@ class _Writer:
         self._depth = 0
 
     def written(self, value: Any) -> Any:
-        """Return a value as JSON data: as itself if it is plain, otherwise an object with one key, which says how."""
+        """Return a value as JSON data: unchanged if plain, else an object whose only key says how to recreate it."""
         self._count += 1
         self._depth += 1
         if self._count > _MOST_VALUES or self._depth > _DEEPEST:
-            raise NoRecipeError("it is too large to make it again")
+            raise NoRecipeError("it is too large to be recreated")
         try:
             return self._written(value)
         finally:
@@ -157,7 +157,7 @@ class _Writer:
         try:
             parts = value.__reduce_ex__(4)
         except Exception as error:
-            raise NoRecipeError(f"a {type(value).__name__} cannot be made again: {error}") from error
+            raise NoRecipeError(f"a {type(value).__name__} cannot be recreated: {error}") from error
         if isinstance(parts, str):
             return _name(value, parts)
         function, args, state, items, pairs = (*parts, None, None, None)[:5]
@@ -180,7 +180,7 @@ def _tensor(tensor: torch.Tensor) -> dict[str, Any]:
     kind = type(tensor)
     size = tensor.numel() * tensor.element_size()
     if kind not in _PLAIN or tensor.layout != torch.strided or tensor.is_meta or size > _MOST_BYTES:
-        raise NoRecipeError(f"a {kind.__name__} of {size} bytes cannot be made again")
+        raise NoRecipeError(f"a {kind.__name__} of {size} bytes cannot be recreated")
     flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
     packed = zlib.compress(_bytes_of(flat))
     if len(packed) <= _MOST_PACKED:
@@ -204,7 +204,7 @@ def _bytes_of(flat: torch.Tensor) -> bytes:
 
 
 class _Reduced:
-    """Stands in for an object that `copy` shall make."""
+    """A placeholder for an object that `copy` will create."""
 
     def __init__(self, parts: tuple[Any, ...]) -> None:
         self._parts = parts
@@ -214,7 +214,7 @@ class _Reduced:
 
 
 def made(written: Any) -> Any:
-    """Make the value of a recipe."""
+    """Create the value of a recipe."""
     if isinstance(written, list):
         return [made(item) for item in written]
     if not isinstance(written, dict):

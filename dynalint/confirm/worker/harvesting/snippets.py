@@ -42,7 +42,7 @@ def run_snippets(snippets: Iterable[Mapping[str, Any]], harvest: Harvest) -> Non
 
 
 def _names(snippet: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the names in the target's module, and in the module that a docstring stands in, if it is imported."""
+    """Return the names in the target's module, and in the module that contains the docstring, if it is imported."""
     target, names = snippet["target"], {}
     with contextlib.suppress(BaseException):  # user code; `confirm` reports it
         names.update(vars(loading.load_module(target["path"], target["module"])))

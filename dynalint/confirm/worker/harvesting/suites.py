@@ -16,7 +16,7 @@ from .processor_time import limited
 
 # The processor time in seconds for one test, excluding confirmations, and for all imports of the tests.
 _SECONDS = 10.0
-# The number of examples for a property test that sets none itself.
+# The number of examples for a property test that does not set one.
 _EXAMPLES = 20
 _OPTIONS = "-q -s -p no:cacheprovider -p no:randomly --continue-on-collection-errors --no-header -W ignore"
 

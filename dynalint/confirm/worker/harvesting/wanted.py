@@ -1,4 +1,4 @@
-"""What is wanted of calls: which targets, and which of the lines that they run."""
+"""Which calls are wanted: calls to which targets, reaching which lines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-# The most calls of a target to compile.
+# The maximum number of calls to compile for a target.
 _MOST_CALLS = 6
 
 Lines = dict[str, list[list[int]]]
@@ -18,7 +18,7 @@ Span = tuple[str, int, int]
 class Wanted:
     """A target, and the ranges of lines, by file, that it should reach; None for any line that no call has run.
 
-    `most` is the number of calls that are enough.
+    `most` is the number of calls that is enough.
     """
 
     target: dict[str, str]
@@ -50,7 +50,7 @@ class Wanted:
 
 
 def wanted_of(asked: Mapping[str, Any], record: int) -> Wanted:
-    """Read one entry of a request. If calls are recorded, what each runs anew counts, wherever it is."""
+    """Read one entry of a request. If calls are recorded, any line counts that no earlier call has run."""
     if record:
         return Wanted(asked["target"], None, record)
     return Wanted(asked["target"], {path: [list(span) for span in spans] for path, spans in asked["lines"].items()})

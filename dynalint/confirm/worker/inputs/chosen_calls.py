@@ -20,7 +20,7 @@ Spots = Mapping[str, Sequence[Sequence[int]]]
 
 @dataclass(frozen=True)
 class Calls:
-    """`repeats` should need one compilation, though the last may have another batch size; `others` may need more.
+    """`repeats` should need only one compilation, even if the last has another batch size; `others` may need more.
 
     `asked` says whether one of them reaches a requested line.
     """
@@ -41,15 +41,15 @@ def choose(
     """Return the calls to run. `watched` maps file names in code objects to the paths in `spots`.
 
     If the shapes of the call are `guessed`, calls with other ranks are tried too, so that no verdict rests on the
-    guess. Where extra compilations can only give discoveries, because no line in question is reached, other calls are
-    kept only if they reach further lines. Unless `varied`, they must reach further lines in question. If no file is
-    watched, there are no such calls.
+    guess. If no line in question is reached, extra compilations can only give discoveries, so other calls are kept only
+    if they reach further lines. Unless `varied`, they must reach further lines in question. If no file is watched,
+    there are no such calls.
     """
     if not watched:
         return Calls([call] * REPEATS, [], asked=False)
     try:
         function = runs.fresh_callable(make)
-    except BaseException:  # noqa: BLE001 - user code; the run proper reports it
+    except BaseException:  # noqa: BLE001 - user code; the actual run reports it
         return Calls([call] * REPEATS, [], asked=True)
 
     def lines(tried: Call) -> Lines | None:

@@ -32,9 +32,9 @@ Revision = Callable[[Any, "re.Match[str]"], Iterator[Any]]
 def constructions(cls: type) -> Generator[Built, BaseException | None, None]:
     """Yield makers of instances, each with the expression it evaluates, and receive the outcome of each through `send`.
 
-    The outcome is the constructor's exception, a NoInputsError if it was built but no call was found, or None. If the
-    arguments include configs, their widths are first divided by a large number, then by smaller ones. Raises
-    NoGuessError if a parameter cannot be guessed.
+    The outcome is the constructor's exception, a NoInputsError if the instance was built but no call was found, or
+    None. If the arguments include configs, their widths are first divided by a large number, then by smaller ones.
+    Raises NoGuessError if a parameter cannot be guessed.
     """
     first = constructor_arguments(cls, Level(DIVISORS[0]))
     settled = any(is_configuration(type(value)) for value in first.values())

@@ -217,7 +217,7 @@ def constructor_arguments(cls: type, level: Level | None = None) -> dict[str, An
 
 
 def _as_used(cls: type, name: str, guess: Any, hint: Any) -> Any:
-    """Return a guess that rests on a name alone as a list, if the class uses it as one."""
+    """Return a guess that is based only on a name as a list, if the class uses it as one."""
     by_name_alone = type(guess) in (int, float) and (hint is inspect.Parameter.empty or hint is Any)
     return [guess, guess] if by_name_alone and name in sequences_in(cls) else guess
 

@@ -1,4 +1,4 @@
-"""What the methods of a class do with names: what they compare them with, and which they treat as sequences."""
+"""How the methods of a class use names: what they compare them with, and which ones they use as sequences."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _iterated(node: ast.AST) -> Iterator[ast.expr]:
     elif isinstance(node, ast.Starred) and isinstance(node.ctx, ast.Load):
         yield node.value
     elif isinstance(node, ast.Call):
-        # `math.prod` takes one too; `torch.sum` and the like take tensors.
+        # `math.prod` also takes one; `torch.sum` and similar functions take tensors.
         called = node.func.id if isinstance(node.func, ast.Name) else ""
         if isinstance(node.func, ast.Attribute) and node.func.attr == "prod":
             called = "prod"

@@ -94,7 +94,7 @@ def find_call(function: Callable[..., Any], device: str, seconds: float) -> Foun
     found = search.run(plain, ATTEMPTS, generic=True)
     if found is None:
         last = first_line(search.last.message)
-        raise NoInputsError(f"no arguments were found that it runs with; the last try raised {last}") from search.usual
+        raise NoInputsError(f"it accepted no arguments that were tried; the last raised {last}") from search.usual
     return found
 
 
@@ -165,7 +165,7 @@ def _unfit(specs: Specs) -> bool:
 
 
 def _first_guess(function: Callable[..., Any]) -> Specs:
-    """Return a first guess from annotations, names and the first layer. Optional parameters are left out.
+    """Return a first guess from annotations, names and the first layer. Optional parameters are omitted.
 
     If all parameters have defaults, the model's `main_input_name` is guessed.
     """
@@ -322,7 +322,8 @@ def _attempt(function: Callable[..., Any], specs: Specs, call: Call) -> Trouble 
 def _rank_depends_on_masks(function: Callable[..., Any], call: Call) -> bool:
     """Whether the number of dimensions of the result depends on what masks select.
 
-    Code that applies a mask only where it selects something then works by broadcasting, on shapes that it is not for.
+    Code that only applies a mask if it selects something then works by broadcasting, on shapes that it is not meant
+    for.
     """
     if not any(_is_mask(leaf) for leaf in pytree.tree_leaves(call)):
         return False

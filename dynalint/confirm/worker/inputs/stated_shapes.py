@@ -28,7 +28,7 @@ Dimensions = tuple[str, ...]
 
 _SIDE = 16
 _LARGEST = 1024
-# What may follow a parameter name: a type, text about shapes, and the dimensions in brackets.
+# The text that may follow a parameter name: a type, text about shapes, and the dimensions in brackets.
 _DIMENSION = r"(?:-1|[A-Za-z_]\w*|\d+)(?:\s*[*+/-]+\s*(?:[A-Za-z_]\w*|\d+))*|\.\.\.|\*"
 _BRACKETS = rf"[(\[{{]\s*(?:#\s*)?({_DIMENSION})\s*((?:,\s*(?:{_DIMENSION})\s*)*),?\s*[)\]}}]"
 # Separates entries such as `x: (batch, time), mask: (batch,)`.
@@ -48,7 +48,7 @@ _SIZES: tuple[tuple[str, int], ...] = (
 
 @dataclass(frozen=True)
 class Stated:
-    """What is known of one parameter: names or sizes of its dimensions, its rank, sizes by position, its kind."""
+    """The facts known about one parameter: names or sizes of its dimensions, its rank, sizes by position, its kind."""
 
     dimensions: Dimensions = ()
     rank: int | None = None
@@ -121,7 +121,7 @@ def _annotated(target: Callable[..., Any], name: str) -> Stated | None:
 
 
 def _of_pattern(text: str) -> Dimensions:
-    """Return the dimensions of an einops or jaxtyping pattern. A group in parentheses is one; `...` is left out."""
+    """Return the dimensions of an einops or jaxtyping pattern. A group in parentheses is one; `...` is omitted."""
     found = []
     for group, word in re.findall(r"\(([^()]*)\)|([^\s(),\[\]]+)", text):
         # jaxtyping writes a fixed size as `dim=4`, and puts modifiers before names.
@@ -131,7 +131,7 @@ def _of_pattern(text: str) -> Dimensions:
 
 
 def _comments(source: str, tree: ast.Module, names: list[str]) -> Iterator[tuple[str | None, str]]:
-    """Yield comments, each with its parameter if it ends the line of only one in the signature."""
+    """Yield comments, each with its parameter if it ends the line of exactly one parameter of the signature."""
     function = next((node for node in tree.body if isinstance(node, ast.FunctionDef)), None)
     if function is None:
         return

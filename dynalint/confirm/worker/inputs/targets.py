@@ -26,7 +26,7 @@ from .constructors import constructions
 from .guessed_values import NoGuessError
 from .search import FINAL, NoInputsError, find_call
 
-_NO_GUESSES = "no code that `confirm-from` allows calls it, and inputs must not be guessed"
+_NO_GUESSES = "none of the code that `confirm-from` allows calls it, and inputs must not be guessed"
 
 Makers = Generator[tuple[Maker, str], BaseException | None, None]
 
@@ -58,8 +58,8 @@ class Subject:
 def subject_of(request: Mapping[str, Any], reply: Reply) -> Subject:
     """Import the target of a request, build it and find a call that works; raises ProblemError.
 
-    The first call of `request["calls"]`, `{"recipe", "text"}`, that works here is taken. Only without one, and if
-    `request["guesses"]` allows it, are inputs guessed.
+    The first call of `request["calls"]`, `{"recipe", "text"}`, that works is used. If there is none, inputs are
+    guessed, provided that `request["guesses"]` allows it.
     """
     target, device = request["target"], request["device"]
     reply.stage(f"importing {request['name']}")
@@ -102,7 +102,7 @@ def _next(makers: Makers, error: BaseException | None) -> tuple[Maker, str] | No
 
 
 def recorded_subject(recorded: Mapping[str, Any], request: Mapping[str, Any]) -> Subject:
-    """Make again a call that the project makes of the target, without trying it; raises ProblemError."""
+    """Recreate a call that the project makes to the target, without trying it; raises ProblemError."""
     _guarded("import", lambda: loading.load_target(request["target"]))
     device = request["device"]
     make, call = _guarded("build", lambda: maker_of(recorded["recipe"]))

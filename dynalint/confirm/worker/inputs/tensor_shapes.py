@@ -244,7 +244,7 @@ def of_rank(shape: tuple[int, ...], rank: int) -> tuple[int, ...] | None:
 
 
 def deeper(specs: Specs, _match: re.Match[str] | None = None) -> Iterator[Specs]:
-    """Yield specs that give one of the tensors one dimension more."""
+    """Yield specs that give one of the tensors one more dimension."""
     for name, spec in _tensors(specs).items():
         yield from _rank({name: spec, **specs}, len(spec.shape) + 1, len(spec.shape))
 
@@ -278,7 +278,7 @@ def _floating(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
 
 
 def _between(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
-    """Yield specs with all floats between 0 and 1: tensors compared with probabilities usually hold them too."""
+    """Yield specs with all floats between 0 and 1: tensors compared with probabilities usually contain them too."""
     yield {**specs, **{name: replace(spec, unit=True) for name, spec in _tensors(specs).items()}}
 
 

@@ -126,7 +126,7 @@ def _tensors_like(name: str, first: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def rising(call: Call, number: int) -> list[Call]:
-    """Return `number` calls of the same shapes with growing floats, so that state kept from earlier calls shows."""
+    """Return `number` calls of the same shapes with growing floats, to reveal state kept from earlier calls."""
     return [_mapped(call, partial(_changed, partial(torch.mul, other=1 + step / 2))) for step in range(number)]
 
 

@@ -1,4 +1,4 @@
-"""The operation that tries what helps without a change to the model: Dynamo settings, and `fullgraph=True`.
+"""The operation that tries remedies that do not change the model: Dynamo settings, and `fullgraph=True`.
 
 Only measured results are reported. Parts of the answer, each sent as soon as it is known:
 

@@ -3,11 +3,11 @@
 The request is one for `confirming` with the file of `target`, with these additional keys:
 
     wanted     `[{"target", "lines"}]`: the targets to look for, and the ranges of lines, by file, to reach
-    snippets   `[{"where", "code", "file", "target"}]`: code in documentation, best first, the file that it stands in,
+    snippets   `[{"where", "code", "file", "target"}]`: code in documentation, best first, the file that contains it,
                and the target that it names
     resized    files whose findings need calls with another batch size
     tests      `[{"path", "names"}]`: test functions by file, best first
-    record     how many calls of each target to record, so that they can be made again; 0 to confirm calls instead.
+    record     how many calls of each target to record, so that they can be repeated; 0 to confirm calls instead.
                Of recorded calls, each runs lines that none before it ran, wherever those lines are
 
 Parts of the answer: for each call, with its number as a prefix, those of `confirming`, or `inputs` and `recipe` (see
@@ -34,11 +34,11 @@ def harvest(request: Mapping[str, Any], reply: Reply) -> None:
         return
     runs.trace_own_compiles()
     loading.prepare(request["search"], request["overrides"])
-    reply.stage(f"running what calls {request['name']}")
+    reply.stage(f"running code that calls {request['name']}")
     found = Harvest(request, reply)
     found.install()
     try:
-        # Calls are compiled in forks, if at all: that the project's own code compiles them first would only take time.
+        # Calls are only compiled in forks. If the project's own code compiled them first, it would only take time.
         with found.on_the_cpu, runs.force_eager():
             found.begin()
             run_snippets(request["snippets"], found)

@@ -85,7 +85,7 @@ def _run(request: Mapping[str, Any], folder: Path, reply: Reply) -> str:
     }
     program = _program(request, copy, environment["PATH"])
     if program is None:
-        return "there is no such command"
+        return "the command was not found"
     with (folder / "output").open("w+b") as output:
         try:
             process = subprocess.Popen(
@@ -114,7 +114,7 @@ def _run(request: Mapping[str, Any], folder: Path, reply: Reply) -> str:
 
 
 def _program(request: Mapping[str, Any], copy: Path, path: str) -> str | None:
-    """Return the program to start. A name is looked up; a path may lead to a folder left out of the copy."""
+    """Return the program to start. A name is looked up; a path may lead to a folder that is not in the copy."""
     name: str = request["command"][0]
     if os.sep not in name:
         return shutil.which(name, path=path)

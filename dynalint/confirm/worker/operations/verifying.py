@@ -83,7 +83,7 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
         reply.part("problem", problem.told)
         return
     reply.stage(f"running {name} before and after the fix")
-    # Further inputs are looked for with the last call, which reaches the most.
+    # The search for further inputs uses the last call, which reaches the most.
     searched = [replace(search, wanted=frozenset())] * (len(pairs) - 1) + [search]
     for (asked, original, rewritten), one in zip(pairs, searched, strict=True):  # noqa: B007 - they are used below
         found = run_side_by_side(original, rewritten, equality, one)
@@ -97,14 +97,14 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     if found.difference is not None or not found.returned:
         return
     alike = one_sided(search, dict(request["turned"]["words"]))
-    # If none of the changed code ran, compiling other code, which may take long, would show nothing.
+    # If none of the changed code ran, compiling other code may take long and would show nothing.
     if wanted and not seen and not request["anyway"]:
-        reply.part("compiled", {"problem": "nothing of the changed code ran"})
+        reply.part("compiled", {"problem": "none of the changed code ran"})
         return
     reply.stage(f"running {name} under torch.compile after the fix")
     reply.part("compiled", _compiled(rewritten, partial(_subject, asked, request["overrides"]), found))
     # This comes last, because code that runs with an impossible test result may not end.
-    reply.stage(f"running {name} with other answers of the tests beside the fix")
+    reply.stage(f"running {name} with opposite results of the tests near the fix")
     turned = _turned_over(asked, original, equality, search, found, alike)
     if turned is not None:
         reply.part("difference", asdict(turned))
@@ -129,7 +129,7 @@ def _pairs(
 
 
 def _chosen_calls(request: Mapping[str, Any], search: Search) -> list[Mapping[str, Any]]:
-    """Return the recorded calls that work, and that together reach the most of what is wanted; the best comes last."""
+    """Return the recorded calls that work and that together reach the most wanted sides; the best comes last."""
     if request["example"]:
         return []
     reached: list[tuple[Mapping[str, Any], set[Side]]] = []
@@ -264,7 +264,7 @@ def _turned_over(
     found: Findings,
     tests: Mapping[int, str],
 ) -> Difference | None:
-    """Look for a difference that the inputs cannot show, because these tests give the same result for all of them."""
+    """Search for a difference that the inputs cannot show, because these tests give the same result for all of them."""
     if not tests:
         return None
     try:
@@ -339,7 +339,7 @@ def _needless(run: Run, same: int) -> list[Any]:
 def _compiles_wrong(subject: Subject, trials: Sequence[Trial]) -> str | None:
     """Compare compiled code (`aot_eager`) with eager, including gradients and state.
 
-    Both are imported afresh, so that neither sees changes of the other to globals or the environment.
+    Both are imported again, so that neither sees the other's changes to globals or the environment.
     """
     for training in (True, False):
         pair = _alike(subject.again(), subject), _alike(subject.again(), subject)

@@ -116,8 +116,8 @@ def _preload(message: Message) -> None:
         gc.collect()
         gc.freeze()
         gc.enable()
-    # Only comparisons compile gradients, and what they load takes a second. It asks for GPUs, and one that was asked
-    # cannot be used after a fork; for the CPU, the client hides them.
+    # Only comparisons compile gradients, and the modules for this take a second to load. They query GPUs, and a GPU
+    # that was queried cannot be used after a fork; for the CPU, the client hides GPUs.
     compares = message["operation"].startswith("operations.verifying") or any(
         one.get("compare") for one in message["requests"]
     )
@@ -162,7 +162,7 @@ def _supervise(
     abandoned: Callable[[], bool],
     say: Callable[[Message], None],
 ) -> NoReturn:
-    """Be the supervisor of a message's requests, and report how they ended. Exits with status 0 if that succeeded."""
+    """Act as the supervisor of a message's requests, report how they ended, and exit with 0 if that succeeded."""
     from ..sandbox.readable import Reading
     from ..sandbox.walls import Limits
     from .supervisor import Rules, guarded
@@ -183,7 +183,7 @@ def _supervise(
 def _run_here(job: Callable[[Reply], None], say: Callable[[Message], None], *, required: bool) -> Message:
     """Run the first request in this process, on systems without fork and therefore without a sandbox."""
     if required:
-        return {"outcome": "refused", "reason": "no sandbox for this system is known"}
+        return {"outcome": "refused", "reason": "there is no sandbox for this system"}
     try:
         job(_Direct(say))
     except BaseException as error:  # noqa: BLE001 - user code may raise anything
@@ -203,7 +203,7 @@ class _Direct(Reply):
 
 
 def _start_up(python_path: list[str]) -> None:
-    """Do for PYTHONPATH what the interpreter does at startup: extend the search path, and run sitecustomize."""
+    """Handle PYTHONPATH as the interpreter does at startup: extend the search path, and run sitecustomize."""
     sys.path[:0] = [entry for entry in python_path if entry not in sys.path]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", python_path)
     if spec is not None and spec.loader is not None:

@@ -39,8 +39,8 @@ _TICK = 0.05
 class Rules:
     """The rules for one request with `jobs` jobs.
 
-    `namespaces` are the flags of `unshare` that work here. With `required`, user code is not run unless the sandbox
-    holds; otherwise the outcome is `refused`. `abandoned` returns whether the client is gone.
+    `namespaces` are the flags of `unshare` that work here. With `required`, user code is only run if the sandbox works;
+    otherwise the outcome is `refused`. `abandoned` returns whether the client is gone.
     """
 
     limits: Limits

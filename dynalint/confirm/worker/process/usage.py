@@ -1,7 +1,7 @@
 """The time, memory and processes that user code uses, including its descendants. Standard library only.
 
 Time is an estimate for an idle machine: processor time while any thread can run, wall-clock time while all threads
-sleep. A busy machine therefore changes no verdict, and code that waits forever still ends.
+sleep. A busy machine therefore does not change verdicts, and code that waits forever still ends.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _threads(process: int) -> list[Path]:
 
 
 def _fields(stat: Path) -> list[bytes]:
-    """Return the fields of a kernel file about a process, from its state on. The name before may contain anything."""
+    """Return the fields of a kernel file about a process, from its state on; the name before that is arbitrary."""
     return stat.read_bytes().rpartition(b")")[2].split()
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch._dynamo import guards, symbolic_convert, utils
 
 from ..dynamo import runs
-from ..operations import confirming, verifying  # noqa: F401 - so that no process has to import them
+from ..operations import confirming, verifying  # noqa: F401 - so that forked processes need not import them
 from ..source import loading
 
 # By name, because some releases lack some of them, with the value to return instead.
@@ -27,8 +27,8 @@ _MEASURES = (
 def warm_up(device: str) -> None:
     """Do once what every process forked for `device` would otherwise do.
 
-    Dynamo asks each device for its random number state, and a GPU that was asked cannot be used after a fork. Nothing
-    is therefore compiled here if a GPU will be used; for the CPU, the client hides GPUs.
+    Dynamo queries the random number state of each device, and a GPU that was queried cannot be used after a fork.
+    Nothing is therefore compiled here if a GPU will be used; for the CPU, the client hides GPUs.
     """
     # A thread pool does not survive a fork, and two targets at once should not compete for cores.
     torch.set_num_threads(1)

@@ -12,7 +12,7 @@ import os
 from typing import Any, NoReturn
 
 # Limits of one line, and of all messages of a job, in bytes. An explanation of a model with thousands of operators
-# needs a tenth.
+# needs a tenth of that.
 LONGEST_LINE = 8 << 20
 MOST_BYTES = 16 << 20
 # A value takes about seventy bytes of memory, but as little as two bytes of a message.
@@ -43,13 +43,13 @@ def parse(line: bytes) -> Any:
     try:
         value = json.loads(line, parse_constant=_refuse, parse_int=_integer, parse_float=_number)
     except RecursionError:
-        raise ValueError("the line nests too deep") from None
+        raise ValueError("the line is nested too deeply") from None
     _check_depth(value, _DEEPEST)
     return value
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number")
+    raise ValueError(f"{constant} is not a number")
 
 
 def _integer(digits: str) -> int:
@@ -67,7 +67,7 @@ def _number(digits: str) -> float:
 def _check_depth(value: Any, depth: int) -> None:
     if isinstance(value, (list, dict)):
         if not depth:
-            raise ValueError("the line nests too deep")
+            raise ValueError("the line is nested too deeply")
         for item in value.values() if isinstance(value, dict) else value:
             _check_depth(item, depth - 1)
 

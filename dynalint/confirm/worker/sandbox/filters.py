@@ -1,4 +1,4 @@
-"""The system calls that user code is refused, as a seccomp filter. Standard library only.
+"""The system calls that user code may not make, as a seccomp filter. Standard library only.
 
 The other layers control files, addresses and processes by name. A filter only sees numbers, and closes the remaining
 gaps: calls that reach other processes, leave something behind in the kernel, or change file attributes.
@@ -35,7 +35,7 @@ attributes of files:           setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7,
                                removexattr 197 14, lremovexattr 198 15, fremovexattr 199 16, removexattrat 466 466,
                                file_setattr 469 469
 """
-# Programs use these on their own files, and would fail needlessly if they were refused. They appear to succeed.
+# Programs use these on their own files and would fail needlessly if they were refused, so they appear to succeed.
 _PRETENDED = """
 mode:   chmod 90 -, fchmod 91 52, fchmodat 268 53, fchmodat2 452 452
 owner:  chown 92 -, lchown 94 -, fchown 93 55, fchownat 260 54

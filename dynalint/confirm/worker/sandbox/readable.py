@@ -1,8 +1,8 @@
 """The files that user code may read: its interpreter, its project, its import path, and the system's programs.
 
 Standard library only. Called before any of the project's code runs. In a folder that contains the user's home, or that
-is shared by everybody, only Python files and packages are readable, whoever names it: a script in such a folder must
-not give access to everything else there.
+is shared by everybody, only Python files and packages are readable, whatever names the folder: a script in such a
+folder must not give access to everything else there.
 """
 
 from __future__ import annotations

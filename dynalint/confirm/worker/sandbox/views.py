@@ -22,7 +22,7 @@ def show_only(root: Path, paths: Iterable[Path]) -> None:
 
     `root` is an empty folder created for this. Raises OSError if that fails.
     """
-    here = os.getcwd()  # noqa: PTH109 - a text, which may have no meaning afterwards
+    here = os.getcwd()  # noqa: PTH109 - a string, because the path may be invalid afterwards
     syscalls.mount_memory(root, _SIZE)
     # Parent folders first, because mounting one includes everything below it.
     for path in sorted(dict.fromkeys(paths), key=lambda path: len(path.parts)):

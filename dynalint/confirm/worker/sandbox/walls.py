@@ -11,7 +11,7 @@ overlap, because no system supports all of them:
 - seccomp: no sockets, nothing that outlives the process, see `filters`;
 - resource limits: memory, processor time, file size, no core dumps.
 
-`enclose` then attempts to escape. The sandbox only holds if every attempt fails.
+`enclose` then attempts to escape. The sandbox only counts as working if every attempt fails.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _without_rights() -> str | None:
     try:
         syscalls.drop_capabilities(keep=_CAP_DAC_READ_SEARCH)
     except (OSError, AttributeError):
-        return "take the walls down with the rights of an administrator"
+        return "remove the sandbox with administrator rights"
     return None
 
 
@@ -167,7 +167,7 @@ def _show_processes(device: str) -> bool:
 
 
 def set_environment(scratch: Path) -> None:
-    """Redirect the files that programs write by themselves to the scratch folder."""
+    """Redirect files that programs write automatically to the scratch folder."""
     home, temporary = scratch / "home", scratch / "tmp"
     for folder in (home, temporary):
         folder.mkdir(exist_ok=True)

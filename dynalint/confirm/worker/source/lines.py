@@ -9,7 +9,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 _MONITORING: Any = getattr(sys, "monitoring", None)
-# One of the ids that Python reserves for no tool, so that coverage.py and debuggers still work.
+# One of the ids that Python does not reserve for a tool, so that coverage.py and debuggers still work.
 _TOOL = 4
 
 

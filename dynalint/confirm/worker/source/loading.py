@@ -125,7 +125,7 @@ def import_once(path: str, name: str) -> None:
 
 
 def load_module(path: str, name: str) -> ModuleType:
-    """Import the file `path`: as module `name` if that is what the name refers to, otherwise by its path.
+    """Import the file `path`: as module `name` if the name refers to this file, otherwise by its path.
 
     Raises whatever the module raises, and LoadError if the file does not exist.
     """
@@ -202,7 +202,7 @@ _last_known = ""
 def remember_modules() -> None:
     """Remember the files of all imported modules, so that forks only need to look at new ones.
 
-    A fork copies the memory that it touches, and thousands of modules are most of it.
+    A fork copies the memory that it touches, and thousands of modules make up most of that.
     """
     global _last_known  # noqa: PLW0603 - one state of the process
     _known[:] = module_files()
@@ -218,7 +218,7 @@ def module_files() -> list[tuple[str, str]]:
 def _new_files() -> list[tuple[str, str]]:
     """Return the same for modules that were imported since `remember_modules`."""
     # Later imports come after the last known module. If that one is gone, all modules count as new, which only costs
-    # time. This runs no Python code in between, so no user thread can import more meanwhile.
+    # time. No other Python code runs in between, so no user thread can import more in the meantime.
     new = list(takewhile(_last_known.__ne__, reversed(sys.modules)))
     files = (file_of(sys.modules.get(name)) for name in reversed(new))
     return [(file, real_path(file)) for file in files if file is not None]

@@ -70,7 +70,7 @@ class _Watcher:
     def _safely(self, act: Callable[[ModuleType], None], module: ModuleType) -> None:
         try:
             act(module)
-        except Exception as error:  # noqa: BLE001 - nothing of ours may fail in the user's program
+        except Exception as error:  # noqa: BLE001 - dynalint's code must not raise in the user's program
             self._complain(f"{type(error).__name__}: {error}")
 
     def _complain(self, reason: str) -> None:

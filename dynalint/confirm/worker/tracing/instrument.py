@@ -1,4 +1,4 @@
-"""Install a probe in a torch function without visible changes: same function object, same lines, same tracebacks.
+"""Install a probe in a torch function without visible changes: the function object, lines and tracebacks stay the same.
 
 A wrapper would add a frame to every traceback, and Dynamo compares function identities. The function's own source is
 therefore recompiled with the probe's calls added. Needs only the standard library.
@@ -29,7 +29,7 @@ def instrument(function: FunctionType, probe: object, subject: str, inner: Seque
     """Make a method call `probe.enter(subject, args, kwargs)` first, and `probe.leave()` last if that returned True.
 
     `subject` is the name in the method of the object being called. With `inner`, the first function with one of these
-    names inside the method is instrumented instead. Dynamo sees none of it, because the probe is skipped while code is
+    names inside the method is instrumented instead. Dynamo does not see the probe, because it is skipped while code is
     traced.
 
     Raises LookupError if torch's source has an unexpected form.
@@ -44,7 +44,7 @@ def instrument(function: FunctionType, probe: object, subject: str, inner: Seque
     code = compile(tree, function.__code__.co_filename, "exec", flags=flags, dont_inherit=True)
     found = _code(code, function)
     if found is None:
-        raise LookupError(f"{function.__qualname__} has changed while it was compiled")
+        raise LookupError(f"{function.__qualname__} changed while it was being compiled")
     function.__code__ = _with_probe(found, probe)
 
 

@@ -100,7 +100,7 @@ class Watch:
         waited = 0.0
         try:
             waited = self._consider(subject, args, kwargs)
-        except Exception as error:  # noqa: BLE001 - nothing of ours may fail in the user's program
+        except Exception as error:  # noqa: BLE001 - dynalint's code must not raise in the user's program
             self._fail(f"{type(error).__name__}: {error}")
         finally:
             self._account(time.perf_counter() - start - waited)
@@ -208,13 +208,13 @@ class Watch:
             signature.check(tensor)
             size += tensor.numel() * tensor.element_size()
         if size > session.memory // _SHARE:
-            raise DeclinedError(f"its tensors hold {size >> 20} MiB, which is too much to copy")
+            raise DeclinedError(f"its tensors have {size >> 20} MiB, which is too much to copy")
         start = time.perf_counter()
         slot = session.slot(_resident_memory())
         waited = time.perf_counter() - start
         if slot is None:
             if session.left > 0:
-                raise DeclinedError("the process holds too much memory for a copy of it")
+                raise DeclinedError("the process uses too much memory to be forked")
             session.note(left=known.qualname)
             return waited
         text = f"the traced call {known.qualname}({signature.text_of(args, kwargs)})"
@@ -229,11 +229,11 @@ class Watch:
 def _check_process() -> None:
     """Raise DeclinedError if the process cannot be forked without the program noticing."""
     if sys.platform == "win32":
-        raise DeclinedError("this system cannot fork a process")
+        raise DeclinedError("this system cannot fork processes")
     if torch.cuda.is_initialized():
-        raise DeclinedError("the process uses CUDA, which a forked process cannot")
+        raise DeclinedError("the process uses CUDA, which a forked process cannot use")
     if callable(_handler_of_ended_processes()):
-        raise DeclinedError("the program handles SIGCHLD, and would hear of the copy of it")
+        raise DeclinedError("the program handles SIGCHLD, so it would notice the fork")
 
 
 def _handler_of_ended_processes() -> Any:

@@ -22,7 +22,7 @@ VARIABLE = "DYNALINT_TRACE"
 _SETTINGS = "settings.json"
 _SLOTS = 16
 _PAUSE = 0.02
-# A class called with ever-changing shapes must not use up the time of all others.
+# A class that is called with ever-changing shapes must not use up the time of all others.
 _MOST_OF_A_KIND = 8
 
 
@@ -69,7 +69,7 @@ class Session:
             (self.folder / "spent").write_text(repr(self.spent + seconds), encoding="ascii")
 
     def claim(self, kind: str, key: str) -> bool:
-        """Claim a call for this process. Returns False if it is claimed already, or its kind has had its share."""
+        """Claim a call for this process. Returns False if it is claimed already, or its kind has used up its share."""
         folder = self.folder / "claims" / kind
         folder.mkdir(exist_ok=True)
         if sum(1 for _ in folder.iterdir()) >= _MOST_OF_A_KIND:
@@ -120,7 +120,7 @@ class Session:
     def abandon(self) -> None:
         """Kill the remaining snapshots. The processes below each of them end with it."""
         for text in self._taken():
-            self.note(failed="a copy of the program did not end in its time")
+            self.note(failed="a fork of the program did not end in time")
             with contextlib.suppress(OSError, ValueError):
                 os.kill(int(text), signal.SIGKILL)
 

@@ -69,7 +69,7 @@ def check(tensor: torch.Tensor) -> None:
     if tensor.device.type not in ("cpu", "meta"):
         raise DeclinedError(f"its tensors are on {tensor.device.type}, which a forked process cannot use")
     if type(tensor) not in (torch.Tensor, nn.Parameter, nn.Buffer) or is_functorch_wrapped_tensor(tensor):
-        raise DeclinedError(f"its arguments are no plain tensors ({type(tensor).__name__})")
+        raise DeclinedError(f"its arguments are not plain tensors ({type(tensor).__name__})")
 
 
 def _of(value: Any, depth: int) -> Any:

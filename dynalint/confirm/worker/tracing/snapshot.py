@@ -80,7 +80,8 @@ def take(snapshot: Snapshot, slot: int, switch_off: Callable[[], None]) -> None:
 def _reap(between: int) -> None:
     """Wait for the process in between, which has very little to do; kill it if it hangs.
 
-    It hangs if another thread of the program held a lock during the fork, because the fork never releases it.
+    It hangs if another thread of the program held a lock during the fork, because nothing releases the lock in the
+    fork.
     """
     end = time.monotonic() + _PARTING_SECONDS
     with contextlib.suppress(ChildProcessError):  # reaped by a program that waits for all its children
@@ -88,7 +89,7 @@ def _reap(between: int) -> None:
             if time.monotonic() > end:
                 os.kill(between, signal.SIGKILL)
                 os.waitpid(between, 0)
-                raise OSError("the copy of the process got stuck")
+                raise OSError("the fork of the process hung")
             time.sleep(_PARTING_TICK)
 
 
@@ -107,7 +108,7 @@ def _fork() -> int:
 
 
 def _part(act: Callable[[], None], slot: int, switch_off: Callable[[], None]) -> NoReturn:
-    """Be the process in between: fork again, write down the snapshot's process id, and end. Never returns."""
+    """Act as the process in between: fork again, record the snapshot's process id, and end. Never returns."""
     try:
         switch_off()
         this = os.getpid()
@@ -140,7 +141,7 @@ def _be_snapshot(snapshot: Snapshot, slot: int) -> None:
         start = time.monotonic()
         try:
             _confirm(snapshot, seconds)
-        except Exception as error:  # noqa: BLE001 - a snapshot has nobody to raise to
+        except Exception as error:  # noqa: BLE001 - a snapshot has no caller to raise to
             session.note(failed=f"{type(error).__name__}: {error}")
         finally:
             session.spend(time.monotonic() - start)
@@ -218,7 +219,7 @@ def _heard(snapshot: Snapshot, folder: Path, seconds: float) -> dict[str, Any]:
 
 
 def _supervise(snapshot: Snapshot, folder: Path, seconds: float, sink: int) -> NoReturn:
-    """Be the supervisor. It shares some restrictions of the cell, so that only the pipe leads outside."""
+    """Act as the supervisor, which shares some restrictions of the cell, so that only the pipe leads outside."""
     session = snapshot.session
     try:
         with os.fdopen(sink, "wb", buffering=0) as stream:
@@ -238,7 +239,7 @@ def _supervise(snapshot: Snapshot, folder: Path, seconds: float, sink: int) -> N
 
 
 def _testify(snapshot: Snapshot, seconds: float, reply: Reply) -> None:
-    """Be the cell: confirm as the worker does, with the objects in memory."""
+    """Act as the cell: confirm as the worker does, with the objects in memory."""
     # Use one thread: the program's thread pool does not survive a fork.
     torch.set_num_threads(1)
     gc.freeze()
@@ -262,7 +263,7 @@ def _raised(snapshot: Snapshot) -> str | None:
     if trial == 0:
         try:
             snapshot.subject(*snapshot.args, **snapshot.kwargs)
-        except Exception as error:  # noqa: BLE001 - whatever it is
+        except Exception as error:  # noqa: BLE001 - any exception
             os.write(sink, f"{type(error).__name__}: {error}".encode()[: select.PIPE_BUF])
         finally:
             os._exit(0)

@@ -35,7 +35,8 @@ class Analysis:
 
     `events` covers the checked files only, sorted by file in the given order, then by position. `failures` lists
     functions on which dynalint itself failed. `budgets` records the functions that were skipped because the budget of
-    their file ran out. `unknown_roots` lists names of roots in the options that match nothing that could be compiled.
+    their file ran out. `unknown_roots` lists names of roots in the options that do not match anything that could be
+    compiled.
     """
 
     project: Project

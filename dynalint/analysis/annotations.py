@@ -45,7 +45,7 @@ _OTHERS: dict[str, Kind] = {
     "torch.dtype": k.Value("dtype"),
     "torch.device": k.Value("device"),
     "torch.Size": k.SHAPE,
-    # Using a logger breaks the graph, whatever is called on it.
+    # Using a logger breaks the graph, whichever of its methods is called.
     "logging.Logger": k.Object("logging.Logger"),
     **{name: k.Object(name) for name in ("random.Random", "numpy.random.Generator", "numpy.random.RandomState")},
 }
@@ -53,7 +53,7 @@ _OTHERS: dict[str, Kind] = {
 _JAXTYPING = re.compile(r"(?:B?(Float)|U?(Int)(?:eger)?|(Bool)|(Complex)|Shaped|Num|Inexact|Real)\d*")
 
 
-# The longest chain of aliases that is followed, since an alias may refer to itself.
+# The longest chain of aliases that is followed, because an alias may refer to itself.
 _DEEPEST_ALIAS = 8
 
 
@@ -183,8 +183,7 @@ def _instance_of(interpreter: Interpreter, cls: ClassInfo) -> Kind:
     """The kind of an annotation that names a class of the project: that class or any subclass.
 
     A tensor subclass that adds nothing exists only for its name, so the value is taken for a tensor. An annotation with
-    `nn.Module` itself is taken for that class alone, since the subclasses of a base class are often most of the
-    project.
+    `nn.Module` itself is taken for that class alone, because its subclasses are often most of the project.
     """
     classes, others = interpreter.project.lineage(cls)
     if "torch.Tensor" in others and not any(one.methods for one in classes):

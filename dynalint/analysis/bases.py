@@ -1,4 +1,4 @@
-"""Widening of large unions of classes: a few base classes stand for many."""
+"""Widening of large unions of classes: a few base classes represent many classes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 def common_bases(classes: Mapping[ClassInfo, bool], most: int) -> dict[ClassInfo, bool]:
     """Return classes that cover all of `classes`, at most `most` if their bases allow it.
 
-    The value says whether a class stands for its subclasses as well. The base with the largest share of its subclasses
-    in `classes` is used first; between equals, the one with the most.
+    The value says whether a class also represents its subclasses. The base with the largest share of its subclasses
+    in `classes` is used first; if shares are equal, the one with the most subclasses there.
     """
     left = dict(classes)
     while len(left) > most:

@@ -38,7 +38,7 @@ def handed_arguments(name: str, args: list[Kind], keywords: dict[str, Kind]) -> 
 
 
 def handed_result(name: str, args: list[Kind], given: Kind, result: Kind) -> Kind:
-    """Return the result of calling `name` when its callback returned `given`; `result` is the kind otherwise known."""
+    """Return the result of calling `name` when its callback returned `given`; `result` is the kind known otherwise."""
     first = args[1]
     if name == "builtins.map":
         items = first.items if isinstance(first, k.Sequence) and len(args) == 2 else None

@@ -39,7 +39,7 @@ _HANDING_BACK = (
     "torch.jit.script",
 )
 _ORDERING = ("builtins.sorted", "builtins.min", "builtins.max")
-# They turn a module into a script. A function stays as it is for Dynamo, which traces the original.
+# They turn a module into a script. A function stays unchanged for Dynamo, which traces the original.
 _SCRIPTING = ("torch.jit.script", "torch.jit.trace", "torch.jit.freeze", "torch.jit.optimize_for_inference")
 
 
@@ -233,7 +233,8 @@ def _called_back(frame: Frame, name: str, args: list[Kind], keywords: dict[str, 
         given = apply(frame, args[0], *handed, None, starred=False)
         return handed_result(name, args, given, result)
     if name in _DISABLING:
-        # Without a function it is the decorator. With one it returns a callable that Dynamo does not trace into.
+        # Without a function, the call returns the decorator. With one, it returns a callable that Dynamo does not trace
+        # into.
         return k.External(DISABLED if args and isinstance(args[0], (k.Function, k.Partial)) else name)
     if not args or not isinstance(args[0], (k.Function, k.Partial, k.Instance, k.Object, k.Sequence)):
         return result
@@ -277,8 +278,8 @@ def _object_call(
 def _sequential(frame: Frame, callee: k.Sequence, args: list[Kind], node: ast.Call | None) -> Kind:
     """`nn.Sequential` passes its input from one module to the next.
 
-    Events in a torch layer belong to the call; events in a module of the project belong to that module. One that stands
-    for any number of modules is called in a loop.
+    Events in a torch layer belong to the call; events in a module of the project belong to that module. If it contains
+    an unknown number of modules, they are called in a loop.
     """
     modules = callee.items if callee.items is not None else (callee.element,)
     current = args[0] if args else UNKNOWN

@@ -1,4 +1,4 @@
-"""Comprehensions, which have a frame of their own before Python 3.12."""
+"""Comprehensions, which have their own frame before Python 3.12."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp
-# The comprehensions that have a frame of their own.
+# The comprehensions that have their own frame.
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp) if sys.version_info < (3, 12) else ()
 # Dynamo compiles a frame that refers to one of these.
 _LIBRARIES = ("torch", "torch.nn", "torch.nn.functional", "numpy")

@@ -35,7 +35,7 @@ def evaluate(frame: Frame, node: ast.expr) -> Kind:
     """Return the kind of an expression.
 
     Raises:
-        Exhausted: the budget of the file is used up. Code outside functions is unknown then.
+        Exhausted: the budget of the file is used up. Code outside functions then has unknown kinds.
     """
     budget = frame.budget
     budget.spent += 1

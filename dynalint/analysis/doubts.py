@@ -1,4 +1,4 @@
-"""Code that is hardly ever compiled although a root reaches it: training loops, drivers of models, and tests."""
+"""Code that is hardly ever compiled although a root reaches it: training loops, code that drives models, and tests."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def tells(callee: str) -> bool:
 
 
 def _told_by(event: Event) -> str:
-    """What the code of an event does, in words; empty if such code may well be compiled."""
+    """Describe what the code of an event does; empty if such code may well be compiled."""
     if not isinstance(event, Call):
         return ""
     if event.callee.startswith(_DRAWING):

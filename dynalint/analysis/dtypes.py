@@ -60,7 +60,7 @@ def _dtype_named(kind: Kind) -> DType | None:
 def given_dtype(
     name: str, tensors: list[k.Tensor], args: list[Kind], keywords: dict[str, Kind]
 ) -> tuple[DType | None] | None:
-    """Return the dtype class that a call requests or preserves, in a tuple, None in it if unknown; None if neither."""
+    """Return the dtype class that a call requests or preserves, in a tuple (with None if unknown), or else None."""
     if keywords.get("dtype", k.NONE) != k.NONE:
         return (_dtype_named(keywords["dtype"]),)
     if name == "torch.full" and len(args) > 1:

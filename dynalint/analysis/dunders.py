@@ -108,7 +108,7 @@ def length(frame: Frame, kind: Kind) -> Kind | None:
 
 
 def truth_of(frame: Frame, kind: Kind) -> Kind:
-    """Return the value that decides the truth of `kind`; for a project instance, the class defines it."""
+    """Return the value that decides the truth of `kind`; for a project instance, its class defines this value."""
     answer = call_special(frame, kind, "__bool__", []) or length(frame, kind)
     return kind if answer is None or not k.may_be_tensor(answer) else answer
 

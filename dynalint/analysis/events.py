@@ -23,7 +23,7 @@ FormatStyle = Literal["percent", "fstring", "format"]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What contains an event in its function (a comprehension is a loop); in some of it, a graph break costs more."""
+    """The statements around an event in its function (a comprehension is a loop); in some, a graph break costs more."""
 
     loop: bool = False
     try_: bool = False
@@ -145,9 +145,9 @@ class Format(Event):
 class StateChange(Event):
     """State that outlives the call gets a new value: `self.n += 1`, `Model.n = ...`, `global n; n += 1`.
 
-    `home` says where the state lives (`home.name` is the name of the attribute or variable, dotted for a nested object:
-    "stats.n"). `old` and `new` are its kinds before and after. `reads_old` is true if the new value is computed from
-    the old one (an augmented assignment, or the target appears in the value). `fresh` is true if the same call has
+    `home` says where the state is stored (`home.name` is the name of the attribute or variable, dotted for a nested
+    object: "stats.n"). `old` and `new` are its kinds before and after. `reads_old` is true if the new value is computed
+    from the old one (an augmented assignment, or the target appears in the value). `fresh` is true if the same call has
     already set it, so that nothing remains from an earlier call. `node` is the statement.
     """
 
@@ -195,7 +195,7 @@ class ItemWrite(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Entry(Event):
-    """A `with` statement enters `kind`; `home` says where it lives if it existed before the call."""
+    """A `with` statement enters `kind`; `home` says where it is stored if it existed before the call."""
 
     node: ast.expr
     kind: Kind

@@ -1,4 +1,4 @@
-"""Evidence from function bodies about their parameters: which are tensors, and which are sparse tensors."""
+"""Evidence from function bodies about parameters: which are tensors, and which are sparse tensors."""
 
 from __future__ import annotations
 

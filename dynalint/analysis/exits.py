@@ -7,7 +7,7 @@ import ast
 from dynalint.analysis.events import Event
 from dynalint.analysis.project import Project
 
-# Expressions, besides operators, that may leave a part of themselves unevaluated.
+# Expressions other than operators that may not evaluate all of their parts.
 _OPEN = (ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 

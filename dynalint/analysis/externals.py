@@ -71,13 +71,13 @@ _CONTAINERS = {
     "itertools.chain": "generator",
     "itertools.cycle": "generator",
 }
-# Under these names libraries return loggers of the standard library; those of structlog differ.
+# Libraries return standard library loggers under these names; structlog's loggers are different.
 _LOGGER_MAKERS = ("getLogger", "get_logger")
 PROGRESS_BARS = frozenset(f"tqdm{part}.{name}" for part in ("", ".auto", ".std") for name in ("tqdm", "trange"))
 SEQUENTIAL = "torch.nn.Sequential"
 MODULE_LISTS = {SEQUENTIAL, "torch.nn.ModuleList", "torch.nn.ParameterList"}
 MODULE_DICTS = {"torch.nn.ModuleDict", "torch.nn.ParameterDict"}
-# The result of `getattr(nn, name)` with an unknown name, and the torch layers that alone take `bidirectional`.
+# The result of `getattr(nn, name)` with an unknown name, and the torch layers, the only ones that take `bidirectional`.
 SOME_LAYER = "torch.nn.*"
 _BIDIRECTIONAL = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU")
 # Functions of other libraries that create tensors.
@@ -86,18 +86,18 @@ _PASS_THROUGH = {"copy.copy", "copy.deepcopy", "typing.cast"}
 
 
 def exists(owner: Kind, name: str) -> bool:
-    """Whether a torch module certainly has an attribute, as code asks to find out whether it is being compiled."""
+    """Whether a torch module certainly has an attribute, which code checks to find out whether it is being compiled."""
     return isinstance(owner, k.External) and f"{owner.name}.{name}" in _CERTAIN
 
 
-def external_call(name: str, args: list[Kind], keywords: dict[str, Kind], *, starred: bool) -> Kind:  # noqa: C901 - one case after the other
+def external_call(name: str, args: list[Kind], keywords: dict[str, Kind], *, starred: bool) -> Kind:  # noqa: C901
     """Return the result of calling `name`, a dotted name outside the project."""
     if name in _WHILE_COMPILING:
         return k.Value("bool", _WHILE_COMPILING[name])
     if name == "torch.__version__.split" and args == [k.Value("str", ".")]:
         return k.Sequence("list", k.STR, (k.Value("str", "2"), k.STR, k.STR))  # all supported releases
     if name == "torch.utils.data.get_worker_info":
-        # It identifies the worker of a data loader, where collate functions run; a model runs in the main process.
+        # This identifies the worker of a data loader, where collate functions run; a model runs in the main process.
         return k.NONE
     if name in _CONTAINERS:
         return _container(_CONTAINERS[name], args, keywords)
@@ -237,7 +237,7 @@ def _numpy(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
 
 
 def _has_several(kind: Kind) -> bool:
-    """Whether a container has several elements: tracing knows the value of a single one, which code rarely asks for."""
+    """Whether a container has several elements. Tracing knows the value of a single one, but code rarely uses it."""
     given = [one for one in kind.members if isinstance(one, k.Sequence)]  # any other alternative is a single number
     return bool(given) and all(map(_is_of_several, given))
 

@@ -8,7 +8,7 @@ keys, so that paths that join keep the facts they share. The parameters of a con
     none(self.bias)      the same for whether it is None
     kind(self.scale)     the narrowed kind of an attribute that this call has not set
 
-A property computed only from other attributes is covered as well: `merged` depends on `merged_adapters` if it returns
+This also works for a property computed only from other attributes: `merged` depends on `merged_adapters` if it returns
 `len(self.merged_adapters) > 0`. A fact ends when its attribute may change: through a store, a method called on the
 attribute, or a method of `self` that does either.
 """

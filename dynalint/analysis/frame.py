@@ -38,7 +38,7 @@ class Context:
     `returns` changes, each with a flag for whether to rerun it when `exits` changes too. `reads` holds the attributes
     of classes as the last run saw them. `outdated` is true if anything else that it depends on has changed. `yields` is
     true for a generator. `crowded` names the parameters for which callers pass more kinds than one context can
-    distinguish: evidence from one caller does not apply to the others.
+    distinguish; for these, evidence from one caller does not apply to the others.
     """
 
     function: FunctionInfo
@@ -133,7 +133,7 @@ class Frame:
         self.context.events[event_type, node, extra] = event
 
     def note_tensor(self, node: ast.expr, kind: Kind) -> None:
-        """Record that `node` is used as only a tensor can be; an unknown parameter is a tensor from now on."""
+        """Record that `node` is used as only tensors can be; an unknown parameter is a tensor from now on."""
         if isinstance(kind, Unknown) and kind.parameter is not None and self.function is not None:
             self.interpreter.evidence.note(self.function, kind.parameter)
             if isinstance(node, ast.Name) and self.env.get(node.id) == kind:

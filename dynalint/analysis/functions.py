@@ -182,8 +182,7 @@ def _bind(
             kind = declared if declared is not None else k.Unknown(name)
         elif isinstance(kind, k.Union) and any(isinstance(one, k.Instance) for one in kind.alternatives):
             kind = _without_objects(kind, parameter_kind(frame.interpreter, function, argument))
-        # The value that one caller passes says little about other callers; a parameter that nobody passes has its
-        # default.
+        # The value that one caller passes says little about others; a parameter that nobody passes has its default.
         env[name] = _kept(kind) if keeps else widened(kind)
     if arguments.vararg:
         extra = given[len(positional) :]

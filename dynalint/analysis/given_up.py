@@ -18,7 +18,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _COVERED = ("builtins", "math", "numpy", "torch")
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)
-# Expressions that may leave a call in them unevaluated, or evaluate it in a frame of their own.
+# Expressions that may not evaluate a call in them, or evaluate it in their own frame.
 _OPEN = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # Statements that may run only in part, with the fields that always run.
 _CONDITIONAL: Mapping[str, tuple[str, ...]] = {
@@ -121,11 +121,11 @@ def called_function(kind: Kind, project: Project) -> FunctionInfo | None:
 def find_stranded(
     comprehensions: Mapping[Event, ast.AST], certain: Sequence[Event], breaks: Collection[Event], project: Project
 ) -> set[Event]:
-    """Return the comprehensions, given by their iteration events, that Dynamo compiles as frames of their own.
+    """Return the comprehensions, given by their iteration events, that Dynamo compiles as separate frames.
 
     This happens when Dynamo skips the function around one because of a break that comes first, or is certain to come
-    next. The break is in `certain`, or in the call of a function that contains such a break. Before it there is no
-    event in `breaks` and no call that the rules do not cover.
+    next. The break is in `certain`, or in the call of a function that contains such a break. There must be no event in
+    `breaks` before it, and no call that the rules do not cover.
     """
     found: set[Event] = set()
     breaking = {one.function for one in certain if runs_always(one, project)} if comprehensions else set()

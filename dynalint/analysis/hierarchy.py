@@ -2,7 +2,7 @@
 
 The latter is class hierarchy analysis (J. Dean, D. Grove, C. Chambers, "Optimization of object-oriented programs using
 static class hierarchy analysis", ECOOP 1995), refined as in rapid type analysis (D. Bacon, P. Sweeney, "Fast static
-analysis of C++ virtual function calls", OOPSLA 1996): a class counts once something may instantiate it.
+analysis of C++ virtual function calls", OOPSLA 1996): a class counts as soon as something may instantiate it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Hierarchy:
         return self.lineage(cls)[0] if known is None else known[0]
 
     def is_module_class(self, cls: ClassInfo) -> bool:
-        """Whether instances are `nn.Module`s: a base is, or looks like one that is not known here."""
+        """Whether instances are `nn.Module`s: a base is `nn.Module`, or an unknown class that looks like a module."""
         known = self._module_classes.get(cls)
         if known is None:
             classes, names = self.lineage(cls)
@@ -140,7 +140,7 @@ class Hierarchy:
                 self._counts_now(cls)
 
     def _counts_now(self, cls: ClassInfo) -> None:
-        """Look up the calls on the base classes of a class again, since it may now be the receiver."""
+        """Look up the calls on the base classes of a class again, because it may now be the receiver."""
         above = self.mro(cls)
         for base in above:
             self._reached.pop(base, None)

@@ -18,10 +18,10 @@ def outlines_of(project: Project) -> list[Outline]:
 
 
 class Importers:
-    """Dependencies between the files of the given outlines; if several have the same module name, the first counts.
+    """Dependencies between the files of the given outlines; if several have the same module name, the first is used.
 
     A package that only re-exports names does not connect all the modules it collects: an import of a name depends on
-    the module that defines it. Nor does re-exporting count as use, unless the code mentions the name once more.
+    the module that defines it. Re-exporting does not count as use either, unless the code mentions the name again.
     """
 
     def __init__(self, outlines: Iterable[Outline]) -> None:
@@ -103,7 +103,7 @@ class Importers:
             yield from self._named(".".join(names[:end]), names[end]) if end < len(names) else ()
 
     def _gathered(self, source: str) -> Iterator[tuple[Outline, str]]:
-        """Yield a module, the modules it star-imports, and all that define the names these re-export, with its name."""
+        """Yield a module, the modules it star-imports, and the modules of the names these re-export, with its name."""
         found = {source: self._modules[source]}
         pending = [source]
         for name in pending:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from dynalint.analysis import calls, expressions, steps, subscripts  # noqa: F401 - they register what they evaluate
+from dynalint.analysis import calls, expressions, steps, subscripts  # noqa: F401 - they register evaluators
 from dynalint.analysis import kinds as k
 from dynalint.analysis.attributes import Attributes
 from dynalint.analysis.evidence import Evidence
@@ -46,7 +46,7 @@ _MOST_CONTEXTS = 6
 _MOST_RUNS = 100
 # After this many runs, results are joined with earlier ones; the first runs have not seen all arguments.
 _RUNS_AFRESH = 2
-# After this many runs, a context called with a larger kind waits for the callers still to come.
+# After this many runs, a context called with a larger kind waits for the remaining callers.
 _RUNS_AT_ONCE = 2
 # The maximum depth of nested calls; deeper ones are postponed.
 _DEEPEST_CALL = 40
@@ -111,7 +111,7 @@ class Interpreter:
             self.settle()
 
     def pass_masks(self) -> None:
-        """Apply the masks passed by keyword to the modules that are called without being known."""
+        """Apply the masks passed by keyword to the modules that unknown callees may be."""
         for function, contexts in list(self.contexts.items()):
             names = self._masks.get(function.module, set()) if function.name == "forward" else set()
             for context in contexts:
@@ -151,7 +151,7 @@ class Interpreter:
         """Record the functions that did not reach a fixpoint: their last arguments have not been interpreted."""
         for function, contexts in self.contexts.items():
             if any(context.outdated and context.runs >= _MOST_RUNS for context in contexts):
-                text = f"it was called in new ways still after {_MOST_RUNS} runs"
+                text = f"it was still called in new ways after {_MOST_RUNS} runs"
                 self.failures.append(Failure(function.file.path, function.qualname, text))
 
     def default_context(self, function: FunctionInfo) -> Context:
@@ -185,7 +185,7 @@ class Interpreter:
         """Return the context of a call with these parameter kinds, interpreted if it is new or has grown."""
         own = self.contexts.setdefault(function, [])
         if is_small(function) and len(own) < _MOST_CONTEXTS:
-            if function not in self._entered:  # one that is running gets a context of its own
+            if function not in self._entered:  # a function that is running gets a new context
                 params = self._and_from_outside(function, params)
             key = tuple(sorted(params.items(), key=lambda item: item[0]))
             for context in own:
@@ -249,7 +249,7 @@ class Interpreter:
             context.returns = UNKNOWN
             context.events = {}
             self.budgets.leave_out(context.function)
-        except Exception as fault:  # noqa: BLE001 - a function that dynalint cannot cope with must not cost the rest
+        except Exception as fault:  # noqa: BLE001 - if dynalint fails on one function, the others are still analysed
             context.returns = UNKNOWN
             deep = isinstance(fault, RecursionError)
             said = "it is nested too deeply" if deep else f"{type(fault).__name__}: {fault}"

@@ -19,7 +19,7 @@ _BRACES = re.compile(r"\{[^{}]*\}")
 
 
 def name_of(node: ast.expr, kind: Kind) -> str | None:
-    """Return the name that an expression evaluates to, or its pattern; None if nothing is known of it."""
+    """Return the name that an expression evaluates to, or its pattern; None if nothing is known about it."""
     if isinstance(kind, k.Value) and isinstance(kind.constant, str):
         return kind.constant
     pattern = _pattern(node)
@@ -49,7 +49,7 @@ def fits(name: str, pattern: str) -> bool:
     if not name.startswith(first):
         return False
     place = len(first)
-    for piece in pieces:  # each at its first position, since the next hole absorbs the rest
+    for piece in pieces:  # each at its first position, because the next placeholder matches the rest
         place = name.find(piece, place + 1) + len(piece)
         if place < len(piece):
             return False

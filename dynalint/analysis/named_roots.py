@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def named_root(interpreter: Interpreter, name: str) -> FunctionInfo | None:
-    """Return the function compiled for the model or function of that name, imported or not; None if there is none."""
+    """Return the function that is compiled for a (possibly imported) model or function; None if there is none."""
     where, _, qualname = name.rpartition(":")
     module = _module(interpreter.project, where)
     first, *rest = qualname.split(".")
@@ -29,7 +29,7 @@ def named_root(interpreter: Interpreter, name: str) -> FunctionInfo | None:
 
 
 def unknown_roots(interpreter: Interpreter, roots: str | Sequence[str]) -> list[str]:
-    """Return the names in `roots` that match nothing that could be compiled."""
+    """Return the names in `roots` that do not match anything that could be compiled."""
     return [] if isinstance(roots, str) else [name for name in roots if named_root(interpreter, name) is None]
 
 

@@ -43,7 +43,7 @@ def _truth(kind: Kind) -> bool | None:
 
 
 def _is_known(kind: Kind) -> bool:
-    """Whether something outside the project certainly is a function, a class or a method, and no flag or setting."""
+    """Whether something outside the project is certainly a function, class or method, rather than a flag or setting."""
     if isinstance(kind, k.External):
         found = torch_api.function(kind.name) or torch_api.torch_class(kind.name)
         return found is not None or kind.name.startswith("builtins.")
@@ -53,12 +53,12 @@ def _is_known(kind: Kind) -> bool:
 
 
 def is_condition(frame: Frame, node: ast.expr, kind: Kind, way: bool | None = None) -> bool:
-    """Whether the code behind a test of unknown outcome is uncertain for Dynamo, if the outcome is `way`.
+    """Whether it is uncertain that Dynamo reaches the code after a test of unknown outcome, if the outcome is `way`.
 
     A tensor already breaks the graph at the test. Some outcomes are assumed: an argument that is required, or for which
-    a caller passes a tensor, is not None. An argument equals its own default, as a flag and where the two are compared.
-    So does a constructor setting. A module is both trained and evaluated. A loop counter exceeds a constant in some
-    iteration. Shapes that are compared agree.
+    a caller passes a tensor, is not None. A flag has its default value, and so has an argument that is compared with
+    its default, or a constructor setting. A module is both trained and evaluated. A loop counter exceeds a constant in
+    some iteration. Shapes that are compared agree.
     """
     if k.may_be_tensor(kind) or (way is not None and (_is_mode(frame, node) or _by_default(frame, node) is way)):
         return False
@@ -217,7 +217,8 @@ def _tests_for_none(node: ast.AST) -> bool | None:
 def _refine(frame: Frame, node: ast.expr, refine: Callable[[Kind], Kind]) -> None:
     """Narrow the kind of a variable or an attribute of `self`."""
     name = frame.self_attribute(node)
-    # An attribute that this call has not set stays out of the environment, since an entry means that it has.
+    # An attribute that this call has not set stays out of the environment, because an entry means that the call has set
+    # it.
     key = node.id if isinstance(node, ast.Name) else f"{frame.self_name}.{name}" if name is not None else None
     kind = frame.env.get(key) if key is not None else None
     if name is not None and kind is None:

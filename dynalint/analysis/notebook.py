@@ -100,7 +100,7 @@ class Notebook:
         if cells.numbers != list(self.cells) or not text.startswith(
             "".join(_MARK.format(one) for one in cells.numbers[:1])
         ):
-            raise NotebookError("the edit of a notebook crosses its cells")
+            raise NotebookError("the edit crosses the boundary of a notebook cell")
         return cells.codes()
 
     def _dump(self, document: Mapping[str, Any]) -> str:
@@ -134,7 +134,7 @@ def read_notebook(source: str) -> Notebook:
     except RecursionError as fault:
         raise NotebookError("the notebook is not JSON: it is nested too deeply") from fault
     if not isinstance(document, dict) or not isinstance(document.get("cells"), list):
-        raise NotebookError("the file is no notebook of format 4: it has no list of cells")
+        raise NotebookError("the file is not a notebook of format 4: it has no list of cells")
     if _language(document) not in ("python", "ipython"):
         return Notebook(document, source)
     cells = {number: code for number, cell in enumerate(document["cells"], 1) if (code := _code(cell)) is not None}
@@ -145,14 +145,14 @@ def read_notebook(source: str) -> Notebook:
 
 def _integer(digits: str) -> int:
     if len(digits) > _LONGEST_NUMBER:  # slow to parse, and Python may reject it
-        raise NotebookError("the notebook holds a number that is too long")
+        raise NotebookError("the notebook contains a number that is too long")
     return int(digits)
 
 
 def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) != len(pairs):  # a rewrite would lose one of the duplicate keys
-        raise NotebookError("the notebook has a key twice in the same table")
+        raise NotebookError("the notebook has a duplicate key in an object")
     return table
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from dynalint.analysis import kinds as k
 from dynalint.analysis.kinds import UNKNOWN, DType, Kind, join_all
 
-# Up to this many repetitions, each item is known by position; beyond, only the join of the items is.
+# Up to this many repetitions, each item is known by position; beyond that, only the join of the items is known.
 _MOST_REPEATED = 16
 _DTYPE_RANK: dict[str, int] = {"bool": 0, "int": 1, "float": 2, "complex": 3}
 _NUMBERS = ("bool", "int", "float", "complex")
@@ -158,7 +158,7 @@ def compare(op: ast.cmpop, left: Kind, right: Kind) -> Kind:
         return k.BOOL if same is None else k.Value("bool", same is isinstance(op, ast.Is))
     if isinstance(op, (ast.In, ast.NotIn)):
         return _membership(op, left, right)
-    # `mask != 0` assumes that there is a mask; code tests for None explicitly.
+    # `mask != 0` assumes that the mask is not None, because code tests for None explicitly.
     left = k.present(left) if k.may_be_tensor(left) and right != k.NONE else left
     right = k.present(right) if k.may_be_tensor(right) and left != k.NONE else right
     results = [_compare(op, one, other) for one in left.members for other in right.members]

@@ -1,7 +1,7 @@
 """The imports, definitions and base classes of a file, read from its text without parsing.
 
 Parsing takes some thirty times as long, and most files of a project turn out to be unrelated to a given file. Text that
-only looks like code, as in a docstring, counts as code: this may read one file too many, but never misses one.
+only looks like code, as in a docstring, counts as code. This may include a file unnecessarily, but never misses one.
 """
 
 from __future__ import annotations

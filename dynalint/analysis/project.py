@@ -116,7 +116,7 @@ class Project(Hierarchy):
         return None
 
     def is_own(self, path: Path) -> bool:
-        """Whether a file, with links resolved, is in the project of a checked file; imports read no others."""
+        """Whether a file, with links resolved, is in the project of a checked file; imports do not read others."""
         return path in self.modules or any(is_inside(path, folder) for folder in self._bounds)
 
     @cached_property
@@ -159,7 +159,7 @@ class Project(Hierarchy):
         key = str(folder)
         if key not in self._folders:
             try:
-                self._folders[key] = frozenset(os.listdir(key))  # noqa: PTH208 - names are all that is asked for
+                self._folders[key] = frozenset(os.listdir(key))  # noqa: PTH208 - only names are needed
             except OSError:
                 self._folders[key] = frozenset()
         return self._folders[key]
@@ -223,12 +223,12 @@ class Project(Hierarchy):
                     pending.extend(ast.iter_child_nodes(node))
 
 
-# Never first-party, whatever folder is checked: dynalint has its own data about these.
+# Never first-party, whichever folder is checked, because dynalint has its own data about these.
 _EXTERNAL = frozenset({"torch", "numpy", "typing", "builtins", "typing_extensions"})
 
 
 def _absolute(path: Path) -> Path:
-    return Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` follows links, which names files anew
+    return Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` follows links, which changes the names of files
 
 
 def module_name(path: Path, starts: Iterable[Path]) -> str:

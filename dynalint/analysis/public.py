@@ -13,7 +13,7 @@ _OWN = re.compile(r"(^|\.)(_(?!_)\w*|tests?|test_\w+|\w+_test|testing|examples?|
 
 
 def is_public(function: FunctionInfo) -> bool:
-    """Whether code outside the project may call a function, judging by the names of it, its class and its modules."""
+    """Whether code outside the project may call a function, judging by its name and those of its class and modules."""
     known = function.known_public
     if known is None:
         own_name = function.name if function.name != "__init__" else ""

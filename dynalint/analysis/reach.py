@@ -127,7 +127,7 @@ def _changed_by_method(
         return frozenset({"training"})
     classes = project.mro(cls)
     if after is None and any(name in one.attributes or name in one.writers or name in one.body for one in classes):
-        return _NOTHING  # a layer or a function does not know its owner
+        return _NOTHING  # a layer or function has no reference to its owner
     api = project.api.torch_class("torch.nn.Module")
     return _NOTHING if api is not None and api.method(name) is not None else ANYTHING
 

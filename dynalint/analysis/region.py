@@ -20,7 +20,7 @@ from dynalint.analysis.project import Project
 _COMPILE_CALL = re.compile(r"compile\(")
 _FORWARD_STORE = re.compile(r"\b(self|cls)\.forward = (?!None\b)")
 _COMPILERS = ("torch.compile", "torch._dynamo.optimize")
-# Methods that a module runs if it inherits its `forward` from a library.
+# Methods that run in a module that inherits its `forward` from a library.
 _METHODS_OF_METRICS = ("update", "compute")
 
 
@@ -197,7 +197,7 @@ def mark_region(interpreter: Interpreter, roots: Sequence[FunctionInfo]) -> list
     """Mark the functions that the roots reach, with the shortest chain of calls, and return the contexts in the region.
 
     Roots known to be compiled come first. Next are roots that no other root calls, so that the chain of a layer starts
-    at the model that uses it. Code that hardly anyone compiles comes last: it is only doubted if no other root reaches
+    at the model that uses it. Rarely compiled code comes last: it is only marked as doubtful if no other root reaches
     it.
     """
     root_contexts = [context for function in roots for context in interpreter.contexts.get(function, ())]

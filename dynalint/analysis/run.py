@@ -27,7 +27,7 @@ from dynalint.analysis.subscripts import index_parts
 
 T = TypeVar("T")
 
-# The interpreter follows nested calls, each with a dozen Python frames or so.
+# The interpreter follows nested calls, and each takes about a dozen Python frames.
 _STACK_BYTES = 512 * 1024 * 1024
 _RECURSION_LIMIT = 20_000
 

@@ -162,7 +162,7 @@ def parse_source(path: Path, data: bytes) -> SourceFile:
         encoding = "utf-8" if bom else encoding
         _check_plain(encoding)
         text = (data[3:] if bom else data).decode(encoding)
-    except Exception as fault:  # noqa: BLE001 - codecs raise what they like
+    except Exception as fault:  # noqa: BLE001 - codecs may raise anything
         reason = str(fault.msg if isinstance(fault, SyntaxError) else fault) or type(fault).__name__
         return SourceFile(path, data=data, error=SourceError(1, 1, _decoding_fault(data, reason)))
     return parse_text(path, text, encoding=encoding, bom=bom, data=data)
@@ -187,7 +187,7 @@ def parse_text(
     file = SourceFile(path, text, encoding, bom, data=data)
     if "\0" in text:
         line, column = file.position(text.index("\0"))
-        file.error = SourceError(line, column, "the file holds null bytes: it is binary, not Python source")
+        file.error = SourceError(line, column, "the file contains null bytes: it is binary, not Python source")
         return file
     try:
         file.tree = ast.parse(text, filename=str(path))
@@ -209,12 +209,12 @@ def _check_plain(encoding: str) -> None:
         LookupError: the encoding is one of these, or unknown.
     """
     if encoding != "utf-8" and _PLAIN.decode(encoding, "replace") != _PLAIN.decode():
-        raise LookupError(f"{encoding} is an encoding in which code does not read as it is written")
+        raise LookupError(f"{encoding} is an encoding that makes code look different from what it does")
 
 
 def _decoding_fault(data: bytes, reason: str) -> str:
     if b"\0" in data:
-        return "the file holds null bytes: it is binary, not Python source"
+        return "the file contains null bytes: it is binary, not Python source"
     return f"cannot decode the file: {reason[:_LONGEST_REASON]}"
 
 

@@ -1,4 +1,4 @@
-"""Sparse tensors: the calls that create or preserve them, and parameters that are sparse whatever their annotation.
+"""Sparse tensors: the calls that create or preserve them, and the parameters that are sparse.
 
 The annotation `Tensor` covers both layouts. The evidence is the documentation of a parameter (`documented.py`), or a
 use on every path through the function that only a sparse tensor supports.

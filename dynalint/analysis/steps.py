@@ -1,8 +1,8 @@
 """Limits on the work per file, counted in steps and not in seconds, so that reports do not depend on the machine.
 
-The author of a file decides on its nesting and repetition, so a few lines can always be constructed that take minutes.
-A file has two budgets: one for its analysis, where a step is an evaluated expression or a node that a rule visits, and
-one for computing its rewrites. Real files stay far below the limits (`benchmarks/steps.py`).
+Nesting and repetition make it possible to write a few lines whose analysis takes minutes. A file has two budgets: one
+for its analysis, where a step is an evaluated expression or a node that a rule visits, and one for computing its
+rewrites. Real files stay far below the limits (`benchmarks/steps.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_REWRITE_STEPS = 10_000_000
 """The maximum number of steps for all rewrites of a file together."""
 
 
-class Exhausted(Exception):  # noqa: N818 - no error: the answer that there will be none
+class Exhausted(Exception):  # noqa: N818 - not an error, but the answer that there is no result
     """A budget is used up, which aborts the current work."""
 
 
@@ -107,8 +107,8 @@ class Budgets:
                 continue
             many = f"{len(functions)} function{' was' if len(functions) == 1 else 's were'}"
             yield (
-                f"{shown(file.path)}: the analysis stopped after {self.most} steps, and {many} not looked at; "
-                "split the file, or exclude it"
+                f"{shown(file.path)}: the analysis stopped after {self.most} steps, and {many} not analysed; split the "
+                "file, or exclude it"
             )
         for file, budget in self._known.items():
             for text in budget.cuts if file.path in among else ():

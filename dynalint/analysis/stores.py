@@ -19,7 +19,7 @@ from dynalint.analysis.subscripts import note_index, taken_apart
 
 FUNCTION_VARIABLE = "torch.autograd.Function.*"
 """The name under which a rule watches reads of a variable in the class body of an autograd function."""
-# Attributes of the old value that a new value may use without depending on its contents.
+# Attributes of the old value that a new value may use without depending on the old value's contents.
 _PLACEMENT = frozenset({"device", "dtype"})
 
 _OPERATORS = {
@@ -238,7 +238,7 @@ def _name_outside(frame: Frame, owner: k.Instance, attribute: str) -> str:
     of_function = _name_of_function(frame, owner.cls, attribute)
     if of_function:
         return of_function
-    # Attributes of every module are read too often to be worth watching.
+    # Attributes of every module are read so often that watching them is not worthwhile.
     bases = [base for base in frame.interpreter.project.lineage(owner.cls)[1] if base != "torch.nn.Module"]
     names = (f"{base}.{attribute}" for base in bases)
     return next((name for name in names if frame.interpreter.watched(name) is not None), "")

@@ -41,7 +41,7 @@ class Subject(NamedTuple):
 
 
 def subject(node: ast.expr, self_name: str | None) -> Subject | None:
-    """Return the subject of a test; None for a test of anything but the truth, length or None-ness of one value."""
+    """Return the subject of a test of the truth or length of one value, or whether it is None; None for other tests."""
     if isinstance(node, ast.Name):
         return Subject("bool", node.id, None)
     if isinstance(node, ast.Attribute):

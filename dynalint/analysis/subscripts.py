@@ -31,7 +31,7 @@ def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
         frame.note_tensor(node.value, base)
         base = k.TENSOR
     if isinstance(index, k.Unknown) and (isinstance(node.slice, ast.Compare) or index.compared):
-        # `x[labels >= 0]` selects by a mask: comparing two numbers does not give a position.
+        # `x[labels >= 0]` selects by a mask, because comparing two numbers does not give a position.
         of_itself = isinstance(base, k.Unknown) and base.parameter == index.parameter is not None
         if isinstance(base, k.Tensor) or of_itself:
             frame.note_tensor(node.slice, index)
@@ -40,7 +40,7 @@ def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
 
 
 def _indexable(base: Kind, *, not_by_place: bool) -> Kind:
-    """Return the alternatives that can be indexed: no numbers, and lists and tuples only by position."""
+    """Return the alternatives that can be indexed: numbers cannot, and lists and tuples only by position."""
     if not isinstance(base, k.Union):
         return base
     raising = (k.Value, k.Sequence) if not_by_place else k.Value

@@ -1,8 +1,8 @@
 """The torch API, without importing torch: the result of each call, and its effects.
 
 The facts are in `dynalint/data/torch_api.json`, derived from an installed torch by `scripts/derive_torch_api.py`. The
-file is read on the first lookup. An entry is parsed on its own first lookup and cached, so every later lookup is one
-dict access.
+file is read on the first lookup. An entry is parsed on its own first lookup and cached, so every later lookup is a
+single dict access.
 
     >>> function("torch.nn.functional.relu").returns(["tensor"]).name
     'tensor'
@@ -170,7 +170,7 @@ class Entry:
     def _matching(self, positional: Sequence[str], keywords: Mapping[str, str]) -> tuple[Overload, ...]:
         matching = tuple(overload for overload in self.overloads if overload.accepts(positional, keywords))
         if not matching:
-            # The hints contradict every overload, so only the number and names of the arguments count.
+            # The hints contradict every overload, so only the number and names of the arguments are used.
             vague = dict.fromkeys(keywords, "unknown")
             matching = tuple(one for one in self.overloads if one.accepts(["unknown"] * len(positional), vague))
         return matching or self.overloads

@@ -21,7 +21,7 @@ _FROM_NUMBERS = ("torch.tensor", "torch.as_tensor", "torch.Tensor.new_tensor")
 
 
 @cache
-def convert(kind: torch_kinds.Kind, dtype: DType | None) -> Kind:  # noqa: C901 - one case after the other
+def convert(kind: torch_kinds.Kind, dtype: DType | None) -> Kind:  # noqa: C901 - a list of cases
     """Convert a kind of the torch data to a kind of the lattice; `dtype` is that of the input tensors."""
     name = kind.name
     if name == "tensor":

@@ -13,14 +13,14 @@ from dynalint.analysis.kinds import UNKNOWN, Kind
 from dynalint.analysis.members import member
 from dynalint.analysis.torch_api import Entry
 
-# Attributes of many other objects too (and methods of torch storages, which are rarely passed on), but as methods those
-# of tensors and arrays.
+# Many other objects have these as attributes (and torch storages, which are rarely passed on, as methods), but only
+# tensors and arrays have them as methods.
 _OF_TENSORS = ("max", "mean", "min", "var", "numpy", "long", "bool", "int")
 # Numbers and loggers have these methods too; without arguments and with the result used, they are tensor methods.
 _COMPUTING = ("exp", "log", "sqrt")
 # Methods that return a size, on any object.
 _MEASURING = ("size", "dim", "numel", "nelement", "ndimension")
-# These return the kind of their receiver, be it a tensor or a module.
+# These return the kind of their receiver, whether it is a tensor or a module.
 _CONVERTING = ("to", "cpu", "cuda", "float", "half", "double", "bfloat16", "clone")
 _CONVERSIONS = ("builtins.int", "builtins.float")
 _TAKING_SEQUENCES = ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "block_diag")
@@ -47,7 +47,7 @@ def unknown_method(frame: Frame, node: ast.Attribute, args: list[Kind]) -> Kind 
         return k.SIZE if args or node.attr != "size" else k.SHAPE
     if node.attr in _CONVERTING:
         owner = evaluate(frame, node.value)
-        # The receiver may turn out to be a tensor, and the result is one too then.
+        # The receiver may turn out to be a tensor; then so is the result.
         return k.Unknown(owner.parameter) if isinstance(owner, k.Unknown) else UNKNOWN
     return None
 
@@ -112,7 +112,7 @@ def _takes_only_tensors(entry: Entry, position: int, is_layer: bool) -> bool:
 
 
 def _note_elements(frame: Frame, name: str, value: ast.expr) -> None:
-    """`torch.cat([a, b])` takes tensors and nothing else."""
+    """`torch.cat([a, b])` only takes tensors."""
     if isinstance(value, (ast.List, ast.Tuple)) and name.rpartition(".")[2] in _TAKING_SEQUENCES:
         for element in value.elts:
             _note_element(frame, element)

@@ -150,7 +150,7 @@ def test_a_cut_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interpreter, "_MOST_RUNS", 1)
     analysis = analysed(tmp_path, {"m.py": WRAPPED})
     told = {(failure.function, failure.fault) for failure in analysis.failures}
-    assert told == {("packed", "it was called in new ways still after 1 runs")}
+    assert told == {("packed", "it was still called in new ways after 1 runs")}
     assert branches(analysis) == {("m.py", 5)}
 
 

@@ -70,7 +70,7 @@ def test_the_analysis_says_what_it_left_out(tmp_path: Path) -> None:
     result = lint(tmp_path, bad=LOOPS, good=BRANCH)
     (failure,) = result.failures
     assert failure == (
-        "bad.py: the analysis stopped after 5000 steps, and 1 function was not looked at; split the file, or exclude it"
+        "bad.py: the analysis stopped after 5000 steps, and 1 function was not analysed; split the file, or exclude it"
     )
     assert [one.finding.code for one in result.linted if one.finding.path == "good.py"] == ["DYN101"]
 

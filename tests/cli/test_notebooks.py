@@ -134,8 +134,8 @@ def test_a_notebook_is_not_run(dynalint: Run, notebook: Path) -> None:
     ("content", "line", "words"),
     [
         ('{"cells": [\n}', 2, "the notebook is not JSON"),
-        ("{}", 1, "no notebook of format 4"),
-        ('{"worksheets": []}', 1, "no notebook of format 4"),
+        ("{}", 1, "not a notebook of format 4"),
+        ('{"worksheets": []}', 1, "not a notebook of format 4"),
         ("\udcff", 1, "not UTF-8"),
     ],
 )
@@ -184,5 +184,5 @@ def test_what_is_not_changed_stays_byte_for_byte(code: str, layout: dict[str, An
 
 def test_an_edit_across_cells_is_refused() -> None:
     notebook = read_notebook(json.dumps(document([("code", "a"), ("code", "b")])))
-    with pytest.raises(NotebookError, match="crosses its cells"):
+    with pytest.raises(NotebookError, match="crosses the boundary of a notebook cell"):
         notebook.encode("a\nb\n")

@@ -125,7 +125,7 @@ def test_an_answer_that_does_not_last_is_handed_on_but_not_stored(tmp_path: Path
          "is not a shard"),
         ([(1, 2, ["a"])], "shard 2/2 is missing"),
         ([(1, 3, ["a"])], "shards 2/3, 3/3 are missing"),
-        ([(1, 2, ["a"]), (2, 2, ["b"])], "another run"),
+        ([(1, 2, ["a"]), (2, 2, ["b"])], "different runs"),
         ([(1, 2, ["a"]), (1, 2, ["a"])], "are both shard 1/2"),
     ],
 )  # fmt: skip

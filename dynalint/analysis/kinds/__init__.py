@@ -1,7 +1,7 @@
 """Kinds: the lattice of abstract values used by the abstract interpretation.
 
-A kind describes as much of a value as matters to Dynamo: a tensor, a number read from a tensor, a size, a Python
-constant, a container of these, a module, or a callable. `Unknown` is the top of the lattice; no rule fires on it.
+A kind describes those properties of a value that matter to Dynamo: a tensor, a number read from a tensor, a size, a
+Python constant, a container of these, a module, or a callable. `Unknown` is the top of the lattice; no rule flags it.
 `Nothing` is the bottom: no value has reached this point yet.
 
 `values` defines the kinds, `lattice` their order, and `views` the queries on them.

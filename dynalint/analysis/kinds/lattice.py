@@ -36,13 +36,13 @@ from dynalint.analysis.kinds.values import (
 )
 from dynalint.analysis.steps import step
 
-# With this many classes, instances that have a base in common become an instance of it or a subclass.
+# With this many classes, instances with a common base become an instance of that base or any subclass.
 _MANY_CLASSES = 32
 _MOST_ITEMS = 24
 _DEEPEST = 5
 # Comparing and joining a kind with more parts than this costs extra steps.
 _LARGE = 16
-# This many kinds are joined together; fewer are joined one by one.
+# This many kinds or more are joined all at once; fewer are joined one by one.
 _MANY = 8
 
 
@@ -163,7 +163,7 @@ def _merge(left: Kind, right: Kind) -> Kind | None:
     if type(left) is not type(right):
         return None
     if left.size > _LARGE:
-        step(left.size // _LARGE)  # comparing and joining visit everything in it
+        step(left.size // _LARGE)  # comparing and joining visit all of its parts
     if left == right:
         return left
     if isinstance(left, Instance) and isinstance(right, Instance):

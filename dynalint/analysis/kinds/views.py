@@ -123,7 +123,7 @@ def held_in(outer: Sequence | Dictionary, kind: Kind) -> Kind:
 
 
 def is_made(kind: Kind | None) -> bool:
-    """Whether `kind` is an instance, or one of several, created by the current call and known to no one else."""
+    """Whether `kind` is an instance, or one of several, that the current call created and has not stored."""
     return kind is not None and all(isinstance(one, Instance) and one.made for one in kind.members)
 
 

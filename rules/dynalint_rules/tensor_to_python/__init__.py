@@ -1,1 +1,1 @@
-"""DYN2xx: a tensor read back into Python."""
+"""DYN2xx: tensors whose data is read into Python."""

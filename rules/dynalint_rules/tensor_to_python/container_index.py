@@ -20,7 +20,7 @@ class ListIndexedByTensor(Rule):
     events = (Subscript,)
 
     def check(self, event: Subscript, project: Project) -> Iterable[Violation]:
-        """Flag an index that is certainly a tensor, of what is certainly a container."""
+        """Flag an index that is certainly a tensor, if the indexed object is certainly a container."""
         index = k.only_tensor(event.index)
         if index is None or index.array:
             return
@@ -28,11 +28,11 @@ class ListIndexedByTensor(Rule):
             yield Violation(
                 event.node.slice,
                 "a tensor used to index a Python container is read into Python, which breaks the graph",
-                help="stack the elements and index the stack with a tensor of one dimension",
+                help="stack the elements and index the stack with a one-dimensional tensor",
             )
 
     def fix(self, event: Subscript, violation: Violation, project: Project) -> Declined:
-        """Decline: to compute every element is a decision of its own."""
+        """Decline: a rewrite would have to compute every element."""
         return Declined(
             "the element depends on data; stack all of them and index the stack with `t.reshape(1)`, or select "
             "the element with a Python number outside the compiled function"

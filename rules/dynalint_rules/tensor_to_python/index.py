@@ -1,4 +1,4 @@
-"""DYN205: a tensor indexed by a tensor without dimensions."""
+"""DYN205: a tensor indexed by a 0-dim tensor."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ScalarTensorIndex(Rule):
                 )
 
     def fix(self, event: Subscript, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Index with one dimension more."""
+        """Index with a one-dimensional tensor."""
         if not isinstance(violation.node, ast.expr):
             return None
         for loop in loops_around(event.node, event, project):
@@ -48,7 +48,7 @@ class ScalarTensorIndex(Rule):
 
 
 def _is_number_in_tensor(kind: k.Kind) -> bool:
-    """Return whether an index is a computed tensor of no dimensions, other than a mask."""
+    """Return whether an index is a computed 0-dim tensor other than a mask."""
     tensor = k.only_tensor(kind)
     if tensor is None or tensor.foreseen:
         return False
@@ -56,17 +56,17 @@ def _is_number_in_tensor(kind: k.Kind) -> bool:
 
 
 def _refuse_counted(scope: Scope, loop: ast.For | ast.While) -> None:
-    """Make sure that a loop does not run once for each place that a mask selects.
+    """Make sure that a loop does not run once for each index that a mask selects.
 
     Raises:
-        Refusal: it does, so that no graph holds it whatever stands in it.
+        Refusal: it does, so the loop breaks the graph anyway.
     """
     over = loop.iter if isinstance(loop, ast.For) else None
     value = only_value(scope, over.id, loop) if isinstance(over, ast.Name) else over
     if over is not None and isinstance(value, ast.Call) and callee(scope, value).rpartition(".")[2] in _PLACES:
         raise Refusal(
-            f"the loop over {scope.quote(over)} runs as often as data says, which no graph holds; "
-            "run it a fixed number of times"
+            f"the loop over {scope.quote(over)} runs a data-dependent number of times, which breaks the graph; run it "
+            "a fixed number of times"
         )
 
 
@@ -75,7 +75,7 @@ def _reshaped(scope: Scope, event: Subscript, index: ast.expr) -> Rewrite:
     stored = statement.value if isinstance(statement, ast.Assign) and statement.targets == [event.node] else None
     if stored is not None and k.is_number(scope.kind(stored)):
         changes, _ = with_a_dimension(scope, event.node, index)
-        # One of uint8 is no index but a mask, and a view that repeats elements may be stored to only the old way.
+        # A uint8 tensor would be a mask, and torch refuses the rewritten store to an expanded view.
         conditions = (f"{scope.quote(index)} is not uint8", f"{scope.quote(event.node.value)} is not an expanded view")
         return Rewrite(
             "Index with a one-dimensional tensor", "conditional", rw.written(scope.file, *changes), conditions

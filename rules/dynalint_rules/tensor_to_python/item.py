@@ -25,7 +25,7 @@ class ItemOfTensor(Rule):
     calls = frozenset({"Tensor.item", "numpy.ndarray.item"})
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag `.item()` without arguments of what is certainly a tensor."""
+        """Flag `.item()` without arguments on a value that is certainly a tensor."""
         if event.receiver is None or event.node.args:
             return
         tensor = k.only_tensor(event.receiver)
@@ -49,14 +49,14 @@ class ItemOfTensor(Rule):
 
 
 def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
-    """Replace `.item()` by `.detach()` where every use of the number takes a 0-dim tensor as well."""
+    """Replace `.item()` by `.detach()` if every use of the number accepts a 0-dim tensor."""
     tensor = k.only_tensor(scope.kind(source))
     is_array = tensor is not None and tensor.array
     found = detached(scope, source, read=node)
     flow = with_conditions(flow_of(scope, node, tensor.dtype if tensor else None), found)
     text = found.text
     if flow.leaves and isinstance(scope.parents[node], ast.Compare | ast.BoolOp | ast.UnaryOp | ast.If | ast.IfExp):
-        # It is read here and now, and nothing flows back through an outcome.
+        # The comparison reads the value at once and passes no gradient, so it needs neither.
         text = text.replace(".detach()", "").replace(".clone()", "")
     return Rewrite(
         f"Keep the 0-dim tensor: `{'torch.as_tensor(...)' if is_array else '.detach()'}` instead of `.item()`",
@@ -64,13 +64,13 @@ def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
         rw.written(scope.file, (node, text), *flow.edits),
         flow.clauses,
         imports=scope.imports if is_array else flow.imports,
-        # A buffer that is changed in place may be a factor now.
+        # A buffer that is changed in place may now be a factor of a product.
         leaves=(*flow.leaves, *(("DYN505",) if tensor is not None and tensor.origin == "buffer" else ())),
     )
 
 
 def _round_trip(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
-    """Replace `torch.tensor(t.item())` by the tensor itself; None if that is not what stands there."""
+    """Replace `torch.tensor(t.item())` by the tensor itself, or return None for other code."""
     outer = scope.parents[node]
     if not isinstance(outer, ast.Call) or callee(scope, outer) != "torch.tensor" or outer.args != [node]:
         return None

@@ -40,7 +40,7 @@ class MathOnTensor(Rule):
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Call the namesake in torch."""
+        """Call the function of the same name in torch."""
         return _in_torch(Scope.of(event, project), event)
 
 
@@ -64,13 +64,13 @@ def _in_torch(scope: Scope, event: Call) -> Rewrite:
 
 
 def _asked(scope: Scope, node: ast.Call, name: str) -> Rewrite:
-    """Ask torch for what is the same in every precision."""
+    """Call the torch function of a test whose result does not depend on the precision."""
     found = detached(scope, node.args[0])
     flow = with_conditions(flow_of(scope, node, "bool"), found)
     tensor = k.only_tensor(scope.kind(node.args[0]))
     if tensor is None or not tensor.array:
         flow.changes[f"Python no longer warns if {scope.quote(node.args[0])} requires a gradient"] = None
-    # Nothing flows back through an answer, and it shares no memory: the tensor need be neither detached nor cloned.
+    # The result carries no gradient and shares no memory, so the tensor needs neither `detach` nor `clone`.
     text = f"{scope.torch}.{name}({found.text.replace('.detach()', '').replace('.clone()', '').removesuffix(_FLAT)})"
     text += _FLAT if found.text.endswith(_FLAT) else ""
     edits = rw.written(scope.file, (node, text), *flow.edits)

@@ -32,7 +32,7 @@ class NumberOfTensor(Rule):
     calls = frozenset({*_DEFAULT, *_UNTRACED, *_METHODS})
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the conversion of what is certainly a tensor."""
+        """Flag the conversion of a value that is certainly a tensor."""
         subject = event.receiver if event.callee in _METHODS else event.args[0] if len(event.args) == 1 else None
         tensor = k.only_tensor(subject) if subject is not None else None
         if tensor is None or leads_to_raise(event, project) or is_folded(tensor):
@@ -55,7 +55,7 @@ class NumberOfTensor(Rule):
 
 
 def _multiplied(scope: Scope, event: Call) -> Rewrite | None:
-    """Replace `int(np.prod(sizes))` by `math.prod(sizes)`; None if it is something else."""
+    """Replace `int(np.prod(sizes))` by `math.prod(sizes)`, or return None for other code."""
     product = event.node.args[0] if event.callee == "builtins.int" and len(event.node.args) == 1 else None
     if not isinstance(product, ast.Call) or len(product.args) != 1 or product.keywords:
         return None
@@ -69,7 +69,7 @@ def _multiplied(scope: Scope, event: Call) -> Rewrite | None:
     if "math" in scope.function.locals or scope.function.module.bindings.get("math", module) != module:
         raise Refusal("the name `math` has another meaning here; multiply with `math.prod` by hand")
     edits = rw.written(scope.file, (event.node, f"math.prod({scope.text(product.args[0])})"))
-    title = "Multiply with `math.prod()`, which Dynamo evaluates while tracing"
+    title = "Multiply with `math.prod()`, which Dynamo evaluates while it traces"
     conditions = () if known else (f"{shown} is a non-empty sequence of integers",)
     return Rewrite(title, "conditional" if conditions else "safe", edits, conditions, imports=("import math",))
 
@@ -105,11 +105,11 @@ def _kept(scope: Scope, event: Call) -> Rewrite:
 
 
 def _truth(scope: Scope, node: ast.Call) -> Rewrite:
-    """Replace `bool(t)` by a tensor that is true or false."""
+    """Replace `bool(t)` by a bool tensor."""
     source, parent = node.args[0], scope.parents[node]
     tensor, found = k.only_tensor(scope.kind(source)), detached(scope, source)
     flow = with_conditions(flow_of(scope, node, "bool"), found)
-    # Nothing flows back through a tensor of bools, which therefore need not be detached.
+    # A bool tensor carries no gradient, so it needs no `detach`.
     text = found.text.replace(".detach()", "")
     if tensor is not None and tensor.array:
         text = text if tensor.dtype == "bool" else f"{text} != 0"

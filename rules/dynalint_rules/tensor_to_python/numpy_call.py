@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dynalint.rulekit import Call, Project, Read, Rule, Violation, k, leads_to_raise
 
-# Not in `torch._numpy`, by calling each of them under torch 2.13. Files are DYN410, random numbers DYN408.
+# Not in `torch._numpy`: each was called under torch 2.13. DYN410 covers files, DYN408 random numbers.
 _FUNCTIONS = (
     "apply_along_axis apply_over_axes argpartition array2string array_repr array_str asanyarray asarray_chkfinite "
     "asfortranarray asmatrix base_repr binary_repr bitwise_count block bmat compress cumulative_prod cumulative_sum "
@@ -46,7 +46,7 @@ class UntracedNumpy(Rule):
     )
 
     def check(self, event: Call | Read, project: Project) -> Iterable[Violation]:
-        """Flag the call; a method only where the receiver is certainly an array."""
+        """Flag the call, or a method if its object is certainly an array."""
         if leads_to_raise(event, project):
             return
         if isinstance(event, Read):

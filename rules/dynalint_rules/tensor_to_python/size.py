@@ -1,4 +1,4 @@
-"""DYN204: a tensor given where a size, a count or a range is asked for."""
+"""DYN204: a tensor used as a size, a count or the end of a range."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from dynalint_rules._code.selection import reads_by_mask
 from dynalint_rules._code.settings import SCALARS
 from dynalint_rules._code.size_arguments import SIZES, sizes
 
-# What reads a size where Python code of its own, or of NumPy, has to know it.
+# These run in Python or NumPy, and so always read the size.
 _IN_PYTHON = ("builtins.range", "numpy.arange")
-# Dimensions that come one by one out of a tensor are read in Python, too.
+# These only read a tensor that `*` unpacks into dimensions.
 _PERMUTING = ("Tensor.permute", "torch.permute")
-# What fails on a size that depends on data, even where Dynamo is set to trace such numbers: each was run.
+# These fail on a data-dependent size even if Dynamo captures scalars. Each was run under Dynamo.
 _NEVER_TRACED = frozenset({"split", "chunk", "permute", "roll", "tril", "triu", "select", "pad"})
 _DECLINED = (
     "the shape of the result depends on data; use a bound that no input exceeds and mask the surplus, or set "
@@ -66,7 +66,7 @@ class TensorAsSize(Rule):
             )
 
     def fix(self, event: Call | Operation, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: only a person knows a bound."""
+        """Decline: the code does not show a bound."""
         return Declined(_DECLINED)
 
 
@@ -79,13 +79,13 @@ def _repetition(event: Operation) -> Iterator[Violation]:
             if tensor is not None and not is_stored_number(tensor):
                 yield Violation(
                     event.node,
-                    "a tensor decides how often a list is repeated, so it is read into Python, which breaks the graph",
+                    "the number of repetitions of a list is a tensor, which is read into Python and breaks the graph",
                     help="create a tensor of the maximum length, and mask the surplus",
                 )
 
 
 def _sizes(event: Call) -> Iterator[tuple[ast.expr, k.Kind]]:
-    """Yield the arguments that give sizes, each with its kind."""
+    """Yield the arguments that are sizes, each with its kind."""
     kinds: dict[ast.expr, k.Kind] = dict(zip(event.node.args, event.args, strict=False))
     for keyword in event.node.keywords:
         if keyword.arg in event.keywords:
@@ -94,7 +94,7 @@ def _sizes(event: Call) -> Iterator[tuple[ast.expr, k.Kind]]:
 
 
 def _unpacked(event: Call, project: Project) -> list[ast.expr]:
-    """Return the tensors that `*` takes apart into sizes."""
+    """Return the tensors that `*` unpacks into sizes."""
     starred = [one.value for one in event.node.args if isinstance(one, ast.Starred)]
     kinds = project.kinds(event.function) if starred else {}
     tensors = ((node, k.only_tensor(kinds.get(node, k.UNKNOWN))) for node in starred)
@@ -102,7 +102,7 @@ def _unpacked(event: Call, project: Project) -> list[ast.expr]:
 
 
 def _shown(event: Call, size: ast.expr, project: Project) -> str:
-    """Return the tensor of a size as the message has it: the one item of a display that is meant, if it has any."""
+    """Return a description of the tensor in a size: for a tuple or list, of the item that is a tensor."""
     kinds, file = project.kinds(event.function), event.function.file
     if isinstance(size, ast.Tuple | ast.List):
         items = [item for item in size.elts if _holds_tensor(kinds.get(item, k.UNKNOWN))]
@@ -119,15 +119,15 @@ def _holds_tensor(kind: k.Kind, *, stored: bool = False) -> bool:
 
 
 def _is_read(kind: k.Kind, stored: bool) -> bool:
-    """Whether a size is a tensor of which tracing does not know the value; of what is `stored` it may know it."""
+    """Return whether a size is a tensor whose value Dynamo does not know, with `stored` also one kept in the module."""
     tensor = k.only_tensor(kind)
     return tensor is not None and not tensor.foreseen and (stored or not is_stored_number(tensor))
 
 
 def _is_input(event: Call, node: ast.expr, project: Project) -> bool:
-    """Whether every tensor in a size was there before the graph ended: the graph that goes on gets it as an input."""
+    """Return whether a break before the call makes every tensor in a size an input of the next graph."""
     inside = list(walk(node))
-    # What is computed here is new, however old the tensors that it is computed from.
+    # A value computed here is new, even if its operands are not.
     if any(isinstance(one, ast.Call | ast.Subscript | ast.Attribute | ast.BinOp) for one in inside):
         return False
     kinds, parents = project.kinds(event.function), project.parents(event.function)
@@ -144,7 +144,7 @@ def _is_input(event: Call, node: ast.expr, project: Project) -> bool:
 
 
 def _ends(event: Call, project: Project) -> Iterator[Event]:
-    """Yield what breaks the graph in the function of an event, as far as sizes, branches, masks and numbers go."""
+    """Yield the other events of the function that break the graph: sizes, branches, masks and numbers."""
     interpreter = project.interpreter
     contexts = interpreter.contexts.get(event.function, ()) if interpreter is not None else ()
     for other in (one for context in contexts for one in context.events.values() if one.node is not event.node):

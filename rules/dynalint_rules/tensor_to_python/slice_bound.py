@@ -10,8 +10,8 @@ from dynalint_rules._code.foreseen import is_stored_number
 from dynalint_rules._code.settings import SCALARS, captures_scalars
 
 _NO_FORM = (
-    "the length of the result depends on data; keep the whole dimension and mask it with "
-    "`torch.arange(n) < length` and a filler that suits the use of the slice"
+    "the length of the result depends on data; keep the whole dimension and mask it with `torch.arange(n) < length` "
+    "and a neutral value for the use of the slice"
 )
 
 
@@ -31,7 +31,7 @@ class TensorSliceBound(Rule):
         if not bounds or captures_scalars(project, event.function):
             return
         tensors = _tensors(event, project)
-        # Dynamo breaks at the line on which the whole expression begins.
+        # Dynamo reports the break on the first line of the whole expression.
         nodes = [bound if bound.lineno == event.node.lineno else event.node for bound in tensors]
         for node in dict.fromkeys(nodes):
             yield Violation(
@@ -42,12 +42,12 @@ class TensorSliceBound(Rule):
             )
 
     def fix(self, event: Subscript | Call, violation: Violation, project: Project) -> Declined:
-        """Decline: what stands for the missing elements depends on what is done with the slice."""
+        """Decline: the replacement for the missing elements depends on the use of the slice."""
         return Declined(_NO_FORM)
 
 
 def _tensors(event: Event, project: Project) -> list[ast.expr]:
-    """The bounds that are certainly tensors."""
+    """Return the bounds that are certainly tensors."""
     kinds = project.kinds(event.function)
     tensors = ((bound, k.only_tensor(kinds.get(bound, k.UNKNOWN))) for bound in _bounds(event))
     return [bound for bound, tensor in tensors if tensor is not None and not is_stored_number(tensor)]

@@ -1,4 +1,4 @@
-"""DYN210: a tensor turned into text in a way that Dynamo does not trace."""
+"""DYN210: a tensor converted to text in a way that Dynamo does not trace."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class TensorToText(Rule):
     events = (Call, Format)
     calls = frozenset({*_BUILTINS, *_METHODS})
     refusal = (
-        "the form that Dynamo traces, an f-string, gives different text for a 0-dim tensor, the plain number; "
-        "write the f-string by hand if that is acceptable"
+        "an f-string, which Dynamo traces, shows a 0-dim tensor as a plain number; write the f-string by hand if that "
+        "is acceptable"
     )
 
     def check(self, event: Call | Format, project: Project) -> Iterable[Violation]:
@@ -36,7 +36,7 @@ class TensorToText(Rule):
 
 
 def _way(event: Event, project: Project) -> str:
-    """Return how the text is made, in backticks; "" if that is traced, or the value is not certainly a tensor."""
+    """Return the untraced conversion, in backticks, or "" if Dynamo traces it or the value may not be a tensor."""
     if isinstance(event, Format):
         if event.style == "percent" and k.only_tensor(event.kind) is not None:
             return "`%`"

@@ -25,7 +25,7 @@ class TolistOfTensor(Rule):
     calls = frozenset({"Tensor.tolist", "numpy.ndarray.tolist"})
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag `.tolist()` of what is certainly a tensor."""
+        """Flag `.tolist()` on a value that is certainly a tensor."""
         if event.receiver is None:
             return
         tensor = k.only_tensor(event.receiver)
@@ -42,7 +42,7 @@ class TolistOfTensor(Rule):
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Go on with a tensor where every use of the number takes one."""
+        """Keep a tensor if every use of the number accepts one."""
         if not isinstance(event.node.func, ast.Attribute):
             return None
         scope, source = Scope.of(event, project), event.node.func.value
@@ -51,7 +51,7 @@ class TolistOfTensor(Rule):
 
 
 def _setting(kind: k.Kind | None) -> str:
-    """Name the setting that traces whole numbers."""
+    """Return the part of the message that names the setting for integers."""
     tensor = k.only_tensor(kind) if kind is not None else None
     if tensor is None or tensor.dtype == "float":
         return ""
@@ -59,16 +59,16 @@ def _setting(kind: k.Kind | None) -> str:
 
 
 def _nearest(parent: ast.AST | None) -> str:
-    """Say why there is no rewrite, and what comes nearest."""
+    """Return the reason why there is no rewrite, and the closest alternative."""
     if isinstance(parent, ast.For | ast.comprehension):
         return "a loop over the elements runs in Python; write it as one operation on the whole tensor"
     if isinstance(parent, ast.Call):
-        return "the sizes come from data; mask a tensor of fixed size instead of cutting it into pieces"
+        return "the sizes depend on data; mask a tensor of fixed size instead of splitting it"
     return "a list of numbers cannot be part of the graph; index or unbind the tensor and continue with tensors"
 
 
 def _unbound(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
-    """Go on with a tensor for the one number that is taken from the list, at an index that is known."""
+    """Keep a tensor for the one number that is read from the list, at a known index."""
     tensor, parent = scope.tensor(source), scope.parents[node]
     if tensor is None or not isinstance(parent, ast.Subscript) or not is_whole(scope.kind(parent.slice)):
         return None

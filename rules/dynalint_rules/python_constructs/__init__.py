@@ -1,1 +1,1 @@
-"""DYN7xx: Python constructs and functions of its library that Dynamo does not trace."""
+"""DYN7xx: Python constructs and library functions that Dynamo does not trace."""

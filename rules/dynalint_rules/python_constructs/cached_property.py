@@ -1,4 +1,4 @@
-"""DYN707: a property that is computed once and kept."""
+"""DYN707: reads of a `functools.cached_property`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from dynalint.rulekit import Project, Read, Rule, Violation
 
-# From Python 3.12 on it takes no lock, so that Dynamo traces it.
+# From Python 3.12 on, a cached property takes no lock, so Dynamo traces it.
 _TAKES_LOCK = sys.version_info < (3, 12)
 
 
@@ -20,10 +20,10 @@ class CachedProperty(Rule):
     gb = ("GB0142",)
     events = (Read,)
     calls = frozenset({"functools.cached_property"})
-    refusal = "compute it in the constructor, or make it a `property`, which Dynamo evaluates while tracing"
+    refusal = "compute it in the constructor, or make it a `property`, which Dynamo evaluates while it traces"
 
     def check(self, event: Read, project: Project) -> Iterable[Violation]:
-        """Flag the read; what it costs depends on the version of Python."""
+        """Flag the read. Its cost depends on the version of Python."""
         cost = "takes a lock, which Dynamo cannot enter," if _TAKES_LOCK else "recompiles"
         yield Violation(
             event.node,

@@ -1,4 +1,4 @@
-"""DYN705: a class that is made while a model runs."""
+"""DYN705: a class that compiled code creates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ClassStatement(Rule):
     gb = ("GB8977", "GB0156", "GB0007")
     events = (ClassDefinition, Call)
     calls = frozenset({"dataclasses.make_dataclass", "types.new_class"})
-    refusal = "it may use names from the enclosing function; define it at module level, and pass those in"
+    refusal = "it may use names from the enclosing function; define it at module level, and pass their values in"
 
     def check(self, event: ClassDefinition | Call, project: Project) -> Iterable[Violation]:
         """Flag the statement or call."""
@@ -22,7 +22,7 @@ class ClassStatement(Rule):
             yield Violation(
                 event.node,
                 f"the class `{event.node.name}` is created on every call, which Dynamo does not trace",
-                help="define it at the top level of the module",
+                help="define it at module level",
             )
         elif isinstance(event, Call):
             yield Violation(

@@ -29,8 +29,8 @@ class ConcurrentCall(Rule):
     events = (Call,)
     calls = frozenset(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split())
     message = "`{callee}()` communicates with other threads, which cannot be part of a graph"
-    help = "return what they need, and communicate with them around the call"
+    help = "return the data that they need, and communicate with them around the call"
     refusal = (
-        "what another thread does cannot be part of a graph; return what it needs, and communicate with it "
-        "around the call"
+        "other threads cannot be part of a graph; return the data that they need, and communicate with them around "
+        "the call"
     )

@@ -1,4 +1,4 @@
-"""DYN709: lists or tuples with tensors in them, compared with each other."""
+"""DYN709: comparisons of lists or tuples that hold tensors."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class ContainerComparison(Rule):
     events = (Operation,)
     message = "the comparison evaluates the truth of a tensor in these lists, which depends on data"
     help = "compare the plain numbers in Python, and the tensors with torch"
-    refusal = "compare the plain numbers in Python; how to compare the tensors depends on the purpose"
+    refusal = "compare the plain numbers in Python; the right comparison of the tensors depends on its purpose"
 
     def flags(self, event: Operation, project: Project) -> bool:
-        """Return whether it is a comparison, unless both sides hold the very same tensor."""
+        """Return whether this is a comparison of two sides that are not the same expression."""
         return issubclass(event.operator, ast.cmpop) and not _same(event.node)
 
 
 def _same(node: ast.AST) -> bool:
-    """Return whether a list or tuple is compared with one that reads the same."""
+    """Return whether both sides are the same expression."""
     return (
         isinstance(node, ast.Compare)
         and len(node.comparators) == 1

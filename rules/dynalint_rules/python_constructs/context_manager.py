@@ -1,4 +1,4 @@
-"""DYN706: a `with` statement over something that Dynamo cannot enter."""
+"""DYN706: context managers that Dynamo cannot create or enter."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _LOCKS = frozenset(
     for owner in ("threading", "multiprocessing")
     for name in ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore")
 )
-# Traced where the same call makes them, and not where they are kept.
+# Dynamo traces these if the same call creates them, but not if they are stored.
 _NOT_KEPT = frozenset(
     {"torch.no_grad", "torch.enable_grad", "torch.set_grad_enabled", "torch.inference_mode", "contextlib.ExitStack"}
 )
-# Calls that make a context manager, in which Dynamo breaks already, as it does when it is entered.
+# Calls that create a context manager and already break the graph before it is entered.
 _MAKERS: dict[str, str] = {
     "contextlib": "closing redirect_stdout redirect_stderr chdir",
     "decimal": "localcontext",
@@ -38,19 +38,19 @@ class ContextManager(Rule):
     refusal = "the replacement depends on the context manager; see the help of the finding"
 
     def check(self, event: Entry | Call, project: Project) -> Iterable[Violation]:
-        """Flag what is entered by its kind and by where it comes from, and what Dynamo cannot make by its name."""
+        """Flag objects that Dynamo cannot enter, and calls of context managers that it cannot create."""
         if isinstance(event, Call):
             yield Violation(event.node, f"Dynamo does not support the context manager `{event.callee}()`")
         elif isinstance(event, Entry):
             what = _unknown(event, project)
             if what:
-                # From 2.14 on, Dynamo enters what the module keeps of the project's own.
+                # From torch 2.14 on, Dynamo enters stored instances of the project's classes.
                 torch = "<2.14" if isinstance(event.kind, k.Instance) else ""
                 yield Violation(event.node, f"Dynamo cannot enter {what}", torch=torch)
 
 
 def _unknown(event: Entry, project: Project) -> str | None:
-    """Say what is entered if Dynamo certainly does not know it."""
+    """Return a description of an object that Dynamo certainly cannot enter, or None."""
     kind, home = event.kind, event.home
     kept = home is not None and (home.type != "global" or home.name in event.function.module.bindings)
     if (isinstance(kind, k.Value) and kind.type == "device") or kind == k.Object("torch.device"):

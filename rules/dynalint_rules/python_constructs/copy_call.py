@@ -1,4 +1,4 @@
-"""DYN701: `copy.copy` and `copy.deepcopy` of what Dynamo does not copy."""
+"""DYN701: `copy.copy` and `copy.deepcopy` of objects that Dynamo does not copy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, quote, rw
 
-# Built-in containers that have a `copy` method of their own, which gives what `copy.copy` gives.
+# Built-in containers whose `copy` method does the same as `copy.copy`.
 _WITH_METHOD = ("list", "dict", "set", "deque", "defaultdict", "OrderedDict")
 _DEEPEST = 5
 
@@ -21,7 +21,7 @@ class CopyCall(Rule):
     calls = frozenset({"copy.copy", "copy.deepcopy"})
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag what was seen to break by the kind of what is copied."""
+        """Flag copies of kinds that were observed to break."""
         if not event.args:
             return
         deep = event.callee == "copy.deepcopy"
@@ -31,21 +31,21 @@ class CopyCall(Rule):
             yield Violation(event.node, f"`{event.callee}()` breaks the graph: {how}")
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Use the container's own method, where its type is known for certain."""
+        """Use the method of the container if its type is certain."""
         kind = event.args[0]
         if event.callee == "copy.deepcopy":
             return _cloned(event, project)
         if not (isinstance(kind, k.Sequence | k.Dictionary) and kind.type in _WITH_METHOD and kind.home is None):
             return Declined("the type of the copied object is not certain; use its own method `copy`")
         if len(event.node.args) != 1 or event.node.keywords:
-            return Declined("it is not called with one argument in its place")
+            return Declined("it is not called with exactly one positional argument")
         file = event.function.file
         copied = rw.method(rw.kept(file, event.node.args[0]), "copy")
         return Rewrite("Copy with the container's own method `copy`", "safe", rw.written(file, (event.node, copied)))
 
 
 def _cloned(event: Call, project: Project) -> Rewrite | Declined:
-    """Replace a deep copy of a tensor by a clone without gradient, and one that is detached together with that."""
+    """Replace a deep copy of a tensor, and a `.detach()` of the copy, by `detach().clone()`."""
     tensor = k.only_tensor(event.args[0])
     if tensor is None or event.node.keywords or len(event.node.args) != 1:
         return Declined("`clone()` would pass on gradients; write `clone()` or `detach().clone()`, whichever you need")
@@ -59,13 +59,13 @@ def _cloned(event: Call, project: Project) -> Rewrite | Declined:
     title = "Copy the tensor with `detach().clone()`"
     if tensor.dtype in ("bool", "int"):
         return Rewrite(title, "safe", edits)
-    # A deep copy of what comes of other tensors with gradients raises, so that nobody relies on it.
+    # A deep copy raises for a tensor that is computed from others with gradients, so only leaves matter.
     condition = f"no code uses a separate gradient of the copy of {quote(file, source)}"
     return Rewrite(title, "conditional", edits, (condition,))
 
 
 def _detached(event: Call, project: Project) -> ast.Call | None:
-    """Return the call of `.detach()` that stands right behind a call, if one does."""
+    """Return the call of `.detach()` on the result of a call, if there is one."""
     parents = project.parents(event.function)
     attribute = parents.get(event.node)
     call = parents.get(attribute) if isinstance(attribute, ast.Attribute) and attribute.attr == "detach" else None
@@ -81,7 +81,7 @@ def _breaks_shallow(project: Project, kind: k.Kind) -> bool:
 
 
 def _breaks_deep(project: Project, kind: k.Kind, depth: int = _DEEPEST) -> bool:
-    """Return whether a tensor or module is certainly reached."""
+    """Return whether a deep copy certainly reaches a tensor or module."""
     if depth == 0:
         return False
     if isinstance(kind, k.Sequence):

@@ -1,4 +1,4 @@
-"""DYN704: code from text, and the names that code can see."""
+"""DYN704: code from strings, imports by name and inspection of the namespace."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class DynamicCode(Rule):
             "importlib.__import__",
         }
     )
-    refusal = "the code does not show what is intended; use `getattr`, a dict, or look it up in the constructor"
+    refusal = "the code does not show what is intended; use `getattr` or a dict, or look it up in the constructor"
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call, unless it is an `eval` that Dynamo can work out."""
+        """Flag the call, unless it is an `eval` that Dynamo can evaluate."""
         if leads_to_raise(event, project):
             return
         if event.callee == "builtins.eval" and not _names_something(event):
@@ -50,7 +50,7 @@ class DynamicCode(Rule):
 
 
 def _names_something(event: Call) -> bool:
-    """Return whether the text that is evaluated is certainly an expression with names in it."""
+    """Return whether the evaluated string is certainly an expression that contains names."""
     given = event.node.args[0] if event.node.args else None
     if isinstance(given, ast.JoinedStr):
         return any(isinstance(part, ast.Constant) and "." in str(part.value) for part in given.values)

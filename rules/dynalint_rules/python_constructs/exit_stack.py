@@ -17,7 +17,7 @@ class ExitStackCall(Rule):
     refusal = "enter it in the `with` statement of the stack, as `with torch.no_grad() if frozen else nullcontext():`"
 
     def flags(self, event: Call, project: Project) -> bool:
-        """Return whether this was seen to break, by the kind of what is entered."""
+        """Return whether entering an object of this kind was observed to break."""
         return bool(event.args) and all(_breaks(one) for one in event.args[0].members)
 
 

@@ -1,4 +1,4 @@
-"""DYN717: graph breaks that are asked for."""
+"""DYN717: graph breaks that the code asks for."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ class ExplicitBreak(Rule):
     calls = frozenset({DISABLED, "torch._dynamo.graph_break", "torch._dynamo.skip_frame"})
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Tell of the call."""
+        """Report the call."""
         by = "called function is excluded from compilation" if event.callee == DISABLED else "code asks for it"
         yield Violation(event.node, f"the graph breaks here, because the {by}")

@@ -15,10 +15,10 @@ class GeneratorForward(Rule):
     events = (GeneratorRoot,)
 
     def check(self, event: GeneratorRoot, project: Project) -> Iterable[Violation]:
-        """Flag the function, unless a compiled caller goes through what it yields."""
+        """Flag the function, unless a compiled caller iterates over its result."""
         if not event.called:
             yield Violation(
                 event.node,
                 f"`{event.function.name}` is a generator, which Dynamo does not compile",
-                help="return a list of what it yields, or compile the function that iterates over it",
+                help="return a list of the values that it yields, or compile the function that iterates over it",
             )

@@ -11,14 +11,14 @@ from dynalint.rulekit import FunctionInfo, Iteration, Project, Rule, Violation, 
 class GeneratorOverBreak(Rule):
     code = "DYN719"
     name = "generator-over-break"
-    summary = "A generator whose elements break the graph costs the whole function"
+    summary = "A generator whose elements break the graph leaves the whole function in eager"
     gb = ("GB8335",)
     events = (Iteration,)
     gives_up = True
     refusal = "fix the break; otherwise pass a list, which computes all elements before the first one is used"
 
     def check(self, event: Iteration, project: Project) -> Iterable[Violation]:
-        """Flag the call that gets a generator, if what it calls for the elements breaks the graph."""
+        """Flag a call with a generator argument, if computing the elements breaks the graph."""
         parents = project.parents(event.function)
         call = _handed_to(event.node, parents)
         if call is None or _is_given_up(call, parents):
@@ -37,7 +37,7 @@ class GeneratorOverBreak(Rule):
 
 
 def _handed_to(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.Call | None:
-    """The call whose first argument is the generator expression that goes over `node`."""
+    """Return the call whose first argument is the generator expression that iterates over `node`."""
     comprehension = parents.get(node)
     generator = parents.get(comprehension) if isinstance(comprehension, ast.comprehension) else None
     if not isinstance(generator, ast.GeneratorExp) or generator.generators[0].iter is not node:
@@ -47,7 +47,7 @@ def _handed_to(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.Call | 
 
 
 def _is_given_up(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether a node stands where Dynamo does not resume after any break."""
+    """Return whether a node is in a block where Dynamo does not resume after a break."""
     around = parents.get(node)
     while around is not None and not isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
         if isinstance(around, ast.For | ast.While | ast.Try | ast.With | ast.comprehension | ast.Lambda):
@@ -57,7 +57,7 @@ def _is_given_up(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
 
 
 def _functions(kind: k.Kind, project: Project) -> Iterator[FunctionInfo]:
-    """The functions of the project that calling `kind` runs."""
+    """Yield the functions of the project that a call of `kind` runs."""
     for one in kind.members:
         if isinstance(one, k.Function):
             yield one.function

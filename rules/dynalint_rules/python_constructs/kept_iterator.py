@@ -1,4 +1,4 @@
-"""DYN710: an iterator that one call leaves for the next."""
+"""DYN710: an iterator that outlives the call."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class KeptIterator(Rule):
     gb = ("GB4347", "GB0811", "GB0156", "GB0253", "GB0116", "GB9493")
     events = (Call, Iteration)
     calls = frozenset({"builtins.next"})
-    refusal = "take the next value before the call and pass it in, which changes the callers"
+    refusal = "get the next value before the call and pass it in, which changes the callers"
 
     def check(self, event: Call | Iteration, project: Project) -> Iterable[Violation]:
-        """Flag `next` of what was there before the call, and a loop over it."""
+        """Flag `next` of an iterator that existed before the call, and a loop over it."""
         kind = next(iter(event.args), k.UNKNOWN) if isinstance(event, Call) else event.kind
         home = kind.home if isinstance(kind, k.Sequence) else None
         if not isinstance(kind, k.Sequence) or home is None or home.type not in ("attribute", "class", "global"):

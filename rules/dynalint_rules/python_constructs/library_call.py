@@ -1,4 +1,4 @@
-"""DYN712: builtins, and functions of the standard library and other packages, that Dynamo does not trace."""
+"""DYN712: builtins and functions of the standard library and other packages that Dynamo does not trace."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, leads_to_raise
 from dynalint_rules._code.settings import captures_scalars, captures_shapes
 
-# Each was run under Dynamo, with arguments that it could have worked out.
+# Each was run under Dynamo, with arguments that Dynamo knows.
 _CALLS: dict[str, str] = {
     "argparse": "ArgumentParser",
     "array": "array",
@@ -67,7 +67,7 @@ _SCORE_NAMES = [
     for kind in ("binary", "multiclass", "multilabel")
     for score in "accuracy auroc confusion_matrix f1_score precision recall stat_scores".split()
 ]
-# Those that count labels break only where they validate them, or turn probabilities into labels.
+# Scores that count labels only break if they validate the labels, or convert probabilities to labels.
 _COUNTS = [
     name
     for name in _SCORE_NAMES
@@ -104,7 +104,7 @@ _PACKAGES: dict[str, dict[str, str]] = {
         "GB0170": "normalize",
     },
 }
-# What is not worked out of the data if it is given: the place of the argument, and its names.
+# Arguments that would otherwise be computed from the data: their position and names.
 _GIVEN: dict[str, tuple[int, tuple[str, ...]]] = {
     **{f"torch_geometric.utils.{name}": (3, ("num_nodes",)) for name in ("add_self_loops", "sort_edge_index")},
     "torch_geometric.utils.index_to_mask": (1, ("size",)),
@@ -123,9 +123,9 @@ _GIVEN: dict[str, tuple[int, tuple[str, ...]]] = {
     **{f"torchmetrics.functional.classification.{name}": (9, ("validate_args",)) for name in _COUNTS},
     **{f"pyro.distributions.{name}": (9, ("validate_args",)) for name in _DISTRIBUTIONS.split()},
 }
-# Functions that leave the data alone if they are given no batch.
+# Functions that do not read data if `batch` is None.
 _OF_BATCHES = frozenset({"to_dense_batch", *_POOLS["GB0124"].split()})
-# Modules, by the break in their call. What draws numbers reads them into Python.
+# Modules, by the break in their call. Random transforms read the numbers that they draw.
 _TRANSFORMS = {
     "GB0007": "RandomChoice RandomOrder",
     "GB0124": "AutoAugment ColorJitter GaussianBlur RandAugment RandomAdjustSharpness RandomAffine RandomAutocontrast "
@@ -140,7 +140,7 @@ _SECOND_TRANSFORMS = {
     "GB0170": "RandomApply RandomErasing RandomGrayscale RandomHorizontalFlip RandomInvert RandomPerspective "
     "RandomSolarize RandomVerticalFlip",
 }
-# Those that add loops to the edges of a graph, or work out the number of its nodes.
+# Layers that add self-loops to a graph, or compute the number of its nodes.
 _LAYERS = {
     "GB0036": "AGNNConv APPNP ChebConv ClusterGCNConv GATConv GATv2Conv GCN2Conv GCNConv SGConv",
     "GB0124": "AttentionalAggregation HypergraphConv RGCNConv SAGPooling Set2Set TopKPooling",
@@ -166,7 +166,7 @@ _MODULES: dict[str, dict[str, str]] = {
 
 
 def _by_name(table: dict[str, dict[str, str]], tail: str) -> dict[str, str]:
-    """Return the breaks of a table by the full name of what is called."""
+    """Return the breaks of a table by the full name of the function."""
     return {
         f"{package}.{name}{tail}": gb
         for package, breaks in table.items()
@@ -175,7 +175,7 @@ def _by_name(table: dict[str, dict[str, str]], tail: str) -> dict[str, str]:
     }
 
 
-# What a setting of Dynamo may do away with: nothing is known of what comes of it then.
+# Settings of Dynamo that may avoid these breaks, which was not tested.
 _CAPTURED = {"GB0036": captures_shapes, "GB0124": captures_scalars}
 _OTHERS = {
     **_by_name(_PACKAGES, ""),
@@ -197,19 +197,19 @@ class LibraryCall(Rule):
     calls = frozenset({*(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split()), *_OTHERS})
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call wherever it stands."""
+        """Flag the call, wherever it is."""
         if leads_to_raise(event, project):
             return
         if event.callee in _OTHERS:
             captured = _CAPTURED.get(_OTHERS[event.callee])
             if (captured is not None and captured(project, event.function)) or _is_spared(event):
                 return
-            # A class of the project with a `forward` of its own may well call something else.
+            # A class of the project may override `forward`.
             if event.receiver is None or isinstance(event.receiver, k.Object):
                 shown = event.callee.removesuffix(".__call__").removesuffix(".__init__")
                 yield Violation(
                     event.node,
-                    f"the code of `{shown}` cannot be traced, which breaks the graph",
+                    f"Dynamo cannot trace the code of `{shown}`, which breaks the graph",
                     help="call it outside the compiled code, or write it with torch operations",
                     gb=(_OTHERS[event.callee],),
                 )
@@ -218,19 +218,19 @@ class LibraryCall(Rule):
             yield Violation(
                 event.node,
                 f"Dynamo does not trace `{shown}()`, and breaks the graph there",
-                help="compute its value beforehand: in the constructor, or at module level",
+                help="compute its value earlier: in the constructor, or at module level",
                 torch="<2.14" if event.callee in _TRACED_LATER else "",
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: where the value can be worked out depends on what it is made of."""
+        """Decline: the right place to compute the value depends on the arguments."""
         if event.callee in _OTHERS:
             return Declined("it has no general equivalent in torch operations; call it outside the compiled code")
         return Declined("compute its value in the constructor or at module level, if its arguments are available there")
 
 
 def _is_spared(event: Call) -> bool:
-    """Return whether an argument says what the function would read out of the data."""
+    """Return whether an argument gives what the function would otherwise read from the data."""
     if event.callee.rpartition(".")[2] in _OF_BATCHES:
         batch = event.args[1] if len(event.args) > 1 else event.keywords.get("batch", k.NONE)
         if k.only_tensor(batch) is None:

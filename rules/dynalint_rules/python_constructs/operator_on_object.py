@@ -1,4 +1,4 @@
-"""DYN715: operators that a class of the project defines, with tensors."""
+"""DYN715: operators between a tensor and an instance of a class that defines them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class OperatorOnObject(Rule):
     events = (Operation,)
 
     def check(self, event: Operation, project: Project) -> Iterable[Violation]:
-        """Flag an operator with a tensor, and those that Dynamo has no code for."""
+        """Flag operators with a tensor operand, and operators that Dynamo does not support."""
         if issubclass(event.operator, ast.cmpop):
             return
         sides = [event.left, *([event.right] if event.right is not None else [])]
@@ -40,12 +40,12 @@ class OperatorOnObject(Rule):
             )
 
     def fix(self, event: Operation, violation: Violation, project: Project) -> Declined:
-        """Decline: which name says what the operator does, only a person knows."""
+        """Decline: the code does not show a good name for the method."""
         return Declined("add a named method to the class, and call it")
 
 
 def _is_known_to_torch(project: Project, cls: ClassInfo) -> bool:
-    """Return whether a tensor may take an instance for a number, or hands operators over: no method is called then."""
+    """Return whether torch may accept an instance as an operand, so that Python calls no method of the class."""
     inherited = project.lineage(cls)[1]
     plain = all(name == "builtins.object" or name.startswith(("abc.", "typing.", "torch.nn.")) for name in inherited)
     return not plain or project.find_method(cls, "__torch_function__") is not None

@@ -14,6 +14,6 @@ class ProgressBar(Rule):
     gb = ("GB0007", "GB0008", "GB0142")
     events = (Call,)
     calls = PROGRESS_BARS | {f"tqdm.tqdm.{name}" for name in _METHODS.split()}
-    message = "`{callee}()` cannot be part of a graph, which breaks there"
+    message = "`{callee}()` cannot be part of a graph, so the graph breaks here"
     help = "show progress around the compiled code"
-    refusal = "updating the bar may be all that the statement does; show progress around the call"
+    refusal = "the statement may only update the bar; show progress around the call"

@@ -1,4 +1,4 @@
-"""DYN708: values that are put in order by tensors."""
+"""DYN708: values that are sorted by tensors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class SortByTensor(Rule):
     gb = ("GB0207", "GB0193", "GB0059")
     reads_data = True
     events = (Ordering,)
-    refusal = "the values have to be stacked, for `torch.sort` or `torch.topk`, with the code around them"
+    refusal = "`torch.sort` and `torch.topk` need stacked values, which changes the code around the call"
 
     def check(self, event: Ordering, project: Project) -> Iterable[Violation]:
-        """Flag an order that tensors decide, or that Dynamo takes them to decide."""
+        """Flag an order that depends on tensors, or that Dynamo takes to depend on them."""
         called = event.callee.removeprefix("builtins.")
         if event.callee in ("builtins.min", "builtins.max"):
             if event.has_key and _is_tensor_or_holds_one(event.elements, project, modules=True):
@@ -36,7 +36,7 @@ class SortByTensor(Rule):
                 event.node,
                 f"`{called}` sorts by tensors, which depends on data",
                 help="use `torch.sort` or `torch.topk`, or a `key` that returns a number",
-                # Later releases compare pairs item by item, and come to a tensor only where what is before it is equal.
+                # Later releases compare pairs item by item, and only reach a tensor if the items before it are equal.
                 torch="" if k.only_tensor(event.key) is not None else "<2.14",
             )
 
@@ -47,7 +47,7 @@ def _is_array(kind: k.Kind) -> bool:
 
 
 def _is_tensor_or_holds_one(kind: k.Kind, project: Project, *, modules: bool) -> bool:
-    """Return whether values of this kind certainly are tensors, hold them, or are modules where those count."""
+    """Return whether values of this kind certainly are tensors or hold them, or with `modules`, are modules."""
     if isinstance(kind, k.Union):
         return all(_is_tensor_or_holds_one(one, project, modules=modules) for one in kind.alternatives)
     if isinstance(kind, k.Sequence) and kind.type in ("list", "tuple"):

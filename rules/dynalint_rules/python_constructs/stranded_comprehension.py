@@ -1,4 +1,4 @@
-"""DYN720: a comprehension that Dynamo compiles by itself, and cannot."""
+"""DYN720: a comprehension that Dynamo compiles separately, and cannot."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from dynalint.rulekit import (
     k,
 )
 
-# Whose iterators Dynamo does not go through where it finds one as an argument. It does through those of tuples,
-# ranges and tensors.
+# Dynamo does not support iterators of these as arguments, unlike those of tuples, ranges and tensors.
 _ITERATED = ("list", "set", "generator", "view", "torch.nn.ModuleList", "torch.nn.Sequential")
 
 
@@ -30,20 +29,20 @@ class StrandedComprehension(Rule):
     refusal = "fix the break in the loop; otherwise iterate over a tuple"
 
     def check(self, event: Iteration, project: Project) -> Iterable[Violation]:
-        """Flag a comprehension over what Dynamo does not take as an argument, if its function is given up."""
+        """Flag a comprehension over an iterator that Dynamo does not support, if Dynamo skips its function."""
         node = _comprehension(event, project) if _is_opaque(event) else None
         if node is not None:
             yield Violation(
                 node,
                 "Dynamo skips the function because of a break in a loop, and cannot compile this comprehension "
-                "on its own",
+                "separately",
                 help="fix the break in the loop, which fixes this too",
                 stranded=True,
             )
 
 
 def _comprehension(event: Iteration, project: Project) -> Comprehension | None:
-    """The outermost comprehension whose first loop goes over the node of an event; none where it is no function."""
+    """Return the outermost comprehension whose first loop iterates over the node of an event, or None."""
     if isinstance(event.statement, ast.For | ast.AsyncFor) and event.statement.iter is event.node:
         return None
     parents = project.parents(event.function)
@@ -60,9 +59,9 @@ def _comprehension(event: Iteration, project: Project) -> Comprehension | None:
 
 
 def _is_opaque(event: Iteration) -> bool:
-    """Return whether Dynamo cannot go through what a comprehension is handed: the iterator of a list."""
+    """Return whether Dynamo does not support the iterator that is passed to a comprehension, such as that of a list."""
     kind = event.kind
     if isinstance(event.node, ast.List):
-        return any(isinstance(one, ast.Starred) for one in event.node.elts)  # else Python makes a tuple of it
+        return any(isinstance(one, ast.Starred) for one in event.node.elts)  # otherwise, Python turns it into a tuple
     is_annotated = isinstance(kind, k.Sequence) and kind.home is not None and kind.home.type == "argument"
     return isinstance(kind, k.Sequence) and kind.type in _ITERATED and not is_annotated

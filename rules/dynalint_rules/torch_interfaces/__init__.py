@@ -1,1 +1,1 @@
-"""DYN6xx: parts of torch, and libraries beside it, that Dynamo does not trace."""
+"""DYN6xx: parts of torch and other libraries that Dynamo does not trace."""

@@ -1,4 +1,4 @@
-"""DYN607: a backward pass, or a handle on it, within the forward pass that is compiled."""
+"""DYN607: a backward pass, or access to one, in compiled code."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class AutogradCall(Rule):
         }
     )
     refusal = (
-        "`torch.func.grad` takes a function rather than its result, so the code around it has to change; or "
+        "`torch.func.grad` takes a function rather than its result, so the code around it has to change; otherwise, "
         "compute the gradient outside the compiled code"
     )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call wherever it stands."""
+        """Flag the call, wherever it is."""
         if not leads_to_raise(event, project):
             name = event.callee.replace("Tensor.", "t.")
             yield Violation(

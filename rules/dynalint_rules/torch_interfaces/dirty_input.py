@@ -1,4 +1,4 @@
-"""DYN616: a differentiable function that changes its input."""
+"""DYN616: an autograd function that changes its input in place."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ class DirtyInput(Rule):
     events = (Call,)
     calls = frozenset({"torch.autograd.Function.mark_dirty"})
     torch = ">=2.13"
-    refusal = "the caller may rely on its tensor being changed; compute out of place if it does not"
+    refusal = "the caller may rely on the change to its tensor; compute out of place if it does not"
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call wherever it stands."""
+        """Flag every call of `mark_dirty`."""
         if _returns_marked(event):
             message = (
-                "in runs without gradients, the graph breaks where this function is applied, because of `mark_dirty`"
+                "if no argument requires a gradient, the graph breaks where this function is applied, because of "
+                "`mark_dirty`"
             )
             yield Violation(event.node, message, help="compute out of place", severity="info")
         else:
@@ -31,7 +32,7 @@ class DirtyInput(Rule):
 
 
 def _returns_marked(event: Call) -> bool:
-    """Return whether every `return` gives back what is marked, by the same name."""
+    """Return whether every `return` returns the marked arguments under the same names."""
     marked = {one.id for one in event.node.args if isinstance(one, ast.Name)}
     returned = [node.value for node in walk(event.function.node) if isinstance(node, ast.Return)]
     parts = [one.elts if isinstance(one, ast.Tuple) else [one] for one in returned]

@@ -1,10 +1,10 @@
-"""DYN615: a function written in C that is neither torch's nor NumPy's."""
+"""DYN615: a C function that belongs neither to torch nor to NumPy."""
 
 from __future__ import annotations
 
 from dynalint.rulekit import Call, Rule
 
-# Each was seen to end the graph under torch 2.13.
+# Each was observed to break the graph under torch 2.13.
 _CALLS = {
     "ctypes": "c_int c_long c_float c_double c_char_p c_void_p byref cast sizeof CDLL",
     "zlib": "crc32 adler32 compress decompress",
@@ -44,8 +44,8 @@ class ForeignCall(Rule):
         {"ctypes.CDLL.*", "cv2.*", *(f"{module}.{name}" for module, names in _CALLS.items() for name in names.split())}
     )
     message = "`{callee}()` runs C code that Dynamo does not support, so the graph breaks there"
-    help = "compute it beforehand, or make it an operation with `torch.library.custom_op`"
+    help = "compute it earlier, or turn it into an operation with `torch.library.custom_op`"
     refusal = (
-        "where it can be computed depends on its arguments; compute it in `__init__`, or make it an operation with "
-        "`torch.library.custom_op`"
+        "the right place to compute it depends on its arguments; compute it in `__init__`, or turn it into an "
+        "operation with `torch.library.custom_op`"
     )

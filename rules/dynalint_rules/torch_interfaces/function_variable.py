@@ -1,4 +1,4 @@
-"""DYN623: what Dynamo does not read off an autograd function: variables of its class, and `apply` of an instance."""
+"""DYN623: class variables of an autograd function, and `apply` of an instance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class FunctionVariable(Rule):
     refusal = "the code does not show what else sets or reads it; keep it in a global, or pass it to `apply`"
 
     def check(self, event: Read, project: Project) -> Iterable[Violation]:
-        """Flag a variable that something is done with, and `apply` of an instance that was there before."""
+        """Flag a class variable that is used, and `apply` of an instance that existed before the call."""
         if event.name == FUNCTION_VARIABLE:
             if _is_used(event, project):
                 shown = ast.unparse(event.node)
@@ -26,14 +26,14 @@ class FunctionVariable(Rule):
                 yield Violation(event.node, text, help="keep it in a module global, or pass it to `apply`")
         elif isinstance(event.owner, k.Instance) and not event.owner.made:
             text = (
-                f"`{ast.unparse(event.node.value)}` is an instance of an autograd function, of which Dynamo "
-                "supports only the class"
+                f"`{ast.unparse(event.node.value)}` is an instance of an autograd function; Dynamo only supports "
+                "`apply` of the class"
             )
             yield Violation(event.node, text, help="store the class, not an instance", torch="<2.14")
 
 
 def _is_used(event: Read, project: Project) -> bool:
-    """Return whether something is done with what is read, and not only later: handing it on goes well."""
+    """Return whether the variable is used right away. Passing it on does not break the graph."""
     parent = project.parents(event.function).get(event.node)
     if isinstance(parent, ast.Compare):
         return not all(isinstance(operator, (ast.Is, ast.IsNot)) for operator in parent.ops)

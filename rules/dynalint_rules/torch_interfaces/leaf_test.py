@@ -1,4 +1,4 @@
-"""DYN621: `t.is_leaf` of an argument, whose answer compiled code keeps."""
+"""DYN621: `t.is_leaf` of an argument, whose value compiled code keeps."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from dynalint.rulekit import Project, Read, Rule, k, walk
 class LeafTest(Rule):
     code = "DYN621"
     name = "leaf-test"
-    summary = "Compiled code keeps the answer of `is_leaf` from when it was compiled"
+    summary = "Compiled code keeps the value that `is_leaf` had when Dynamo traced it"
     category = "miscompile"
     events = (Read,)
     calls = frozenset({"Tensor.is_leaf"})
-    message = "compiled code keeps the answer of `is_leaf` for the first argument"
-    help = "test outside the compiled code and pass in the answer"
-    refusal = "the code does not show what is right for a leaf and for others; pass the answer as an argument"
+    message = "compiled code keeps the value that `is_leaf` had for the first argument"
+    help = "test outside the compiled code and pass in the result"
+    refusal = "the code does not show why it treats a leaf differently; pass the result as an argument"
 
     def flags(self, event: Read, project: Project) -> bool:
-        """Return whether it is asked of an argument as it came, in a function that is compiled by itself."""
+        """Return whether this reads `is_leaf` of an unchanged argument of the outermost compiled function."""
         return len(event.function.chain) == 1 and _is_argument(event)
 
 
 def _is_argument(event: Read) -> bool:
-    """Return whether the tensor is a parameter that the function does not set anew."""
+    """Return whether the tensor is a parameter that the function never assigns."""
     owner, node = event.node.value, event.function.node
     if not isinstance(owner, ast.Name) or k.only_tensor(event.owner) is None:
         return False

@@ -1,4 +1,4 @@
-"""DYN620: a loss made while the model runs, told by an old option how to reduce."""
+"""DYN620: a loss that compiled code creates with a deprecated option for the reduction."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dynalint.rulekit import Call, Project, Rule, Violation, k, leads_to_raise
 
 _OPTIONS = ("size_average", "reduce")
-# At which places the constructors take the two options. Dynamo makes a `CrossEntropyLoss` by itself.
+# The positions of the two options in the constructors. Dynamo traces that of `CrossEntropyLoss`.
 _PLACES = {
     **dict.fromkeys("KLDivLoss L1Loss MSELoss MultiLabelMarginLoss SmoothL1Loss SoftMarginLoss".split(), (0, 1)),
     **dict.fromkeys("BCELoss BCEWithLogitsLoss CosineEmbeddingLoss HingeEmbeddingLoss".split(), (1, 2)),
@@ -29,7 +29,7 @@ class LegacyReduction(Rule):
     calls = frozenset(f"torch.nn.{name}" for name in _PLACES)
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the constructor's call where one of the options is given, and not as None."""
+        """Flag a call of the constructor if one of the options is given and is not None."""
         if leads_to_raise(event, project):
             return
         name = event.callee.rpartition(".")[2]

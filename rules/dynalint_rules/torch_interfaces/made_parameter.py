@@ -1,4 +1,4 @@
-"""DYN604: a parameter, or a layer that has some, made while the model runs."""
+"""DYN604: a parameter, or a layer with parameters, that compiled code creates."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dynalint.rulekit import (
 )
 
 _PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
-# Layers that make parameters whatever they are given, by building each of torch.nn.
+# Layers that always create parameters. Each layer of torch.nn was created to find out.
 _PARAMETRISED = (
     "AdaptiveLogSoftmaxWithLoss Bilinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d "
     "Embedding EmbeddingBag GRU GRUCell LSTM LSTMCell Linear MultiheadAttention PReLU RNN RNNCell Transformer "
     "TransformerDecoderLayer TransformerEncoderLayer"
 ).split()
-# Layers that make them unless this option says no.
+# Layers that create parameters unless this option is False.
 _OPTIONAL = {
     **dict.fromkeys(("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm", "GroupNorm"), "affine"),
     **dict.fromkeys(("LayerNorm", "RMSNorm"), "elementwise_affine"),
@@ -38,12 +38,12 @@ class MadeParameter(Rule):
     events = (Call,)
     calls = frozenset({*_PARAMETERS, *(f"torch.nn.{name}" for name in (*_PARAMETRISED, *_OPTIONAL))})
     refusal = (
-        "if it was created once, it would keep its weights from call to call; move it to `__init__`, or use a "
-        "plain tensor if every call should draw new numbers"
+        "if it were created once, it would keep its weights from call to call; move it to `__init__`, or use a plain "
+        "tensor if every call should draw new numbers"
     )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call, a parameter only where its tensor is certainly made in the graph."""
+        """Flag the call, but a parameter only if its tensor is certainly created in the graph."""
         if leads_to_raise(event, project) or _is_further(event, project):
             return
         last = event.callee.rpartition(".")[2]
@@ -59,7 +59,7 @@ class MadeParameter(Rule):
 
 
 def _is_further(event: Call, project: Project) -> bool:
-    """Return whether the same statement makes another layer before, as the arguments of `nn.Sequential` do."""
+    """Return whether the same statement creates another layer earlier, as the arguments of `nn.Sequential` do."""
     kinds = project.kinds(event.function)
     for node in walk(event.statement):
         if isinstance(node, ast.Call) and node is not event.node:
@@ -71,14 +71,14 @@ def _is_further(event: Call, project: Project) -> bool:
 
 
 def _is_made_here(event: Call) -> bool:
-    """Return whether the tensor of a parameter is computed by the call that makes it a parameter."""
+    """Return whether the tensor of a parameter is computed in the call of `nn.Parameter`."""
     given = event.node.args[0] if event.node.args else None
     tensor = k.only_tensor(event.args[0]) if event.args else None
     return isinstance(given, ast.Call | ast.BinOp) and tensor is not None and tensor.origin is None
 
 
 def _is_off(node: ast.Call, option: str) -> bool:
-    """Return whether a layer is made without weights, or may be: an option that is not written out may say so."""
+    """Return whether a layer is created without weights, or may be, if the option is not a literal."""
     for keyword in node.keywords:
         if keyword.arg in (option, None):
             return not (isinstance(keyword.value, ast.Constant) and keyword.value.value is True)

@@ -1,4 +1,4 @@
-"""DYN612: hooks that Dynamo has no place for."""
+"""DYN612: hooks that Dynamo does not support."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ModuleHook(Rule):
     refusal = "the replacement depends on the purpose of the hook; register it only without compilation"
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call; a hook on a tensor only where its body is known to change something."""
+        """Flag the call, but a hook on a tensor only if it certainly changes an object outside the hook."""
         if leads_to_raise(event, project):
             return
         if event.callee == HOOKED:
@@ -41,14 +41,14 @@ class ModuleHook(Rule):
                 "the graph"
             )
         elif _keeps_things(event.args[0] if event.args else event.keywords.get("hook")):
-            message = "the hook stores something outside itself, which the backward graph cannot do"
+            message = "the hook changes an object outside itself, which the backward graph cannot do"
         else:
             return
-        yield Violation(event.node, message, help="register hooks beforehand, and only without compilation")
+        yield Violation(event.node, message, help="register hooks before the call, and only without compilation")
 
 
 def _keeps_things(hook: k.Kind | None) -> bool:
-    """Return whether a hook is a function that changes what it has not made itself."""
+    """Return whether a hook changes an object that it did not create."""
     if isinstance(hook, k.Method):
         return hook.name in _EFFECTS and isinstance(hook.receiver, k.Sequence | k.Dictionary)
     if not isinstance(hook, k.Function):
@@ -74,7 +74,7 @@ def _keeps_things(hook: k.Kind | None) -> bool:
 
 
 def _is_foreign(node: ast.expr, own: Iterable[str]) -> bool:
-    """Return whether an expression starts at a name that the function does not set itself, `self` included."""
+    """Return whether an expression starts at `self` or at a name that the function does not assign."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return isinstance(node, ast.Name) and (node.id not in set(own) or node.id == "self")

@@ -1,4 +1,4 @@
-"""DYN613: the loop around the model, inside of it: optimizers, schedules, loaders of data."""
+"""DYN613: optimizers, schedulers, scalers and data loaders in compiled code."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ class OptimizerStep(Rule):
             *(f"{owner}.{method}" for owner in _SCALERS for method in _SCALER),
         }
     )
-    message = "`{callee}()` runs between graphs, and breaks this one"
+    message = "`{callee}()` cannot be part of a graph, so the graph breaks here"
     help = "step outside the compiled code, or compile the step on its own"
     refusal = "move the training loop out of the compiled function and compile the step on its own"

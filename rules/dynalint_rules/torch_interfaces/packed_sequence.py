@@ -1,4 +1,4 @@
-"""DYN602: packed sequences, which Dynamo has no way to trace."""
+"""DYN602: packed sequences, which Dynamo does not trace."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class PackedSequence(Rule):
     events = (Call,)
     calls = frozenset(f"torch.nn.utils.rnn.{name}" for name in _FUNCTIONS)
     refusal = (
-        "other code expects the layout of packed data; keep the padded tensor and a mask, or pack "
-        "outside the compiled part"
+        "other code expects the layout of packed data; keep the padded tensor and a mask, or pack outside the "
+        "compiled code"
     )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call wherever it stands."""
+        """Flag the call, wherever it is."""
         if not leads_to_raise(event, project):
             yield Violation(
                 event.node,
                 f"Dynamo does not trace `{event.callee.rpartition('.')[2]}()`, so the graph breaks there",
-                help="keep the padded tensor and a mask, or pack outside the compiled part",
-                # What was packed before the graph ended is an input of the next one, which 2.11 unpacks.
+                help="keep the padded tensor and a mask, or pack outside the compiled code",
+                # A sequence that was packed before a break is an input of the next graph, where torch 2.11 traces this.
                 torch=">=2.13" if event.callee.endswith("pad_packed_sequence") else "",
             )

@@ -1,4 +1,4 @@
-"""DYN617: a tensor taken for a plain one by `as_subclass`."""
+"""DYN617: a tensor subclass converted to a plain tensor with `as_subclass`."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ class PlainTensorView(Rule):
     refusal = "no function that Dynamo traces converts a subclass to a plain tensor; work on plain tensors throughout"
 
     def flags(self, event: Call, project: Project) -> bool:
-        """Return whether the class is that of plain tensors."""
+        """Return whether the argument is `torch.Tensor`."""
         return event.args[:1] == (k.External("torch.Tensor"),)

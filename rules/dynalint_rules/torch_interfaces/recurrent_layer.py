@@ -1,4 +1,4 @@
-"""DYN601: a recurrent layer, which Dynamo refuses as a whole."""
+"""DYN601: a recurrent layer, which Dynamo does not trace."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from collections.abc import Iterable, Mapping
 from dynalint.rulekit import RECURRENT_LAYERS, Call, Load, Project, Read, Rule, Violation, k
 from dynalint_rules._code.order import always_before
 
-# Whether something else is such a layer may be asked.
+# `isinstance` of another object does not break the graph.
 _ASKING = ".__instancecheck__"
 
 
 class RecurrentLayer(Rule):
     code = "DYN601"
     name = "recurrent-layer"
-    summary = "From a recurrent layer of torch on, the function is not compiled"
+    summary = "A recurrent layer of torch leaves the rest of the function in eager"
     gb = ("GB0014",)
     gives_up = True
     events = (Call, Read, Load)
     calls = frozenset(f"{name}.*" for name in RECURRENT_LAYERS)
     refusal = (
-        "no layer that Dynamo traces computes the same in the same order; compile the parts before and after "
-        "it separately, or write the recurrence as a loop over a cell"
+        "no layer that Dynamo traces gives exactly the same result; compile the parts before and after it separately, "
+        "or write the recurrence as a loop over a cell"
     )
 
     def check(self, event: Call | Read | Load, project: Project) -> Iterable[Violation]:
-        """Flag the first use of such a layer in its function, or the first reading of the attribute that holds it."""
+        """Flag the first use of such a layer in the function, or the first read of the attribute that holds it."""
         if isinstance(event, Call) and event.callee.endswith(_ASKING):
             return
         used = _owner(event)
         parents, kinds = project.parents(event.function), project.kinds(event.function)
         if isinstance(event, Load) and (isinstance(used, ast.Name) or _is_used(used, parents)):
-            return  # that of a variable is no news, and any other use is another event
+            return  # reading a variable does not break the graph, and any other use has its own event
         for node, kind in kinds.items():
             met = isinstance(node, ast.Attribute) or _is_used(node, parents)
             if met and _layers(kind, project) and always_before(node, used, parents):
@@ -50,14 +50,14 @@ class RecurrentLayer(Rule):
 
 
 def _name(event: Call | Read | Load) -> str:
-    """Return the name of the layer that an event is about, empty for one that is read."""
+    """Return the name of the layer that an event uses, or "" if its attribute is only read."""
     return (
         "" if isinstance(event, Load) else (event.callee if isinstance(event, Call) else event.name).rpartition(".")[0]
     )
 
 
 def _is_used(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether an expression is called, or asked for an attribute, and not merely passed on."""
+    """Return whether an expression is called, or one of its attributes is read, rather than passed on."""
     parent = parents.get(node)
     return (isinstance(parent, ast.Attribute) and parent.value is node) or (
         isinstance(parent, ast.Call) and parent.func is node
@@ -65,7 +65,7 @@ def _is_used(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
 
 
 def _owner(event: Call | Read | Load) -> ast.expr:
-    """Return the expression that is the layer: of `self.lstm(x)` and `self.lstm.flatten_parameters()` `self.lstm`."""
+    """Return the expression of the layer: `self.lstm` for `self.lstm(x)` and `self.lstm.flatten_parameters()`."""
     if isinstance(event, Load):
         return event.node
     if isinstance(event, Read):
@@ -76,14 +76,14 @@ def _owner(event: Call | Read | Load) -> ast.expr:
 
 
 def _layers(kind: k.Kind, project: Project) -> list[str]:
-    """Return the recurrent layers that a value may be, or be a subclass of."""
+    """Return the recurrent layers that a value may be an instance of."""
     names: set[str] = set()
     for one in kind.members:
         if isinstance(one, k.Object):
             names.add(one.type)
         elif isinstance(one, k.Instance):
             inherited = [base for base in project.lineage(one.cls)[1] if base in RECURRENT_LAYERS]
-            names.update(inherited[:1])  # a class may inherit from a layer in several ways
+            names.update(inherited[:1])  # a class may inherit from a layer more than once
         elif isinstance(one, k.Super):
             names.update(_layers(one.receiver, project))
     return sorted(names & set(RECURRENT_LAYERS))

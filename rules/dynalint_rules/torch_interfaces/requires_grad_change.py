@@ -1,4 +1,4 @@
-"""DYN608: whether a tensor asks for gradients, changed while the model runs."""
+"""DYN608: changes of `requires_grad` in compiled code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from dynalint.rulekit import Call, Project, Rule, Violation, Write, k, leads_to_raise, walk
 
-# Those that were seen to break when they are asked for a tensor with gradients; `t.new_zeros` and its kin are traced.
+# These were observed to break with `requires_grad=True`. Dynamo traces `t.new_zeros` and the like.
 _FACTORIES = (
     "arange bartlett_window blackman_window empty empty_like full full_like hamming_window hann_window kaiser_window "
     "linspace logspace ones ones_like rand rand_like randint randint_like randn randn_like randperm range tensor zeros "
@@ -22,15 +22,15 @@ class RequiresGradChange(Rule):
     name = "requires-grad-change"
     summary = "Changing `requires_grad` breaks the graph"
     refusal = (
-        "the code does not show who reads the gradient; set it before the call, or remove it if the tensor "
-        "is new and False is set"
+        "the code does not show who reads the gradient; set it before the call, or remove it if it sets False on a "
+        "new tensor"
     )
     gb = ("GB0206", "GB0125", "GB8985", "GB0225")
     events = (Call, Write)
     calls = frozenset({"Tensor.requires_grad", *_METHODS, "Tensor.new_tensor", *(f"torch.{one}" for one in _FACTORIES)})
 
     def check(self, event: Call | Write, project: Project) -> Iterable[Violation]:
-        """Flag the assignment, or the call where it certainly makes or unmakes a leaf."""
+        """Flag the assignment, or the call if it certainly changes whether a leaf requires a gradient."""
         if isinstance(event, Write):
             message = "setting `requires_grad` breaks the graph"
         elif event.callee in _METHODS:
@@ -47,7 +47,7 @@ class RequiresGradChange(Rule):
 
 
 def _changes(event: Call, project: Project) -> bool:
-    """Return whether `requires_grad_` makes a difference that a graph cannot hold."""
+    """Return whether `requires_grad_` makes a change that a graph cannot contain."""
     mode = event.args[0] if event.args else event.keywords.get("requires_grad", event.keywords.get("mode"))
     asks = True if mode is None else mode.constant if isinstance(mode, k.Value) else k.MISSING
     tensor = k.only_tensor(event.receiver) if event.receiver is not None else None
@@ -59,7 +59,7 @@ def _changes(event: Call, project: Project) -> bool:
 
 
 def _is_leaf(node: ast.expr, event: Call, project: Project) -> bool:
-    """Whether a tensor certainly asks for no gradient: it is detached, new, or an argument of the compiled function."""
+    """Return whether a tensor is certainly a leaf without a gradient: detached, new, or an argument of the root."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         made = project.kinds(event.function).get(node.func)
         if node.func.attr == "detach" or (isinstance(made, k.External) and made.name in _NEW):
@@ -80,6 +80,6 @@ def _is_leaf(node: ast.expr, event: Call, project: Project) -> bool:
 
 
 def _true(node: ast.Call, name: str) -> str | None:
-    """The text of an argument that is True, at least in training; otherwise None."""
+    """Return the source of an argument that is True, at least in training, or None."""
     given = (ast.unparse(keyword.value) for keyword in node.keywords if keyword.arg == name)
     return next((text for text in given if text in ("True", "self.training")), None)

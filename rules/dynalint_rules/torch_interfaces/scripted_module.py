@@ -1,4 +1,4 @@
-"""DYN605: a module of TorchScript, which Dynamo cannot see into."""
+"""DYN605: a TorchScript module, which Dynamo cannot trace."""
 
 from __future__ import annotations
 

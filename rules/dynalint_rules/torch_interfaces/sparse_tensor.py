@@ -1,4 +1,4 @@
-"""DYN606: sparse tensors, which Dynamo has no fake ones of."""
+"""DYN606: sparse tensors, which Dynamo cannot represent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SparseTensor(Rule):
     )
 
     def check(self, event: Call | Load, project: Project) -> Iterable[Violation]:
-        """Flag the call wherever it stands, what is done with the result, and what comes from elsewhere."""
+        """Flag calls that create sparse tensors, and the first uses of sparse tensors."""
         if leads_to_raise(event, project) or (isinstance(event, Load) and not _is_sparse(event.kind)):
             return
         for used in _first_uses(event, project):
@@ -54,10 +54,10 @@ class SparseTensor(Rule):
 
 
 def _first_uses(event: Call | Load, project: Project) -> list[ast.expr]:
-    """Return what is done with the sparse tensors that a function uses first, on one way or another through it.
+    """Return the uses of sparse tensors that come first on some path through a function.
 
-    With that, the rest is left uncompiled. It belongs to the call that makes the tensor, where that stands in the
-    function, and else to the reading.
+    The rest of the function is not compiled. The use is reported with the event that creates the tensor in this
+    function or, if there is none, with the event that reads it.
     """
     kinds, parents = project.kinds(event.function), project.parents(event.function)
     uses = [
@@ -75,15 +75,15 @@ def _first_uses(event: Call | Load, project: Project) -> list[ast.expr]:
 
 
 def _comes_first(other: ast.expr, node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether whoever reads one has read the other before."""
+    """Return whether the other expression is always evaluated before this one."""
     return other is not node and always_before(other, node, parents)
 
 
 def _use(node: ast.expr, function: FunctionInfo, project: Project) -> ast.expr | None:
-    """Return what is done with a tensor that is read; None where it is only handed on, at which Dynamo does not look.
+    """Return the use of a tensor that is read, or None if it is only passed on, which does not break the graph.
 
-    That is an assignment, an item of a tuple, `ctx.save_for_backward(t)`, an argument of a function of the project that
-    does no more with it.
+    Passing on means an assignment, an item of a tuple, `ctx.save_for_backward(t)`, or an argument of a function of the
+    project that only passes it on.
     """
     kinds, parents = project.kinds(function), project.parents(function)
     parent = parents.get(node)
@@ -106,10 +106,10 @@ def _use(node: ast.expr, function: FunctionInfo, project: Project) -> ast.expr |
 
 
 def _uses_one(function: FunctionInfo, project: Project) -> bool:
-    """Whether a function breaks the graph by a sparse tensor that it is given: Dynamo gives up the caller then, too."""
+    """Return whether a function uses a sparse tensor, so that Dynamo skips its caller as well."""
     known = function.known.get(_uses_one)
     if known is None:
-        function.known[_uses_one] = False  # for one that calls itself
+        function.known[_uses_one] = False  # for a recursive function
         nodes = [node for node, kind in project.kinds(function).items() if _is_sparse(kind)]
         names = [node for node in nodes if isinstance(node, (ast.Name, ast.Attribute))]
         known = function.known[_uses_one] = any(_use(node, function, project) is not None for node in names)
@@ -122,7 +122,7 @@ def _is_sparse(kind: k.Kind) -> bool:
 
 
 def _maker(node: ast.expr, function: FunctionInfo, kinds: Mapping[ast.AST, k.Kind]) -> ast.expr | None:
-    """Return the call that makes the sparse tensor which a variable of a function holds."""
+    """Return the call that creates the sparse tensor in a variable of a function."""
     name = node.id if isinstance(node, ast.Name) else None
     for one in walk(function.node):
         if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call):

@@ -1,4 +1,4 @@
-"""DYN611: the memory or the layout of a tensor, changed in place."""
+"""DYN611: in-place changes of the memory or layout of a tensor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from dynalint.rulekit import (
 )
 
 _RESIZING = ("resize_", "resize_as_")
-# They make their tensor a view of what it was; traced of what the graph computes, refused for what comes into it.
+# These turn a tensor into a view of itself. Dynamo traces them for tensors that the graph computes, but not for its
+# inputs.
 _VIEWING = "unsqueeze_ squeeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_".split()
 # Their setters copy into the tensor, which Dynamo does not trace.
 _PARTS = ("Tensor.imag", "Tensor.real")
@@ -29,17 +30,17 @@ class StorageChange(Rule):
     name = "storage-change"
     summary = "Changing the size, layout or data of a tensor in place breaks the graph"
     gb = ("GB0126", "GB0127", "GB0147", "GB0148", "GB0056", "GB0058", "GB0007")
-    refusal = "other code that holds the tensor sees it change; create a new one if there is none"
+    refusal = "other code that holds the tensor sees the change; create a new tensor if there is none"
     events = (Call, Write)
     calls = frozenset(
         {*(f"Tensor.{name}" for name in (*_RESIZING, *_VIEWING)), *_PARTS, "Tensor.data", "torch.resize_as_"}
     )
 
     def check(self, event: Call | Write, project: Project) -> Iterable[Violation]:
-        """Flag resizing wherever it stands, the others where it is known that the tensor comes from outside, or not."""
+        """Flag every resize, and other changes depending on whether the graph computes the tensor."""
         if leads_to_raise(event, project):
             return
-        help_ = "make a tensor of that size"
+        help_ = "create a tensor of that size"
         if isinstance(event, Write) and event.name in _PARTS:
             part = event.node.attr
             message, help_ = f"Dynamo does not trace setting `{part}` of a tensor", f"write `t.{part}[...] = value`"
@@ -47,7 +48,7 @@ class StorageChange(Rule):
             owner = event.owner
             if not _is_local(event, event.node.value) or not isinstance(owner, k.Tensor) or owner.origin is not None:
                 return
-            message, help_ = "a graph cannot replace the data of a tensor that it computes", "assign to the name"
+            message, help_ = "a graph cannot replace the data of a tensor that it computes", "assign to the variable"
         elif event.callee.rpartition(".")[2] in _VIEWING:
             if not _comes_from_outside(event):
                 return
@@ -59,14 +60,14 @@ class StorageChange(Rule):
 
 
 def _is_local(event: Event, node: ast.expr) -> bool:
-    """Return whether an expression is a variable that the function sets itself."""
+    """Return whether an expression is a local variable that is not a parameter."""
     arguments = event.function.node.args
     named = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
     return isinstance(node, ast.Name) and node.id not in named
 
 
 def _comes_from_outside(event: Call) -> bool:
-    """Return whether the receiver is a buffer, or an argument of the root that nothing was assigned to before."""
+    """Return whether the receiver is a buffer, or an argument of the root that was not assigned before."""
     receiver = event.node.func.value if isinstance(event.node.func, ast.Attribute) else None
     if isinstance(event.receiver, k.Tensor) and event.receiver.origin in ("buffer", "parameter"):
         return True

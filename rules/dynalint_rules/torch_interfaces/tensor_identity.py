@@ -1,4 +1,4 @@
-"""DYN609: the memory, the history or the version of a tensor, asked for by Python code."""
+"""DYN609: reads of the address, the autograd history or the version of a tensor."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TensorIdentity(Rule):
     calls = frozenset({"Tensor.data_ptr", "Tensor.grad_fn", "Tensor._version"})
 
     def check(self, event: Call | Read, project: Project) -> Iterable[Violation]:
-        """Flag a comparison of addresses once, and what reads the history of a tensor that is no argument."""
+        """Flag each comparison of addresses, tests of the version, and reads of `grad_fn` of a computed tensor."""
         if leads_to_raise(event, project):
             return
         if isinstance(event, Read) and event.name == "Tensor._version":
@@ -39,7 +39,7 @@ class TensorIdentity(Rule):
             yield Violation(
                 event.node,
                 "`grad_fn` does not exist while Dynamo traces, so the function is not compiled",
-                help="ask for `requires_grad`",
+                help="test `requires_grad`",
             )
         elif isinstance(event, Call):
             parent = project.parents(event.function).get(event.node)
@@ -48,23 +48,23 @@ class TensorIdentity(Rule):
                     parent,
                     "tensors have no addresses while Dynamo traces, so the graph breaks at this comparison",
                     help="compare the tensors with `is`",
-                    # An address that is compared with a number stays a number for torch 2.11.
+                    # torch 2.11 traces the comparison of an address with a number.
                     torch="" if len(_addresses(parent)) > 1 else ">=2.13",
                 )
 
     def fix(self, event: Call | Read, violation: Violation, project: Project) -> Declined:
-        """Decline: what comes near differs silently."""
+        """Decline: the closest alternative gives different results in some cases."""
         if isinstance(event, Read) and event.name == "Tensor._version":
             return Declined("no tensor operation returns the version; test `_version` outside the compiled code")
         if isinstance(event, Read):
             return Declined(
-                "a leaf that requires a gradient has no `grad_fn`; use `requires_grad` if there is none here"
+                "a leaf that requires a gradient has no `grad_fn`; use `requires_grad` if the tensor is never a leaf"
             )
         return Declined("two views of the same memory are different objects; use `is` if you do not mean views")
 
 
 def _decides(node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether a comparison with a value is what a branch asks for."""
+    """Return whether a comparison with this value decides a branch."""
     test = parents.get(node)
     if not isinstance(test, ast.Compare):
         return False
@@ -75,7 +75,7 @@ def _decides(node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:
 
 
 def _is_computed(event: Read) -> bool:
-    """Return whether the tensor is no argument, attribute or detached tensor, which may well have no history."""
+    """Return whether the tensor is a local variable, unlike an argument or attribute, which may have no history."""
     owner = event.node.value
     arguments = event.function.node.args
     named = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
@@ -83,14 +83,14 @@ def _is_computed(event: Read) -> bool:
 
 
 def _addresses(node: ast.Compare) -> list[ast.Call]:
-    """The sides of a comparison that ask for an address."""
+    """Return the sides of a comparison that read an address."""
     sides = [node.left, *node.comparators]
     calls = [one for one in sides if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)]
     return [one for one in calls if isinstance(one.func, ast.Attribute) and one.func.attr == "data_ptr"]
 
 
 def _compares_two(node: ast.Compare) -> bool:
-    """Return whether `==` or `!=` compares an address with something else than the address of the same tensor."""
+    """Return whether `==` or `!=` compares an address with anything but the address of the same tensor."""
     if not all(isinstance(one, ast.Eq | ast.NotEq) for one in node.ops):
         return False
     return len({ast.dump(side) for side in [node.left, *node.comparators]}) > 1

@@ -1,4 +1,4 @@
-"""DYN619: the backward pass of an autograd function, which Dynamo traces before anything runs backward."""
+"""DYN619: a `backward` of an autograd function that Dynamo cannot trace."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ class UntracedBackward(Rule):
     events = (Raising, Read)
     calls = frozenset({_SAVED})
     refusal = (
-        "torch warns of `saved_variables` and raises in such a `backward`, which a rewrite would not; change it by hand"
+        "torch warns about `saved_variables`, and such a `backward` raises; rewritten code would do neither, so "
+        "change it by hand"
     )
 
     def check(self, event: Raising | Read, project: Project) -> Iterable[Violation]:
-        """Flag the read, or the `raise` that is all of a `backward`."""
+        """Flag the read, or the `raise` of a `backward` that does nothing else."""
         if isinstance(event, Read):
             yield Violation(
                 event.node,

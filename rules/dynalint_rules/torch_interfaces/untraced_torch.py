@@ -1,4 +1,4 @@
-"""DYN610: a function of torch that no graph can hold."""
+"""DYN610: torch functions that Dynamo never traces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dynalint.rulekit import (
 )
 from dynalint_rules._code.scope import Scope
 
-# What the derived data has no sample call of; each was seen to end the graph under torch 2.13.
+# Functions without a sample call in the derived data. Each was observed to break the graph under torch 2.13.
 _WITHOUT_SAMPLE = {
     "torch.Tensor.apply_": "GB0055",
     "torch.Tensor.map_": "GB0055",
@@ -40,28 +40,28 @@ _UNTRACED = {
     name.replace("torch.Tensor.", "Tensor."): gb for name, gb in {**torch_api.untraced(), **_WITHOUT_SAMPLE}.items()
 }
 _UNTRACED.update(dict.fromkeys(("dtype.to_complex", "dtype.to_real"), "GB0156"))
-_MAKING = "torch.Tensor._make_wrapper_subclass"  # of the class, where the others are methods
+_MAKING = "torch.Tensor._make_wrapper_subclass"  # a function of the class; the others are methods
 _UNTRACED[_MAKING] = "GB0007"
 
-# Traced from 2.14 on.
+# Traced from torch 2.14 on.
 _TRACED_LATER = frozenset(
     {"Tensor.to_mkldnn", "torch.backends.mps.is_available", "torch.backends.mps.is_built"}
     | {"torch.mps.is_available", "torch.mtia.is_available"}
 )
 _OUTSIDE = "do it outside the compiled code, and pass in the tensor"
-# What does something, where the others tell something: what to do instead.
+# Functions that do more than return information, with the alternative to recommend.
 _DOES = {
     "Tensor.apply_": "write it with operations on whole tensors",
     "Tensor.map_": "write it with operations on whole tensors",
     "Tensor.random_": "draw with `torch.randint`",
     "Tensor.share_memory_": "share memory outside the compiled code",
-    _MAKING: "make the tensor outside the compiled code, and pass it in",
+    _MAKING: "create the tensor outside the compiled code, and pass it in",
     "torch.jit.isinstance": "use `isinstance`",
     "torch.backends.mha.set_fastpath_enabled": "set it outside the compiled code",
     "torch.compiler.cudagraph_mark_step_begin": "call it before each call of the compiled function",
     "torch.nn.init.normal": "use `torch.nn.init.normal_`",
     "torch.nn.init.uniform": "use `torch.nn.init.uniform_`",
-    **dict.fromkeys(("torch.jit.script", "torch.jit.trace"), "make the script outside the compiled code"),
+    **dict.fromkeys(("torch.jit.script", "torch.jit.trace"), "create the script outside the compiled code"),
     **dict.fromkeys(("Tensor.to_mkldnn", "torch.from_dlpack", "torch.frombuffer"), _OUTSIDE),
 }
 
@@ -75,7 +75,7 @@ class UntracedTorch(Rule):
     calls = frozenset(_UNTRACED)
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call, unless another rule stands for the function."""
+        """Flag the call, unless another rule covers the function."""
         if leads_to_raise(event, project):
             return
         if event.callee not in _claimed() and event.callee in _UNTRACED:
@@ -83,28 +83,28 @@ class UntracedTorch(Rule):
             yield Violation(
                 event.node,
                 f"Dynamo does not trace `{name}()`, so the graph breaks there",
-                help=_DOES.get(event.callee, "query it beforehand, in `__init__` if it does not change"),
+                help=_DOES.get(event.callee, "query it before the call, or in `__init__` if it does not change"),
                 gb=(_UNTRACED[event.callee],),
                 torch="<2.14" if event.callee in _TRACED_LATER else "",
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined:
-        """Ask a new tensor for the default device; what the other answers depend on is for a person to say."""
+        """Read the default device from a new tensor, and decline for other functions."""
         if event.callee == "torch.get_default_device":
             scope = Scope.of(event, project)
             edits = rw.written(scope.file, (event.node, f"{scope.torch}.empty(0).device"))
-            return Rewrite("Take the device of an empty tensor", "safe", edits, imports=scope.imports)
+            return Rewrite("Use the device of an empty tensor", "safe", edits, imports=scope.imports)
         if event.callee in _DOES:
             return Declined(f"it does more than return information; {_DOES[event.callee]}")
         if event.callee.startswith(("Tensor.", "dtype.")):
-            return Declined("the answer depends on the tensor; query it outside the compiled code, and pass it in")
+            return Declined("the result depends on the tensor; query it outside the compiled code, and pass it in")
         return Declined(
-            "the code does not show whether its answer changes; query it once, in `__init__`, if it does not"
+            "the code does not show whether the result changes; query it once, in `__init__`, if it does not"
         )
 
 
 @cache
 def _claimed() -> frozenset[str]:
-    """Return the names that rules of their own stand for."""
+    """Return the names of functions that other rules cover."""
     others = (rule.calls for rule in all_rules() if not isinstance(rule, UntracedTorch))
     return frozenset[str]().union(*others)

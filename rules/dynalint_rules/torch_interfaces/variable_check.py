@@ -1,4 +1,4 @@
-"""DYN618: a test for the `Variable` of old, which no tensor passes while Dynamo traces."""
+"""DYN618: a test for the old `Variable`, which fails for every tensor in compiled code."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class VariableCheck(Rule):
     help = "use `isinstance(..., torch.Tensor)`"
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the `raise` that a tensor is sent to, or else the test that it fails."""
+        """Flag the `raise` that a failed test leads to, or else the test."""
         raised = _raised(event, project)
         if k.only_tensor(event.args[0]) is not None:
             yield Violation(
                 event.node,
-                "Dynamo does not answer whether a tensor is a `Variable`, which breaks the graph",
+                "Dynamo cannot evaluate whether a tensor is a `Variable`, which breaks the graph",
                 torch=">=2.14",
                 gives_up=False,
             )
@@ -44,14 +44,14 @@ class VariableCheck(Rule):
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Ask for a tensor."""
+        """Test for a tensor."""
         scope = Scope.of(event, project)
         edits = rw.written(scope.file, (event.node.args[1], rw.name(f"{scope.torch}.Tensor")))
         return Rewrite("Test for `torch.Tensor`, which every `Variable` is", "safe", edits, (), scope.imports)
 
 
 def _raised(event: Call, project: Project) -> ast.Raise | None:
-    """Return the `raise` that an answer of no leads to, where that answer alone decides."""
+    """Return the `raise` that a false result leads to, if the test alone decides."""
     parents = project.parents(event.function)
     node: ast.AST = event.node
     parent = parents.get(node)

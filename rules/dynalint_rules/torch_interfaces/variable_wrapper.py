@@ -1,4 +1,4 @@
-"""DYN603: `Variable(...)`, which has wrapped nothing since torch 0.4."""
+"""DYN603: `Variable(...)`, which no tensor has needed since torch 0.4."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import ast
 from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, rw
 from dynalint_rules._code.scope import Scope
 
-# Methods that make a tensor of what they are given, and methods that fill or move one.
+# Methods that create a tensor from their arguments, and methods that fill or move one.
 _MAKES = frozenset("new new_empty new_full new_ones new_zeros".split())
 _FILLS = frozenset(
     "bernoulli_ cuda double exponential_ fill_ float half int long normal_ random_ to uniform_ zero_".split()
 )
-# Functions that take sizes and numbers, and no history with them.
+# Functions that take sizes and numbers, so their result has no history.
 _FACTORIES = frozenset(
     f"torch.{name}" for name in "arange empty eye linspace ones rand randint randn randperm zeros".split()
 )
@@ -29,7 +29,7 @@ class VariableWrapper(Rule):
     help = "use `.detach()`, or the tensor itself if it has no history"
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Detach the tensor, or leave out the wrapper where there is nothing to detach from."""
+        """Detach the tensor, or remove the wrapper if the tensor has no history."""
         scope = Scope.of(event, project)
         node = event.node
         wrapped = _wrapped(node)
@@ -40,13 +40,13 @@ class VariableWrapper(Rule):
             )
         tensor = rw.kept(scope.file, wrapped)
         if _is_made_here(scope, wrapped):
-            return Rewrite("Drop `Variable()`", "safe", rw.written(scope.file, (node, tensor)))
+            return Rewrite("Remove `Variable()`", "safe", rw.written(scope.file, (node, tensor)))
         edits = rw.written(scope.file, (node, rw.method(tensor, "detach")))
         return Rewrite("Use `.detach()` for `Variable()`", "safe", edits)
 
 
 def _wrapped(node: ast.Call) -> ast.expr | None:
-    """Return what `Variable` is given, if it is asked for nothing else than to detach it."""
+    """Return the argument of `Variable` if the call only detaches it."""
     if len(node.args) != 1 or isinstance(node.args[0], ast.Starred):
         return None
     for keyword in node.keywords:
@@ -57,7 +57,7 @@ def _wrapped(node: ast.Call) -> ast.expr | None:
 
 
 def _is_made_here(scope: Scope, node: ast.expr) -> bool:
-    """Whether an expression makes a tensor of plain values, with torch or a tensor's `new`: it has no history."""
+    """Return whether an expression creates a tensor from plain values, which has no history."""
     if not isinstance(node, ast.Call):
         return False
     callee = scope.kind(node.func)
@@ -81,7 +81,7 @@ def _is_made_here(scope: Scope, node: ast.expr) -> bool:
 
 
 def _is_plain(kind: k.Kind) -> bool:
-    """Return whether a value is certainly no tensor and holds none."""
+    """Return whether a value is certainly not a tensor and holds none."""
     if isinstance(kind, k.Sequence):
         return all(isinstance(one, k.Value) for one in kind.element.members)
     return all(isinstance(one, k.Value) for one in kind.members)

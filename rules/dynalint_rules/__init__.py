@@ -1,1 +1,1 @@
-"""The rules that come with dynalint, one file each, in a folder for each family of codes."""
+"""The built-in rules of dynalint, one file each, in a folder for each family of codes."""

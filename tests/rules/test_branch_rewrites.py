@@ -305,7 +305,7 @@ def test_safe_where_it_can_be_shown() -> None:
         ("return x * 2 if x.sum() > 0 else x", "the tensor `x` itself"),
         ("return x[:2] if x.sum() > 0 else x + y", "same dtype, shape and device"),
         ("return x @ y if x.sum() > 0 else x + y", "neither side raises"),
-        ("return x * y if x.sum() > 0 else x + y", "gradient of the side that is not taken is finite"),
+        ("return x * y if x.sum() > 0 else x + y", "gradient of the side that is not selected is finite"),
         ("return x + y if x.sum() > 0 else x * 2", "`y` gets a gradient of zeros instead of None"),
     ],
 )
@@ -371,15 +371,15 @@ def test_conditions(body: str, clause: str) -> None:
             "for its side effect",
         ),
         ("z = {} if x.sum() > 0 else x\nreturn z", "not a single tensor"),
-        ("z = x * 2 if x.sum() > 0 else None\nreturn z", "one side gives None"),
-        ("z = x * 2 if x.sum() > 0 else None\ny = x if z is None else z\nreturn y, z", "one side gives None"),
-        ("z = x * 2 if x.sum() > 0 else None\nreturn z if z is None else x", "one side gives None"),
-        ("z = x.log() if x.sum() > 0 else None\nreturn x if z is None else z", "one side gives None"),
+        ("z = x * 2 if x.sum() > 0 else None\nreturn z", "one side is None"),
+        ("z = x * 2 if x.sum() > 0 else None\ny = x if z is None else z\nreturn y, z", "one side is None"),
+        ("z = x * 2 if x.sum() > 0 else None\nreturn z if z is None else x", "one side is None"),
+        ("z = x.log() if x.sum() > 0 else None\nreturn x if z is None else z", "one side is None"),
         ("z = 'a' if x.sum() > 0 else 'b'\nreturn x, z", "Python value"),
         ("z = 1.0 if x.sum() > 0 else x\nreturn z", "one side is the number"),
         ("return x[x > 0] if x.sum() > 0 else x", "size that depends on data"),
         ("return x if x.sum() > 0 else x[1:]", "is smaller than"),
-        ("k = 1 if x.sum() > 0 else 2\nreturn x.topk(k)", "both sides give numbers"),
+        ("k = 1 if x.sum() > 0 else 2\nreturn x.topk(k)", "both sides are numbers"),
         ("if x.sum() > 0:\n    pass\nreturn x", "no branch does anything"),
         ("if (k := x.sum()) > 0 and (j := x.max()) > 0:\n    x = x * 2\nreturn x", "`:=`"),
     ],
@@ -459,7 +459,7 @@ class M(nn.Module):
 def test_a_number_beside_a_tensor_without_dimensions() -> None:
     body = "s = x.mean()\nb = 1.0 if x.sum() > 0 else s / 2\nreturn x * b"
     assert "b = torch.where(x.sum() > 0, 1.0, s / 2)" in fixed(body)
-    assert "give a tensor on both sides" in reason("b = 1.0 if x.sum() > 0 else x / 2\nreturn x * b")
+    assert "use a tensor on both sides" in reason("b = 1.0 if x.sum() > 0 else x / 2\nreturn x * b")
 
 
 def test_a_guarded_whole_number_stays_one() -> None:
@@ -793,7 +793,7 @@ def test_what_a_gradient_needs_is_not_safe_to_change(body: str) -> None:
 )
 def test_a_tensor_from_before_no_grad_may_need_a_gradient(body: str) -> None:
     under = textwrap.indent(body, "    ")
-    needed = "`y` needs no gradient, which is switched off here"
+    needed = "`y` needs no gradient, because gradients are disabled here"
     assert needed in rewrite(f"y = x @ y\nwith torch.no_grad():\n{under}\nreturn y").conditions
     assert needed not in rewrite(f"with torch.no_grad():\n    y = x @ y\n{under}\nreturn y").conditions
 
@@ -806,9 +806,9 @@ def test_a_product_by_indices_may_be_a_view() -> None:
 @pytest.mark.parametrize("later", ["x = part * 2", "part = part * 2"])
 def test_a_name_that_may_have_no_value_may_raise(later: str) -> None:
     body = f"if flag:\n    part = x * 3\nif x.sum() > 0:\n    {later}\nreturn x"
-    assert "neither side raises on inputs that would have gone the other way" in rewrite(body).conditions
+    assert "neither side raises on inputs for which the other side ran" in rewrite(body).conditions
     bound = f"if flag:\n    part = x * 3\nelse:\n    raise ValueError\nif x.sum() > 0:\n    {later}\nreturn x"
-    assert "neither side raises on inputs that would have gone the other way" not in rewrite(bound).conditions
+    assert "neither side raises on inputs for which the other side ran" not in rewrite(bound).conditions
 
 
 def test_a_name_that_is_not_read_afterwards_needs_no_choice() -> None:
@@ -1192,9 +1192,9 @@ def test_a_flag_that_is_more_than_set_stays(reset: str, words: str) -> None:
 )
 def test_a_change_in_place_that_a_run_may_miss(change: str, read: str) -> None:
     body = "z = torch.relu(x) if y.sum() > 0 else x.abs()\n{}\nreturn z + x"
-    assert f"what the gradient of `{read}` needs" in reason(body.format(change))
+    assert f"that the gradient of `{read}` needs" in reason(body.format(change))
     branch = "if y.sum() > 0:\n    z = torch.relu(x)\nelse:\n    z = x.abs()\n{}\nreturn z + x"
-    assert f"what the gradient of `{read}` needs" in reason(branch.format(change))
+    assert f"that the gradient of `{read}` needs" in reason(branch.format(change))
 
 
 def test_names_that_a_rewrite_adds_are_different_ones() -> None:
@@ -1215,7 +1215,7 @@ def test_names_that_a_rewrite_adds_are_different_ones() -> None:
 @pytest.mark.parametrize("fill", ["x = x.masked_fill(m, 0.0)", "x.masked_fill_(m, 0.0)", "x[m] = 0.0"])
 def test_a_mask_that_is_changed_now_and_then(fill: str) -> None:
     body = f"x = x * 2\nm = x < 0\nif m.any():\n    {fill}\nif flag:\n    m |= y > 0\nreturn x * m"
-    assert "what the gradient of `m` needs" in reason(body)
+    assert "that the gradient of `m` needs" in reason(body)
     assert "if m.any()" not in fixed(body.replace("m |=", "n ="))
 
 
@@ -1241,7 +1241,7 @@ def test_what_a_branch_makes_anew_may_change_later() -> None:
     shared = (
         body.replace("x = x.sqrt()", "x = v.sqrt()").replace("if y", "v = x.view(-1)\nif y").replace("x += 1", "v += 1")
     )
-    assert "what the gradient of `v` needs" in reason(shared)
+    assert "that the gradient of `v` needs" in reason(shared)
 
 
 @pytest.mark.parametrize(
@@ -1329,7 +1329,7 @@ def test_what_changes_in_place_on_the_other_side_alone_changes_nothing_here() ->
             z += 1
     return y * z
     """
-    assert "what the gradient of `z` needs" in reason(loop)
+    assert "that the gradient of `z` needs" in reason(loop)
 
 
 @pytest.mark.parametrize("test", ["torch.rand(1) < 0.5", "x.sum() > 0 and (x * 2 + y).max() > x.max() + 3"])
@@ -1361,13 +1361,13 @@ def test_what_a_gradient_does_not_need_may_change_later(value: str) -> None:
 
 @pytest.mark.parametrize("value", ["z * y", "2 / z", "z ** 2", "torch.sin(z) + 1", "z.abs() * 2"])
 def test_what_a_gradient_needs_may_not(value: str) -> None:
-    assert "may change in place" in reason(LATER.replace("CHOICE", f"w = {value} if x.sum() > 0 else y"))
+    assert "may change a tensor in place" in reason(LATER.replace("CHOICE", f"w = {value} if x.sum() > 0 else y"))
 
 
 def test_what_nobody_reads_keeps_nothing_for_a_gradient() -> None:
     body = LATER.replace("CHOICE", "w = x\nif x.sum() > 0:\n    unread = z ** 2\n    w = x * 2")
     assert "w = torch.where(" in fixed(body)
-    assert "may change in place" in reason(
+    assert "may change a tensor in place" in reason(
         body.replace("z + w", "z + w + unread").replace("w = x\n", "w = unread = x\n")
     )
 

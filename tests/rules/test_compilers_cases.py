@@ -101,7 +101,7 @@ DECLINED = {
         "if x.mean() > 0:\n    z = [x]\nelse:\n    z = [y, x]\nreturn z",
         "not a single tensor",
     ),
-    "where_none": (BRANCH, "if x.mean() > 0:\n    z = None\nelse:\n    z = x\nreturn z", "gives None"),
+    "where_none": (BRANCH, "if x.mean() > 0:\n    z = None\nelse:\n    z = x\nreturn z", "one side is None"),
     "where_local_escape": (
         BRANCH,
         "if x.mean() > 0:\n    h = x * 2\n    z = h\nelse:\n    z = y\nreturn z + h",

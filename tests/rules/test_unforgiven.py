@@ -156,7 +156,7 @@ def test_any_of_bytes_is_a_byte_of_which_the_complement_is_never_false(tested: s
     assert content(named, BranchOnTensor()).startswith((f"y = torch.where({short}", f"y = torch.where(({short})"))
 
 
-OWN = "may have a side effect, which would be skipped as well"
+OWN = "may have a side effect, which would be skipped too"
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ class _State:
         )
 
     def is_asked_for(self, test: ast.expr) -> bool:
-        """Return whether a test reads the state or checks whether the attribute exists."""
+        """Return whether a test reads the state or tests whether the attribute exists."""
         return any(self.is_read_by(node) or _is_text(node, self.name) for node in walk(test))
 
     def _is_looked_up(self, value: ast.expr) -> bool:
@@ -69,7 +69,7 @@ class _State:
 
 @dataclass(frozen=True)
 class Asking:
-    """A statement that tests for state, and whose test is `truth` on the path to the code that creates it.
+    """A statement that tests for state. Its test is `truth` on the path to the code that creates the state.
 
     `leaves` means that its body returns if the state exists; otherwise one of its blocks creates the state.
     """
@@ -86,7 +86,7 @@ def asking(event: Change, project: Project) -> Asking | None:
         test = one.statement.test
         if one.leaves and way(event.statement, parents) != way(one.statement, parents):
             continue  # another condition also decides which call creates it
-        # Dynamo does not guard on the outcome of a tensor test.
+        # Dynamo does not guard on the result of a tensor test.
         if k.only_tensor(kinds.get(test, k.UNKNOWN)) is None and state.is_asked_for(test):
             missing = _says_missing(test, state, truth=one.truth)
             if missing or (missing is None and not one.leaves):
@@ -95,7 +95,7 @@ def asking(event: Change, project: Project) -> Asking | None:
 
 
 def is_made_for_sure(event: Change, found: Asking, project: Project) -> bool:
-    """Whether the first call always creates it: the constructor leaves it missing, and no other condition applies."""
+    """Return whether the first call always creates the state, which the constructor leaves missing."""
     function, state = event.function, _State.of(event)
     if event.home.type != "attribute" or event.home.name != state.name or function.owner is None:
         return False
@@ -143,7 +143,7 @@ def key_added(event: Change, project: Project) -> str | None:
 
 
 def _sets_back(statement: ast.stmt, found: Asking, state: _State) -> bool:
-    """Whether compiled code removes the state again, as `self.mask = None` does, so that each call may recreate it."""
+    """Return whether compiled code removes the state again (`self.mask = None`), so that each call may recreate it."""
     return isinstance(statement, ast.Assign) and _outcome(found.statement.test, state, statement.value) is found.truth
 
 
@@ -163,7 +163,7 @@ def _is_dict_without(key: str, value: ast.expr) -> bool:
 
 
 def turns_from_none(event: StateChange, project: Project) -> bool:
-    """Return whether the first call always finds None, reads it, and leaves tensors: `self.h = cell(x, self.h)`."""
+    """Return whether the first call always finds None and stores tensors: `self.h = cell(x, self.h)`."""
     function, state = event.function, _State.of(event)
     if event.home.type != "attribute" or event.home.name != state.name or function.owner is None or event.fresh:
         return False
@@ -202,7 +202,7 @@ def _looks_at(node: ast.AST, event: Change, state: _State, parents: Mapping[ast.
 
 
 def _takes_for_there(node: ast.AST, event: Change, state: _State, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether every call reads an attribute or item of the state before changing it, which fails on None."""
+    """Return whether every call reads an attribute or item of the state before changing it, which raises for None."""
     outer = parents.get(node)
     return (
         isinstance(node, ast.Attribute)
@@ -215,7 +215,7 @@ def _takes_for_there(node: ast.AST, event: Change, state: _State, parents: Mappi
 
 
 def _may_return_before(event: Change, besides: ast.AST | None = None) -> bool:
-    """Return whether a function returns before a change, apart from inside one of its statements."""
+    """Return whether a `return` outside `besides` precedes a change."""
     own = set(walk(besides)) if besides is not None else set()
     returns = (node for node in walk_function(event.function.node) if isinstance(node, ast.Return) and node not in own)
     return any(node.lineno < event.statement.lineno for node in returns)
@@ -238,10 +238,7 @@ def _on_the_way(statement: ast.stmt, function: FunctionInfo, project: Project) -
 
 
 def _says_missing(test: ast.expr, state: _State, *, truth: bool) -> bool | None:
-    """Return whether the state is missing if a test has the value `truth`.
-
-    False if it exists then; None if the test is about something else, such as its size.
-    """
+    """Return whether the state is missing if a test is `truth`, or None if the test is about something else."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _says_missing(test.operand, state, truth=not truth)
     if isinstance(test, ast.BoolOp):
@@ -264,7 +261,7 @@ def _says_missing(test: ast.expr, state: _State, *, truth: bool) -> bool | None:
 
 
 def _is_forced(test: ast.expr, state: _State, *, truth: bool) -> bool:
-    """Return whether a test is certainly `truth` if the state is missing."""
+    """Return whether a test certainly has the value `truth` if the state is missing."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _is_forced(test.operand, state, truth=not truth)
     if isinstance(test, ast.BoolOp):
@@ -274,7 +271,7 @@ def _is_forced(test: ast.expr, state: _State, *, truth: bool) -> bool:
 
 
 def _outcome(test: ast.expr, state: _State, value: ast.expr) -> bool | None:
-    """The outcome of a test on the state left by the constructor; None if something else decides it."""
+    """Return the result of a test for the state that the constructor sets, or None if it depends on anything else."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = _outcome(test.operand, state, value)
         return None if inner is None else not inner
@@ -290,7 +287,7 @@ def _outcome(test: ast.expr, state: _State, value: ast.expr) -> bool | None:
 
 
 def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, state: _State, value: ast.expr) -> bool | None:
-    """The outcome of a comparison on the state left by the constructor."""
+    """Return the result of a comparison for the state that the constructor sets."""
     if isinstance(operator, ast.In | ast.NotIn):
         return isinstance(operator, ast.NotIn) if state.is_read_by(right) and truth_of(value) is False else None
     equal: bool | None = None
@@ -310,7 +307,7 @@ def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, state: _Stat
 
 
 def _is_of_nothing(measure: ast.expr, other: ast.expr, state: _State) -> bool | None:
-    """Return whether an empty tensor has the same size as `other`, which stands for a tensor with elements."""
+    """Return whether `other` equals the size of an empty tensor. An expression that is not 0 counts as larger."""
     while isinstance(measure, ast.Subscript):
         measure = measure.value
     if isinstance(measure, ast.Call):
@@ -323,7 +320,7 @@ def _is_of_nothing(measure: ast.expr, other: ast.expr, state: _State) -> bool | 
 
 
 def _differs(event: Change, value: ast.expr) -> bool:
-    """Return whether tests can distinguish the state after a change from the state left by the constructor."""
+    """Return whether tests can distinguish the state after a change from the state that the constructor sets."""
     if not isinstance(event, StateChange) or is_empty_tensor(value) or truth_of(value) is None:
         return True
     constant = value.value if isinstance(value, ast.Constant) else None

@@ -1,8 +1,8 @@
-"""Return whether compiled code differentiates through the value of a buffer that it changes in place.
+"""The uses of a buffer that make its gradient wrong if compiled code changes it in place.
 
-The compiler saves the buffer itself for the backward pass and recomputes values derived from it, when the buffer
-already has its new value. The gradient of a product with it is then wrong. The gradient of a sum does not need the
-value and is correct.
+The compiler saves the buffer itself for the backward pass and then recomputes values derived from it, although the
+buffer already has its new value. This makes the gradient of a product with the buffer wrong. The gradient of a sum does
+not need the value and is correct.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def product_with(event: InplaceChange, project: Project) -> ast.expr | None:
         if related(function.owner, event.function.owner, project):
             changed = event if function is event.function else None
             taken = _sides_taken(event, project)
-            # Computing kinds is slow, so it happens only if there is such a product at all.
+            # Computing kinds is slow, so it is only done if there is such a product.
             if any(_Flow(function, name, project, changed, taken=taken, all_live=True).products()):
                 for node in _Flow(function, name, project, changed, taken=taken).products():
                     return node
@@ -43,7 +43,7 @@ def product_with(event: InplaceChange, project: Project) -> ast.expr | None:
 
 
 def _sides_taken(event: InplaceChange, project: Project) -> dict[str, bool]:
-    """The tests around a change by their text, each with the outcome that leads to the change."""
+    """Return the tests around a change by their text, each with the result that leads to the change."""
     parents = project.parents(event.function)
     taken: dict[str, bool] = {}
     inner: ast.AST = event.statement
@@ -78,10 +78,10 @@ def without_gradients(statement: ast.With | FunctionInfo) -> bool:
 class _Flow:
     """One function: the local names derived from the buffer, and the tensors that may need a gradient.
 
-    `changed` is the change if this function makes it. Before it, the buffer itself does not count as an operand, since
-    eager code would raise for the product. `found` is set if one of `values` was live when `watched` ran with gradients
-    enabled. `taken` are the tests that decide whether the change is made; on their other side the buffer is an ordinary
-    tensor (`unchanged`). With `all_live`, every value counts as one with a gradient.
+    `changed` is the change if this function makes it. Before the change, the buffer itself does not count as an
+    operand, because eager code would raise for the product. `found` is set if one of `values` was live when `watched`
+    ran with gradients enabled. `taken` are the tests that decide whether the change is made; on their other side, the
+    buffer is an ordinary tensor (`unchanged`). With `all_live`, every value counts as having a gradient.
     """
 
     function: FunctionInfo
@@ -150,7 +150,7 @@ class _Flow:
                     break
 
     def _is_late(self, operand: ast.expr) -> bool:
-        """Return whether an operand is used with its new value, or is a value of its own."""
+        """Return whether an operand is used with its new value, or is a different value."""
         if self.changed is None or self.changed.position.loop or not self._is_buffer(operand):
             return True
         return operand.lineno > self.changed.statement.lineno
@@ -202,7 +202,7 @@ class _Flow:
 
 
 def _operands(node: ast.AST) -> list[ast.expr]:
-    """The factors of a product."""
+    """Return the factors of a product."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, _PRODUCTS):
         return [node.left, node.right]
     if isinstance(node, ast.Call) and _called(node) in _PRODUCT_NAMES:
@@ -211,7 +211,7 @@ def _operands(node: ast.AST) -> list[ast.expr]:
 
 
 def _inputs(node: ast.Call) -> list[ast.expr]:
-    """The receiver of a method and all arguments."""
+    """Return the receiver of a method and all arguments."""
     receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
     return [*receiver, *node.args, *(keyword.value for keyword in node.keywords)]
 

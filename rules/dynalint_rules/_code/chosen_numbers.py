@@ -1,4 +1,4 @@
-"""Builtins taken for tensors that sometimes return a number.
+"""Builtins that are treated as tensors, but sometimes return a number.
 
 `sum(losses)` is 0 if there are none, and `max(t, 1.0)` is 1.0 itself if that is greater.
 """
@@ -14,7 +14,7 @@ from dynalint_rules._code.scope import Scope
 
 
 def tensor_again_conditions(scope: Scope, *nodes: ast.expr) -> list[str]:
-    """Return the conditions under which expressions are the tensors they are taken for."""
+    """Return the conditions under which expressions certainly are tensors."""
     known: dict[tuple[str, frozenset[str]], list[str]] = {}
     return list(dict.fromkeys(text for node in nodes for text in _conditions(scope, node, frozenset(), known)))
 
@@ -39,7 +39,7 @@ def _conditions(
     elif isinstance(node, ast.BinOp | ast.Compare):
         operands = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
         found = [(scope.tensor(operand), list(_conditions(scope, operand, seen, known))) for operand in operands]
-        # A single tensor makes the whole a tensor.
+        # A single tensor makes the whole expression a tensor.
         if not any(tensor is not None and not texts for tensor, texts in found):
             yield from (text for _, texts in found for text in texts)
 

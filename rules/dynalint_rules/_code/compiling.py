@@ -21,7 +21,7 @@ class Compilation:
 
 
 def compilation(event: Event, project: Project) -> Compilation | None:
-    """Return the call of `torch.compile` with a subject in an event."""
+    """Return the call of `torch.compile` in an event, if it has a subject."""
     if not isinstance(event, CompilerUse) or event.name != "torch.compile":
         return None
     parents = project.parents(event.function)
@@ -44,13 +44,13 @@ def _target(call: ast.Call, parent: ast.AST | None) -> str | None:
 
 
 def option(call: ast.Call, name: str) -> object:
-    """Return the constant passed for a keyword; None if there is none."""
+    """Return the constant that is passed for a keyword, or None."""
     values = [keyword.value for keyword in call.keywords if keyword.arg == name]
     return values[0].value if values and isinstance(values[0], ast.Constant) else None
 
 
 def calls_after(place: ast.AST, function: FunctionInfo) -> Iterator[ast.Call]:
-    """Yield the calls of a function below a position, from top to bottom."""
+    """Yield the calls of a function after a position, from top to bottom."""
     line = getattr(place, "end_lineno", 0)
     calls = [node for node in walk_function(function.node) if isinstance(node, ast.Call) and node.lineno > line]
     yield from sorted(calls, key=lambda node: (node.lineno, node.col_offset))

@@ -11,7 +11,7 @@ from dynalint_rules._code.scope import Scope
 
 @dataclass(frozen=True)
 class Count:
-    """`node` is the number of rows of a tensor, or of its elements."""
+    """`node` is the number of rows of a tensor or, if `elements` is set, of its elements."""
 
     node: ast.expr
     elements: bool = False

@@ -20,7 +20,8 @@ class Decision:
     """The decision that an operand belongs to.
 
     `test` is the whole expression tested, and `node` is the construct that tests it (None if the test is a value).
-    `asked` means that `node` itself converts the operand to bool: not `a`, but `b` in `assert a and b`.
+    `asked` means that `node` itself converts the operand to bool. In `assert a and b`, this is true of `b` but not of
+    `a`.
     """
 
     form: DecisionForm
@@ -70,9 +71,8 @@ def is_guard(statement: ast.AST | None) -> bool:
 def asks_tensor(event: Branch, project: Project) -> bool:
     """Return whether an event converts a tensor to bool, at least on some path.
 
-    An alternative bool is acceptable if the code shows which path gives which: `found = False`, set to a tensor under
-    some condition, or `self.training and t > 0`. Otherwise it only shows that too little is known, as does an
-    alternative number or list.
+    The value may also be a bool if the code shows on which path: `found = False`, set to a tensor under some condition,
+    or `self.training and t > 0`. Otherwise, a bool only shows that too little is known, and so does a number or a list.
     """
     if k.only_tensor(event.kind) is not None:
         return True
@@ -124,5 +124,5 @@ def tested_value(operand: ast.expr, decision: Decision) -> ast.expr:
 
 
 def operand_of(event: Event) -> ast.expr | None:
-    """Return the expression of an event; None if the event is at a statement."""
+    """Return the expression of an event, or None if the event is at a statement."""
     return event.node if isinstance(event.node, ast.expr) else None

@@ -32,7 +32,7 @@ _PURE_METHODS = frozenset(
     "copy count endswith format get index items join keys lower numel replace split startswith strip "
     "upper values".split()
 )
-# Layers whose statistics every call in training updates, and layers that draw random numbers in training.
+# Layers that update statistics on every call in training, and layers that draw random numbers in training.
 _STATEFUL = ("BatchNorm", "InstanceNorm", "SyncBatchNorm", "Fake", "Observer", "AdaptiveLogSoftmax")
 _RANDOM = ("Dropout", "RReLU", "FractionalMaxPool", "MultiheadAttention", "Transformer", "RNN", "LSTM", "GRU")
 _STATEFUL_FUNCTIONS = frozenset({"batch_norm", "instance_norm"})
@@ -63,7 +63,7 @@ def effects_of(
 ) -> Effects:
     """Return the effects of always evaluating `nodes`.
 
-    For calls that satisfy `besides`, only the methods that they call on their arguments count.
+    For calls that satisfy `besides`, only the methods that they call on their arguments are checked.
 
     Raises:
         Refusal: an expression has a side effect, or nothing is known about it.
@@ -82,7 +82,7 @@ def effects_of_always(scope: Scope, nodes: Sequence[ast.expr], around: ast.AST) 
     """Return the effects of computing `nodes` on every call, instead of `around`, if the results have gradients.
 
     Raises:
-        Refusal: see `effects_of`; or a later in-place change may prevent the gradient.
+        Refusal: as for `effects_of`, or a later in-place change may prevent the gradient.
     """
     found = effects_of(scope, nodes)
     refuse_changed_later(scope, nodes, around)
@@ -90,7 +90,7 @@ def effects_of_always(scope: Scope, nodes: Sequence[ast.expr], around: ast.AST) 
 
 
 def is_pure(scope: Scope, node: ast.expr) -> bool:
-    """Return whether evaluating `node` once more or once less only makes a difference in time."""
+    """Return whether evaluating `node` once more or once less only changes how long the code takes."""
     try:
         effects_of(scope, [node])
     except Refusal:
@@ -99,7 +99,7 @@ def is_pure(scope: Scope, node: ast.expr) -> bool:
 
 
 def implies_nothing(scope: Scope, node: ast.AST) -> bool:
-    """Return whether the methods that a node calls implicitly, for a text or a truth, only compute that."""
+    """Return whether the methods that a node calls implicitly, such as `__str__` or `__bool__`, have no side effect."""
     try:
         _check_implied(scope, node, Effects(), 0)
     except Refusal:
@@ -121,7 +121,7 @@ def _check_node(scope: Scope, node: ast.AST, found: Effects, depth: int) -> None
     if isinstance(node, ast.NamedExpr):
         raise Refusal(f"`:=` in a branch binds `{node.target.id}` only if the branch is taken; bind it before the test")
     if isinstance(node, ast.Await | ast.Yield | ast.YieldFrom):
-        raise Refusal(f"{scope.quote(node)} in a branch gives up control, which cannot be done on both sides")
+        raise Refusal(f"{scope.quote(node)} in a branch suspends the function, which cannot be done on both sides")
     if isinstance(node, ast.Call):
         _check_call(scope, node, scope.kind(node.func), found, depth)
     if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
@@ -140,12 +140,12 @@ def _check_implied(scope: Scope, node: ast.AST, found: Effects, depth: int) -> N
 
 
 def _refuse_iterator(scope: Scope, node: ast.Name | ast.Attribute, depth: int) -> None:
-    """Ensure that no items are taken from an iterator that neither the expression nor a function has created."""
+    """Ensure that the expression only consumes iterators that it, or a function, has created."""
     if not any(isinstance(one, k.Sequence) and one.type == "generator" for one in scope.kind(node).members):
         return
     given = {one.arg for one in walk(scope.function.node.args) if isinstance(one, ast.arg)}
     if depth == 0 or not isinstance(node, ast.Name) or node.id not in scope.function.locals - given:
-        raise Refusal(f"{scope.quote(node)} is an iterator, and reading consumes it; make a list first")
+        raise Refusal(f"{scope.quote(node)} is an iterator, which reading consumes; create a list first")
 
 
 def _adds_what_is_missing(kind: k.Kind) -> bool:
@@ -157,7 +157,7 @@ def _check_call(scope: Scope, node: ast.Call, callee: k.Kind, found: Effects, de
     if _is_set(node, "inplace"):
         raise Refusal(f"{shown} changes its argument in place; call it without `inplace`")
     if _is_set(node, "out"):
-        raise Refusal(f"{shown} writes into `out`; use what it returns instead")
+        raise Refusal(f"{shown} writes into `out`; use the result instead")
     for one in _called(callee):
         if isinstance(one, k.External):
             _check_external(scope, node, one.name, shown)
@@ -238,7 +238,7 @@ def _check_method(scope: Scope, method: k.Method, shown: str) -> None:
 
 
 def _check_layer(scope: Scope, node: ast.Call, type_: str, found: Effects) -> None:
-    """A call of a torch layer."""
+    """Check a call of a torch layer."""
     shown = scope.quote(node.func)
     known = scope.project.api.torch_class(type_)
     name = type_.rpartition(".")[2]
@@ -252,7 +252,7 @@ def _check_layer(scope: Scope, node: ast.Call, type_: str, found: Effects) -> No
             f"{shown} draws random numbers in training, which would shift all later ones; call it before the test"
         )
     if _made_inplace(scope, node.func):
-        raise Refusal(f"{shown} was created with `inplace=True` and changes its argument; create it without")
+        raise Refusal(f"{shown} was created with `inplace=True` and changes its argument; create it without `inplace`")
     if not name.endswith(tuple(_WITHOUT_PARAMETERS)) or name == "PReLU":
         found.layers[shown] = None
 
@@ -279,7 +279,7 @@ def _is_set(node: ast.Call, name: str) -> bool:
 
 
 def _check_function(scope: Scope, function: FunctionInfo, shown: str, found: Effects, depth: int) -> None:
-    """A call of a project function: all code that may run in it counts."""
+    """Check a call of a project function, with all code that may run in it."""
     if depth >= _DEEPEST:
         raise Refusal(f"calling {shown} leads to code that is nested too deeply to analyse; call it before the test")
     inner = replace(scope, function=function, parents=scope.project.parents(function))
@@ -292,7 +292,7 @@ def _check_function(scope: Scope, function: FunctionInfo, shown: str, found: Eff
 
 
 def _changes_another(scope: Scope, statement: ast.AugAssign) -> bool:
-    """Return whether an augmented assignment may write to a tensor that something else refers to as well."""
+    """Return whether an augmented assignment may write to a tensor that other code also refers to."""
     target = statement.target
     if not isinstance(target, ast.Name):
         return k.may_be_tensor(scope.kind(target))
@@ -313,6 +313,6 @@ def refuse_lasting_effects(scope: Scope, statements: Sequence[ast.stmt], shown: 
         if isinstance(node, ast.Global | ast.Nonlocal | ast.Delete | ast.Import | ast.ImportFrom):
             raise Refusal(f"{shown} has side effects; call it before the test if it may always run")
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
-            raise Refusal(f"{shown} stores to {scope.quote(node)}, which would happen on every call; move that out")
+            raise Refusal(f"{shown} stores to {scope.quote(node)}, which would happen on every call; move it out")
         if isinstance(node, ast.AugAssign) and _changes_another(scope, node):
             raise Refusal(f"{shown} changes {scope.quote(node.target)} in place; use `a = a + b` there")

@@ -1,4 +1,4 @@
-"""Return whether state passed from one call to the next settles, or differs on every call.
+"""Queries about state that one call passes to the next: whether it settles, or differs on every call.
 
 Dynamo specialises on Python values and guards on them. A flag or a cycle of a few values settles after a few graphs. A
 value that is new on every call causes a recompilation each time, until Dynamo gives up.
@@ -87,8 +87,8 @@ def is_there_before(event: StateChange | ContainerChange, project: Project) -> b
 def is_held(method: FunctionInfo, project: Project, *, compiled: bool) -> bool:
     """Return whether `self` in a method exists before the call: a module, or an object in a module or a global.
 
-    An object passed in or created in the call does not count. `compiled` is the answer for an object whose own method
-    was compiled: it exists before, and Dynamo treats it as an argument.
+    An object that is passed in or created in the call does not count. `compiled` is the result for an object whose own
+    method was compiled: it exists before the call, but Dynamo treats it as an argument.
     """
     seen: set[FunctionInfo] = set()
     while method.owner is not None and not project.is_module_class(method.owner):
@@ -113,7 +113,7 @@ def _methods_called(function: ast.AST) -> Iterator[ast.Attribute]:
 
 
 def _root(node: ast.expr) -> str:
-    """The variable at the beginning of an expression such as `self.stats[0].inner`."""
+    """Return the variable at the start of an expression such as `self.stats[0].inner`."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -156,7 +156,7 @@ def reached_functions(project: Project, name: str) -> Iterator[FunctionInfo]:
 
 
 def related(left: ClassInfo | None, right: ClassInfo | None, project: Project) -> bool:
-    """Return whether `self` may be the same object in methods of two classes; true if unknown."""
+    """Return whether `self` may be the same object in methods of two classes, which is True if unknown."""
     return left is None or right is None or left in project.mro(right) or right in project.mro(left)
 
 
@@ -204,7 +204,7 @@ def _is_zero(node: ast.expr) -> bool:
 
 
 def _int_value(node: ast.expr, function: FunctionInfo, project: Project) -> int | None:
-    """The value of an int expression, if known."""
+    """Return the value of an int expression, or None if unknown."""
     kind = k.constant(node.value) if isinstance(node, ast.Constant) else project.kinds(function).get(node)
     if isinstance(kind, k.Value) and type(kind.constant) is int:
         return kind.constant
@@ -212,7 +212,7 @@ def _int_value(node: ast.expr, function: FunctionInfo, project: Project) -> int 
 
 
 def _default_of(node: ast.expr, function: FunctionInfo, project: Project) -> int | None:
-    """The default of the constructor parameter assigned to `self.name`."""
+    """Return the default of the constructor parameter that is assigned to `self.name`."""
     if not isinstance(node, ast.Attribute) or function.owner is None:
         return None
     for cls in project.mro(function.owner):
@@ -225,12 +225,12 @@ def _default_of(node: ast.expr, function: FunctionInfo, project: Project) -> int
 
 
 def _runs_a_few_times(event: Change, project: Project) -> bool:
-    """Whether a test around the change limits how often it runs: a bound on the state, or a flag set in the block."""
+    """Return whether a test around the change limits how often it runs, such as a bound on the state or a flag."""
     for test, block in tests_around(event.statement, event.function, project):
         if isinstance(event, ContainerChange) and _asks(test, state_name(event)):
             return True
         if any(isinstance(node, ast.In | ast.NotIn) for node in walk(test)):
-            return True  # once per key, and repeated calls have the same keys
+            return True  # the change runs once per key, and repeated calls have the same keys
         bounded = _compares_with(test, event, event.function, project, most=LIMIT)
         if (bounded and not _starts_far(event, project)) or _closes(test, block, event.statement):
             return True
@@ -238,7 +238,7 @@ def _runs_a_few_times(event: Change, project: Project) -> bool:
 
 
 def _starts_far(event: Change, project: Project) -> bool:
-    """Return whether a count goes down from so large a number that Dynamo gives up before it ends."""
+    """Return whether a count starts at such a large number that Dynamo gives up before the count ends."""
     statement = event.statement
     down = isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Sub)
     start = _start(state_name(event), event.function, project) if down else None
@@ -246,7 +246,7 @@ def _starts_far(event: Change, project: Project) -> bool:
 
 
 def _start(name: str, function: FunctionInfo, project: Project) -> int | None:
-    """The number that the constructor assigns to an attribute, if known."""
+    """Return the number that the constructor assigns to an attribute, or None if unknown."""
     for cls in project.mro(function.owner) if function.owner is not None else ():
         for method, statement in cls.stores.get(name, ()):
             if method.name == "__init__" and isinstance(statement, ast.Assign):
@@ -255,7 +255,7 @@ def _start(name: str, function: FunctionInfo, project: Project) -> int | None:
 
 
 def _written_or_default(value: ast.expr, function: FunctionInfo) -> int | None:
-    """The int of a literal, or the default of a parameter."""
+    """Return the int of a literal, or the default of a parameter."""
     if isinstance(value, ast.Name):
         arguments = function.node.args
         named = [*arguments.posonlyargs, *arguments.args]
@@ -288,7 +288,7 @@ def _asks(test: ast.expr, name: str) -> bool:
 
 
 def _compares_with(test: ast.expr, event: Change, function: FunctionInfo, project: Project, *, most: int) -> bool:
-    """Return whether a test compares the state itself with a number known to be at most `most`."""
+    """Return whether a test compares the state itself with a number that is at most `most`."""
     name = state_name(event)
     for node in walk(test):
         if isinstance(node, ast.Compare):
@@ -339,7 +339,7 @@ def _may_name(function: FunctionInfo, event: Change | InplaceChange, sort: type[
 
 
 def _class_around(function: FunctionInfo) -> ClassInfo | None:
-    """The class of a method, or of the method around a nested function."""
+    """Return the class of a method, or of the method around a nested function."""
     around: FunctionInfo | None = function
     while around is not None and around.owner is None:
         around = around.parent
@@ -371,7 +371,7 @@ def _sets(statement: ast.stmt, name: str, sort: type[ast.expr]) -> bool:
 
 
 def _ends_growth(statement: ast.stmt, function: FunctionInfo, event: Change, project: Project) -> bool:
-    """Return whether a reset comes soon enough; one that waits for a number may take hundreds of calls."""
+    """Return whether a reset comes soon enough. A reset after a number of calls may come after hundreds."""
     if isinstance(event, ContainerChange):
         return True
     waits = [

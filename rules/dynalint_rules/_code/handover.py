@@ -33,7 +33,7 @@ def is_passed_up(scope: Scope) -> bool:
 
 
 def calls_on_self(scope: Scope) -> list[tuple[FunctionInfo, ast.Call]] | None:
-    """Return the calls of a plain method, all on `self` and in its own file, each in its function; None for others."""
+    """Return the calls of a plain method and their functions, or None unless all are on `self` in the same file."""
     function, project = scope.function, scope.project
     plain = isinstance(function.node, ast.FunctionDef) and not function.node.decorator_list
     if function.owner is None or not plain or function.name == "forward":

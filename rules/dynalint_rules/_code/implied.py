@@ -24,7 +24,7 @@ _SHOWING = ("logging.", "warnings.", "sys.stdout.", "sys.stderr.")
 
 
 def implied_methods(scope: Scope, node: ast.AST) -> Iterator[tuple[ast.expr, k.Instance, str]]:
-    """Yield the project methods that a node may call implicitly: the expression, its kind, the method's name."""
+    """Yield the methods that a node may call implicitly, each as expression, kind and name of the method."""
     for owner, names in _implied(scope, node):
         for one in _held(scope.kind(owner), within=names is _SHOWN):
             for name in names:
@@ -32,7 +32,7 @@ def implied_methods(scope: Scope, node: ast.AST) -> Iterator[tuple[ast.expr, k.I
 
 
 def _held(kind: k.Kind, *, within: bool) -> Iterator[k.Instance]:
-    """Yield the instances that a value may be, and those `within` it if they are displayed with it."""
+    """Yield the instances that a value may be and, with `within`, those that it contains and displays."""
     for one in kind.members:
         if isinstance(one, k.Instance):
             yield one

@@ -79,7 +79,7 @@ def _resolved(value: ast.expr, method: FunctionInfo) -> ast.expr:
 
 
 def truth_of(value: ast.expr) -> bool | None:
-    """Return whether a value is true; None if unknown."""
+    """Return whether a value is true, or None if unknown."""
     if isinstance(value, ast.Constant):
         return bool(value.value)
     if isinstance(value, ast.Call):

@@ -1,4 +1,4 @@
-"""Requirements of the backward pass on a branch: saved tensors stay unchanged, and gradients are enabled."""
+"""Requirements of the backward pass for a branch: saved tensors must stay unchanged, and gradients must be enabled."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from dynalint_rules._code.names import last_assignment, loads, statement_of, wit
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.uses import self_name
 
-UNCHANGED = "no gradient needs the old value of what is changed in place"
+UNCHANGED = "no gradient needs the old value of a tensor that is changed in place"
 
 _SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
-# Functions whose result is not needed for their own gradient.
+# Functions whose gradient does not need their result.
 _NOT_NEEDED = frozenset(
     "add arange bmm clone cat detach empty empty_like expand_copy full full_like linspace linear masked_fill matmul mm "
     "new_empty new_full new_ones new_tensor new_zeros ones ones_like rand rand_like randn randn_like stack sub sum "
@@ -44,9 +44,9 @@ def kept_conditions(scope: Scope, nodes: Iterable[ast.AST | None]) -> list[str]:
 def refuse_changed_later(scope: Scope, nodes: Iterable[ast.expr], around: ast.AST, *, handed: bool = False) -> None:
     """Ensure that no conditional code later changes what `nodes`, computed on every call, read.
 
-    An unconditional change shows in a run on either side of the branch. A conditional one may not have met the side
-    that saves a tensor for its gradient, and then `backward()` would raise. Places inside `around` do not count. A node
-    that is only a name saves nothing itself, unless it is `handed` to an operation that does.
+    An unconditional change shows in a run of either side of the branch. A conditional change may not have run together
+    with the side that saves a tensor for its gradient, and then `backward()` would raise. Places inside `around` do not
+    count. A node that is only a name saves nothing, unless it is `handed` to an operation that does.
 
     Raises:
         Refusal: there is such a change.
@@ -55,7 +55,7 @@ def refuse_changed_later(scope: Scope, nodes: Iterable[ast.expr], around: ast.AS
         for read in _read_in(scope, node, handed) if handed or not _is_read_by_none(scope, node) else ():
             for place in _later_changes(scope, read, around):
                 raise Refusal(
-                    f"{scope.quote(place)} on line {place.lineno} may change in place what the gradient of "
+                    f"{scope.quote(place)} on line {place.lineno} may change a tensor in place that the gradient of "
                     f"{scope.quote(read)} needs; write it out of place first"
                 )
 
@@ -79,7 +79,7 @@ def _read_in(scope: Scope, node: ast.expr, handed: bool) -> Iterator[ast.Name | 
 
 
 def _keeps_no_operand(scope: Scope, node: ast.expr) -> bool:
-    """Return whether the gradient of an operation needs none of its operands: a sum, or a multiple by a number."""
+    """Return whether the gradient of an operation needs none of its operands: a sum, or a product with a number."""
     if isinstance(node, ast.UnaryOp):
         return isinstance(node.op, ast.USub)
     if not isinstance(node, ast.BinOp):
@@ -114,7 +114,7 @@ def _later_changes(scope: Scope, read: ast.Name | ast.Attribute, around: ast.AST
 
 
 def _gets_another(scope: Scope, name: str, around: ast.AST) -> bool:
-    """Return whether `around` binds a name to a new tensor, so that later changes do not affect the old one."""
+    """Return whether `around` binds a name to a new tensor, so that later changes do not affect the old tensor."""
     statement = statement_of(scope, around)
     values: list[ast.expr] = []
     for node in walk(statement):
@@ -187,7 +187,7 @@ def _is_not_needed(scope: Scope, value: ast.expr) -> bool:
 
 
 def _only_looks(scope: Scope, node: ast.Name) -> bool:
-    """Return whether a use of a tensor saves nothing for a gradient: a comparison, a change, its shape."""
+    """Return whether a use of a tensor saves nothing for a gradient: a comparison, a change or its shape."""
     parent = scope.parents.get(node)
     if isinstance(parent, ast.Compare):
         return True
@@ -204,9 +204,9 @@ def _only_looks(scope: Scope, node: ast.Name) -> bool:
 
 
 def switch_conditions(scope: Scope, name: str, at: ast.AST) -> list[str]:
-    """Return the conditions if a branch inside `with torch.no_grad():` keeps a tensor from before it.
+    """Return the conditions if a branch inside `with torch.no_grad():` keeps a tensor from before the branch.
 
-    A tensor created there in its place has no gradient.
+    A tensor that the branch creates instead has no gradient.
     """
     block: ast.AST | None = at
     while block is not None and not (isinstance(block, ast.With) and _switches(block)):
@@ -216,7 +216,7 @@ def switch_conditions(scope: Scope, name: str, at: ast.AST) -> list[str]:
     made = last_assignment(scope, name, at)
     if made is not None and (within(made, block, scope) or _has_no_gradient(scope, made.value)):
         return []
-    return [f"`{name}` needs no gradient, which is switched off here"]
+    return [f"`{name}` needs no gradient, because gradients are disabled here"]
 
 
 def _switches(block: ast.With) -> bool:

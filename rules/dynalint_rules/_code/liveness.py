@@ -16,7 +16,7 @@ _Use = Literal["read", "gone"] | None
 def is_dead_after(scope: Scope, name: str, statement: ast.stmt) -> bool:
     """Return whether `name` is rebound on every path from the end of `statement` before it is read.
 
-    If a jump, an exception or the next iteration of a loop may lead to other code, the answer is no.
+    If a jump, an exception or the next iteration of a loop may lead to other code, this returns False.
     """
     if _is_used_elsewhere(scope, name) or any(isinstance(one, ast.Break | ast.Continue) for one in walk(statement)):
         return False
@@ -55,7 +55,7 @@ def _first_use(statements: Sequence[ast.stmt], name: str) -> _Use:
 
 def _use(statement: ast.stmt, name: str) -> _Use:
     if isinstance(statement, ast.Break | ast.Continue):
-        return "read"  # it may be read, as far as is known here
+        return "read"  # it may be read, because nothing else is known
     if isinstance(statement, ast.If):
         ways = [_first_use(block, name) for block in (statement.body, statement.orelse)]
         if _reads(statement.test, name) or "read" in ways:

@@ -72,7 +72,7 @@ def _kept_in(scope: Scope, value: ast.expr) -> Iterator[str]:
 
 
 def changed_in_place(scope: Scope, name: str, outside: ast.AST | None = None) -> ast.AST | None:
-    """Return a place in the function that changes the tensor under `name` in place; None if there is none.
+    """Return a place in the function that changes the tensor under `name` in place, or None.
 
     Places inside `outside` do not count.
     """
@@ -86,14 +86,14 @@ def in_one_loop(scope: Scope, one: ast.AST, other: ast.AST) -> bool:
 
 
 def may_run_after(scope: Scope, place: ast.stmt | ast.expr, around: ast.stmt | ast.expr) -> bool:
-    """Return whether a place outside `around` may run after it: it is further down, or a loop contains both."""
+    """Return whether a place outside `around` may run after it, because it is further down or a loop contains both."""
     if in_one_loop(scope, place, around):
         return True
     return place.lineno >= around.lineno and not on_another_side(scope, place, around)
 
 
 def on_another_side(scope: Scope, one: ast.AST, other: ast.AST) -> bool:
-    """Return whether two nodes are on different sides of an `if`, so that one pass runs only one of them."""
+    """Return whether two nodes are on different sides of an `if`, so that at most one of them runs."""
     taken, sides = _sides_around(scope, one), _sides_around(scope, other)
     return any(sides.get(branch, side) != side for branch, side in taken.items())
 
@@ -149,7 +149,7 @@ def _changes(node: ast.Call, name: str) -> bool:
 
 
 def is_own(scope: Scope, name: str, at: ast.AST) -> bool:
-    """Return whether `name` at `at` is a tensor created in this function that nothing else refers to.
+    """Return whether `name` at `at` is a tensor that this function created and nothing else refers to.
 
     For such a tensor, a branch may either keep it or replace it with an equal copy.
     """
@@ -157,7 +157,7 @@ def is_own(scope: Scope, name: str, at: ast.AST) -> bool:
 
 
 def _is_own_since_made(scope: Scope, name: str, at: ast.AST) -> bool:
-    """Whether the last assignment on every path to `at` creates a tensor not stored elsewhere by the end of `at`.
+    """Return whether the last assignment on every path to `at` creates a tensor that only `name` holds.
 
     Then neither the earlier value of `name` nor its later use matters.
     """
@@ -202,7 +202,7 @@ def _is_set_in(scope: Scope, name: str, loop: ast.AST) -> bool:
 
 
 def _is_always_own(scope: Scope, name: str) -> bool:
-    """Whether `name` is not a parameter, and all its values are created in the function and stored nowhere else."""
+    """Return whether `name` is no parameter, and the function creates all its values and stores them nowhere else."""
     if name in parameters(scope):
         return False
     stores = 0
@@ -227,7 +227,7 @@ def _sets_alone(node: ast.AST | None, name: ast.Name) -> TypeGuard[ast.Assign]:
 
 
 def makes_tensor(scope: Scope, value: ast.expr, own: str = "") -> bool:
-    """Return whether an expression returns a new tensor; the name `own` counts as one."""
+    """Return whether an expression returns a new tensor. The name `own` counts as a new tensor."""
     if isinstance(value, ast.Name):
         return value.id == own
     if isinstance(value, ast.BinOp | ast.Compare):
@@ -283,13 +283,13 @@ def _is_new(scope: Scope, statement: ast.Return) -> bool:
 
 
 def _copies(scope: Scope, read: ast.Subscript) -> bool:
-    """Return whether an index copies the selected elements: a mask, or rows; any other index may create a view."""
+    """Return whether an index copies the selected elements: a mask, or rows. Any other index may create a view."""
     parts = read.slice.elts if isinstance(read.slice, ast.Tuple) else [read.slice]
     return any(is_mask(scope.kind(part)) or _is_rows(scope, part) for part in parts)
 
 
 def _asks_gradient(call: ast.Call) -> bool:
-    """Return whether a call may create a leaf, which keeps its gradient and cannot be changed in place."""
+    """Return whether a call may create a leaf, which stores its gradient and cannot be changed in place."""
     given = [keyword.value for keyword in call.keywords if keyword.arg in ("requires_grad", None)]
     return any(not (isinstance(value, ast.Constant) and not value.value) for value in given)
 
@@ -347,6 +347,6 @@ def _is_used_up(scope: Scope, view: ast.Call) -> bool:
 
 
 def _is_rows(scope: Scope, index: ast.expr) -> bool:
-    """Return whether an index is a numeric tensor with a dimension; without one it creates a view, as a number does."""
+    """Return whether an index is a numeric tensor with dimensions. A 0-dim tensor creates a view, as a number does."""
     tensor = scope.tensor(index)
     return tensor is not None and tensor.dtype == "int" and tensor.rank is not None and tensor.rank > 0

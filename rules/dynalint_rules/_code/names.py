@@ -26,7 +26,7 @@ def reads(scope: Scope, node: ast.expr, kept: str) -> Iterator[ast.expr]:
     """Yield the reads of an expression's value: the expression itself, or those of the only name assigned to it.
 
     Raises:
-        Refusal: it is stored in another way, with the message `kept`; or the name is assigned elsewhere too.
+        Refusal: the value is stored in another way (with the message `kept`), or the name is assigned elsewhere too.
     """
     statement = scope.parents[node]
     if not isinstance(statement, ast.Assign):
@@ -52,7 +52,7 @@ def within(node: ast.AST, outer: ast.AST, scope: Scope) -> bool:
 
 
 def kind_of_name(scope: Scope, name: str, around: ast.stmt) -> k.Kind:
-    """Return the kind of `name` at `around` as its readers see it; `NOTHING` if there are none.
+    """Return the kind of `name` at `around` as its readers see it, or `NOTHING` if there are none.
 
     A read after the statement sees the join of the values from before it and inside it, so its kind covers both.
     """
@@ -75,7 +75,7 @@ def kind_left(scope: Scope, name: str, around: ast.stmt) -> k.Kind:
 
 
 def kind_before(scope: Scope, name: str, statement: ast.stmt) -> k.Kind:
-    """The kind of a name before a statement, from the last earlier place that always sets or reads it."""
+    """Return the kind of a name before a statement, from the last earlier place that always sets or reads it."""
     if isinstance(statement, ast.If) and (read := _read_always(scope, statement.test, name)) is not None:
         return read
     for one in before(scope, name, statement):
@@ -88,7 +88,7 @@ def kind_before(scope: Scope, name: str, statement: ast.stmt) -> k.Kind:
 
 
 def before(scope: Scope, name: str, statement: ast.stmt) -> Iterator[ast.stmt]:
-    """Yield the statements that always run before one, latest first, as far as they determine a name."""
+    """Yield the statements that always run before a statement, latest first, as far as they determine a name."""
     current = statement
     while current is not scope.function.node:
         parent = scope.parents[current]
@@ -101,7 +101,7 @@ def before(scope: Scope, name: str, statement: ast.stmt) -> Iterator[ast.stmt]:
 
 
 def around(parents: Mapping[ast.AST, ast.AST], node: ast.AST) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """Return the statements before and after one in its own block; none for a node that is not a statement."""
+    """Return the statements before and after a statement in its block, or none for any other node."""
     for name in ("body", "orelse", "finalbody"):
         block = getattr(parents.get(node), name, None)
         if isinstance(block, list) and node in block:
@@ -125,7 +125,7 @@ def sets(node: ast.AST, name: str) -> bool:
 
 
 def _read_always(scope: Scope, node: ast.AST, name: str) -> k.Kind | None:
-    """The kind of a name if a node always reads it; None if it does not, or only conditionally."""
+    """Return the kind of a name if a node always reads it, or None."""
     if isinstance(node, ast.Name):
         return scope.kinds.get(node) if node.id == name and isinstance(node.ctx, ast.Load) else None
     if isinstance(node, _CONDITIONAL):
@@ -200,7 +200,7 @@ def _has_target(target: ast.expr, name: str) -> bool:
 
 
 def last_assignment(scope: Scope, name: str, at: ast.AST) -> ast.Assign | None:
-    """The nearest assignment to `name` before `at`, as in `last_value`, if it has no other target."""
+    """Return the nearest assignment to `name` before `at`, as in `last_value`, if it has no other target."""
     found = last_value(scope, name, at)
     return found[0] if found is not None and is_named(found[0].targets[0], name) else None
 
@@ -208,10 +208,10 @@ def last_assignment(scope: Scope, name: str, at: ast.AST) -> ast.Assign | None:
 def last_value(
     scope: Scope, name: str, at: ast.AST, *, before_loop: bool = False
 ) -> tuple[ast.Assign, ast.expr] | None:
-    """The nearest assignment to `name` before `at`, in its own or an enclosing block up to a loop, and the value.
+    """Return the nearest assignment to `name` before `at`, in this or an enclosing block up to a loop, and its value.
 
-    The assignment has `name` as its only target, or assigns several values to as many names. `before_loop` looks before
-    a loop `at`.
+    The assignment has `name` as its only target, or assigns several values to as many names. With `before_loop`, `at`
+    is a loop, and the search starts before it.
     """
     current = at
     loops = (ast.For, ast.AsyncFor, ast.While)
@@ -228,7 +228,7 @@ def last_value(
 
 
 def value_for(statement: ast.stmt, name: str) -> ast.expr | None:
-    """The value that an assignment gives to a name, alone or among as many values as names."""
+    """Return the value that an assignment gives to a name, alone or as one of as many values as names."""
     if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
         return None
     target, value = statement.targets[0], statement.value
@@ -249,13 +249,13 @@ def is_named(node: ast.AST, name: str) -> TypeGuard[ast.expr | ast.pattern | ast
 
 
 def end_of(node: ast.AST) -> tuple[int, int]:
-    """Return line and column of the end of a statement or expression."""
+    """Return the line and column of the end of a statement or expression."""
     assert isinstance(node, ast.stmt | ast.expr)
     return node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
 
 
 def only_value(scope: Scope, name: str, outside: ast.AST) -> ast.expr | None:
-    """Return the only value of a local name; None if it is a parameter or has several.
+    """Return the only value of a local name, or None if it is a parameter or has several values.
 
     Assignments inside `outside` do not count.
     """

@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dynalint.rulekit import k, walk, walk_function
 from dynalint_rules._code.handover import parameter_of
 
-# What the test of a switch may consist of, and the one call in it.
+# The nodes that the test of a switch may contain, and the one call that it may make.
 _PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Call)
 _SCRIPTING = "torch.jit.is_scripting"
 
 
 def off_switches(checker: k.Function, call: ast.Call, name: str) -> list[str] | None:
-    """Return the tests that switch a check off; None if it does anything but raise if its parameter `name` is false."""
+    """Return the tests that disable a check, or None unless it only raises if its parameter `name` is false."""
     node = checker.function.node
     if not isinstance(node, ast.FunctionDef):
         return None
@@ -43,9 +43,9 @@ def off_switches(checker: k.Function, call: ast.Call, name: str) -> list[str] | 
 
 
 def _switched_off_by(statement: ast.If, parameters: Collection[str]) -> str | None:
-    """Return the tests of an `if` that only returns a constant; None for other statements.
+    """Return the tests of an `if` that only returns a constant, or None for other statements.
 
-    They must ask neither for a parameter nor whether the code is compiled, and have no effect.
+    The tests must have no side effect, and must not read a parameter or test whether the code is compiled.
     """
     parts = [one for one in walk(statement.test) if isinstance(one, ast.expr)]
     asks = any(isinstance(one, ast.Name) and one.id in parameters for one in parts)
@@ -72,7 +72,7 @@ def _raises(statements: Sequence[ast.stmt], set_to_true: Collection[str]) -> boo
 
 
 def _only_assigns(statement: ast.stmt) -> bool:
-    """Return whether a statement only assigns names, which nothing reads after the `raise` that follows."""
+    """Return whether a statement only assigns names, which nothing reads after the `raise`."""
     if isinstance(statement, ast.If):
         return all(map(_only_assigns, [*statement.body, *statement.orelse]))
     return isinstance(statement, ast.Assign) and all(isinstance(one, ast.Name) for one in statement.targets)
@@ -93,7 +93,7 @@ def _says(statement: ast.stmt) -> bool:
 
 
 def _only_words(statement: ast.stmt) -> bool:
-    """Return whether a statement only assigns a text to a name."""
+    """Return whether a statement only assigns a string to a name."""
     if isinstance(statement, ast.Pass):
         return True
     if not isinstance(statement, ast.Assign) or not all(isinstance(one, ast.Name) for one in statement.targets):

@@ -1,4 +1,4 @@
-"""Return whether one place in a function always runs before another."""
+"""The order in which places in a function run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dynalint_rules._code.names import around
 
 
 def always_before(first: ast.AST, second: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether `first` has always run when `second` is reached, assuming that loops run at least once.
+    """Return whether `first` has always run before `second`, assuming that loops run at least once.
 
     Both are expressions in the same function; code inside comprehensions and lambdas counts at its own position.
     """
@@ -48,7 +48,7 @@ def _inside(node: ast.AST, outer: ast.AST, parents: Mapping[ast.AST, ast.AST]) -
 
 
 def _always_runs(node: ast.AST, outer: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Whether running `outer` always runs `node` inside it, without a branch, handler or nested function between."""
+    """Return whether running `outer` always runs `node` inside it, without a branch, handler or function between."""
     while node is not outer:
         parent = parents[node]
         if isinstance(parent, ast.If | ast.IfExp) and node is not parent.test:

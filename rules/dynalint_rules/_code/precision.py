@@ -1,4 +1,4 @@
-"""The precision that a number requires and that a tensor has, as far as the code shows it."""
+"""The precision that a number requires, and the precision of a tensor, as far as the code shows them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dynalint.rulekit import k, walk
 
 
 def is_double(node: ast.expr) -> bool:
-    """Return whether the value read visibly comes from a float64 tensor."""
+    """Return whether the code shows that a value comes from a float64 tensor."""
     return any(isinstance(one, ast.Attribute) and one.attr in ("double", "float64") for one in walk(node))
 
 
 def is_wide(node: ast.expr) -> bool:
-    """Return whether the value read is int64 if it is an integer at all, as sums and positions are."""
+    """Return whether a value is int64 if it is an integer, as sums and positions are."""
     source = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else node
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
         source = node.args[0]
@@ -23,12 +23,12 @@ def is_wide(node: ast.expr) -> bool:
 
 
 def is_small(kind: k.Kind) -> bool:
-    """Return whether a number is known, and the same in every integer dtype."""
+    """Return whether a number is known, and every integer dtype can represent it."""
     return isinstance(kind, k.Value) and isinstance(kind.constant, int) and 0 <= kind.constant < 128
 
 
 def is_short(kind: k.Kind) -> bool:
-    """Whether a number is known, and the same in every floating dtype: eight significant bits, and of moderate size."""
+    """Return whether a number is known, and every floating dtype represents it exactly."""
     if not isinstance(kind, k.Value) or not isinstance(kind.constant, int | float):
         return False
     digits, exponent = math.frexp(kind.constant)

@@ -16,12 +16,12 @@ from dynalint_rules._code.scope import Scope, as_tensor
 _TOTAL = frozenset("all any count_nonzero detach double float isfinite isinf isnan logical_not long bool sum".split())
 # Attributes of every tensor.
 _SAID = frozenset("shape dtype device ndim requires_grad is_leaf".split())
-# If a dtype has no order, the first comparison with the same tensor already shows it.
+# If a dtype has no order, the first comparison with the same tensor already raises.
 _ORDERS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 def never_raises(scope: Scope, node: ast.expr) -> bool:
-    """Return whether an expression has a value for tensors with any contents and of any shape."""
+    """Return whether an expression never raises, for tensors of any shape and with any contents."""
     repeated = isinstance(scope.parents.get(node), ast.GeneratorExp | ast.ListComp)
     return (repeated or not may_be_unbound(scope, node)) and _is_total(scope, node)
 
@@ -29,8 +29,8 @@ def never_raises(scope: Scope, node: ast.expr) -> bool:
 def raising_conditions(scope: Scope, nodes: Sequence[ast.expr], scalar: Sequence[bool] = ()) -> list[str]:
     """Return the conditions for `nodes`, which Python evaluates only if earlier operands allow it.
 
-    `scalar` says for each node, if its truth is needed, whether it certainly has no dimensions; a tensor of several
-    elements has no truth.
+    `scalar` says for each node, if its truth is needed, whether it certainly has no dimensions; the truth of a tensor
+    with several elements is not defined.
     """
     lacking = [not known for known in scalar] or [False] * len(nodes)
     return [
@@ -41,7 +41,7 @@ def raising_conditions(scope: Scope, nodes: Sequence[ast.expr], scalar: Sequence
 
 
 def shows_without_raising(scope: Scope, node: ast.expr) -> bool:
-    """Return whether an expression has a value, and a text that displays it."""
+    """Return whether evaluating an expression and converting it to text never raises."""
     if isinstance(node, ast.Tuple | ast.List):
         return all(shows_without_raising(scope, one) for one in node.elts)
     if isinstance(node, ast.JoinedStr):
@@ -102,13 +102,13 @@ def _has_truth(scope: Scope, node: ast.expr) -> bool:
 
 
 def _go_together(scope: Scope, nodes: list[ast.expr]) -> bool:
-    """Return whether at most one of the expressions has dimensions; two that do may not broadcast together."""
+    """Return whether at most one of the expressions has dimensions. Two that have may not broadcast together."""
     sized = [node for node in nodes if not _has_truth(scope, node)]
     return len(sized) < 2 and all(_is_total(scope, node) for node in nodes)
 
 
 def _is_total_operator(scope: Scope, node: ast.BinOp) -> bool:
-    """Whether a tensor operator accepts these operands; with two Python numbers it may overflow or divide by zero."""
+    """Return whether an operator never raises for these operands. Two Python numbers may overflow or divide by zero."""
     if scope.tensor(node.left) is None and scope.tensor(node.right) is None:
         return False
     if isinstance(node.op, ast.BitAnd | ast.BitOr):

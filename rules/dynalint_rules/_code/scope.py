@@ -1,4 +1,4 @@
-"""The context of a rewrite: one function, the kinds of its expressions, and its name for torch."""
+"""The context of a rewrite: a function, the kinds of its expressions, and its name for torch."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Scope:
 
     `parents` maps nodes to their parents. `torch` is the name under which the function can refer to the module torch,
     and `imports` lists the imports it requires. `renamed` maps reads of names to replacements from a rewrite.
-    `composed` holds expressions that are not in the file but were assembled by a rewrite from others that are. `above`
-    are the functions in the call chain to this one.
+    `composed` holds expressions that a rewrite has assembled from expressions of the file. `above` are the functions in
+    the call chain to this one.
     """
 
     project: Project
@@ -56,7 +56,7 @@ class Scope:
 
     @cached_property
     def kinds(self) -> dict[ast.AST, k.Kind]:
-        """The kinds of expressions by node, computed on demand; a rewrite may add those of its own nodes."""
+        """The kinds of expressions by node, computed on demand. A rewrite may add the kinds of its own nodes."""
         kinds = self.project.kinds(self.function)
         step(len(kinds))
         return dict(kinds)
@@ -68,11 +68,11 @@ class Scope:
 
     def kind(self, node: ast.AST) -> k.Kind:
         """Return the kind of an expression."""
-        step()  # examining an expression without `walk` still requires its kind
+        step()  # code that examines an expression without `walk` also needs its kind
         return self.kinds.get(node, k.UNKNOWN)
 
     def tensor(self, node: ast.AST) -> k.Tensor | None:
-        """Return the kind of an expression that is certainly a torch tensor; otherwise None."""
+        """Return the kind of an expression that is certainly a torch tensor, or None."""
         return as_tensor(self.kind(node))
 
     def text(self, node: ast.expr | ast.stmt) -> str:
@@ -80,7 +80,7 @@ class Scope:
         return self.file.segment(node)
 
     def quote(self, node: ast.expr | ast.stmt) -> str:
-        """Return the text of a node for use in a sentence: in backticks, on one line, cut if it is long."""
+        """Return the text of a node for use in a sentence: in backticks, on one line, and shortened if it is long."""
         return quote(self.file, node)
 
     def fresh_name(self, stem: str, others: Iterable[str] = ()) -> str:
@@ -94,12 +94,12 @@ class Scope:
 
 
 def as_tensor(kind: k.Kind) -> k.Tensor | None:
-    """Return the torch tensor that `kind` certainly is; None for None, for a NumPy array, or if unknown."""
+    """Return the torch tensor that `kind` certainly is, or None."""
     return kind if isinstance(kind, k.Tensor) and not kind.array else None
 
 
 def torch_name(function: FunctionInfo, line: int = 0) -> tuple[str, tuple[str, ...]]:
-    """Return the name of the module torch in `function` from a line on, and the imports it requires.
+    """Return the name of the module torch in `function` from a line on, and the imports that this name requires.
 
     Raises:
         Refusal: the file does not import torch, and the name `torch` is taken, or bound for type checkers only.
@@ -138,7 +138,7 @@ def _shadowed(name: str, function: FunctionInfo) -> bool:
 
 
 def _is_given_up(name: str, module: ModuleInfo) -> bool:
-    """Whether a name is deleted or rebound by a function, or at the top level outside the handler of an import."""
+    """Return whether a function, or the top level outside the handler of an import, deletes or rebinds a name."""
     targets = [
         target
         for statement in module.tree.body
@@ -149,7 +149,7 @@ def _is_given_up(name: str, module: ModuleInfo) -> bool:
 
 
 def _set_by_functions(module: ModuleInfo) -> set[str]:
-    """The module-level names that functions of the module set or delete."""
+    """Return the module-level names that functions of the module set or delete."""
 
     def found() -> set[str]:
         return {name for node in walk(module.tree) if isinstance(node, ast.Global) for name in node.names}

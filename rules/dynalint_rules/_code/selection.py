@@ -14,7 +14,7 @@ def reads_by_mask(event: Subscript) -> bool:
 
 
 def target_of(event: Subscript) -> ast.Subscript | None:
-    """Return the `x[mask]` to which the statement of a read stores with the same mask; None if there is none."""
+    """Return the `x[mask]` to which the statement of a read stores through the same mask, or None."""
     statement = event.statement
     if isinstance(statement, ast.AugAssign):
         target: ast.expr = statement.target

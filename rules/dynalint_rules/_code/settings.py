@@ -1,4 +1,4 @@
-"""Dynamo settings in the project's own code, as far as rules depend on them."""
+"""The Dynamo settings in the project's code that rules depend on."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _answers: WeakKeyDictionary[Project, dict[str, frozenset[SourceFile] | None]] = 
 
 
 def captures_scalars(project: Project, function: FunctionInfo) -> bool:
-    """Return whether the code enables `capture_scalar_outputs` for a function, so that Dynamo traces `.item()`."""
+    """Return whether a function runs with `capture_scalar_outputs`, so that Dynamo traces `.item()`."""
     return _is_on(project, function, SCALARS)
 
 
 def captures_shapes(project: Project, function: FunctionInfo) -> bool:
-    """Whether the code enables `capture_dynamic_output_shape_ops` for a function, so that Dynamo traces `x[mask]`."""
+    """Return whether a function runs with `capture_dynamic_output_shape_ops`, so that Dynamo traces `x[mask]`."""
     return _is_on(project, function, SHAPES)
 
 
 def _is_on(project: Project, function: FunctionInfo, setting: str) -> bool:
-    """Return whether the whole program sets it, or a module in the call chain patches it."""
+    """Return whether the whole program enables an option, or a module in the call chain patches it."""
     answers = _answers.setdefault(project, {})
     if setting not in answers:
         answers[setting] = _switched(project, setting)
@@ -34,7 +34,7 @@ def _is_on(project: Project, function: FunctionInfo, setting: str) -> bool:
 
 
 def _switched(project: Project, setting: str) -> frozenset[SourceFile] | None:
-    """Return None if a statement sets it for the whole program, otherwise the files that patch it temporarily.
+    """Return None if a statement enables an option for the whole program, or else the files that patch it temporarily.
 
     Settings in tests, examples and benchmarks only apply while those run, and not to other users of the project.
     """

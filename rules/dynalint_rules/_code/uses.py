@@ -31,7 +31,7 @@ class Use:
 
     @property
     def stored(self) -> bool:
-        """Return whether it is an assignment or deletion."""
+        """Whether the use is an assignment or deletion."""
         return not isinstance(self.node.ctx, ast.Load)
 
     def parent(self, node: ast.AST) -> ast.AST | None:
@@ -69,7 +69,7 @@ class Attribute:
         return list(dict.fromkeys([*self.project.mro(self.cls), *heirs]))
 
     def uses(self, *, shared: bool = False) -> list[Use]:
-        """Return the uses on `self` in methods of the family; if `shared`, also those from outside.
+        """Return the uses on `self` in methods of the family and, if `shared`, those from outside.
 
         Raises:
             Refusal: the attribute is, or may be, used from outside, by name, or through special methods.
@@ -96,7 +96,7 @@ class Attribute:
         return own
 
     def _is_called(self, use: Use) -> bool:
-        """Return whether it is a call `x.step()`: a number is not callable, so it is an attribute of something else."""
+        """Return whether this is a call such as `x.step()`. A number is not callable, so it is another attribute."""
         parent = use.parent(use.node)
         if parent is None and use.function is None:
             calls = (node for node in walk(_tree(use.file)) if isinstance(node, ast.Call))
@@ -108,7 +108,7 @@ class Attribute:
             return False
         owner = node.value.id if isinstance(node.value, ast.Name) else None
         if owner not in use.function.locals and use.function.module.bindings.get(owner or "") in family:
-            return True  # the name of the class itself, even in code with unknown kinds
+            return True  # the name of the class itself, even if its kind is unknown
         return all(
             isinstance(member, k.Instance | k.Class) and member.cls in family for member in use.kind(node.value).members
         )
@@ -153,7 +153,7 @@ def _tree(file: SourceFile) -> ast.Module:
 
 
 def _self_class(function: FunctionInfo | None, owner: ast.expr) -> ClassInfo | None:
-    """The class to whose `self` an expression refers, in a method or a function nested in one."""
+    """Return the class whose `self` an expression refers to, in a method or a function nested in one."""
     if not isinstance(owner, ast.Name):
         return None
     while function is not None:

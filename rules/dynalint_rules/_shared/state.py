@@ -1,7 +1,7 @@
-"""A count stored on a module, turned into a registered buffer.
+"""The rewrite of a count on a module as a registered buffer.
 
-The buffer is not part of the state dict, holds int64, and is only assigned, never changed in place: an in-place update
-gives wrong gradients in compiled code once its value takes part in a differentiable expression.
+The buffer is not part of the state dict, has dtype int64, and is assigned rather than changed in place: in compiled
+code, an in-place update can give wrong gradients if the value is part of a differentiable expression.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dynalint_rules._shared.guard.statements import SHOWS
 from dynalint_rules._shared.number.numbers import DECISIONS, flow_of
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult)
-# With ints these return ints, for tensors as for Python numbers.
+# With ints, these return ints, for tensors as for Python numbers.
 _INTEGRAL = (*_ARITHMETIC, ast.Mod, ast.FloorDiv)
 _WITH_TENSORS = (*_INTEGRAL, ast.Div)
 _SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
@@ -26,10 +26,10 @@ _TIGHT = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
 
 
 def number_to_buffer(event: StateChange, project: Project) -> Rewrite:
-    """Return the rewrite that stores a number `self.name` in a buffer, in all places at once.
+    """Return the rewrite that stores the number `self.name` in a buffer, which changes all its uses together.
 
     Raises:
-        Refusal: the constructor does not set it to a plain number, or one of its uses requires a Python number.
+        Refusal: the constructor does not set it to a plain number, or a use requires a Python number.
     """
     name = event.home.name
     cls, function, statement = _constructor(event, project)
@@ -58,9 +58,9 @@ def number_to_buffer(event: StateChange, project: Project) -> Rewrite:
 
 @dataclass
 class Plan:
-    """The replacements that turn a number into a tensor; `combined` means that a tensor is computed from the counter.
+    """The replacements that turn a number into a tensor. `combined` means that a tensor is computed from the counter.
 
-    `leaves` are the codes of decisions by the counter.
+    `leaves` are the codes of findings about decisions that depend on the counter.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Plan:
 
 
 def _read(plan: Plan, use: Use) -> None:
-    """Follow a read of the number, through unchanged arithmetic or to places that change with it.
+    """Follow a read of the number through arithmetic that stays the same, and rewrite the uses that have to change.
 
     Raises:
         Refusal: a use requires a Python number.
@@ -99,7 +99,7 @@ def _read(plan: Plan, use: Use) -> None:
 
 
 def _constructor(event: StateChange, project: Project) -> tuple[ClassInfo, FunctionInfo, ast.Assign | ast.AnnAssign]:
-    """Return the class whose constructor first sets the counter, that constructor, and the statement."""
+    """Return the class whose constructor first sets the counter, the constructor, and the statement."""
     name, owner = event.home.name, event.function.owner
     if owner is None or not name.isidentifier() or not project.is_module_class(owner):
         raise Refusal(
@@ -151,10 +151,10 @@ def _registration(plan: Plan, function: FunctionInfo, statement: ast.Assign | as
 
 
 def change_store(plan: Plan, use: Use) -> None:
-    """Change a place that sets the number: an update becomes an assignment, a number becomes a tensor.
+    """Rewrite a statement that sets the number: an update becomes an assignment, and a number becomes a tensor.
 
     Raises:
-        Refusal: it sets it in another way.
+        Refusal: it sets the number in another way.
     """
     statement = use.statement()
     target = use.file.segment(use.node)
@@ -163,7 +163,7 @@ def change_store(plan: Plan, use: Use) -> None:
             raise Refusal(f"{use.quote(statement)} has no tensor equivalent; write it with `+`, `-` or `*`")
         if not _is_int(use.kind(statement.value)):
             raise Refusal(
-                f"{use.quote(statement.value)} may be something other than a whole number, which it does not hold"
+                f"{use.quote(statement.value)} may be something other than an integer, which the buffer cannot hold"
             )
         value = use.file.segment(statement.value)
         if not isinstance(statement.value, _TIGHT):
@@ -173,27 +173,27 @@ def change_store(plan: Plan, use: Use) -> None:
     if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
         raise Refusal(f"{use.place} sets `{plan.name}` in a way that does not work with a buffer; change it by hand")
     if isinstance(statement, ast.Assign) and statement.targets != [use.node]:
-        raise Refusal(f"{use.quote(statement)} sets more than `{plan.name}`; make it a separate statement")
+        raise Refusal(f"{use.quote(statement)} sets more than `{plan.name}`; make that a separate statement")
     number = plain_number(statement.value)
     if number is not None:
         torch, _ = torch_name(_function(use))
         value = f"{torch}.zeros_like({target})" if number == "0" else f"{torch}.full_like({target}, {number})"
         plan.replace(use, statement.value, value)
-    # The readers of a value computed from the number itself are examined separately.
+    # The uses of a value that is computed from the number itself are checked separately.
     elif not any(_is_same(node, use.node) for node in walk(statement.value)):
         raise Refusal(f"{use.place} sets {use.quote(use.node)} to {use.quote(statement.value)}, which is not a tensor")
 
 
 def _function(use: Use) -> FunctionInfo:
-    assert use.function is not None, "a use on `self` stands in a method"
+    assert use.function is not None, "a use on `self` is in a method"
     return use.function
 
 
 def check_reader(plan: Plan, use: Use) -> None:
-    """Follow a read of the counter upwards: integer arithmetic, then a tensor, or back into the counter.
+    """Follow a read of the counter through integer arithmetic to a tensor, or back to the counter.
 
     Raises:
-        Refusal: a step in between requires a Python number.
+        Refusal: a step requires a Python number.
     """
     node: ast.expr = use.node
     while True:
@@ -227,14 +227,14 @@ def check_reader(plan: Plan, use: Use) -> None:
 
 
 def _scope(use: Use) -> Scope | None:
-    """Return the function of a use; None at the top level of a file."""
+    """Return the function of a use, or None at the top level of a file."""
     if use.function is None:
         return None
     return Scope(use.project, use.function, use.project.parents(use.function), *torch_name(use.function))
 
 
 def _is_shown(use: Use, part: ast.AST | None) -> bool:
-    """Return whether a part of an f-string, where a 0-dim tensor reads like its number, is printed or logged."""
+    """Return whether a part of an f-string, which formats a 0-dim tensor like its number, is printed or logged."""
     if not isinstance(part, ast.FormattedValue) or part.conversion != -1:
         return False
     scope, text = _scope(use), use.parent(part)
@@ -243,7 +243,7 @@ def _is_shown(use: Use, part: ast.AST | None) -> bool:
 
 
 def _decides(plan: Plan, use: Use, node: ast.expr, parent: ast.AST | None) -> bool:
-    """Return whether a number, or its comparison with another one, only decides a branch."""
+    """Return whether a number, or its comparison with another number, only decides a branch."""
     if isinstance(parent, ast.Compare):
         others = [one for one in (parent.left, *parent.comparators) if one is not node]
         if len(others) != 1 or not isinstance(parent.ops[0], _ORDER) or not _is_int(use.kind(others[0])):
@@ -261,7 +261,7 @@ def _is_same(node: ast.AST, used: ast.expr) -> bool:
 
 def _check_combination(plan: Plan, use: Use, operation: ast.BinOp, other: ast.expr) -> None:
     if not isinstance(operation.op, _WITH_TENSORS):
-        raise Refusal(f"{use.place}: {use.quote(operation)} is computed differently if `{plan.name}` is a tensor")
+        raise Refusal(f"{use.place}: {use.quote(operation)} gives a different result if `{plan.name}` is a tensor")
     tensor = k.only_tensor(use.kind(other))
     assert tensor is not None
     plan.combined = True
@@ -270,14 +270,14 @@ def _check_combination(plan: Plan, use: Use, operation: ast.BinOp, other: ast.ex
 
 
 def _needs_number(plan: Plan, use: Use, parent: ast.AST | None) -> str:
-    """The refusal for a use that requires a Python number, depending on the kind of use."""
+    """Return the refusal for a use that requires a Python number."""
     shown = use.quote(use.node)
     while isinstance(parent, ast.Tuple | ast.List | ast.Dict | ast.Set | ast.keyword):
         parent = use.parent(parent)
     if isinstance(parent, ast.Return | ast.Yield):
         what, hint = f"returns {shown} to the caller, who would get a tensor", "change the callers first"
     elif isinstance(parent, ast.Compare | ast.If | ast.While | ast.IfExp | ast.BoolOp | ast.Assert):
-        what, hint = f"decides by {shown} in Python", "choose with `torch.where` instead"
+        what, hint = f"branches on {shown} in Python", "select with `torch.where` instead"
     else:
         what, hint = f"uses {shown} where a Python number may be needed", "change it by hand"
     return f"{use.place} {what}; {hint}"

@@ -10,7 +10,7 @@ WIDTH = 120
 """The maximum width of a line of new code before it is wrapped."""
 
 LOOSE = (ast.IfExp, ast.Lambda, ast.NamedExpr)
-"""Expressions that extend over everything before or after them and so cannot be an operand."""
+"""Expressions that bind so loosely that they cannot be an operand without parentheses."""
 
 _ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.List, ast.Dict, ast.Set, ast.ListComp)
 
@@ -22,7 +22,7 @@ def indentation(file: SourceFile, number: int) -> str:
 
 
 def inner_indentation(file: SourceFile, statement: ast.If) -> str:
-    """Return the indentation of a statement's body; one step more than its own if the body has no line."""
+    """Return the indentation of the body of a statement, or one more level if the body is on the same line."""
     own = indentation(file, statement.lineno)
     first = statement.body[0]
     if first.lineno > statement.lineno and indentation(file, first.lineno).startswith(own):
@@ -31,12 +31,12 @@ def inner_indentation(file: SourceFile, statement: ast.If) -> str:
 
 
 def atom(node: ast.expr, text: str) -> str:
-    """Return the text of an expression such that an operator or a method may follow it."""
+    """Return the text of an expression, in parentheses unless an operator or a method may follow it."""
     return text if isinstance(node, _ATOMS) else f"({text})"
 
 
 def held_together(text: str) -> str:
-    """Put a multi-line expression in parentheses, unless its own parentheses already enclose it."""
+    """Put an expression of several lines in parentheses, unless parentheses already enclose it."""
     if "\n" not in text and "\r" not in text:
         return text
     try:

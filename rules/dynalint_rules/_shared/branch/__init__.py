@@ -1,4 +1,4 @@
-"""Data-dependent decisions: `if`, conditional expressions, assertions and guards.
+"""Data-dependent decisions: `if`, conditional expressions, assertions and checks that raise.
 
 `decide.py` is the entry point for rules, and `where.py` tries the forms of an `if` in turn. `blocks.py` analyses the
 branches (`reasons.py` explains why one is not supported), and `rows.py` finds the names to choose. `sides.py`,

@@ -1,4 +1,4 @@
-"""Analysing the branches of an `if`: the chain of tests, the assignments, and the returned value."""
+"""Analysis of the branches of an `if`: the chain of tests, the assignments, and the returned value."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from dynalint_rules._shared.text import LOOSE, held_together
 
 @dataclass(frozen=True)
 class Assignment:
-    """`name = value`, or `name = name + written` for an augmented one with `operator`, whose `value` is the sum.
+    """`name = value` or, for an augmented assignment with `operator`, `name = name + written`, with the sum as `value`.
 
-    With `place`, it is `name[place] = written` for a tensor without other names; `value` contains everything it reads.
+    With `place`, it is `name[place] = written` for a tensor without other names, and `value` contains everything that
+    it reads.
     """
 
     name: str
@@ -38,13 +39,13 @@ class Assignment:
 
     @property
     def parts(self) -> list[ast.expr]:
-        """The expressions evaluated for the assignment."""
+        """The expressions that the assignment evaluates."""
         return [self.written] if self.place is None else [self.place, self.written]
 
 
 @dataclass(frozen=True)
 class Block:
-    """One path through the `if`: its assignments in order, then the returned value (None if it continues)."""
+    """One path through the `if`: its assignments in order, and the returned value (None if the path continues)."""
 
     assignments: tuple[Assignment, ...]
     result: ast.expr | None
@@ -52,16 +53,16 @@ class Block:
 
     @property
     def values(self) -> list[ast.expr]:
-        """The expressions evaluated on the path, in order."""
+        """The expressions that the path evaluates, in order."""
         values = [part for assignment in self.assignments for part in assignment.parts]
         return values if self.result is None else [*values, self.result]
 
 
 @dataclass(frozen=True)
 class Chain:
-    """An `if` with its `elif`s: `tests` in order, one more block than tests, and the last statement it includes.
+    """An `if` with its `elif`s: `tests` in order, one more block than tests, and the last statement of the chain.
 
-    `head` is the first test's statement; with `nested` it is an `elif` of an outer `if` which stays unchanged.
+    `head` is the statement of the first test. With `nested`, it is an `elif` of an outer `if`, which stays unchanged.
     """
 
     head: ast.If
@@ -72,7 +73,7 @@ class Chain:
 
     @property
     def returns(self) -> bool:
-        """Return whether every path returns."""
+        """Whether every path returns."""
         return self.blocks[0].result is not None
 
 
@@ -80,7 +81,7 @@ def chain_of(scope: Scope, statement: ast.If) -> Chain:
     """Return the chain that a data-dependent `if` or `elif` belongs to.
 
     Raises:
-        Refusal: its branches contain anything but assignments to names and a `return`.
+        Refusal: a branch contains anything but assignments to names and a `return`.
     """
     head = head_of(scope, statement)
     tests, bodies = [head.test], [head.body]
@@ -148,7 +149,7 @@ def _stands_in_loop(scope: Scope, statement: ast.stmt) -> bool:
 def split_test(scope: Scope, statement: ast.If) -> tuple[str | None, ast.expr]:
     """Split `if flag and tensor:` into the text of the Python part, which keeps its `if`, and the tensor part.
 
-    The first is None if there is no such part, or for an `elif`, where it cannot be kept.
+    The Python part is None if there is none, or for an `elif`, where it cannot be kept.
     """
     test = statement.test
     if not (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)):
@@ -162,7 +163,7 @@ def split_test(scope: Scope, statement: ast.If) -> tuple[str | None, ast.expr]:
 
 
 def _joined(scope: Scope, parts: Sequence[ast.expr]) -> str:
-    """Return the text of a test that is true if all parts are."""
+    """Return the text of a test that is true if all parts are true."""
     texts = [scope.text(part) for part in parts]
     if len(texts) == 1:
         return held_together(texts[0])
@@ -176,7 +177,7 @@ def is_elif(scope: Scope, statement: ast.stmt) -> bool:
 
 
 def statements_after(scope: Scope, statement: ast.stmt) -> list[ast.stmt]:
-    """Return the statements that follow one in its own block."""
+    """Return the statements that follow a statement in its block."""
     return around(scope.parents, statement)[1]
 
 
@@ -237,7 +238,7 @@ def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
 
 
 def _stored(scope: Scope, statement: ast.stmt) -> Assignment | None:
-    """Turn `x[place] = value` into an assignment of a changed copy; None for others' tensors and anything else."""
+    """Return `x[place] = value` as an assignment of a changed copy, or None unless the function created `x`."""
     target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
     if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Subscript):
         return None
@@ -271,7 +272,7 @@ def assigns_at_once(block: Block) -> bool:
 
 
 def _sum(scope: Scope, name: str, statement: ast.AugAssign) -> ast.expr:
-    """The result of an augmented assignment, as a separate expression."""
+    """Return the result of an augmented assignment as a separate expression."""
     old = ast.copy_location(ast.Name(name, ast.Load()), statement)
     result = ast.copy_location(ast.BinOp(old, statement.op, statement.value), statement)
     scope.kinds[old] = scope.kinds[result] = kind_of_name(scope, name, statement)

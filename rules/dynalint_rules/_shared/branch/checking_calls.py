@@ -1,4 +1,4 @@
-"""Rewriting calls of functions that raise if their argument is false, such as `check(test, "message")`."""
+"""Rewrites of calls of functions that raise if their argument is false, such as `check(test, "message")`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dynalint_rules._shared.branch.truth import truth_of
 
 
 def rewrite_checking_call(scope: Scope, node: ast.expr) -> Rewrite | None:
-    """Return the rewrite of `check(test, "message")` that uses `torch._assert_async` while compiling.
+    """Return the rewrite of `check(test, "message")` that uses `torch._assert_async` in compiled code.
 
-    `node` is the test or a part of it. None if the callee does anything but raise if the test is false.
+    `node` is the test or a part of it. The result is None unless the callee only raises if the test is false.
     """
     test = _whole_test(scope, node)
     call = scope.parents[test]
@@ -34,13 +34,13 @@ def rewrite_checking_call(scope: Scope, node: ast.expr) -> Rewrite | None:
     truth = truth_of(scope, test)
     given = [one for one in (*call.args, *(keyword.value for keyword in call.keywords)) if one is not test]
     if not all(isinstance(one, ast.Lambda) or is_pure(scope, one) for one in given):
-        return None  # only the message would be evaluated in compiled code
+        return None  # compiled code would not evaluate the other arguments
     message = next((text for one in given if (text := _check_message(scope, one)) is not None), '"the check fails"')
     tree = rw.Tree.around(scope.file, statement)
     lines = rw.statements([f"{scope.torch}._assert_async({truth.text}, {message})"])
     new = rw.branch(compiling(scope), lines, [tree.line(statement)])
     edits = rw.replacements(tree, [rw.Substitution((tree.statement(statement),), (new,))])
-    conditions = (*truth.conditions, *(f"`{checker.function.name}` is not switched off by `{one}`" for one in switches))
+    conditions = (*truth.conditions, *(f"`{checker.function.name}` is not disabled by `{one}`" for one in switches))
     return Rewrite(CHECKED, "conditional" if conditions else "safe", edits, conditions, scope.imports)
 
 
@@ -57,7 +57,7 @@ def _whole_test(scope: Scope, node: ast.expr) -> ast.expr:
 
 
 def _check_message(scope: Scope, node: ast.expr) -> str | None:
-    """Return the code of a message that can be part of a graph, if that is what an argument is."""
+    """Return the code of the message if an argument is a message that can be part of a graph."""
     kind = scope.kind(node)
     if is_constant_message(node) or (isinstance(kind, k.Value) and isinstance(kind.constant, str)):
         return scope.text(node)

@@ -1,4 +1,4 @@
-"""Rewriting data-dependent checks, `assert` and guards that raise, into forms that Dynamo keeps in the graph."""
+"""Rewrites of assertions and checks that raise into forms that Dynamo keeps in the graph."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from dynalint_rules._shared.branch.truth import (
 from dynalint_rules._shared.text import held_together
 
 _SENTENCES = re.compile(r"(.*[.!?])(?:\s|$)", re.DOTALL)
-CHECKED = "While compiling, check on the device with `torch._assert_async`"
+CHECKED = "In compiled code, check on the device with `torch._assert_async`"
 
 
 def is_constant_message(node: ast.expr | None) -> bool:
-    """Return whether the compiler turns a message into a constant string, or there is no message."""
+    """Return whether Dynamo turns a message into a constant string, or there is no message."""
     if node is None:
         return True
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -40,12 +40,12 @@ def is_constant_message(node: ast.expr | None) -> bool:
 
 
 def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
-    """Return the rewrite of `if test: raise Error("message")` that uses `torch._assert_async` while compiling.
+    """Return the rewrite of `if test: raise Error("message")` that uses `torch._assert_async` in compiled code.
 
     Eager code still raises its own exception.
 
     Raises:
-        Refusal: the statement does more, or the function has a handler for the exception.
+        Refusal: the statement does more, or compiled code may catch the exception.
     """
     *before, raising = statement.body
     if (
@@ -67,7 +67,7 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
                 f"{scope.quote(node)} is a NumPy array; compute the test with Python numbers, or with tensors"
             )
         if isinstance(node, ast.expr) and isinstance(kind, k.Value) and kind.source == "data" and kind.type != "bool":
-            raise Refusal(f"{scope.quote(node)} reads a number from a tensor; rewrite that one first")
+            raise Refusal(f"{scope.quote(node)} reads a number from a tensor; rewrite that read first")
     rest = _left_to_tensors(scope, statement.test)
     if rest is None:
         python, test = split_test(scope, statement)
@@ -87,9 +87,9 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
 
 @dataclass(frozen=True)
 class _Rest:
-    """The last operands of `python or tensor`, or of `not (python and tensor)`, which raises: those with tensors.
+    """The tensor operands at the end of `python or tensor`, or of `not (python and tensor)`, in the test of a `raise`.
 
-    `good` is their truth if nothing is raised.
+    `good` is the truth that they have if nothing is raised.
     """
 
     test: ast.expr
@@ -98,7 +98,7 @@ class _Rest:
     good: Truth
 
     def left_out(self, scope: Scope, tree: rw.Tree) -> Any:
-        """Return the test without these operands while compiling."""
+        """Return the test that ignores these operands in compiled code."""
         nodes = [tree.expression(one) for one in self.operation.values]
         word, guard = ("and", rw.negation(compiling(scope)))
         if isinstance(self.operation.op, ast.And):
@@ -111,7 +111,7 @@ class _Rest:
 
 
 def _left_to_tensors(scope: Scope, test: ast.expr) -> _Rest | None:
-    """Return the tensor part of a test for raising that also has a Python part; None for any other test.
+    """Return the tensor part of a test that also has a Python part, or None for any other test.
 
     Raises:
         Refusal: a part of it is not a tensor.
@@ -139,7 +139,7 @@ def _is_plain(statement: ast.stmt) -> bool:
 
 
 def _shown(scope: Scope, raising: ast.Raise) -> str:
-    """The code of a constant message that resembles the exception's message as far as possible."""
+    """Return the code of a constant message that is as close as possible to that of the exception."""
     given = raising.exc
     message = given.args[0] if isinstance(given, ast.Call) and given.args else None
     if message is not None and (is_constant_message(message) or _is_folded(scope, message)):
@@ -155,14 +155,13 @@ def refuse_caught(scope: Scope, statement: ast.stmt) -> None:
     """Ensure that no handler in compiled code expects the exception, whose type may change.
 
     Raises:
-        Refusal: a `try` with handlers is around the check, or around a call in the chain of functions leading to
-            it.
+        Refusal: a `try` with handlers surrounds the check, or a call in the chain of functions that leads to it.
     """
     for caller in scope.function.leading_here[1:]:
         if any(_handles_calls(node) for node in walk_function(caller.node)):
             raise Refusal(
-                f"`{caller.qualname}`, which calls this, may catch the exception, and that would have another type; "
-                "decide with `torch.where` instead of raising"
+                f"`{caller.qualname}`, which calls this, may catch the exception, whose type would change; select "
+                "with `torch.where` instead of raising"
             )
     node: ast.AST = statement
     while node is not scope.function.node:
@@ -173,8 +172,8 @@ def refuse_caught(scope: Scope, statement: ast.stmt) -> None:
             handler = parent.handlers[0]
             caught = scope.quote(handler.type) if handler.type is not None else "everything"
             raise Refusal(
-                f"`except` around the check catches {caught}, and the exception would have another type, if it "
-                "was raised before the handler at all; decide with `torch.where` instead of raising"
+                f"`except` around the check catches {caught}, but the exception would have another type and might be "
+                "raised after the handler; select with `torch.where` instead of raising"
             )
         node = parent
 
@@ -189,9 +188,9 @@ def _handles_calls(node: ast.AST) -> bool:
 
 
 def _is_folded(scope: Scope, message: ast.expr) -> bool:
-    """Return whether Dynamo turns an f-string into a constant string: its values are numbers and names of settings.
+    """Return whether Dynamo turns an f-string into a constant string, because its values are settings.
 
-    A size in it would cause a recompilation for each new size, and a tensor in it breaks the graph.
+    A size in the f-string would recompile for each new size, and a tensor would break the graph.
     """
     return isinstance(message, ast.JoinedStr) and all(
         isinstance(part, ast.Constant)
@@ -235,7 +234,7 @@ def rewrite_assert(scope: Scope, statement: ast.Assert) -> Rewrite:
 
 
 def _tests(scope: Scope, test: ast.expr, changes: list[str]) -> list[str]:
-    """The tests to assert one after the other, which is equivalent to asserting their `and`."""
+    """Return the tests to assert one after the other, which is equivalent to asserting their `and`."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         return [text for value in test.values for text in _tests(scope, value, changes)]
     if isinstance(test, ast.Compare) and len(test.ops) > 1 and is_tensor_test(scope, test):
@@ -254,7 +253,7 @@ def _tests(scope: Scope, test: ast.expr, changes: list[str]) -> list[str]:
 
 
 def _message(scope: Scope, node: ast.expr | None) -> tuple[str, list[str]]:
-    """The code of a constant message after its comma, and the behaviour that it changes."""
+    """Return the code of a constant message, with a comma before it, and the behaviour that it changes."""
     if node is None:
         return "", []
     if is_constant_message(node):
@@ -264,16 +263,17 @@ def _message(scope: Scope, node: ast.expr | None) -> tuple[str, list[str]]:
     plain = without_values(node)
     if plain is None:
         raise Refusal(
-            f"the message {scope.quote(node)} is built when the check fails, and a graph can only hold a "
+            f"the message {scope.quote(node)} is computed when the check fails, but a graph can only contain a "
             "constant; make it constant first"
         )
-    return f", {plain}", ["the message leaves out the values that it shows"]
+    return f", {plain}", ["the message no longer shows values"]
 
 
 def without_values(node: ast.expr | None) -> str | None:
-    """The code of an f-string as a plain string; None if it is not one.
+    """Return the code of an f-string as a plain string, or None for any other expression.
 
-    Only the sentences before the first value stay, or if there are none, the text with an ellipsis for each value.
+    The string consists of the sentences before the first value or, if there are none, of the text with an ellipsis for
+    each value.
     """
     if not isinstance(node, ast.JoinedStr):
         return None

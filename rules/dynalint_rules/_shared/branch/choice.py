@@ -26,7 +26,7 @@ from dynalint_rules._shared.text import LOOSE, atom
 TITLE = "Compute both sides and select with `torch.where`"
 
 _LONGEST_REPEATED_TEST = 40
-# The guard of an operand on the first side and on the last: its own value on its side, a harmless one elsewhere.
+# The order of an operand and its harmless replacement, if the operand is on the first side and on the last.
 GUARD_ORDERS = ("{operand}, {safe}", "{safe}, {operand}")
 
 
@@ -74,7 +74,7 @@ def finished(scope: Scope, title: str, edits: tuple[Replacement, ...], condition
 def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str) -> str:
     """Return the text of an expression, with the new names in `scope.renamed`.
 
-    Each of the operands in `guards` is wrapped in `guard`, which has slots for the `operand` and the value `safe`.
+    Each of the operands in `guards` is wrapped in `guard`, a format string for the `operand` and the value `safe`.
     """
     if node in scope.renamed:
         return scope.renamed[node]
@@ -94,7 +94,7 @@ def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str
 
 
 def guarded(scope: Scope, one: Guarded, guards: Sequence[Guarded], guard: str) -> str:
-    """Return the text of an operand that must be harmless where its side is not taken."""
+    """Return the text of an operand that must be harmless where the other side is selected."""
     return guard.format(operand=rendered(scope, one.node, guards, guard), safe=one.safe)
 
 
@@ -105,11 +105,11 @@ def _contains(outer: ast.AST, inner: ast.AST) -> bool:
 def require_tensors(scope: Scope, sides: Sequence[Side]) -> list[str]:
     """Ensure that every side is a tensor; return the conditions for that.
 
-    If one side certainly is, an unknown one may be, since a run can verify it. Beside a float without dimensions, a
-    number becomes one too.
+    If one side certainly is a tensor, an unknown side may be one, because a run can verify it. Next to a 0-dim float
+    tensor, a number becomes a tensor too.
 
     Raises:
-        Refusal: one is not a tensor, or all are unknown.
+        Refusal: a side is not a tensor, or all sides are unknown.
     """
     certain = any(as_tensor(side.kind) is not None for side in sides)
     conditions: list[str] = []
@@ -132,7 +132,7 @@ def _is_single_float(kind: k.Kind) -> bool:
 
 
 def _divides(side: Side) -> bool:
-    """Whether some operators are not defined for all numbers; the operands of the others are guarded, if known."""
+    """Return whether some operators are not defined for all numbers, and their operands cannot be protected."""
     binary = [one for one in walk(side.node) if isinstance(one, ast.BinOp)] if side.node is not None else []
     others = [one for one in binary if not isinstance(one.op, ast.Add | ast.Sub | ast.Mult)]
     powers = [getattr(one.right, "value", None) if isinstance(one.op, ast.Pow) else None for one in others]
@@ -147,14 +147,14 @@ def _why_no_tensor(scope: Scope, side: Side) -> str:
     kind = side.kind
     shown = _shown(scope, side)
     if k.NONE in kind.members:
-        given = "gives None" if kind == k.NONE else f"returns {shown}, which may be None"
+        given = "is None" if kind == k.NONE else f"returns {shown}, which may be None"
         return f"one side {given}; use a tensor on both sides, filled with zeros if there is no value"
     if isinstance(kind, k.Tensor):
         return f"{shown} is a NumPy array; convert it to a tensor, then select with `torch.where`"
     if k.is_number(kind):
-        return f"one side is the number {shown}; give a tensor on both sides, by `torch.full_like`"
+        return f"one side is the number {shown}; use a tensor on both sides, such as `torch.full_like`"
     if isinstance(kind, k.Value):
-        return f"one side is the Python value {shown}; compute what depends on it on both sides instead"
+        return f"one side is the Python value {shown}; compute the tensors that depend on it on both sides instead"
     if isinstance(kind, k.Unknown | k.Nothing):
         return f"dynalint cannot tell whether {shown} is a tensor; if it is, select with `torch.where` by hand"
     return f"{shown} is not a single tensor; select with `torch.where` for each tensor in it"
@@ -164,7 +164,7 @@ def _sides_of(scope: Scope, node: ast.IfExp, test: str) -> list[str]:
     """Return the code of the sides, with operands that the test keeps harmless.
 
     Raises:
-        Refusal: the test is too long to be repeated, or must not be.
+        Refusal: the test is too long to repeat, or must not be repeated.
     """
     sides = (node.body, node.orelse)
     guards = [guarded_operands(scope, value) for value in sides]

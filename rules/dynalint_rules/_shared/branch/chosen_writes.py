@@ -1,4 +1,4 @@
-"""A branch that only writes to tensors of the module: every call writes a choice instead.
+"""A branch that only writes to tensors of the module: every call writes the selected values instead.
 
 if self.ready:                              center = x.mean(0)
     return                                  self.center.copy_(torch.where(self.ready, self.center, center))
@@ -25,7 +25,7 @@ from dynalint_rules._shared.branch.sides import NO_RAISE
 from dynalint_rules._shared.branch.truth import truth_of
 from dynalint_rules._shared.text import atom, inner_indentation
 
-_TITLE = "Write what `torch.where` selects on every call"
+_TITLE = "Write the result of `torch.where` on every call"
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _IN_PLACE = frozenset(f"{name}_" for name in "abs add clamp div lerp mul neg sub".split())
 
@@ -34,7 +34,7 @@ _IN_PLACE = frozenset(f"{name}_" for name in "abs add clamp div lerp mul neg sub
 class _Write:
     """A statement that assigns `value` to `target`, by a method of `owner` or, without one, by an assignment.
 
-    `number` means that it is a plain number. `kept` is the text of the existing value if that is not the target.
+    `number` means that the value is a plain number. `kept` is the text of the existing value if that is not the target.
     """
 
     statement: ast.stmt
@@ -47,7 +47,7 @@ class _Write:
 
 @dataclass
 class _Side:
-    """The effects of one path, in order: writes, and names used only there; `values` are the expressions computed."""
+    """The writes of one path, and the names that only it uses, in order. `values` are the computed expressions."""
 
     steps: list[_Write | tuple[str, str]] = field(default_factory=list)
     values: list[ast.expr] = field(default_factory=list)
@@ -57,7 +57,7 @@ class _Side:
 
 
 def rewrite_writes(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite of an `if` whose branches only write to tensors of the module; None for any other.
+    """Return the rewrite of an `if` whose branches only write to tensors of the module, or None for any other.
 
     Raises:
         Refusal: one of its values must not be computed on every call.
@@ -81,7 +81,7 @@ def rewrite_writes(scope: Scope, statement: ast.If) -> Rewrite | None:
     if python is not None:
         step = inner_indentation(scope.file, statement)[statement.col_offset :]
         lines = [f"if {python}:", *(f"{step}{line}" for line in lines)]
-    conditions = [*writer.conditions, NO_RAISE, "nothing looks for changes of what was left alone"]
+    conditions = [*writer.conditions, NO_RAISE, "no code detects writes that leave a tensor unchanged"]
     return finished(scope, _TITLE, rw.written(scope.file, (run, lines)), conditions)
 
 
@@ -92,7 +92,7 @@ def _leaves(body: Sequence[ast.stmt]) -> bool:
 
 
 def _side_of(scope: Scope, body: Sequence[ast.stmt]) -> _Side | None:
-    """Return the effects of a path; None if it does anything but write."""
+    """Return the effects of a path, or None if it does anything but write."""
     side = _Side()
     for one in body:
         if does_nothing(scope, one):
@@ -112,7 +112,7 @@ def _side_of(scope: Scope, body: Sequence[ast.stmt]) -> _Side | None:
 
 
 def _write_of(scope: Scope, statement: ast.stmt, side: _Side) -> _Write | None:
-    """Return the write of a statement to a tensor of the module; None if it does anything else."""
+    """Return the write of a statement to a tensor of the module, or None if the statement does anything else."""
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         return _called(scope, statement, statement.value, side)
     plain = isinstance(statement, ast.Assign) and len(statement.targets) == 1
@@ -133,7 +133,7 @@ def _write_of(scope: Scope, statement: ast.stmt, side: _Side) -> _Write | None:
 
 
 def _called(scope: Scope, statement: ast.Expr, last: ast.Call, side: _Side) -> _Write | None:
-    """The same for a chain of calls of in-place methods."""
+    """Return the write of a chain of in-place methods."""
     calls = [last]
     while isinstance(calls[0].func, ast.Attribute) and isinstance(calls[0].func.value, ast.Call):
         calls.insert(0, calls[0].func.value)
@@ -165,7 +165,7 @@ def _called(scope: Scope, statement: ast.Expr, last: ast.Call, side: _Side) -> _
 
 
 def _fits(scope: Scope, tensor: k.Tensor, value: ast.expr) -> bool:
-    """Whether choosing between a value and the existing one preserves the latter: floats would round integers."""
+    """Return whether selecting between a value and the existing one preserves the latter. Floats round integers."""
     kind = scope.kind(value)
     if tensor.dtype in ("float", None) or (k.is_number(kind) and tensor.dtype == "bool"):
         return tensor.dtype is not None
@@ -173,7 +173,7 @@ def _fits(scope: Scope, tensor: k.Tensor, value: ast.expr) -> bool:
 
 
 def _kept(scope: Scope, node: ast.expr) -> k.Tensor | None:
-    """Return the tensor on `self` that an expression reads or stores; otherwise None."""
+    """Return the tensor on `self` that an expression reads or stores, or None."""
     owner = scope.function.owner
     if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) or owner is None:
         return None
@@ -193,7 +193,7 @@ def _kept(scope: Scope, node: ast.expr) -> k.Tensor | None:
 
 @dataclass
 class _Writer:
-    """Writes the statements that replace both paths: `one` is chosen if `test` is true, `other` if not."""
+    """A writer of the statements that replace both paths: `one` is selected if `test` is true, `other` if not."""
 
     scope: Scope
     test: ast.expr
@@ -207,12 +207,12 @@ class _Writer:
         """Return the lines.
 
         Raises:
-            Refusal: the branches write to the same tensors in another order.
+            Refusal: the branches write to the same tensors in a different order.
         """
         return [*self._test(), *self._steps()]
 
     def _test(self) -> list[str]:
-        """Return the assignment of the test to a name, unless it is a flag that is written last."""
+        """Return the assignment of the test to a name, unless the test is a flag that is written last."""
         flag = self.test
         while isinstance(flag, ast.UnaryOp) and isinstance(flag.op, ast.Not):
             flag, self.negated = flag.operand, not self.negated

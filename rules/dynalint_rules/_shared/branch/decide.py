@@ -1,4 +1,4 @@
-"""One rewrite for all data-dependent decisions: a branch, a guard, an assertion."""
+"""The rewrite of any data-dependent decision: a branch, an assertion or a check that raises."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dynalint_rules._shared.branch.choice import rewrite_conditional_expression
 from dynalint_rules._shared.branch.where import rewrite_if
 
 _FILTER = (
-    "the condition decides how many elements there are, and tensors need a known size; keep all elements and "
-    "give the others a weight of zero with `torch.where`"
+    "the condition decides how many elements there are, and tensors need a known size; keep all elements, and give "
+    "those to leave out a weight of zero with `torch.where`"
 )
 _MATCH = (
     "a `match` on a tensor has no equivalent in tensor operations; write it as `if` and `elif`, or decide "
@@ -22,15 +22,15 @@ _MATCH = (
 )
 
 _ROUNDS = (
-    "the number of iterations depends on data; run a fixed number and keep finished results with "
-    "`torch.where`, or keep the loop outside the compiled code"
+    "the number of iterations depends on data; run a fixed number and keep finished results with `torch.where`, or "
+    "run the loop outside the compiled code"
 )
 
 
 def rewrite_decision(event: Event, operand: ast.expr, project: Project, *, value: str) -> Rewrite | Declined:
     """Return the rewrite of the decision on `operand`, the subject of `event`, or why there is none.
 
-    `value` is the sentence for a refusal if the operand is used as a value and decides nothing.
+    `value` is the reason for a refusal if the operand is used as a value and decides nothing.
 
     Raises:
         Refusal: the rewrite would not be equivalent.
@@ -44,7 +44,7 @@ def rewrite_decision(event: Event, operand: ast.expr, project: Project, *, value
 
 
 def _rewritten(scope: Scope, decision: Decision, operand: ast.expr) -> Rewrite | None:
-    """Return the rewrite of a decision; None if no form applies.
+    """Return the rewrite of a decision, or None if no form applies.
 
     Raises:
         Refusal: the rewrite would not be equivalent.

@@ -8,8 +8,8 @@
                             else:                                                   y = b
                                 y = b
 
-The duplicated code is short, and code disabled by the flag is still not computed. The result is equivalent, and the
-tensor's `if` is rewritten in the same step.
+The duplicated code is short, and code that the flag disables is still not computed. The result is equivalent, and the
+`if` on the tensor is rewritten in the same step.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif, statements_after
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
 
-_TITLE = "Test the Python value in a separate `if`, and compute both sides of the tensor's"
+_TITLE = "Test the Python value in a separate `if`, and compute both sides of the tensor test"
 _LEFT = ("DYN101", "DYN106", "DYN107", "DYN202")
 _MOST_REPEATED = 10
 _PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.expr_context, ast.UnaryOp, ast.Not)
 
 
 def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite of an `if` or `elif` that tests a Python value and a tensor; None for any other.
+    """Return the rewrite of an `if` or `elif` that tests a Python value and a tensor, or None for any other.
 
-    The rewrite tests the Python values first. If they were not first before, neither may depend on the other.
+    The rewrite tests the Python values first. If they were not first in the original, neither part may depend on the
+    other.
 
     Raises:
         Refusal: libcst cannot parse the statement.
@@ -68,7 +69,7 @@ def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
         new = new.with_changes(orelse=inner)
     else:
         body = rw.block([inner, *(tree.line(one) for one in tail)])
-        if hasattr(new.body, "header"):  # the comment after the test stays after the first
+        if hasattr(new.body, "header"):  # the comment after the test stays with the first test
             inner_body = new.body.with_changes(header=body.header)
             body = body.with_changes(header=new.body.header, body=[inner.with_changes(body=inner_body), *body.body[1:]])
         new = new.with_changes(body=body)
@@ -88,9 +89,9 @@ def _is_plain(value: ast.expr) -> bool:
 
 
 def _tail(scope: Scope, branch: ast.If) -> Sequence[ast.stmt] | None:
-    """The statements up to the end of the function if the branch may return before them.
+    """Return the statements up to the end of the function if the branch may return before them.
 
-    None if they lead to other code.
+    The result is None if they lead to other code.
     """
     if is_elif(scope, branch) or not any(isinstance(node, ast.Return) for node in walk(branch)):
         return ()
@@ -99,5 +100,5 @@ def _tail(scope: Scope, branch: ast.If) -> Sequence[ast.stmt] | None:
 
 
 def _lines(statements: Sequence[ast.stmt]) -> int:
-    """The number of lines of consecutive statements."""
+    """Return the number of lines of consecutive statements."""
     return (statements[-1].end_lineno or 0) - statements[0].lineno + 1 if statements else 0

@@ -1,7 +1,8 @@
-"""Functions whose gradient is not finite everywhere, and ways to avoid the infinite values.
+"""Functions whose gradient is not finite everywhere, and values that avoid infinite gradients.
 
-`torch.where(c, torch.sqrt(x), x)` gives a NaN gradient where the square root is not taken and `x` is not positive: the
-backward pass multiplies the infinite slope by zero. With `torch.where(c, x, 1)` as its input the slope stays finite.
+`torch.where(c, torch.sqrt(x), x)` gives a NaN gradient where the square root is not selected and `x` is not positive:
+the backward pass multiplies the infinite slope by zero. With `torch.where(c, x, 1)` as its input, the slope stays
+finite.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from dynalint.rulekit import Refusal, k, walk
 from dynalint_rules._code.scope import Scope
 
-# The value that replaces the first argument where the function is not needed.
+# The value that replaces the first argument where the result of the function is not used.
 _SAFE_ARGUMENT = {
     **dict.fromkeys("sqrt rsqrt log log2 log10 log1p reciprocal lgamma digamma".split(), "1"),
     **dict.fromkeys("acos arccos asin arcsin atanh arctanh erfinv logit".split(), "0.5"),
@@ -21,7 +22,7 @@ _SAFE_ARGUMENT = {
 }
 _DIVISIONS = frozenset({"div", "divide", "true_divide", "floor_divide", "fmod", "remainder", "addcdiv"})
 _POWERS = frozenset({"pow", "float_power"})
-# Not finite at some points, without a single value that is safe for all arguments; or raising there.
+# Functions that raise or are not finite at some points, and have no single value that is safe for all arguments.
 _HOPELESS = {
     **dict.fromkeys("atan2 arctan2 renorm".split(), "has no gradient at zero"),
     **dict.fromkeys("std var_mean std_mean".split(), "has no finite gradient where all values are equal"),
@@ -34,14 +35,14 @@ _HOPELESS = {
 
 @dataclass(frozen=True)
 class Guarded:
-    """An operand to be replaced by `safe` where its side is not taken."""
+    """An operand to be replaced by `safe` where the other side is selected."""
 
     node: ast.expr
     safe: str
 
 
 def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
-    """Return the operands in an expression that must be made harmless where its side is not taken.
+    """Return the operands in an expression that must be made harmless where the other side is selected.
 
     Raises:
         Refusal: one of them has no harmless value.
@@ -94,7 +95,7 @@ def _of_call(scope: Scope, node: ast.Call) -> list[Guarded]:
 
 
 def _of_power(scope: Scope, base: ast.expr, exponent: ast.expr) -> list[Guarded]:
-    """A power is harmless for an integer exponent from 1 on."""
+    """Return the base of a power, unless the exponent is an integer of at least 1."""
     value = exponent.value if isinstance(exponent, ast.Constant) else None
     if isinstance(value, int | float) and value >= 1 and value == int(value):
         return []

@@ -1,4 +1,4 @@
-"""An early return decided by a tensor: the code after it always runs, and each `return` chooses."""
+"""An early return that depends on a tensor: the code after it always runs, and each `return` selects a value."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
 from dynalint_rules._shared.text import atom, held_together
 
-# A `return` in it leaves more than the function, or it may raise itself.
+# A `return` in these leaves more than the function, or they may raise.
 _OPAQUE = (
     ast.Try, ast.With, ast.AsyncWith, ast.AsyncFor, ast.While, ast.Match, ast.FunctionDef, ast.AsyncFunctionDef,
     ast.ClassDef,
@@ -45,7 +45,7 @@ _OPAQUE = (
 
 
 def rewrite_early_return(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite of an `if` with one side that returns and one that continues; None for any other.
+    """Return the rewrite of an `if` with one side that returns and one that continues, or None for any other.
 
     Raises:
         Refusal: the rewrite would not be equivalent.
@@ -65,7 +65,7 @@ def rewrite_early_return(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def check_rest(scope: Scope, statement: ast.If, rest: list[ast.stmt]) -> None:
-    """Ensure that statements may always run, regardless of any test before or around them.
+    """Ensure that statements may always run, regardless of tests before or around them.
 
     Raises:
         Refusal: they have effects, may raise, or contain a data-dependent test.
@@ -75,9 +75,9 @@ def check_rest(scope: Scope, statement: ast.If, rest: list[ast.stmt]) -> None:
 
 @dataclass
 class _EarlyReturn:
-    """The `if`: its `returning` side, the other one, and the code `after` it to the end of the function.
+    """The `if`: its `returning` side, the `other` side, and the code `after` it up to the end of the function.
 
-    `condition` is the name that is true if the early result is taken.
+    `condition` is a name whose value is true if the early result is selected.
     """
 
     scope: Scope
@@ -90,7 +90,7 @@ class _EarlyReturn:
 
     @property
     def following(self) -> list[ast.stmt]:
-        """The code that runs unless the early result is taken."""
+        """The code that runs unless the early result is selected."""
         return [*self.going_on, *self.after]
 
     def rewrite(self) -> Rewrite:
@@ -103,7 +103,7 @@ class _EarlyReturn:
     def follow(
         self, values: Sequence[ast.expr], result: ast.expr | None, early: list[str], layers: dict[str, None]
     ) -> list[rw.Change]:
-        """Return the changes in the code after; `values` are the returning side's expressions, `result` its last."""
+        """Return the changes after the `if`. `values` are the expressions of the returning side, `result` the last."""
         later = [node for one in self.following for node in returns_of(one)]
         changes: list[rw.Change] = []
         inside = {id(node) for one in self.going_on for node in walk(one)}
@@ -113,7 +113,7 @@ class _EarlyReturn:
                     "the function returns at several nesting levels; assign one result to a name and return that"
                 )
             if one.value is None or result is None:
-                raise Refusal("one side returns None; return a tensor on both sides, or decide outside it")
+                raise Refusal("one side returns None; return a tensor on both sides, or decide outside the function")
             choice = self._choice(one, one.value, result, early)
             changes.append((one.value, choice))
         changes += self._guarded(later)
@@ -137,13 +137,14 @@ class _EarlyReturn:
                 )
             if isinstance(node, ast.If | ast.IfExp) and is_tensor_test(scope, node.test):
                 raise Refusal(
-                    f"{scope.quote(node.test)} after the early return is a separate test; rewrite that one first"
+                    f"{scope.quote(node.test)} after the early return is another data-dependent test; rewrite that "
+                    "test first"
                 )
         refuse_lasting_effects(scope, self.following, "the code after the early return")
         return effects_of(scope, list(_expressions(self.following))).layers
 
     def _head(self, block: Block) -> tuple[rw.Change, list[str]]:
-        """The replacement of the `if`, and the texts of the parts of the early result."""
+        """Return the replacement of the `if`, and the texts of the parts of the early result."""
         scope = self.scope
         truth = truth_of(scope, self.statement.test)
         truth = truth if self.returning is self.statement.body else truth.negated
@@ -173,12 +174,12 @@ class _EarlyReturn:
         return (self.statement, [*lines, *self.going_on]), early
 
     def _choice(self, later: ast.Return, value: ast.expr, first: ast.expr, early: list[str]) -> str:
-        """The value of a later `return`, chosen against the early one."""
+        """Return the value of a later `return`, which selects between its value and the early one."""
         scope = self.scope
         ones, others = parts_of(first), parts_of(value)
         if len(ones) != len(others) or isinstance(first, ast.Tuple) is not isinstance(value, ast.Tuple):
             raise Refusal(
-                f"{scope.quote(later)} returns a different structure than the early return; make them the same"
+                f"{scope.quote(later)} returns a different structure from the early return; make both the same"
             )
         guards = guarded_operands(scope, value)
         texts = []
@@ -197,7 +198,7 @@ class _EarlyReturn:
         return ", ".join(texts) + ("," if isinstance(value, ast.Tuple) and len(texts) == 1 else "")
 
     def _guarded(self, later: Sequence[ast.Return]) -> Iterator[rw.Change]:
-        """The operands in the following code that must be harmless where the early result is taken."""
+        """Return the operands in the following code that must be harmless where the early result is selected."""
         scope = self.scope
         values = {result.value for result in later}
         if any(guarded_operands(scope, expression) for expression in _expressions(self.going_on)):
@@ -208,11 +209,11 @@ class _EarlyReturn:
             guards = [] if expression in values else guarded_operands(scope, expression)
             inner = {node for one in guards for node in walk(one.node) if node is not one.node}
             for one in guards:
-                if one.node not in inner:  # otherwise it is written with the enclosing one
+                if one.node not in inner:  # otherwise, it is written with the enclosing one
                     yield one.node, guarded(scope, one, guards, self._guard(GUARD_ORDERS[1]))
 
     def _reads(self, values: Sequence[ast.expr]) -> set[str]:
-        """The tensors with gradients from before the test that some expressions read."""
+        """Return the tensors with gradients from before the test that some expressions read."""
         scope = self.scope
         found = set().union(*(reads_of(scope, Side(value, scope.kind(value)), self.statement) for value in values))
         return found - set(_stored(self.following)) - set(_stored(self.returning))
@@ -230,7 +231,7 @@ def parts_of(value: ast.expr | None) -> list[ast.expr]:
 
 
 def _expressions(statements: Sequence[ast.stmt]) -> Iterator[ast.expr]:
-    """The expressions that statements evaluate, including those of nested statements."""
+    """Yield the expressions that statements evaluate, including those of nested statements."""
     for statement in statements:
         for child in ast.iter_child_nodes(statement):
             if isinstance(child, ast.expr):
@@ -247,7 +248,7 @@ def _stored(statements: Sequence[ast.stmt]) -> Iterator[str]:
 
 
 def stands_in_branches(scope: Scope, statement: ast.stmt) -> bool:
-    """Return whether a statement is only inside tests of Python values: a block that returns leads nowhere else."""
+    """Return whether all blocks around a statement are branches of tests of Python values."""
     node = scope.parents.get(statement)
     while isinstance(node, ast.If) and not is_tensor_test(scope, node.test):
         node = scope.parents.get(node)

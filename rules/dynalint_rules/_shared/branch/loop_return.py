@@ -9,7 +9,7 @@
                                              returned = condition if returned is None else returned | condition
                                          return early
 
-The value returned after the last iteration is the same, so `early` is the result whatever the mask is.
+The value returned after the last iteration is the same, so `early` is the result whatever the mask.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UNROLLED = frozenset({"builtins.range", "builtins.enumerate", "builtins.zip", "
 
 
 def rewrite_loop_return(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite of `if test: return value` in a loop; None for any other statement.
+    """Return the rewrite of `if test: return value` in a loop, or None for any other statement.
 
     Raises:
         Refusal: the rewrite would not be equivalent.
@@ -42,12 +42,12 @@ def rewrite_loop_return(scope: Scope, statement: ast.If) -> Rewrite | None:
         return None
     last, parts = _same_at_last(scope, statement, value, loop), parts_of(value)
     if last is None:
-        raise Refusal("the loop may end without this result; keep it in a name, and return that after the loop")
+        raise Refusal("the loop may end without this result; assign it to a name, and return that after the loop")
     _check_rounds(scope, loop)
     check_rest(scope, statement, [one for one in loop.body if one is not statement])
     for node in walk(value):
         if isinstance(node, ast.Lambda):
-            raise Refusal(f"{scope.quote(node)} may run later, when its names have other values")
+            raise Refusal(f"{scope.quote(node)} may run later, when its names have different values")
     for name in {node.id for node in walk(value) if isinstance(node, ast.Name)} & scope.function.locals:
         if not is_bound_before(scope, name, statement):
             raise Refusal(f"`{name}` may have no value yet; assign it before the test")
@@ -77,13 +77,13 @@ def rewrite_loop_return(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def _returning(statement: ast.If) -> ast.expr | None:
-    """Return the value of `if test: return value`; None for any other statement."""
+    """Return the value of `if test: return value`, or None for any other statement."""
     only = statement.body[0] if len(statement.body) == 1 and not statement.orelse else None
     return only.value if isinstance(only, ast.Return) else None
 
 
 def _same_at_last(scope: Scope, statement: ast.If, value: ast.expr, loop: ast.For) -> ast.expr | None:
-    """Return the value returned after a loop if its last iteration would have returned the same; otherwise None."""
+    """Return the value returned after a loop if its last iteration would have returned the same value, or None."""
     after = statements_after(scope, loop)
     if loop.body[-1] is not statement or len(after) != 1 or not isinstance(after[0], ast.Return):
         return None
@@ -92,22 +92,22 @@ def _same_at_last(scope: Scope, statement: ast.If, value: ast.expr, loop: ast.Fo
 
 
 def _before(scope: Scope, parts: list[ast.expr], early: list[str], mask: str, loop: ast.For) -> list[str]:
-    """Return the lines before a loop: its result without any iteration, or None if that has no value.
+    """Return the lines before a loop, which assign the result without any iteration, or None if it has no value.
 
     Raises:
-        Refusal: it contains more than the values of names.
+        Refusal: the result contains more than the values of names.
     """
     names = [part.id for part in parts if isinstance(part, ast.Name)]
     read = {node.id for part in parts for node in walk(part) if isinstance(node, ast.Name)} & scope.function.locals
     if any(not is_bound_before(scope, name, loop) for name in read):
         return [f"{' = '.join([mask, *early])} = None"]
     if len(names) != len(parts):
-        raise Refusal("the result is computed from values before the loop; give it a name in the loop")
+        raise Refusal("the result is computed from values before the loop; assign it to a name in the loop")
     return [f"{mask} = None", *(f"{new} = {name}" for new, name in zip(early, names, strict=True))]
 
 
 def _check_rounds(scope: Scope, loop: ast.For) -> None:
-    """Ensure that all iterations of a loop may run, and that their number is the same in every call of a graph."""
+    """Ensure that all iterations of a loop may run, and that each call of a graph has the same number of them."""
     rounds = scope.kind(loop.iter.func) if isinstance(loop.iter, ast.Call) else scope.kind(loop.iter)
     known = isinstance(rounds, k.Sequence | k.Object | k.Instance)
     known = known or (isinstance(rounds, k.External) and rounds.name in _UNROLLED)

@@ -1,4 +1,4 @@
-"""Why a statement cannot be part of a branch that becomes an expression, and how to rewrite it by hand."""
+"""Reasons why a statement cannot be part of a branch that becomes an expression, with advice for a manual rewrite."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dynalint_rules._shared.branch.truth import is_tensor_test
 
 
 def why_not(scope: Scope, statement: ast.stmt) -> str:
-    """Say why a statement cannot be part of a branch that becomes an expression."""
+    """Return the reason why a statement cannot be part of a branch that becomes an expression."""
     shown = scope.quote(statement)
     if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         if any(isinstance(target, ast.Attribute) for target in targets):
             return f"a branch stores state, {shown}; compute the value with `torch.where` and store it on every call"
         if any(isinstance(target, ast.Subscript) for target in targets):
-            return f"a branch changes something in place, {shown}; build the new value with `torch.where` instead"
+            return f"a branch changes something in place, {shown}; compute the new value with `torch.where` instead"
         return f"a branch assigns to several targets at once, {shown}; assign them one by one"
     if isinstance(statement, ast.Raise):
         return "a branch raises; check with `torch._assert_async` separately from the branch"
@@ -29,9 +29,10 @@ def why_not(scope: Scope, statement: ast.stmt) -> str:
         )
     if isinstance(statement, ast.If):
         if is_tensor_test(scope, statement.test):
-            return f"a branch contains another `if`, on {scope.quote(statement.test)}; rewrite that one first"
+            return f"a branch contains another `if`, on {scope.quote(statement.test)}; rewrite that `if` first"
         return (
-            f"a branch contains an `if` on the Python value {scope.quote(statement.test)}; decide that before this test"
+            f"a branch contains an `if` on the Python value {scope.quote(statement.test)}; move that `if` before this "
+            "test"
         )
     if isinstance(statement, ast.For | ast.While | ast.With | ast.Try | ast.AsyncFor | ast.AsyncWith | ast.Match):
         keyword = type(statement).__name__.lower().removeprefix("async")

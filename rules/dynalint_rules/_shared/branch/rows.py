@@ -1,4 +1,4 @@
-"""The names to choose in the branches, and the ones that only hold intermediate values."""
+"""The names whose values a branch selects, and names that only hold intermediate values."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import Assignment, Block, Chain, assigns_at_once
 
 Row = tuple[str, list[Assignment | None]]
-"""A name, and the assignment to it in each block; None for a block without one."""
+"""A name, and the assignment to it in each block, or None for a block without an assignment."""
 
 
 @dataclass
 class Plan:
     """The handling of the assignments of a chain.
 
-    `rows` are the names to be chosen, in an order consistent with every block. `temporaries` are the values computed
-    regardless of the test, each with its new name. With `late`, every value is a temporary, and all are computed before
-    the first choice.
+    `rows` are the names to select, in an order that is consistent with every block. `temporaries` are the values that
+    are computed regardless of the test, each with its new name. With `late`, every value is a temporary, and all are
+    computed before the first selection.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -50,7 +50,7 @@ def _order(blocks: Sequence[Sequence[Assignment]]) -> list[str]:
 
 
 def _in_one_order(scope: Scope, chain: Chain) -> bool:
-    """Return whether the names can be chosen one after the other in the order of assignment in the blocks."""
+    """Return whether the names can be selected one after the other in the order of assignment in the blocks."""
     blocks = []
     for block in chain.blocks:
         last = {one.name: one for one in block.assignments if not _is_temporary(scope, one, block)}
@@ -100,7 +100,7 @@ def _rename_reads(scope: Scope, value: ast.expr, current: dict[str, str]) -> Non
 
 
 def _is_temporary(scope: Scope, assignment: Assignment, block: Block) -> bool:
-    """Return whether a name is only used inside one block, so that always assigning it does no harm."""
+    """Return whether a name is only used inside one block, so that it can always be assigned."""
     inside = {id(node) for statement in block.statements for node in walk(statement)}
     return not is_shared(scope, assignment.name) and all(id(node) in inside for node in names(scope, assignment.name))
 
@@ -108,7 +108,7 @@ def _is_temporary(scope: Scope, assignment: Assignment, block: Block) -> bool:
 def _is_unread(scope: Scope, name: str, chain: Chain) -> bool:
     """Return whether no code after a chain reads a name, except possibly the block that assigned it.
 
-    Reads in blocks that have not assigned it do not matter: they refer to a value from before the chain.
+    Reads in blocks that have not assigned the name do not matter: they refer to a value from before the chain.
     """
     if is_shared(scope, name) or _around_loop(scope, chain):
         return False
@@ -128,7 +128,7 @@ def _in_test(chain: Chain, name: ast.Name) -> bool:
 
 
 def _in_inner_function(scope: Scope, node: ast.AST) -> bool:
-    """Return whether code runs later than its position suggests."""
+    """Return whether code is in a nested function or a lambda, which may run later."""
     while node is not scope.function.node:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or node not in scope.parents:
             return True
@@ -137,7 +137,7 @@ def _in_inner_function(scope: Scope, node: ast.AST) -> bool:
 
 
 def _around_loop(scope: Scope, chain: Chain) -> bool:
-    """Whether a chain runs several times in one call, so that each iteration sees the values of the previous one."""
+    """Return whether a chain runs repeatedly in one call, so that an iteration sees values of the previous one."""
     node: ast.AST | None = chain.head
     while node is not None and node is not scope.function.node:
         node = scope.parents.get(node)

@@ -1,4 +1,4 @@
-"""The values of the two sides of a branch: the conditions for `torch.where` to choose between them."""
+"""The values of the two sides of a branch, and the conditions for `torch.where` to select between them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dynalint_rules._code.names import loads, only_value, within
 from dynalint_rules._code.scope import Scope, as_tensor
 
 SAME_FORM = "both sides are tensors of the same dtype, shape and device"
-NO_RAISE = "neither side raises on inputs that would have gone the other way"
-FINITE = "the gradient of the side that is not taken is finite"
+NO_RAISE = "neither side raises on inputs for which the other side ran"
+FINITE = "the gradient of the side that is not selected is finite"
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 _ARITHMETIC_METHODS = frozenset({"add", "sub", "mul", "div"})
@@ -27,7 +27,7 @@ HARMLESS = frozenset({"relu", "clamp", "clip", "clamp_min", "clamp_max", "neg", 
 class Side:
     """The value of one side, for a name or for the whole expression.
 
-    `node` is its expression; None for a side that leaves `name` unchanged, with the kind `kind`.
+    `node` is its expression, or None for a side that leaves `name` unchanged, with the kind `kind`.
     """
 
     node: ast.expr | None
@@ -36,16 +36,16 @@ class Side:
 
     @property
     def source(self) -> str | None:
-        """The name, if the side's value is a plain name."""
+        """The name, if the value of the side is a plain name."""
         return self.node.id if isinstance(self.node, ast.Name) else self.name if self.node is None else None
 
 
 @dataclass(frozen=True)
 class _Profile:
-    """A tensor computed elementwise from the one under `base`, in steps that neither raise nor diverge.
+    """A tensor that is computed elementwise from the tensor `base`, in steps that neither raise nor diverge.
 
-    `number` is the class of the numbers involved. `signed` means that a step does not support bool tensors, `keeps`
-    that one saves its argument for the gradient.
+    `number` is the type of the numbers in the steps. `signed` means that a step does not support bool tensors, and
+    `keeps` that a step saves its argument for the gradient.
     """
 
     base: str
@@ -58,20 +58,20 @@ _NUMBER_RANK = {None: 0, "bool": 1, "int": 2, "float": 3}
 
 
 def tensor_conditions(scope: Scope, sides: Sequence[Side]) -> list[str]:
-    """Return the conditions for tensor sides; empty if they can be proven for every input."""
+    """Return the conditions for tensor sides, or none if the code proves them for every input."""
     profiles = [_profile(scope, side) for side in sides]
     known = [profile for profile in profiles if profile is not None]
     if len(known) < len(sides):
         return [SAME_FORM, NO_RAISE, FINITE]
     if len({profile.base for profile in known}) > 1:
-        # Zero gradients that reach an input of only one side may meet an infinite slope there.
+        # Zero gradients that reach an input of only one side may be multiplied by an infinite slope there.
         return [SAME_FORM, FINITE]
     keep = [side.node for side, profile in zip(sides, known, strict=True) if profile.keeps]
     return [*_same_dtype(known, sides[0].kind, _base_kind(scope, sides)), *kept_conditions(scope, keep)]
 
 
 def _same_dtype(profiles: Sequence[_Profile], first: k.Kind, base: k.Kind) -> list[str]:
-    """Return the conditions on the dtype of the common base under which profiles have the same dtype."""
+    """Return the conditions on the dtype of the common base that give all profiles the same dtype."""
     tensor = as_tensor(base) or as_tensor(first)
     dtype = tensor.dtype if tensor is not None else None
     numbers = {profile.number for profile in profiles}
@@ -114,7 +114,7 @@ def _profile_of(scope: Scope, node: ast.expr) -> _Profile | None:
 
 
 def _arithmetic(scope: Scope, node: ast.BinOp) -> _Profile | None:
-    """`x * 2`, `1 - x`, `x / 3`: a tensor and a literal number that is neither huge nor, as a divisor, tiny."""
+    """Profile `x * 2`, `1 - x`, `x / 3`: a tensor and a literal number that is neither huge nor, as a divisor, tiny."""
     value, operand = _number(node.right), node.left
     if value is None and not isinstance(node.op, ast.Div):
         value, operand = _number(node.left), node.right
@@ -130,7 +130,7 @@ def _arithmetic(scope: Scope, node: ast.BinOp) -> _Profile | None:
 
 
 def _is_moderate(value: float, operator: ast.operator) -> bool:
-    """Whether a number, and its inverse for a division, is finite in the narrowest float, so that the slope is too."""
+    """Return whether a number, or its inverse for a division, is finite in every float dtype, and so is the slope."""
     if isinstance(operator, ast.Add | ast.Sub):
         return math.isfinite(value)
     least = 1e-4 if isinstance(operator, ast.Div) else 0.0
@@ -150,14 +150,14 @@ def _elementwise(scope: Scope, node: ast.Call) -> _Profile | None:
     inner = _profile_of(scope, owner)
     if inner is None or name not in HARMLESS or any(value is None for value in numbers):
         return None
-    # Their effect on bool tensors, and on an int tensor with a float bound, is special; `signed` excludes it.
+    # Bool tensors, and int tensors with a float bound, change their dtype here; `signed` excludes bool tensors.
     floats = any(isinstance(value, float) for value in numbers)
     number = "float" if floats else inner.number
     return replace(inner, number=number, signed=True, keeps=inner.keeps or name not in ("neg", "clone"))
 
 
 def _number(node: ast.expr) -> int | float | None:
-    """The value of a literal number, with its sign."""
+    """Return the value of a literal number, with its sign."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         inner = _number(node.operand)
         return None if inner is None else -inner
@@ -170,7 +170,7 @@ def alias_conditions(scope: Scope, sides: Sequence[Side], target: str | None, ar
     """Return the conditions if a side is an existing tensor, of which `torch.where` returns a copy.
 
     Raises:
-        Refusal: that tensor is later changed in place, which the copy would miss.
+        Refusal: the tensor is later changed in place, which does not change the copy.
     """
     shared: list[str] = []
     for side in sides:
@@ -191,10 +191,10 @@ def alias_conditions(scope: Scope, sides: Sequence[Side], target: str | None, ar
 
 
 def refuse_changed_alias(scope: Scope, name: str, around: ast.stmt | ast.expr) -> None:
-    """Ensure that no later in-place change distinguishes the tensor under a name from a copy made by `around`.
+    """Ensure that no later in-place change distinguishes the tensor under a name from a copy that `around` creates.
 
     Raises:
-        Refusal: there is one.
+        Refusal: there is such a change.
     """
     places = (one for shared in sorted(sharing(scope, name)) for one in changes_in_place(scope, shared, around))
     place = next((one for one in places if may_run_after(scope, one, around)), None)
@@ -206,10 +206,9 @@ def refuse_changed_alias(scope: Scope, name: str, around: ast.stmt | ast.expr) -
 
 
 def gradient_conditions(branches: Sequence[set[str]], layers: dict[str, None]) -> list[str]:
-    """Return the conditions for tensors that not every branch reads: they get zero gradients instead of None.
+    """Return the conditions for tensors that only some branches read: they get zero gradients instead of None.
 
-    `branches` are the texts that `reads_of` returned for each; `layers` are the modules called that may have
-    parameters.
+    `branches` are the results of `reads_of`, and `layers` are the called modules that may have parameters.
     """
     everywhere = set.intersection(*branches) if branches else set()
     unequal = set().union(*branches) - everywhere
@@ -219,13 +218,12 @@ def gradient_conditions(branches: Sequence[set[str]], layers: dict[str, None]) -
         return []
     listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
     verb = "gets" if len(names) == 1 else "get"
-    return [
-        f"it makes no difference that {listed} {verb} a gradient of zeros instead of None when the other side is taken"
-    ]
+    other = "when the other side is selected"
+    return [f"it makes no difference that {listed} {verb} a gradient of zeros instead of None {other}"]
 
 
 def reads_of(scope: Scope, side: Side, branch: ast.AST) -> set[str]:
-    """Return the texts of the tensors a side of `branch` reads that may need a gradient, and of the layers it calls."""
+    """Return the texts of the tensors with gradients that a side of `branch` reads, and of the layers that it calls."""
     if side.node is None:
         known = side.name is not None and _may_have_gradient(side.kind)
         return set(_leaves(scope, side.name, branch, ())) if known and side.name is not None else set()
@@ -235,7 +233,7 @@ def reads_of(scope: Scope, side: Side, branch: ast.AST) -> set[str]:
 
 
 def _leaves(scope: Scope, name: str, branch: ast.AST, seen: tuple[str, ...]) -> Iterator[str]:
-    """The tensors from which a local name is computed, if assigned once before the branch; else the name itself."""
+    """Return the tensors that a local name is computed from, if it is assigned once before the branch, or the name."""
     value = None if name in seen else only_value(scope, name, branch)
     if value is None:
         yield name
@@ -262,7 +260,7 @@ def _is_layer_or_tensor(scope: Scope, node: ast.Attribute) -> bool:
 
 
 def _passive(scope: Scope, node: ast.AST) -> ast.AST | None:
-    """The part of an expression through which no gradient flows: an index, or the mask of `masked_fill`."""
+    """Return the part of an expression that passes on no gradient: an index, or the mask of `masked_fill`."""
     if isinstance(node, ast.Subscript):
         return node.slice
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "detach":
@@ -291,19 +289,19 @@ def _may_have_gradient(kind: k.Kind) -> bool:
 
 
 def number_conditions(scope: Scope, sides: Sequence[Side], uses: Sequence[ast.expr]) -> list[str]:
-    """Return the conditions if both sides are numbers, from which `torch.where` makes a 0-dim tensor.
+    """Return the conditions if both sides are numbers, from which `torch.where` creates a 0-dim tensor.
 
     Raises:
-        Refusal: they are not literals, or one of `uses`, which read the result, is not tensor arithmetic.
+        Refusal: the numbers are not literals, or one of the `uses` of the result is not tensor arithmetic.
     """
     numbers = [None if side.node is None else _number(side.node) for side in sides]
     fits = {type(one) for one in numbers} in ({int}, {float}) and all(_is_tensor_arithmetic(scope, one) for one in uses)
     if not fits or not uses:
         raise Refusal(
-            "both sides give numbers, of which `torch.where` would make a tensor; "
-            "write them as tensors, or compute what depends on them with `torch.where`"
+            "both sides are numbers, from which `torch.where` would create a tensor; write them as tensors, or "
+            "compute the values that depend on them with `torch.where`"
         )
-    return ["the numbers are combined with tensors of one dimension or more, in which their precision is enough"]
+    return ["the numbers are combined with tensors of at least one dimension, whose precision is sufficient"]
 
 
 def _is_tensor_arithmetic(scope: Scope, node: ast.expr) -> bool:

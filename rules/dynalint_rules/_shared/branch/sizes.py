@@ -1,4 +1,4 @@
-"""Sides with visibly different sizes, between which `torch.where` cannot choose."""
+"""Sides whose code shows different sizes, between which `torch.where` cannot select."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def refuse_other_sizes(scope: Scope, sides: Sequence[Side]) -> None:
     """Ensure that the code does not show different sizes for the sides.
 
     Raises:
-        Refusal: the size of one is data-dependent, or one is a part of the other.
+        Refusal: the size of a side is data-dependent, or one side is a part of the other.
     """
     texts = {side.name if side.node is None else scope.text(side.node) for side in sides}
     for node in (side.node for side in sides if side.node is not None):

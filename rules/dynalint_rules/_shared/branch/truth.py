@@ -23,20 +23,20 @@ COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Gt: ">",
     ast.GtE: ">=",
 }
-# Expressions that bind less tightly than a comparison and need parentheses as its operand.
+# Expressions that bind less tightly than a comparison, and so need parentheses as its operands.
 _LOOSE = (ast.BoolOp, ast.Compare, ast.IfExp, ast.Lambda, ast.NamedExpr)
 
-# Advice for a Python test, which should use tensor operations instead.
-STAYS = "and select with it in `torch.where`: an `if` on the tensor breaks as well"
+# Advice for a test in Python, which should use tensor operations instead.
+STAYS = "and select with `torch.where`: an `if` on the tensor breaks the graph too"
 
 
 @dataclass(frozen=True)
 class Truth:
     """A bool tensor of one element.
 
-    `text` is its code; `atomic` means that an operator may follow it without parentheses. `scalar` means that it
-    certainly has no dimensions. `conditions` must hold for it to be the same truth. `opposite` is its negation if that
-    has a simpler form than `~`.
+    `text` is its code; `atomic` means that an operator may follow the text without parentheses. `scalar` means that the
+    tensor certainly has no dimensions. Under `conditions`, it equals the truth of the test. `opposite` is its negation
+    if that has a simpler form than `~`.
     """
 
     text: str
@@ -52,12 +52,12 @@ class Truth:
 
     @property
     def without_dimensions(self) -> str:
-        """The text of the same truth as a 0-dim tensor: `where` would broadcast its result to the shape (1, 1)."""
+        """The text of the same truth as a 0-dim tensor. `where` would broadcast its result to the shape (1, 1)."""
         return self.text if self.scalar else f"{self.operand}.reshape(())"
 
     @property
     def negated(self) -> Truth:
-        """The opposite."""
+        """The opposite truth."""
         if self.opposite is not None:
             return replace(self.opposite, conditions=self.conditions)
         return Truth(f"~{self.operand}", False, self.scalar, self.conditions, self)
@@ -67,7 +67,7 @@ def truth_of(scope: Scope, test: ast.expr) -> Truth:
     """Return the truth of a test whose operands are all tensors.
 
     Raises:
-        Refusal: a part is not a tensor, or must not be evaluated where Python would have stopped before it.
+        Refusal: a part is not a tensor, or must not be evaluated where Python would have stopped earlier.
     """
     if isinstance(test, ast.BoolOp):
         return _bool_op(scope, test)
@@ -110,20 +110,20 @@ def is_plain_tensor(scope: Scope, test: ast.expr) -> bool:
 
 
 def _value(scope: Scope, node: ast.expr) -> Truth:
-    """The truth of a tensor: itself if it is bool, otherwise `!= 0`."""
+    """Return the truth of a tensor: the tensor if it is bool, otherwise `!= 0`."""
     tensor = scope.tensor(node)
     if tensor is None or tensor.dtype == "bool":
         _require_lasting(scope, node)  # a comparison with zero is a new tensor
     text = scope.text(node)
     if tensor is None:
         kind = scope.kind(node)
-        if isinstance(kind, k.Tensor):  # an array of NumPy
+        if isinstance(kind, k.Tensor):  # a NumPy array
             text, scalar = f"{scope.torch}.as_tensor({text})", kind.rank == 0
             return Truth(text, True, scalar) if kind.dtype == "bool" else Truth(f"{text} != 0", False, scalar)
         if k.may_be_tensor(kind):
             raise Refusal(f"{scope.quote(node)} is not always a tensor; handle the other case before this test")
         raise Refusal(
-            f"{scope.quote(node)} is not a tensor, and the condition of `torch.where` has to be one; test it in "
+            f"{scope.quote(node)} is not a tensor, but the condition of `torch.where` has to be a tensor; test it in "
             "a separate `if`"
         )
     scalar = tensor.rank == 0 or _reduces_all(scope, node)
@@ -137,7 +137,7 @@ def _value(scope: Scope, node: ast.expr) -> Truth:
 
 
 def _may_be_byte(scope: Scope, node: ast.expr) -> bool:
-    """Return whether a truth may be uint8: `any()` and `all()` of uint8 return uint8, of which `~` is never zero."""
+    """Return whether a truth may be uint8: `any()` and `all()` of uint8 return uint8, whose `~` is never zero."""
     values = [node]
     if isinstance(node, ast.Name):
         assigned = (one for one in walk(scope.function.node) if isinstance(one, ast.Assign))
@@ -159,7 +159,7 @@ def _asks_bytes(scope: Scope, node: ast.expr) -> bool:
 
 
 def _require_lasting(scope: Scope, node: ast.expr) -> None:
-    """Ensure that a tensor keeps its value after the test, for the gradient or for statements further down.
+    """Ensure that a tensor keeps its value after the test, for the gradient or for later statements.
 
     Raises:
         Refusal: its memory is changed in place somewhere in the function.
@@ -168,7 +168,7 @@ def _require_lasting(scope: Scope, node: ast.expr) -> None:
     while not makes_tensor(scope, owner):
         if isinstance(owner, ast.Name):
             if may_change_in_place(scope, owner.id):
-                raise Refusal(f"`{owner.id}` is tested and changed in place; give the result of the test a name first")
+                raise Refusal(f"`{owner.id}` is tested and changed in place; assign the tested value to a name first")
             return
         if isinstance(owner, ast.Call):
             owner = owner.func
@@ -189,7 +189,7 @@ def _reduces_all(scope: Scope, node: ast.expr) -> bool:
 
 
 def _comparison(scope: Scope, node: ast.Compare) -> Truth:
-    """A comparison, chained or not: `a < b < c` is `(a < b) & (b < c)` with `b` repeated."""
+    """Return the truth of a comparison. If chained, `a < b < c` is `(a < b) & (b < c)` with `b` repeated."""
     values = [node.left, *node.comparators]
     links: list[str] = []
     tensors: list[k.Tensor] = []
@@ -199,7 +199,7 @@ def _comparison(scope: Scope, node: ast.Compare) -> Truth:
         if not own and len(node.ops) == 1:
             return _value(scope, node)
         if not own or type(operator) not in COMPARISONS:
-            raise Refusal(f"{scope.quote(node)} does not compare only tensors; test its parts one by one")
+            raise Refusal(f"{scope.quote(node)} compares more than tensors; test its parts one by one")
         others = [kind for kind in (scope.kind(left), scope.kind(right)) if as_tensor(kind) is None]
         numbers = numbers and all(k.is_number(kind) for kind in others)
         # Ordering with a tensor returns a tensor or raises; `==` returns False for values that cannot be compared.
@@ -216,7 +216,7 @@ def _comparison(scope: Scope, node: ast.Compare) -> Truth:
 
 
 def _bool_op(scope: Scope, node: ast.BoolOp) -> Truth:
-    """`a and b`, with `b` evaluated unconditionally."""
+    """Return the truth of `a and b`, which always evaluates `b`."""
     parts = [truth_of(scope, value) for value in node.values]
     effects_of(scope, list(node.values[1:]))
     operator = " & " if isinstance(node.op, ast.And) else " | "
@@ -227,7 +227,7 @@ def _bool_op(scope: Scope, node: ast.BoolOp) -> Truth:
 
 
 def _membership(scope: Scope, node: ast.Compare) -> Truth:
-    """`t in (a, b)` as comparisons, `a in t` as any of its elements."""
+    """Return the truth of `t in (a, b)` as comparisons, or of `a in t` with `any()`."""
     left, right = node.left, node.comparators[0]
     if scope.tensor(right) is not None:
         if scope.tensor(left) is None and not k.is_number(scope.kind(left)):
@@ -236,7 +236,7 @@ def _membership(scope: Scope, node: ast.Compare) -> Truth:
     elif isinstance(right, ast.Tuple | ast.List | ast.Set) and 1 <= len(right.elts) <= _MOST_MEMBERS:
         tensor = scope.tensor(left)
         if tensor is None or any(not k.is_number(scope.kind(one)) for one in right.elts):
-            raise Refusal(f"{scope.quote(node)} looks for more than numbers; compare with each element separately")
+            raise Refusal(f"{scope.quote(node)} searches for more than numbers; compare with each element separately")
         if len(right.elts) > 1:
             effects_of(scope, [left])
         links = [f"{operand_text(scope, left)} == {operand_text(scope, one)}" for one in right.elts]
@@ -255,7 +255,7 @@ def operand_text(scope: Scope, node: ast.expr) -> str:
 
 
 def _call(scope: Scope, node: ast.Call) -> Truth | None:
-    """Calls that read a bool from tensors, as the tensor they read; None for any other call."""
+    """Return the tensor whose bool a call reads, as a truth, or None for any other call."""
     callee = scope.kind(node.func)
     if isinstance(callee, k.External) and len(node.args) >= 1:
         name, arguments = callee.name, node.args

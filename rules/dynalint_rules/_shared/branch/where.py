@@ -1,4 +1,4 @@
-"""Rewriting a data-dependent branch as `torch.where`: both sides are computed, and the test chooses."""
+"""The rewrite of a data-dependent branch as `torch.where`, which computes both sides and selects one."""
 
 from __future__ import annotations
 
@@ -76,13 +76,13 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
 
 
 def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
-    """Replace each name's assignments on the sides by a single expression."""
+    """Replace the assignments to a name on all sides by a single expression."""
     other = rewrite_early_return(scope, statement) or rewrite_loop_return(scope, statement)
     if other is not None:
         return other
     python, test = split_test(scope, statement)
     if python is not None and (statement.orelse or isinstance(statement.body[-1], ast.Return | ast.Continue)):
-        raise Refusal(f"`{python}` is not a tensor and decides together with one; test it in a separate `if`")
+        raise Refusal(f"`{python}` is not a tensor, but part of a test with a tensor; test it in a separate `if`")
     chain = chain_of(scope, statement)
     truths = [truth_of(scope, one) for one in ([test] if python is not None else chain.tests)]
     writer = _Writer(scope, chain, python)
@@ -92,9 +92,9 @@ def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
 
 @dataclass
 class _Writer:
-    """Writes the statements that replace one chain of `if` and `elif`.
+    """A writer of the statements that replace one chain of `if` and `elif`.
 
-    `lines` are these statements, `copies` are their names for changed tensors, `tests` is the code of each test.
+    `lines` are these statements, `copies` are their names for changed tensors, and `tests` is the code of each test.
     """
 
     scope: Scope
@@ -128,13 +128,13 @@ class _Writer:
         if results:
             self.lines.append(f"return {self._result(results)}")
         if not any(self.tests[0] in line for line in self.lines):
-            # If all sides are equal, nothing tests it any more, and so it must not have effects either.
+            # If all sides are equal, the test is removed, so it must not have effects.
             effects_of(self.scope, self.chain.tests[:1])
         self.conditions += [text for truth in truths for text in truth.conditions]
         self.conditions += gradient_conditions([self._reads(block) for block in chain.blocks], layers)
 
     def _layers(self) -> dict[str, None]:
-        """Ensure that every block, and every test but the first, may always be evaluated; return the layers called."""
+        """Ensure that all blocks, and all tests but the first, may always be evaluated. Return the called layers."""
         effects_of(self.scope, self.chain.tests[1:])
         values = [value for block in self.chain.blocks for value in block.values]
         if any(may_be_unbound(self.scope, value) for value in values if value not in self.scope.composed):
@@ -146,7 +146,7 @@ class _Writer:
         return [guarded for value in values for guarded in guarded_operands(self.scope, value)]
 
     def _name_tests(self, truths: Sequence[Truth], *, bind: bool) -> None:
-        """Find the code of each test; one that is repeated, or must not move, is assigned to a name first."""
+        """Find the code of each test. A test that is repeated, or must not move, is assigned to a name first."""
         assigned = {assignment.name for block in self.chain.blocks for assignment in block.assignments}
         for truth in truths:
             text = truth.without_dimensions
@@ -216,8 +216,8 @@ class _Writer:
         number = k.is_number(kind_of_name(scope, assignment.name, assignment.statement))
         if not number and not is_own(scope, assignment.name, assignment.statement):
             raise Refusal(
-                f"{scope.quote(assignment.statement)} changes the tensor in place, which other references to it "
-                f"see; if there are none, write it as `{assignment.name} = ...`"
+                f"{scope.quote(assignment.statement)} changes the tensor in place, and other references to it see the "
+                f"change; if there are none, write it as `{assignment.name} = ...`"
             )
         operator = _OPERATORS.get(type(assignment.operator))
         if operator is None:
@@ -230,7 +230,7 @@ class _Writer:
         return f"{old} {operator} {text}"
 
     def _changed(self, assignment: Assignment, place: ast.expr, index: int) -> str:
-        """Write a copy with a stored element; return its name."""
+        """Write a copy with a stored element, and return its name."""
         assert isinstance(assignment.value, ast.Tuple)
         old = self._rendered(assignment.value.elts[0], index)
         name = self.scope.fresh_name("changed", [*self.plan.temporaries.values(), *self.copies])
@@ -241,16 +241,16 @@ class _Writer:
         return name
 
     def _operand(self, node: ast.expr, text: str, index: int) -> str:
-        """The text of a whole operand, made harmless where its block is not taken if necessary."""
+        """Return the text of a whole operand, made harmless where its block is not selected if necessary."""
         safe = next((one.safe for one in self.guards[index] if one.node is node), None)
         return text if safe is None else self._guard(index).format(operand=text, safe=safe)
 
     def _rendered(self, node: ast.expr, index: int) -> str:
-        """The text of an expression of block `index`, with its guarded operands harmless where it is not taken."""
+        """Return the text of an expression of block `index`, with operands harmless where the block is not selected."""
         return rendered(self.scope, node, self.guards[index], self._guard(index))
 
     def _guard(self, *indices: int) -> str:
-        """A format for operands whose own values only some blocks may use."""
+        """Return a format string for operands whose values only some blocks may use."""
         last = "{operand}" if len(self.tests) in indices else "{safe}"
         runs = itertools.groupby(range(len(self.tests)), lambda index: index in indices)
         for own, run in reversed([(own, [self.tests[index] for index in run]) for own, run in runs]):
@@ -259,7 +259,7 @@ class _Writer:
         return last
 
     def _result(self, results: list[ast.expr], *, inner: bool = False) -> str:
-        """The value to return: chosen as a whole, or item by item if all sides are tuple literals of one length."""
+        """Return the value to return, selected as a whole or, for tuple literals of the same length, item by item."""
         scope = self.scope
         texts = [self._rendered(result, index) for index, result in enumerate(results)]
         if len(set(texts)) == 1:
@@ -274,7 +274,7 @@ class _Writer:
         return self._where(texts)
 
     def _where(self, texts: list[str]) -> str:
-        """`torch.where`, nested once for each test after the first."""
+        """Return the code of `torch.where`, nested once for each test after the first."""
         value = texts[-1]
         for test, text in zip(reversed(self.tests), reversed(texts[:-1]), strict=True):
             if text == value:
@@ -290,7 +290,7 @@ class _Writer:
         return indentation(self.scope.file, self.chain.head.lineno)
 
     def _reads(self, block: Block) -> set[str]:
-        """The tensors with gradients on which the chosen names, or the returned value, depend in one block."""
+        """Return the tensors with gradients that the selected names, or the returned value, depend on in one block."""
         scope, head = self.scope, self.chain.head
         sides = [Side(assignment.value, scope.kind(assignment.value)) for assignment in block.assignments]
         assigned = {assignment.name for assignment in block.assignments}
@@ -320,7 +320,7 @@ class _Writer:
 
 
 def _choices(results: Sequence[ast.expr]) -> int:
-    """How many choices between results use the test."""
+    """Return the number of selections between results that use the test."""
     rows = [result.elts if isinstance(result, ast.Tuple) else [result] for result in results]
     if len({len(row) for row in rows}) != 1:
         return int(bool(rows))

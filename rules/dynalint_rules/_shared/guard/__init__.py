@@ -1,4 +1,4 @@
-"""Statements restricted to eager code by `if not torch.compiler.is_compiling():`, and removed statements.
+"""Statements that are restricted to eager code by `if not torch.compiler.is_compiling():`, or removed.
 
-`statements.py` guards or removes a call, `bystanders.py` guards all statements that its value reaches.
+`statements.py` restricts or removes a call, and `bystanders.py` restricts all statements that its value reaches.
 """

@@ -1,6 +1,6 @@
-"""Statements unrelated to a function's result: only statements of the same type use their values.
+"""Statements that do not affect the result of a function: only statements of the same kind use their values.
 
-`start = time.time()` and `print(time.time() - start)` are an example; a compiled run can skip them together.
+`start = time.time()` and `print(time.time() - start)` are an example: compiled code can skip both together.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from dynalint_rules._shared.guard.statements import SHOWS, all_of, guarded_all, 
 def guarded_bystanders(
     scope: Scope, event: Event, watched: Callable[[str], bool], title: str, *, effect: str | None = None
 ) -> Rewrite:
-    """Put the statement of an event behind a guard, together with all statements that its value reaches.
+    """Restrict the statement of an event to eager code, together with all statements that its value reaches.
 
-    `watched` says whether a compiled run may skip a call, by its dotted name. `effect` is a clause about the effects of
-    these calls that a compiled run lacks.
+    `watched` says whether compiled code may skip a call, by its dotted name. `effect` is a clause about the effects of
+    these calls that compiled code lacks.
 
     Raises:
         Refusal: the value, or one derived from it, is used elsewhere.
     """
     group = _Group(scope, watched)
     group.take(event.statement)
-    kept = [f"a compiled run does not change {shown}" for shown in group.kept]
+    kept = [f"compiled code does not change {shown}" for shown in group.kept]
     conditions = tuple(([effect] if effect else []) + kept)
     return guarded_all(scope, list(group.members), title, "unsafe" if conditions else "safe", conditions)
 
 
 @dataclass
 class _Group:
-    """The statements found so far; `kept` are the attributes that some of them store to."""
+    """The statements found so far. `kept` are the attributes that some of them store to."""
 
     scope: Scope
     watched: Callable[[str], bool]
@@ -101,6 +101,4 @@ class _Group:
                 self.take(statement_of(self.scope, node))
 
     def _refusal(self, node: ast.expr | ast.stmt) -> Refusal:
-        return Refusal(
-            f"{self.scope.quote(node)} needs the value, and would have to be skipped in a compiled run as well"
-        )
+        return Refusal(f"{self.scope.quote(node)} needs the value, so compiled code would have to skip it too")

@@ -1,4 +1,4 @@
-"""Statements restricted to eager code, and statements removed entirely."""
+"""Statements that are restricted to eager code, or removed."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def guarded(
     safety: Safety = "safe",
     conditions: tuple[str, ...] = (),
 ) -> Rewrite:
-    """Put the statement of a call behind `if not torch.compiler.is_compiling():`.
+    """Put the statement of a call under `if not torch.compiler.is_compiling():`.
 
-    Neighbours whose calls are `alike` go behind the same guard, with the comments between them.
+    Neighbours whose calls are `alike` go under the same test, with the comments between them.
 
     Raises:
         Refusal: the value of the call is used, or its arguments have effects of their own.
@@ -50,9 +50,9 @@ def guarded(
 
 
 def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite that evaluates a test in eager code only; None if it decides more than output.
+    """Return the rewrite that evaluates a test in eager code only, or None if the test decides more than output.
 
-    A test followed by `and not torch.compiler.is_compiling()` decides nothing else in compiled code.
+    A test that is followed by `and not torch.compiler.is_compiling()` decides nothing in compiled code.
     """
     if statement.orelse or scope.file.segment(statement).startswith("elif"):
         return None
@@ -65,11 +65,11 @@ def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
     tree = rw.Tree.around(scope.file, statement)
     whole = rw.Substitution((tree.statement(statement),), (rw.branch(_guard(scope), [tree.line(statement)]),))
     edits = _joined_to_branch(scope, tree, statement.body) or rw.replacements(tree, [whole])
-    return Rewrite("Ask in eager code only; a compiled run shows nothing", "safe", edits, imports=scope.imports)
+    return Rewrite("Test in eager code only; compiled code shows nothing", "safe", edits, imports=scope.imports)
 
 
 def _only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:
-    """Return whether statements only print and log, and compute what they show."""
+    """Return whether statements only print and log, and compute the values that they show."""
     calls = [one.value for one in body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)]
     made = [one for one in body if isinstance(one, ast.Assign)]
     if not calls or len(calls) + len(made) < len(body):
@@ -87,7 +87,7 @@ def _only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:
 
 
 def _stays_inside(scope: Scope, made: ast.Assign, body: Sequence[ast.stmt]) -> bool:
-    """Return whether only statements of a block notice what one of them assigns."""
+    """Return whether only statements of a block read the values that one of them assigns."""
     if is_caught(scope, made) and not never_raises(scope, made.value):
         return False
     names = [one.id for one in made.targets if isinstance(one, ast.Name) and one.id in scope.function.locals]
@@ -96,7 +96,7 @@ def _stays_inside(scope: Scope, made: ast.Assign, body: Sequence[ast.stmt]) -> b
 
 
 def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite of `if test: break` to test in eager code only; None if the branch does more.
+    """Return the rewrite of `if test: break` that tests in eager code only, or None if the branch does more.
 
     The remaining iterations must change nothing, as when an algorithm has converged. A run verifies that.
     """
@@ -109,7 +109,8 @@ def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
         return None
     edits = rw.written(scope.file, (statement.test, lambda test: rw.operation(_guard(scope), "and", test)))
     condition = (
-        f"the rounds after the `break` on line {statement.body[0].lineno} change nothing; a compiled run runs them all"
+        f"the iterations after the `break` on line {statement.body[0].lineno} change nothing; compiled code runs all "
+        "of them"
     )
     return Rewrite("Leave the loop in eager code only", "conditional", edits, (condition,), scope.imports)
 
@@ -117,13 +118,13 @@ def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
 def guarded_all(
     scope: Scope, statements: Sequence[ast.stmt], title: str, safety: Safety, conditions: tuple[str, ...]
 ) -> Rewrite:
-    """Put each of some statements behind a guard; consecutive ones share a guard."""
+    """Restrict statements to eager code. Consecutive statements share one test."""
     behind = tuple(one for run in _runs(scope, statements) for one in _behind_guard(scope, run))
     return Rewrite(title, safety, behind, conditions, imports=scope.imports)
 
 
 def _behind_guard(scope: Scope, run: Sequence[ast.stmt]) -> tuple[Replacement, ...]:
-    """Return the replacements that put consecutive statements behind one guard."""
+    """Return the replacements that put consecutive statements under one test."""
     tree = rw.Tree.around(scope.file, run[0])
     joined = _joined_to_branch(scope, tree, run)
     if joined is not None:
@@ -133,9 +134,10 @@ def _behind_guard(scope: Scope, run: Sequence[ast.stmt]) -> tuple[Replacement, .
 
 
 def _joined_to_branch(scope: Scope, tree: rw.Tree, run: Sequence[ast.stmt]) -> tuple[Replacement, ...] | None:
-    """Return the replacements that add the guard to the `if` around only these statements; None if that is unsafe.
+    """Return the replacements that extend the test of the `if` around only these statements, or None if that is unsafe.
 
-    The guard precedes a data-dependent test, which breaks the graph as well, and follows any other.
+    `not torch.compiler.is_compiling()` precedes a data-dependent test, which would break the graph too, and follows any
+    other test.
     """
     branch = scope.parents[run[0]]
     if not isinstance(branch, ast.If) or branch.orelse or branch.body != list(run):
@@ -180,7 +182,7 @@ def _asks_tensor(scope: Scope, test: ast.expr) -> bool:
 
 
 def _is_read(kind: k.Kind) -> bool:
-    """Return whether a value was read from a tensor, which breaks the graph."""
+    """Return whether a value is read from a tensor, which breaks the graph."""
     return isinstance(kind, k.Value) and kind.source == "data"
 
 
@@ -224,12 +226,12 @@ def own_statement(scope: Scope, event: Call) -> ast.Expr:
         return statement
     shown = scope.quote(event.node)
     if isinstance(scope.function.node, ast.Lambda):
-        raise Refusal(f"{shown} is in a lambda, which has no room for a guard; write the lambda as a function")
-    raise Refusal(f"{shown} is part of a larger expression; make it a separate statement, which can be guarded")
+        raise Refusal(f"{shown} is in a lambda, which cannot contain statements; write the lambda as a function")
+    raise Refusal(f"{shown} is part of a larger expression; make it a separate statement")
 
 
 def check_arguments(scope: Scope, call: ast.Call) -> None:
-    """Ensure that a compiled run can skip a call that only displays its arguments.
+    """Ensure that compiled code can skip a call that only displays its arguments.
 
     Raises:
         Refusal: computing or formatting the arguments has effects, or an exception decides which code runs next.
@@ -238,8 +240,8 @@ def check_arguments(scope: Scope, call: ast.Call) -> None:
     check_left_out(scope, parts)
     if not implies_nothing(scope, call):
         raise Refusal(
-            f"{scope.quote(call)} calls methods of its arguments that may have side effects, which would be "
-            "skipped as well; build the text first and print that"
+            f"{scope.quote(call)} calls methods of its arguments that may have side effects, which would be skipped "
+            "too; assign the text to a name first and print that"
         )
     for part in parts if is_caught(scope, call) else []:
         if not shows_without_raising(scope, part):
@@ -247,15 +249,14 @@ def check_arguments(scope: Scope, call: ast.Call) -> None:
 
 
 def may_raise(scope: Scope, part: ast.expr) -> Refusal:
-    """Return why a compiled run cannot skip an expression if exceptions are caught."""
+    """Return the reason why compiled code cannot skip an expression if exceptions are caught."""
     return Refusal(
-        f"evaluating {scope.quote(part)} may raise, which decides what the function does next; evaluate it "
-        "first, so that the statement can be guarded"
+        f"evaluating {scope.quote(part)} may raise, and the function catches exceptions; assign it to a name first"
     )
 
 
 def may_go_unasked(scope: Scope, test: ast.expr) -> bool:
-    """Return whether a compiled run can skip a test that only decides about output."""
+    """Return whether compiled code can skip a test that only decides about output."""
     pure = is_pure(scope, test) and implies_nothing(scope, scope.parents[test])
     return pure and (never_raises(scope, test) or not is_caught(scope, test))
 
@@ -273,7 +274,7 @@ def is_caught(scope: Scope, node: ast.AST) -> bool:
 
 
 def check_left_out(scope: Scope, parts: Sequence[ast.expr]) -> None:
-    """Ensure that expressions have no effects, which a compiled run would skip.
+    """Ensure that expressions have no side effects, which compiled code would skip.
 
     Raises:
         Refusal: one of them may have one.
@@ -281,13 +282,13 @@ def check_left_out(scope: Scope, parts: Sequence[ast.expr]) -> None:
     for part in parts:
         if not is_pure(scope, part.value if isinstance(part, ast.Starred) else part):
             raise Refusal(
-                f"evaluating {scope.quote(part)} may have a side effect, which would be skipped as well; assign "
-                "it to a variable first"
+                f"evaluating {scope.quote(part)} may have a side effect, which would be skipped too; assign it to a "
+                "name first"
             )
 
 
 def _neighbours(scope: Scope, statement: ast.Expr, alike: Callable[[ast.Call], bool]) -> list[ast.stmt]:
-    """Return the statements around `statement`, including it, that may go behind the same guard."""
+    """Return the statements around `statement`, including it, that may go under the same test."""
 
     def fits(one: ast.stmt) -> bool:
         if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) and alike(one.value)):

@@ -1,6 +1,6 @@
-"""Elements selected by a mask: computed for all, with a choice or a neutral value for the others.
+"""Elements selected by a mask: the rewrites compute all elements, and then select, or use a neutral value for the rest.
 
-`masked.py` removes tests that only save work, and `masked_stores.py` handles stores. `selected_chains.py` and
-`selected_losses.py` handle reductions, in one or several statements (`trailing.py`).
-`places.py` handles lists of positions, and `bins.py` handles `bincount`.
+`masked.py` and `shortcuts.py` remove tests that only save work, and `masked_stores.py` handles stores.
+`selected_chains.py` and `selected_losses.py` handle reductions, and `trailing.py` guesses dimensions. `places.py`
+handles lists of indices, and `bins.py` handles `bincount`.
 """

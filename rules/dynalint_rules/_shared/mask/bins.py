@@ -1,4 +1,4 @@
-"""Counting into a known number of bins: `torch.bincount(t, minlength=n)` with all values below `n`."""
+"""`torch.bincount(t, minlength=n)` with all values less than `n`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def binned(scope: Scope, event: Call) -> Rewrite:
     """Return the rewrite that adds ones into a tensor of zeros, one per bin.
 
     Raises:
-        Refusal: the code does not show the number of bins, or counts something other than elements.
+        Refusal: the code does not show the number of bins, or adds up weights instead of counting.
     """
     node, function = event.node, event.node.func
     method = event.callee == "Tensor.bincount" and isinstance(function, ast.Attribute)
@@ -27,10 +27,10 @@ def binned(scope: Scope, event: Call) -> Rewrite:
         )
     source, bins = given[0], keywords["minlength"]
     if not isinstance(source, ast.Name | ast.Attribute):
-        raise Refusal(f"{scope.quote(source)} would be computed more than once; give it a name first")
+        raise Refusal(f"{scope.quote(source)} would be computed more than once; assign it to a name first")
     effects_of(scope, [source, bins])
     text, torch = scope.text(source), scope.torch
     made = f"{torch}.zeros({scope.text(bins)}, dtype={torch}.int64, device={text}.device)"
     edits = rw.written(scope.file, (node, f"{made}.scatter_add(0, {text}, {torch}.ones_like({text}))"))
-    below = f"{scope.quote(source)} is of int64, of one dimension, and all of it is below {scope.quote(bins)}"
+    below = f"{scope.quote(source)} is a one-dimensional int64 tensor with values less than {scope.quote(bins)}"
     return Rewrite("Add ones into a fixed number of bins", "conditional", edits, (below,), scope.imports)

@@ -1,4 +1,4 @@
-"""Removing a test that only saves work: `if mask.any(): x[mask] = 0` does nothing without a selected element.
+"""Removal of a test that only saves work: `if mask.any(): x[mask] = 0` does nothing if no element is selected.
 
 The same applies to `x[mask] = 0` after `if not mask.any(): return x`.
 """
@@ -21,14 +21,14 @@ from dynalint_rules._shared.branch.choice import finished
 from dynalint_rules._shared.branch.sides import FINITE, NO_RAISE, SAME_FORM, refuse_changed_alias
 from dynalint_rules._shared.branch.truth import is_tensor_test
 
-_TITLE = "Remove the test, which makes no difference"
+_TITLE = "Remove the test, which does not change the result"
 # Methods that return a mask with the same elements selected, in another shape.
 _TORCH_LOOKS = frozenset({"torch.isnan", "torch.isinf", "torch.isfinite", "torch.isneginf", "torch.isposinf"})
 _RESHAPING = frozenset({"unsqueeze", "expand", "expand_as", "view", "view_as", "reshape", "contiguous", "bool"})
 
 
 def rewrite_masked(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite that removes the test of an `if`; None if its body has effects without a selected element.
+    """Return the rewrite that removes the test of an `if`, or None if its body has effects without selected elements.
 
     Raises:
         Refusal: one of its values must not be computed on every call.
@@ -49,7 +49,7 @@ def rewrite_masked(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def rewrite_spared(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite that removes `if not mask.any(): return x`; None unless the rest only writes to `x`.
+    """Return the rewrite that removes `if not mask.any(): return x`, or None unless the rest only writes to `x`.
 
     Raises:
         Refusal: one of the values in the rest must not be computed on every call.
@@ -72,7 +72,7 @@ def rewrite_spared(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def mask_of_nothing(scope: Scope, test: ast.expr) -> ast.expr | None:
-    """Return the mask that a test checks for selecting nothing: `not m.any()`, `m.sum() == 0`."""
+    """Return the mask that a test requires to select nothing: `not m.any()`, `m.sum() == 0`."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return mask_of_something(scope, test.operand)
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
@@ -83,7 +83,7 @@ def mask_of_nothing(scope: Scope, test: ast.expr) -> ast.expr | None:
 
 
 def mask_of_something(scope: Scope, test: ast.expr) -> ast.expr | None:
-    """Return the mask that a test checks for selecting anything: `m.any()`, `m.sum() > 0`; `~m` for `not m.all()`."""
+    """Return the mask that a test requires to select anything: `m.any()`, `m.sum() > 0`; `~m` for `not m.all()`."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         mask = reduced_as_whole(scope, test.operand, "all")
         return mask and ast.copy_location(ast.UnaryOp(ast.Invert(), mask), mask)
@@ -125,7 +125,7 @@ def _is_bool(scope: Scope, node: ast.expr) -> bool:
 
 @dataclass
 class _Body:
-    """Statements that write where `mask` selects; `values` are the expressions that they would always compute."""
+    """Statements that write where `mask` selects. `values` are the expressions that they would always compute."""
 
     scope: Scope
     mask: ast.expr
@@ -145,7 +145,7 @@ class _Body:
         return isinstance(target, ast.Name) and not self._reads_mask(target.id) and self._keeps(target.id, value)
 
     def _fills_in_place(self, value: ast.expr) -> bool:
-        """`x.masked_fill_(mask, 0)`."""
+        """Return whether this is `x.masked_fill_(mask, 0)`."""
         if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)):
             return False
         fills = value.func.attr == "masked_fill_" and len(value.args) == 2 and self._selects(value.args[0])
@@ -156,13 +156,13 @@ class _Body:
             base = base.value
         scope, tensor, shown = self.scope, self.scope.tensor(base), self.scope.quote(base)
         if isinstance(base, ast.Attribute) and tensor is not None and tensor.origin == "buffer":
-            # Even an empty store of a value with a gradient gives the buffer one.
+            # Even an empty store of a value with a gradient makes the buffer require one.
             if store is not None and keeps_graph(store, [store.value], scope.function, base.attr, scope.project):
                 return False
         elif not isinstance(base, ast.Name):
             return False
         if isinstance(self.scope.kind(base), k.Unknown):
-            # A base that accepts a mask is a tensor; otherwise the run that verifies the conditions shows it.
+            # Only a tensor accepts a mask as an index; the run that verifies the conditions shows anything else.
             self.conditions.append(f"{shown} is a tensor")
         elif tensor is None:
             return False
@@ -174,13 +174,13 @@ class _Body:
             return True
         if not is_own(self.scope, base.id, base):
             if sharing(self.scope, base.id) & parameters(self.scope):
-                return False  # a leaf that requires a gradient allows no in-place change, not even an empty one
+                return False  # a leaf that requires a gradient does not allow in-place changes, not even empty ones
             self.conditions.append(f"{shown} may be written to, even if nothing is selected")
         self.conditions += change_conditions(self.scope, base.id, base)
         return True
 
     def _keeps(self, name: str, value: ast.expr) -> bool:
-        """`x = x.masked_fill(mask, 0)` and `x = torch.where(mask, y, x)`."""
+        """Return whether this is `x = x.masked_fill(mask, 0)` or `x = torch.where(mask, y, x)`."""
         if not isinstance(value, ast.Call) or value.keywords:
             return False
         callee = self.scope.kind(value.func)
@@ -229,7 +229,7 @@ class _Body:
         return k.is_number(self.scope.kind(node))
 
     def _is_stored(self, value: ast.expr) -> bool:
-        """Return whether a value is a number, or one that is computed without a selected element as well."""
+        """Return whether a value is a number, or can also be computed if no element is selected."""
         if self._is_number(value):
             return True
         self.values.append(value)
@@ -243,7 +243,7 @@ class _Body:
 
 
 def made_from(scope: Scope, mask: ast.expr, name: str) -> bool:
-    """Return whether the mask is computed elementwise from a tensor and so has its shape."""
+    """Return whether the mask is computed elementwise from a tensor, and so has its shape."""
     mask = place = _upright(mask)[0]
     if isinstance(mask, ast.Name):
         known = only_value(scope, mask.id, place)
@@ -268,7 +268,7 @@ def _is_whole(node: ast.expr) -> bool:
 
 
 def _block_around(scope: Scope, node: ast.AST) -> ast.AST | None:
-    """The block around the statement of an expression."""
+    """Return the block around the statement of an expression."""
     return scope.parents.get(statement_of(scope, node))
 
 

@@ -1,4 +1,4 @@
-"""Masked stores of values computed from elements under the same mask: compute all elements, and choose."""
+"""Masked stores of values computed from elements under the same mask: compute all elements, and select."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from dynalint_rules._shared.mask.trailing import is_certain, row_size, trailing
 from dynalint_rules._shared.text import atom
 
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
-# With a number, these save nothing of their operand for the gradient, so it may be overwritten afterwards.
+# With a number, the gradient of these does not need the operand, so it may be overwritten afterwards.
 _FORGETFUL = (ast.Add, ast.Sub, ast.Mult, ast.Div)
-# Their results for zeros, in place of unselected values, do no harm.
+# The results of these for zeros, which replace values that are not selected, are harmless.
 _HARMLESS = (ast.Add, ast.Sub, ast.Mult)
 
 
 def stored(scope: Scope, event: Subscript) -> Rewrite:
-    """Return the rewrite of a statement that stores what it reads by the same mask.
+    """Return the rewrite of a statement that stores elements that it reads through the same mask.
 
     Raises:
         Refusal: the rewrite would not be equivalent.
@@ -38,7 +38,7 @@ def stored(scope: Scope, event: Subscript) -> Rewrite:
 
 
 def stored_next(scope: Scope, event: Subscript) -> Rewrite | None:
-    """Return the rewrite of a masked read followed by a store of the same elements; None for any other code.
+    """Return the rewrite of a masked read that is followed by a store of the same elements, or None for any other code.
 
     The computation is either in the read (`v = x[mask] + y; x[mask] = v`), or in the store (`v = x[mask]; x[mask] = v *
     2`).
@@ -64,7 +64,7 @@ def stored_next(scope: Scope, event: Subscript) -> Rewrite | None:
 
 
 def put_back(scope: Scope, event: Subscript) -> Rewrite | None:
-    """Return the rewrite of `b = a.index_put((mask,), f(x[mask]))`; None for any other code.
+    """Return the rewrite of `b = a.index_put((mask,), f(x[mask]))`, or None for any other code.
 
     Raises:
         Refusal: the rewrite would not be equivalent.
@@ -86,9 +86,9 @@ def put_back(scope: Scope, event: Subscript) -> Rewrite | None:
 
 
 class _Store:
-    """The rewrite of a statement whose value goes into `target` by a mask, there or in the next one, `last`.
+    """The rewrite of a statement whose value is stored to `target` through a mask, there or in the next one, `last`.
 
-    `read` is the statement before it that assigns the selected elements to a name, if there is one. With `value`, the
+    `read` is an earlier statement that assigns the selected elements to a name, if there is one. With `value`, the
     statement assigns a copy of the target that receives this value.
     """
 
@@ -119,7 +119,7 @@ class _Store:
         """
         scope, target, file = self.scope, self.target, self.scope.file
         if not isinstance(target.value, ast.Name):
-            raise Refusal(f"give {scope.quote(target.value)} a name first, to select between its old and new value")
+            raise Refusal(f"assign {scope.quote(target.value)} to a name, to select between its old and new value")
         name = target.value.id
         harmless = not isinstance(self.statement, ast.AugAssign) or isinstance(self.statement.op, _HARMLESS)
         self._require_elementwise(self.value, harmless=harmless)
@@ -133,7 +133,7 @@ class _Store:
         own = self.put or is_own(scope, name, self.last)
         if not own and self._keeps_old_value(name):
             raise Refusal(
-                f"`{name}` comes from elsewhere, and the gradient needs its old value; make a copy first "
+                f"`{name}` comes from elsewhere, and the gradient needs its old value; copy it first "
                 f"(`{name} = {name}.clone()`), if no other code relies on the change"
             )
         head = f"{name if own else f'{name}[...]'} = "
@@ -144,7 +144,7 @@ class _Store:
         if isinstance(self.statement, ast.AugAssign):
             sign = _OPERATORS.get(type(self.statement.op))
             if sign is None:
-                raise Refusal("no number is known that the operator may be given where nothing is selected")
+                raise Refusal("no harmless number is known for this operator where nothing is selected")
             plain = k.is_number(scope.kind(self.value)) and isinstance(self.value, ast.Constant | ast.UnaryOp)
             text = f"{name} {sign} {text if plain or self.value in self.given else atom(self.value, text)}"
         after = [] if self.last is self.first else statements_after(scope, self.first)
@@ -159,7 +159,7 @@ class _Store:
         return Rewrite(title, safety, edits, tuple(self._conditions(name)), scope.imports, shown=shown)
 
     def _copied(self, name: str) -> tuple[ast.stmt, str] | None:
-        """Return the previous statement if it makes the target a copy of another tensor, and that tensor's text."""
+        """Return the previous statement if it sets the target to a copy of a tensor, and the text of that tensor."""
         scope = self.scope
         outer = scope.parents.get(self.first)
         block = next(
@@ -186,15 +186,15 @@ class _Store:
         if self.rows:
             yield f"{scope.quote(self.value)} computes each row independently"
         for one in self.given:
-            yield f"{scope.quote(one)} has exactly one element for each one that the mask selects"
+            yield f"{scope.quote(one)} has exactly one element for each element that the mask selects"
         if self.computed:
             yield FINITE
             for read in dict.fromkeys(one.id for one in self.reads.values() if isinstance(one, ast.Name)):
                 if read != name and changed_in_place(scope, read, self.first) is not None:
-                    yield f"nothing changes `{read}` in place before the gradient is taken"
+                    yield f"nothing changes `{read}` in place before the backward pass"
 
     def _full_mask(self) -> str:
-        """The text of the mask, with a dimension for each `:` after it."""
+        """Return the text of the mask, with a dimension for each `:` after it."""
         scope, mask = self.scope, self.mask
         full = 0
         if isinstance(mask, ast.Tuple) and len(mask.elts) > 1 and all(map(_is_full, mask.elts[1:])):
@@ -211,13 +211,13 @@ class _Store:
         return f"{atom(mask, scope.text(mask))}[..., {', '.join(['None'] * full)}]"
 
     def _sizes(self) -> Iterator[int]:
-        """Yield the number of input dimensions per item of layers that directly receive the selected elements."""
+        """Yield the number of dimensions per item of the layers that directly receive the selected elements."""
         for read in self.reads:
             call = self.scope.parents.get(read)
             yield row_size(self.scope, call.func) if isinstance(call, ast.Call) and call.args == [read] else 0
 
     def _reads(self, node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-        """Yield the outermost reads by the mask, each with the tensor that it reads."""
+        """Yield the outermost reads through the mask, each with the tensor that it reads."""
         if isinstance(node, ast.Subscript) and ast.dump(node.slice) == ast.dump(self.mask):
             yield node, node.value
             return
@@ -244,9 +244,9 @@ class _Store:
         return found
 
     def _part(self, node: ast.expr, mask: str) -> str:
-        """The text of a part of the value, reading whole tensors in place of the selected elements.
+        """Return the text of a part of the value, which reads whole tensors in place of the selected elements.
 
-        An operand that has a harmless value uses it where nothing is selected.
+        An operand that needs a harmless value has it where nothing is selected.
         """
         text = self._inside(node, mask)
         return f"{self.scope.torch}.where({mask}, {text}, {self.guards[node]})" if node in self.guards else text
@@ -275,7 +275,7 @@ class _Store:
         self.computed = True
         if tensor is not None and harmless and next(self._reads(node), None) is None:
             if tensor.rank is not None and tensor.rank > 1 and is_pure(scope, node):
-                self.row = max(self.row, tensor.rank - 1)  # it applies to every row that the mask selects
+                self.row = max(self.row, tensor.rank - 1)  # the value applies to every row that the mask selects
             else:
                 self.given.append(node)
             return
@@ -290,13 +290,13 @@ class _Store:
         else:
             raise Refusal(
                 f"{scope.quote(node)} is not known to be a number and may have as many elements as the mask selects; "
-                "compute it at full shape first"
+                "compute it with the full shape first"
             )
         for part in parts:
             self._require_elementwise(part, harmless=harmless)
 
     def _operands(self, node: ast.Call) -> list[ast.expr] | None:
-        """The operands of an elementwise call; None if the call may work on whole rows."""
+        """Return the operands of an elementwise call, or None if the call may work on whole rows."""
         scope, callee = self.scope, self.scope.kind(node.func)
         api = scope.project.api
         entry = None

@@ -1,4 +1,4 @@
-"""Elements or rows selected by a mask, processed independently and then reduced to a loss.
+"""Elements or rows that are selected by a mask, processed independently, and then reduced to a loss.
 
 scores = self.head(h[known])                scores = self.head(h)
 return F.mse_loss(scores, y[known])         loss = F.mse_loss(scores, y, reduction="none").mean(-1)
@@ -26,7 +26,7 @@ from dynalint_rules._shared.mask.trailing import LESS, is_certain, is_last, row_
 if TYPE_CHECKING:
     import libcst as cst
 
-OTHER_ORDER = "the sum is computed in a different order and is equal up to rounding"
+OTHER_ORDER = "the sum is computed in a different order, and equal up to rounding"
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 ELEMENTWISE = frozenset(
     "abs square pow neg log log1p log2 log10 exp expm1 sqrt rsqrt sin cos tan tanh sigmoid relu reciprocal "
@@ -35,7 +35,7 @@ ELEMENTWISE = frozenset(
 _SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
 _APART = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr, ast.Assert, ast.Raise, ast.Delete, *_APART)
-# A value selected by one of these is usually not a number, and neither is its gradient.
+# Values that one of these masks excludes are usually NaN or infinite, and so are their gradients.
 _NO_NUMBERS = frozenset({"isnan", "isinf", "isfinite"})
 
 
@@ -60,7 +60,7 @@ def selection_of(node: ast.Subscript | ast.Call) -> Selection | None:
 
 
 def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
-    """Return the rewrite of all selections by one mask in the body of a function; None if there are other uses."""
+    """Return the rewrite of all selections by one mask in the body of a function, or None if there are other uses."""
     chain = _Chain(scope, read)
     if not chain.is_stable() or not chain.follow():
         return None
@@ -77,7 +77,7 @@ def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
 
 @dataclass
 class _Reduction:
-    """A call that reduces selected values to one number, with the given number of own dimensions per position."""
+    """A call that reduces selected values to one number, with `own` dimensions per element of the mask."""
 
     values: ast.expr
     name: str
@@ -89,8 +89,8 @@ class _Chain:
     """The replacement for all selections by one mask.
 
     `rows` means that rows are selected. `names` maps names of selected elements to their number of dimensions per
-    position of the mask. `joined` are selections that are combined with others element by element,
-    `kept` the values under the names.
+    element of the mask. `joined` are selections that are combined with others elementwise, and `kept` are the values of
+    the names.
     """
 
     scope: Scope
@@ -106,7 +106,7 @@ class _Chain:
     risky: bool = False
 
     def is_stable(self) -> bool:
-        """Return whether the mask has the same value wherever it is written after its first use."""
+        """Return whether the mask has the same value wherever the rewrite uses it."""
         scope, mask = self.scope, self.read.mask
         if scope.tensor(mask) is None or not is_pure(scope, mask):
             return False
@@ -123,7 +123,7 @@ class _Chain:
         return True
 
     def is_certain(self) -> bool:
-        """Return whether the code shows the number of dimensions per position, if that matters."""
+        """Return whether the code shows the number of dimensions per element of the mask, if that matters."""
         labels = [loss.operands[1] for loss, _ in self.losses.values() if loss.function == "cross_entropy"]
         scored = bool(labels) and len(labels) == len(self.losses) and not self.reduced
         own = [one for one, size in self.selections if not scored or size == 0]
@@ -133,7 +133,7 @@ class _Chain:
         return all(one.node in shown or (shown and one.node in self.joined) for one in own)
 
     def follow(self) -> bool:
-        """Follow the statements of the function; return whether all reads of selected elements are understood."""
+        """Follow the statements of the function. Return whether the rewrite covers all reads of selected elements."""
         scope = self.scope
         for statement in self._statements():
             selections = [one for one in self._selections(statement) if _is_same(one, self.read)]
@@ -170,7 +170,7 @@ class _Chain:
                     yield found
 
     def _reads(self, statement: ast.stmt | ast.expr, selections: list[Selection]) -> bool:
-        """Process one statement; return whether it computes elementwise or reduces."""
+        """Process one statement, and return whether it computes elementwise or reduces."""
         if isinstance(statement, _APART):
             return False
         nodes: dict[ast.expr, int] = {}
@@ -201,12 +201,12 @@ class _Chain:
         return True
 
     def _size_met(self, node: ast.expr) -> int:
-        """The number of dimensions per item of a layer that directly receives selected elements."""
+        """Return the number of dimensions per item of a layer that directly receives selected elements."""
         parent = self.scope.parents[node]
         return row_size(self.scope, parent.func) if isinstance(parent, ast.Call) and parent.args == [node] else 0
 
     def _keeps(self, source: ast.expr) -> bool:
-        """Return whether a tensor is never changed in place; elements selected from it would not change with it."""
+        """Return whether a tensor is never changed in place, which would not change elements selected from it."""
         names = {one.id for one in walk(source) if isinstance(one, ast.Name)}
         return not any(may_change_in_place(self.scope, name) for name in names)
 
@@ -221,9 +221,9 @@ class _Chain:
         )
 
     def _climb(self, node: ast.expr, statement: ast.stmt | ast.expr, own: int) -> int | None:
-        """Return the dimensions per position if a statement uses an operand only elementwise.
+        """Return the dimensions per element of the mask if a statement uses an operand only elementwise.
 
-        It is -1 if the operand is reduced, and None for any other use.
+        The result is -1 if the operand is reduced, and None for any other use.
         """
         scope = self.scope
         parent = scope.parents[node]
@@ -242,7 +242,7 @@ class _Chain:
         return None
 
     def _argument(self, call: ast.Call, node: ast.expr, statement: ast.stmt | ast.expr, own: int) -> int | None:
-        """The same for an argument of a function or layer."""
+        """Return the same as `_climb` for an argument of a function or layer."""
         name = callee(self.scope, call)
         short = name.rpartition(".")[2]
         if call.args == [node] and not call.keywords and (size := row_size(self.scope, call.func)):
@@ -262,7 +262,7 @@ class _Chain:
         return self._climb(call, statement, own) if along else None
 
     def _method(self, call: ast.Call, method: ast.Attribute, statement: ast.stmt | ast.expr, own: int) -> int | None:
-        """The same for the receiver of a method."""
+        """Return the same as `_climb` for the receiver of a method."""
         if method.attr in ("sum", "mean") and not call.args and not call.keywords:
             return self._reduce(call, method.value, method.attr, own)
         if method.attr in LESS and is_last(call) and own:
@@ -273,7 +273,7 @@ class _Chain:
         return self._climb(call, statement, own) if elementwise else None
 
     def _goes_along(self, node: ast.expr, own: int) -> bool:
-        """Return whether an operand consists only of selected elements and numbers, or belongs to the module."""
+        """Return whether an operand only consists of selected elements and numbers, or belongs to the module."""
         if isinstance(node, ast.BinOp) and isinstance(node.op, _OPERATORS):
             return self._goes_along(node.left, own) and self._goes_along(node.right, own)
         if isinstance(node, ast.Call) and not node.keywords:
@@ -299,7 +299,7 @@ class _Chain:
         return rw.kept(self.scope.file, self.read.mask)
 
     def _mask_over(self, own: int) -> cst.BaseExpression:
-        """The mask with an additional dimension for each dimension per position."""
+        """Return the mask with an additional dimension for each dimension per element."""
         if not own:
             return self._mask
         written = self.scope.text(self.read.mask)
@@ -315,7 +315,8 @@ class _Chain:
         for one, own in self.selections:
             source: cst.BaseExpression = rw.kept(scope.file, one.source)
             if risky and one.node not in [found.values for found in self.reduced.values()]:
-                # Unselected elements must not take part even if they are NaN, since their gradient would be NaN.
+                # Elements that are not selected must not take part even if they are NaN, because their gradient would
+                # be NaN.
                 source = rw.call(f"{scope.torch}.where", self._mask_over(own), source, rw.number(1))
             self.edits.append((one.node, source))
         for call, found in self.reduced.items():
@@ -339,7 +340,7 @@ class _Chain:
         return total if name == "sum" else rw.operation(total, "/", rw.method(self._mask, "sum"))
 
     def _drop_mask(self) -> None:
-        """Remove a mask that was only made for a loss, which ignores the label instead."""
+        """Remove a mask that was only created for a loss, because the loss ignores the label instead."""
         scope, mask = self.scope, self.read.mask
         if not isinstance(mask, ast.Name) or any(loss.keeps_mask for loss, _ in self.losses.values()):
             return

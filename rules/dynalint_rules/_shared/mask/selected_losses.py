@@ -1,4 +1,4 @@
-"""Losses of two tensors, elementwise or of rows of scores and labels, and their values for all elements."""
+"""Losses of two tensors, elementwise or of rows of scores and labels, and the code for their unreduced values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Loss:
         return rw.call(function, *given, **options, reduction=rw.expression('"none"'))
 
     def with_ignored(self, scope: Scope, call: ast.Call, mask: ast.expr, made: ast.expr | None) -> list[rw.Change]:
-        """Return the changes that make a loss ignore the labels not selected by a mask, which was `made` this way."""
+        """Return the changes that make a loss ignore the labels that a mask, whose value is `made`, does not select."""
         (scores, labels), file = self.operands, scope.file
         known = scope.tensor(mask)
         flat = known is None or known.rank != 1
@@ -99,7 +99,7 @@ def _is_made_plain(scope: Scope, layer: ast.expr) -> bool:
 
 
 def _ignored_by(scope: Scope, mask: ast.expr | None, labels: ast.expr) -> str | None:
-    """Return the text of the single label that a mask excludes, `labels != 0`; None for any other mask."""
+    """Return the text of the single label that a mask such as `labels != 0` excludes, or None for any other mask."""
     if not isinstance(mask, ast.Compare) or len(mask.ops) != 1 or not isinstance(mask.ops[0], ast.NotEq):
         return None
     wanted = mask.comparators[0]

@@ -1,4 +1,4 @@
-"""Removing tests for a mask that selects all or nothing, where the general path gives the same result.
+"""Removal of tests for a mask that selects all or nothing, if the general path gives the same result.
 
 if mask.all():                                  out = x.clone()
     return self.f(x)                            out[mask] = self.f(x[mask])
@@ -27,7 +27,7 @@ _TITLE = "Remove the test, which does not change the result"
 
 
 def rewrite_shortcut(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite that keeps only the last path of an `if`; None if the others are not just shortcuts to it."""
+    """Return the rewrite that keeps only the last path of an `if`, or None unless the others are shortcuts for it."""
     head = statement
     while is_elif(scope, head) and isinstance(parent := scope.parents.get(head), ast.If):
         head = parent
@@ -53,7 +53,7 @@ def rewrite_shortcut(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def _writes_to_others(scope: Scope, statements: Sequence[ast.stmt]) -> bool:
-    """Whether statements change a tensor in place that is not the function's own: that may raise for an empty mask."""
+    """Return whether statements change a tensor from elsewhere in place, which may raise for an empty mask."""
     names = {node.id for one in statements for node in walk(one) if isinstance(node, ast.Name)}
     return any(
         within(place, one, scope) and not is_own(scope, name, one)
@@ -64,7 +64,7 @@ def _writes_to_others(scope: Scope, statements: Sequence[ast.stmt]) -> bool:
 
 
 def _asked(scope: Scope, test: ast.expr) -> ast.expr | None:
-    """Return the mask that a test checks for selecting everything, anything or nothing."""
+    """Return the mask if a test depends on whether the mask selects everything, anything or nothing."""
     return reduced_as_whole(scope, test, "all") or mask_of_nothing(scope, test) or mask_of_something(scope, test)
 
 
@@ -80,7 +80,7 @@ def _value(body: Sequence[ast.stmt], *, returned: bool) -> ast.expr | None:
 
 
 def _expressions(statements: Sequence[ast.stmt], mask: ast.expr) -> set[str]:
-    """Return the expressions in statements that select by a mask, with the whole tensor for the selection."""
+    """Return the expressions in statements that select by a mask, with the whole tensor in place of the selection."""
     wanted = ast.dump(mask)
     selecting = any(
         ast.dump(part) == wanted
@@ -94,7 +94,7 @@ def _expressions(statements: Sequence[ast.stmt], mask: ast.expr) -> set[str]:
 
 
 class _Whole(ast.NodeTransformer):
-    """Replaces `x[mask]` by `x`."""
+    """A transformer that replaces `x[mask]` by `x`."""
 
     def __init__(self, mask: str) -> None:
         self._mask = mask

@@ -1,6 +1,6 @@
-"""A guess of how many dimensions a tensor has beyond those that a mask selects by, based on the code.
+"""A guess of how many dimensions a tensor has in addition to those of a mask, based on the code.
 
-It never causes a finding, and a run must verify any rewrite based on it.
+The guess never causes a finding, and a run must verify any rewrite based on it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Form:
 
 
 def row_size(scope: Scope, function: ast.expr) -> int:
-    """Return the number of dimensions per item for a layer, or a sequence of them; 0 if unknown."""
+    """Return the number of dimensions per item for a layer or a sequence of layers, or 0 if unknown."""
     kind = scope.kind(function)
     layers: tuple[k.Kind, ...] = (kind,)
     if isinstance(kind, k.Sequence) and kind.type == "torch.nn.Sequential" and kind.items:
@@ -51,7 +51,7 @@ def is_last(call: ast.Call) -> bool:
 
 
 def trailing(scope: Scope, source: ast.expr, mask: ast.expr) -> int:
-    """Return how many dimensions a tensor has beyond those of a mask."""
+    """Return how many dimensions a tensor has in addition to those of a mask."""
     one, other = _form(scope, source, _MOST_STEPS), _form(scope, mask, _MOST_STEPS)
     if one.rank is not None and other.rank is not None:
         return max(one.rank - other.rank, 0)
@@ -59,7 +59,7 @@ def trailing(scope: Scope, source: ast.expr, mask: ast.expr) -> int:
 
 
 def is_certain(scope: Scope, source: ast.expr, mask: ast.expr) -> bool:
-    """Whether the code shows this number: by a rank or a comment on both, or because both derive from one tensor."""
+    """Return whether the code shows this number, by both ranks, by comments, or because both derive from one tensor."""
     forms = [_form(scope, one, _MOST_STEPS) for one in (source, mask)]
     if all(one.rank is not None for one in forms):
         return True
@@ -67,7 +67,7 @@ def is_certain(scope: Scope, source: ast.expr, mask: ast.expr) -> bool:
 
 
 def _origins(scope: Scope, node: ast.expr, steps: int) -> set[str]:
-    """The names that determine an expression's dimensions, unless a step makes that uncertain."""
+    """Return the names that determine the dimensions of an expression, unless a step makes them uncertain."""
     if isinstance(node, ast.Name):
         value = only_value(scope, node.id, node)
         return {node.id} | (_origins(scope, value, steps - 1) if value is not None and steps else set())
@@ -114,7 +114,7 @@ def _guessed(scope: Scope, node: ast.expr, steps: int) -> _Form:
 
 
 def _size_fed(scope: Scope, name: str) -> int:
-    """The number of dimensions per item of the layers that receive the value of a name."""
+    """Return the number of dimensions per item of the layers that receive the value of a name."""
     sizes = [0]
     for load in loads(scope, name):
         call = scope.parents.get(load)
@@ -124,7 +124,7 @@ def _size_fed(scope: Scope, name: str) -> int:
 
 
 def _stated(scope: Scope, name: str) -> int | None:
-    """The number of dimensions that a comment in the function gives an argument: `# x: (batch, time, width)`."""
+    """Return the number of dimensions that a comment in the function states: `# x: (batch, time, width)`."""
     arguments = scope.function.node.args
     if name not in [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]:
         return None

@@ -1,4 +1,4 @@
-"""Uses of a number as the argument of a call."""
+"""Uses of a number as an argument of a call."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Arguments(Follower):
             positions, keywords = TAKES_EITHER[name]
             if position not in positions and keyword not in keywords:
                 self.refuse(call, node)
-            if name != "torch.full":  # its result has the default dtype in either case
+            if name != "torch.full":  # the result has the default dtype in either case
                 self._meet_argument(call, name, dtype)
         else:
             self.refuse(call, node)
 
     def _computed(self, call: ast.Call, name: str) -> None:
-        """A `math` function is replaced by that of torch."""
+        """Replace a `math` function by the torch function."""
         there = f"{self.scope.torch}.{IN_TORCH[name]}"
         self.flow.conditions[f"{self.scope.quote(call)} is the same up to rounding, and never raises"] = None
         self.flow.edits.append((call.func, rw.name(there)))
@@ -57,7 +57,7 @@ class Arguments(Follower):
         self.meet(as_tensor(self.scope.kind(subject)) if subject is not None else None, dtype, call)
 
     def _is_one_bound(self, call: ast.Call, name: str, node: ast.expr) -> bool:
-        """Return whether a clamp has only the bound `node`: a number and a tensor cannot be mixed."""
+        """Return whether `node` is the only bound of a clamp, because bounds cannot be a number and a tensor."""
         bounds = [*call.args[1 if name.startswith("torch.") else 0 :], *(one.value for one in call.keywords)]
         return all(one is node or (isinstance(one, ast.Constant) and one.value is None) for one in bounds)
 
@@ -72,7 +72,7 @@ class Arguments(Follower):
         self.climb(call, dtype if dtype == "float" or types <= {"int"} else None)
 
     def _clamped(self, call: ast.Call, node: ast.expr) -> None:
-        """Write `max(t, 1)` as `t.clamp(min=1)`, which is equivalent and returns a tensor in either case."""
+        """Write `max(t, 1)` as `t.clamp(min=1)`, which is equivalent and always returns a tensor."""
         if len(call.args) == 2:
             other = call.args[0] if call.args[1] is node else call.args[1]
             bound = {"min" if callee(self.scope, call) == "builtins.max" else "max": rw.kept(self.scope.file, other)}

@@ -1,4 +1,4 @@
-"""The replacement for the number in a tensor, or for the list of its numbers, without reading it."""
+"""Replacements for the number in a tensor, or the list of its numbers, that do not read the tensor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynalint_rules._code.memory import makes_tensor
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.text import atom
 
-# Their results share no memory with the receiver.
+# The results of these share no memory with the receiver.
 _FRESH = frozenset(
     "sum mean prod max min amax amin norm std var median mode argmax argmin any all count_nonzero logsumexp nansum "
     "nanmean abs exp log sqrt square pow add sub mul div".split()
@@ -20,17 +20,17 @@ _FRESH = frozenset(
 
 @dataclass(frozen=True)
 class Detached:
-    """`text` reads a tensor as a 0-dim tensor without gradient; `conditions` say when it has the number's value."""
+    """The `text` of a 0-dim tensor without gradient, and the `conditions` under which it equals the number."""
 
     text: str
     conditions: tuple[str, ...]
 
 
 def detached(scope: Scope, source: ast.expr, text: str | None = None, *, read: ast.expr | None = None) -> Detached:
-    """Return the replacement for the number in the one element of `source`; `text` is the source's text, if given.
+    """Return the replacement for the number in the single element of `source`, whose text may be given as `text`.
 
     `read` is the expression that reads the number, if the code around it stays. The replacement for a NumPy array wraps
-    its text, which must therefore not be left to the caller (`text` is empty).
+    the text of the array, so `text` must not be empty for one.
 
     Raises:
         Refusal: `source` is neither always a torch tensor nor always an array.
@@ -39,22 +39,22 @@ def detached(scope: Scope, source: ast.expr, text: str | None = None, *, read: a
     shown = scope.quote(source)
     if tensor is None:
         raise Refusal(f"{shown} is not always a tensor; handle the other case before this line")
-    conditions = [f"{shown} is on the CPU or on the same device as the tensors it is combined with"]
+    conditions = [f"{shown} is on the CPU, or on the same device as the tensors that it is combined with"]
     if tensor.array:
         if text == "":
             raise Refusal(f"{shown} is a NumPy array, which has no `.detach()`; compute with tensors instead")
-        # It has no gradient, and is on the CPU.
+        # An array has no gradient, and is on the CPU.
         text, conditions = f"{scope.torch}.as_tensor({scope.text(source) if text is None else text})", []
     else:
         text = atom(source, scope.text(source)) if text is None else text
     at_once = read is not None and _is_used_up(scope, read)
-    # Integers have no gradient, but can be distinguished from the tensor itself if something else refers to that.
+    # Integers have no gradient, but other references to the tensor itself may change it.
     plain = tensor.dtype in ("bool", "int") and read is not None and (at_once or _is_fresh(scope, source))
     if not tensor.array and not plain and not _is_detached(source):
         text += ".detach()"
     stays = tensor.origin == "parameter" and not _is_changed(scope, source)
     if not (at_once or stays or _is_fresh(scope, source)):
-        # A number is a copy; a detached tensor shares memory and would follow later in-place changes.
+        # A number is a copy, but a detached tensor shares memory, so later in-place changes would affect it.
         text += ".clone()"
     if tensor.rank is None:
         conditions.insert(0, f"{shown} has no dimensions")
@@ -64,7 +64,7 @@ def detached(scope: Scope, source: ast.expr, text: str | None = None, *, read: a
 
 
 def _is_detached(node: ast.expr) -> bool:
-    """Return whether a chain of calls without further tensors begins with `.detach()`."""
+    """Return whether a chain of calls without other tensors begins with `.detach()`."""
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if node.func.attr == "detach":
             return True
@@ -74,7 +74,7 @@ def _is_detached(node: ast.expr) -> bool:
 
 
 def _is_used_up(scope: Scope, read: ast.expr) -> bool:
-    """Return whether the value only goes into a new tensor; autograd may save values that are combined with tensors."""
+    """Return whether the value is only used to create a tensor. Autograd may save values combined with tensors."""
     parent = scope.parents[read]
     if not isinstance(parent, ast.BinOp):
         return isinstance(parent, ast.Compare)
@@ -82,10 +82,10 @@ def _is_used_up(scope: Scope, read: ast.expr) -> bool:
 
 
 def rows_of(scope: Scope, source: ast.expr) -> Detached:
-    """Return the replacement for a list of the numbers in `source`, to be appended to the text of `source` itself."""
+    """Return the replacement for a list of the numbers in `source`, to append to the text of `source`."""
     tensor = k.only_tensor(scope.kind(source))
     shown = scope.quote(source)
-    conditions = [f"{shown} is on the CPU or on the same device as the tensors it is combined with"]
+    conditions = [f"{shown} is on the CPU, or on the same device as the tensors that it is combined with"]
     if tensor is None or tensor.rank != 1:
         conditions.insert(0, f"{shown} has one dimension")
     return Detached(".detach()" if _is_fresh(scope, source) else ".detach().clone()", tuple(conditions))
@@ -100,7 +100,7 @@ def _is_fresh(scope: Scope, node: ast.expr) -> bool:
 
 
 def _is_changed(scope: Scope, source: ast.expr) -> bool:
-    """Whether a function visibly changes in place what an expression reads: `+=`, a store into it, `t.add_(...)`."""
+    """Return whether a function changes a tensor that an expression reads: `+=`, a store, `t.add_(...)`."""
     text = ast.unparse(source)
     for node in walk_function(scope.function.node):
         stored = isinstance(node, ast.Attribute | ast.Name | ast.Subscript) and not isinstance(node.ctx, ast.Load)

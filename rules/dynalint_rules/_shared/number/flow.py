@@ -1,4 +1,4 @@
-"""The consequences of keeping a tensor instead of its number, and the judgement of each of its uses."""
+"""The consequences of keeping a tensor instead of its number, which follow from its uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DIVIDING = (ast.Div, ast.FloorDiv, ast.Mod)
 
 
 def is_whole(kind: k.Kind) -> bool:
-    """Return whether a value is certainly a Python int known while tracing."""
+    """Return whether a value is certainly a Python int that Dynamo knows while it traces."""
     return all(isinstance(one, k.Value) and one.type == "int" and one.source != "data" for one in kind.members)
 
 
@@ -24,8 +24,8 @@ def is_whole(kind: k.Kind) -> bool:
 class Flow:
     """The conditions for keeping the tensor (`conditions`) and the behaviour that it changes (`changes`), as clauses.
 
-    `edits` are the necessary changes at its uses, which may require `imports`. `leaves` are the codes of decisions by
-    the tensor that other rules rewrite; `meets` means that there are other uses.
+    `edits` are the necessary changes at its uses, which may require `imports`. `leaves` are the codes of decisions on
+    the tensor that other rules rewrite. `meets` means that there are other uses.
     """
 
     conditions: dict[str, None] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Flow:
 
 @dataclass
 class Follower(ABC):
-    """The state of following a number to its uses; `names` are the names it has had."""
+    """The state of following a number to its uses. `names` are the names that it has had."""
 
     scope: Scope
     flow: Flow = field(default_factory=Flow)
@@ -58,10 +58,10 @@ class Follower(ABC):
 
     @abstractmethod
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
-        """Judge the use around `node`, and those that it leads to."""
+        """Check the use around `node`, and the uses that it leads to."""
 
     def rounded(self, operation: ast.BinOp, node: ast.expr, other: k.Kind) -> None:
-        """Record where arithmetic in the precision of the tensor differs from Python's, which uses doubles."""
+        """Record where arithmetic in the precision of the tensor differs from that of Python, which uses doubles."""
         shown = self.scope.quote(operation)
         self.flow.conditions[f"{shown} is the same up to rounding"] = None
         divides = isinstance(operation.op, DIVIDING) and as_tensor(other) is None
@@ -74,10 +74,11 @@ class Follower(ABC):
         dtype: k.DType | None,
         where: ast.expr,
     ) -> None:
-        """Record the conditions for an unchanged result dtype when a number is combined with a tensor.
+        """Record the conditions under which the result keeps its dtype when a number is combined with a tensor.
 
         A number never changes the dtype within its category. Neither does a 0-dim tensor, unless the other tensor has
-        no dimensions either. In a higher category a 0-dim tensor brings its own dtype, and a number the default dtype.
+        no dimensions either. In a higher category, the result has the dtype of a 0-dim tensor, but the default dtype
+        for a number.
         """
         ranks = ("bool", "int", "float", "complex")
         if tensor is not None and tensor.dtype is not None and dtype is not None:
@@ -90,7 +91,7 @@ class Follower(ABC):
         self.flow.conditions[f"the dtype of {self.scope.quote(where)} stays the same"] = None
 
     def refuse(self, parent: ast.AST, node: ast.expr) -> None:
-        """Say why a use does not accept a tensor.
+        """Raise a refusal with the reason why a use does not accept a tensor.
 
         Raises:
             Refusal: always.

@@ -1,4 +1,4 @@
-"""Why a number read from a tensor cannot stay a tensor at one of its uses, and the closest alternative."""
+"""Reasons why a number read from a tensor cannot stay a tensor at one of its uses, with the closest alternative."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHOWS = ("builtins.print", "logging.", "warnings.")
 
 
 def why_not(scope: Scope, parent: ast.AST, node: ast.expr, callee: str) -> str:
-    """Return the reason, with advice for a manual change; `callee` is the dotted name of the callee of `parent`."""
+    """Return the reason, with advice for a manual change. `callee` is the dotted name of the callee of `parent`."""
     quote, shown = scope.quote, scope.quote(node)
     if isinstance(parent, ast.Subscript | ast.Slice):
         return f"{shown} is an index or a slice bound; use `index_select`, or a mask over the whole dimension"
@@ -22,7 +22,7 @@ def why_not(scope: Scope, parent: ast.AST, node: ast.expr, callee: str) -> str:
         return f"{shown} is only printed; put the statement under `if not torch.compiler.is_compiling():`"
     if isinstance(parent, ast.Call) and callee in SIZES:
         return (
-            f"{quote(parent)} takes {shown} as a number that a shape depends on; use a bound that no input "
+            f"{quote(parent)} takes {shown} as a number that determines a shape; use a bound that no input "
             "exceeds and mask the surplus, or set `torch._dynamo.config.capture_scalar_outputs = True`"
         )
     if isinstance(parent, ast.Call) and callee not in _NUMBERS:

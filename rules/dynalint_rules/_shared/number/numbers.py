@@ -1,8 +1,8 @@
 """The uses of a number read from a tensor, if it stays a 0-dim tensor instead.
 
 A number and a 0-dim tensor of the same value give the same results in arithmetic with other tensors, as long as the
-resulting dtype is the same. They differ in a test, as an index, as a size, in a store or in a call of unknown code;
-there the rewrite is refused.
+resulting dtype is the same. They differ in a test, as an index, as a size, in a store or in a call of unknown code. The
+rewrite is declined for these uses.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 _BINDING = ast.Assign | ast.AnnAssign | ast.NamedExpr
 _ASKING = ast.If | ast.IfExp | ast.Assert | ast.BoolOp | ast.UnaryOp
 DECISIONS = ("DYN101", "DYN103", "DYN104", "DYN105")
-"""The codes of findings left by a number that decided something and is now a tensor."""
+"""The codes of findings that remain if a number decided a branch and is now a tensor."""
 
 
 def flow_of(
@@ -38,9 +38,9 @@ def flow_of(
     *,
     wide: bool = False,
 ) -> Flow:
-    """Follow the number read by `node` to all its uses, as if it were a 0-dim tensor of that dtype class.
+    """Follow the number that `node` reads to all its uses, as if it were a 0-dim tensor of that kind of dtype.
 
-    `wide` means that it will have 64 bits.
+    `wide` means that the tensor will have 64 bits.
 
     Raises:
         Refusal: at least one use does not accept a tensor, or is unknown.
@@ -52,10 +52,10 @@ def flow_of(
 
 @dataclass
 class _Follower(Arguments):
-    """Follows a number to all its uses."""
+    """The check of all uses of a number."""
 
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
-        """Judge the use around `node`, and those that it leads to."""
+        """Check the use around `node`, and the uses that it leads to."""
         parent = self.scope.parents[node]
         self.flow.meets |= not isinstance(parent, ast.Assign | ast.NamedExpr | ast.Compare | _ASKING)
         if isinstance(parent, ast.keyword):
@@ -84,15 +84,15 @@ class _Follower(Arguments):
             self.refuse(parent, node)
 
     def _chosen(self, choice: ast.IfExp, node: ast.expr, dtype: k.DType | None) -> None:
-        """The number is one side of a choice, and the other side is a number too."""
+        """Check a number that is one side of a conditional expression whose other side is a number too."""
         other = self.scope.kind(choice.orelse if node is choice.body else choice.body)
         if not k.is_number(other):
             self.refuse(choice, node)
         types = {one.type for one in other.members if isinstance(one, k.Value)}
         self.climb(choice, "float" if "float" in types else dtype)
-        if self.flow.leaves:  # the analysis does not see the break at a test of what is only sometimes a tensor
+        if self.flow.leaves:  # the analysis finds no break at a test of a value that is only sometimes a tensor
             shown = self.scope.quote(choice)
-            raise Refusal(f"{shown} would be a tensor or a number, and decides something; decide with tensors by hand")
+            raise Refusal(f"{shown} would be a tensor or a number, and decides a branch; use `torch.where` by hand")
 
     def _is_index(self, parent: ast.AST, node: ast.expr) -> bool:
         """Return whether a number is one of the indices of a tensor."""
@@ -118,7 +118,7 @@ class _Follower(Arguments):
             self.flow.conditions[f"{stored} has the dtype of {taking}"] = None
 
     def _formatted(self, part: ast.FormattedValue) -> None:
-        """A 0-dim tensor formats as its number does, but printing the text has already broken the graph."""
+        """Check an f-string. A 0-dim tensor is formatted like its number, but printing it breaks the graph anyway."""
         text = self.scope.parents.get(part)
         call = self.scope.parents.get(text) if text is not None else None
         if isinstance(call, ast.Call) and callee(self.scope, call).startswith(SHOWS):
@@ -133,7 +133,7 @@ class _Follower(Arguments):
             raise Refusal(f"{shown} gives a different result with a tensor; write that step with tensors by hand")
         tensor = as_tensor(kind)
         if tensor is not None and self.wide and tensor.rank == 0 and dtype == "float" and isinstance(other, ast.Name):
-            # A quotient of counts has the default dtype, which would determine that of another 0-dim tensor.
+            # A quotient of counts has the default dtype, which would change the dtype of another 0-dim tensor.
             own = rw.attribute(rw.kept(self.scope.file, other), "dtype")
             called = isinstance(node, ast.Call) and isinstance(self.scope.kind(node.func), k.Function)
             if called or isinstance(node, ast.Name | ast.Attribute):
@@ -166,7 +166,7 @@ class _Follower(Arguments):
         tensor = as_tensor(kind)
         if tensor is None or not isinstance(statement.op, _ARITHMETIC):
             shown = self.scope.quote(statement)
-            raise Refusal(f"{shown} adds up numbers; start from a tensor and add up tensors by hand")
+            raise Refusal(f"{shown} adds up numbers; start with a tensor and add up tensors by hand")
         self.meet(tensor, dtype, node)
 
     def _comparison(self, comparison: ast.Compare, node: ast.expr, dtype: k.DType | None) -> None:
@@ -186,13 +186,13 @@ class _Follower(Arguments):
             return
         if len(comparison.ops) > 1 or not isinstance(comparison.ops[0], _ORDER) or tensor is None:
             raise Refusal(
-                f"{shown} decides something in Python, which breaks the graph for a tensor too; select with "
+                f"{shown} decides a branch in Python, which breaks the graph for a tensor too; select with "
                 "`torch.where` by hand"
             )
         self.meet(tensor, dtype, comparison)
 
     def _compared(self, node: ast.expr, other: ast.expr, dtype: k.DType | None, shown: str) -> None:
-        """Convert an operand of a comparison if a narrow tensor dtype cannot hold the values of Python ints."""
+        """Convert an operand of a comparison if a narrow dtype cannot represent the values of Python ints."""
         kind = self.scope.kind(other)
         if as_tensor(kind) is not None or (dtype in ("float", None) and is_short(kind)):
             return
@@ -211,14 +211,14 @@ class _Follower(Arguments):
         return asked and decision_of(self.scope.parents, node).form in ("if", "ifexp", "assert")
 
     def _is_checked(self, comparison: ast.Compare) -> bool:
-        """Whether a result is only asserted, or passed to a function that checks whether it received a tensor."""
+        """Return whether a result is only asserted, or passed to a function that tests for a tensor."""
         parent = self.scope.parents[comparison]
         if isinstance(parent, ast.Assert):
             return parent.msg is None or isinstance(parent.msg, ast.Constant)
         return isinstance(parent, ast.Call) and asks_for_tensor(self.scope, parent, comparison)
 
     def _result(self, parent: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:
-        """The number is assigned to a name, or returned, possibly in a tuple, list or dict."""
+        """Check a number that is assigned to a name or returned, possibly in a tuple, list or dict."""
         outer = self.scope.parents.get(parent)
         if isinstance(parent, ast.Tuple) and isinstance(outer, ast.Assign) and outer.value is parent:
             target = outer.targets[0]
@@ -245,7 +245,7 @@ class _Follower(Arguments):
         return isinstance(parent, ast.Tuple | ast.List | ast.Dict) and self._is_returned(parent)
 
     def _returned(self, node: ast.expr, dtype: k.DType | None) -> None:
-        """The number is returned: to the user, or to other methods, which are followed."""
+        """Check a number that is returned to the user, or to other methods, whose uses are followed."""
         scope, caller = self.scope, self.scope.function.caller
         if caller is None or is_passed_up(scope):
             self.flow.changes["the caller receives a 0-dim tensor instead of a number"] = None
@@ -261,13 +261,13 @@ class _Follower(Arguments):
             _Follower(there, self.flow, followed, self.double, self.wide).climb(call, dtype)
 
     def follow_name(self, target: ast.expr, statement: ast.stmt, dtype: k.DType | None) -> None:
-        """Judge all uses of the name that a statement binds to the number."""
+        """Check all uses of the name that a statement binds to the number."""
         if self._goes_into_tensor(target):
             return
         if not isinstance(target, ast.Name):
             raise Refusal(
-                f"{self.scope.quote(target)} keeps the number after this statement; "
-                "store the tensor's `.detach()` by hand if all other code accepts a tensor"
+                f"{self.scope.quote(target)} keeps the number after this statement; store `.detach()` of the tensor "
+                "by hand if all other code accepts a tensor"
             )
         name = target.id
         uses = list(names(self.scope, name))
@@ -295,7 +295,7 @@ class _Follower(Arguments):
                 raise Refusal(f"`{name}` is assigned in several places; give this value its own name first")
 
     def _goes_into_tensor(self, target: ast.expr) -> bool:
-        """Return whether a number is stored to elements of a tensor, which convert it to their dtype in either case.
+        """Return whether a number is stored to elements of a tensor, which always converts it to their dtype.
 
         A store through an index tensor only accepts values of the same dtype.
         """
@@ -305,14 +305,14 @@ class _Follower(Arguments):
         return is_whole(self.scope.kind(target.slice)) or (index is not None and index.dtype == "bool")
 
     def _is_last(self, statement: ast.stmt, stores: list[ast.Name]) -> bool:
-        """Return whether later code in the function can only see the value of a name from this statement."""
+        """Return whether later reads of a name in the function always get the value from this statement."""
         if not isinstance(statement, ast.Assign | ast.AnnAssign):
             return False
         own = self.scope.parents.get(statement) is self.scope.function.node
         return own and not any((store.lineno, store.col_offset) >= end_of(statement) for store in stores)
 
     def _are_numbers(self, target: ast.Name, stores: list[ast.Name]) -> bool:
-        """Return whether all other values of a name are numbers known while tracing, as far as the code shows."""
+        """Return whether all other values of a name are numbers that Dynamo knows, as far as the code shows."""
         for store in stores:
             statement = self.scope.parents.get(store)
             if store is target:

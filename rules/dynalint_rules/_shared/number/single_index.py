@@ -1,4 +1,4 @@
-"""Add a dimension to a 0-dim tensor index, so that Dynamo need not know its value."""
+"""The rewrite of a 0-dim tensor index, whose value torch reads, to an index with one dimension."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from dynalint_rules._shared.number.flow import is_whole
 
 
 def with_a_dimension(scope: Scope, node: ast.Subscript, index: ast.expr) -> tuple[list[rw.Change], str]:
-    """Return the changes from `x[i]` to `x[i.reshape(1)].squeeze(0)`, and the condition for them.
+    """Return the changes from `x[i]` to `x[i.reshape(1)].squeeze(0)`, and their condition.
 
     Raises:
-        Refusal: the other indices are neither slices nor ints known while tracing.
+        Refusal: another index is neither a slice nor an int that Dynamo knows.
     """
     parts = parts_of(node)
     others = [part for part in parts if part is not index and not isinstance(part, ast.Slice)]
     if not all(is_whole(scope.kind(part)) for part in others):
         raise Refusal(
-            f"{scope.quote(index)} is combined with other indices; index in several steps, with this one separate"
+            f"{scope.quote(index)} is combined with other indices; index in several steps, and apply this index "
+            "separately"
         )
     changes: list[rw.Change] = [(index, rw.calling("reshape", rw.number(1)))]
     if isinstance(node.ctx, ast.Load):

@@ -243,7 +243,7 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_environment(folder: Path) -> bool:
-    """Return whether a folder is a virtual environment, whatever its name; False if its path is too long to check."""
+    """Return whether a folder is a virtual environment, regardless of its name; False if the path is too long."""
     try:
         return (folder / "pyvenv.cfg").exists()
     except OSError:

@@ -116,7 +116,7 @@ def _included(settings: Settings, directory: Path) -> tuple[tuple[Path, ...], tu
 
 
 def text_workspace(path: Path, data: bytes, configuration: Configuration, directory: Path) -> Workspace:
-    """Return a workspace with one file whose content is `data`, whatever is on disk.
+    """Return a workspace with one file whose content is `data`, regardless of the file on disk.
 
     Raises:
         ConfigError: a configuration file is invalid.

@@ -71,7 +71,7 @@ def chosen_interpreter(settings: Settings) -> Choice:
 
 
 def release_for(settings: Settings) -> str | None:
-    """Return the releases of torch to judge by: those in the settings, or the installed one; None without either."""
+    """Return the torch releases to check against: those in the settings, or the installed one; None without either."""
     if settings.torch is not None:
         return settings.torch
     version = installed_torch(chosen_interpreter(settings).python)

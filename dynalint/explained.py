@@ -42,7 +42,7 @@ class Recompile:
 
 @dataclass(frozen=True)
 class Report:
-    """What Dynamo did in three similar calls.
+    """A report on three similar calls under Dynamo.
 
     `graphs` and `operations` are the numbers for the first call. `fullgraph` is the error that `fullgraph=True` raised,
     or None; `error` is the one that ended the compiled run, or None.

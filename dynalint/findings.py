@@ -148,10 +148,10 @@ class Finding:
 
     Lines and columns are 1-based, in characters, and the end is exclusive; `path` is relative to the working directory,
     with "/" on every platform. `region` is the call chain from a compiled root to `function`; `steps` are places in its
-    functions, where known. In a notebook, lines are those of the cell with the 1-based number `cell`. `fingerprint`
-    does not change when lines move. `doubt` is a sentence that says why the code is rarely compiled, or empty.
-    `setting` is the `torch._dynamo.config` setting under which Dynamo traces the code unchanged, or empty. `cost` says
-    what makes the finding cost more than others, as far as known.
+    functions, if known. In a notebook, lines are those of the cell with the 1-based number `cell`. `fingerprint` does
+    not change when lines move. `doubt` is a sentence that says why the code is rarely compiled, or empty. `setting` is
+    the `torch._dynamo.config` setting under which Dynamo traces the code unchanged, or empty. `cost` says what makes
+    the finding cost more than others, as far as known.
     """
 
     path: str

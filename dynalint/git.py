@@ -87,7 +87,7 @@ class Repository:
             GitExitError: git reported an error.
             GitError: git cannot be started, takes too long, or prints too much.
         """
-        # A file as the work tree: git finds nothing in it, whatever its name.
+        # The work tree is a file, in which git finds nothing.
         empty = {"GIT_DIR": str(self.directory), "GIT_WORK_TREE": os.devnull}
         return _run(Path(self.directory.anchor), empty, arguments, most)
 

@@ -164,7 +164,7 @@ class _Draft:
             raise PageError(f"{self.shown}:{line}: a block of an example is one of {', '.join(_BLOCKS)}, not {kind!r}.")
         clash = {"py fixed": "text declined", "text declined": "py fixed"}.get(kind)
         if kind in self.blocks or clash in self.blocks:
-            told = f"a second block `{kind}`" if kind in self.blocks else f"`{kind}` beside `{clash}`"
+            told = f"a second block `{kind}`" if kind in self.blocks else f"`{kind}` together with `{clash}`"
             raise PageError(f'{self.shown}:{line}: the example "{self.name}" has {told}.')
         self.blocks[kind] = body
         if kind == "toml":

@@ -14,7 +14,7 @@ Place = TypeVar("Place", Finding, Edit)
 
 
 def placed(finding: Finding, file: SourceFile) -> Finding:
-    """Return a finding in the text of `file` with displayed positions; in a notebook, those in a cell."""
+    """Return a finding in the text of `file` with its positions as displayed; in a notebook, those in a cell."""
     cells = file.cells
     if cells is not None and cells.numbers:
         finding = _in_cell(finding, cells)

@@ -122,7 +122,7 @@ def _marked_root(folder: Path) -> Path | None:
 
 
 def _nearest(folder: Path, has_mark: Callable[[Path], bool]) -> Path | None:
-    home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - which raises where there is no home
+    home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - which raises if there is no home folder
     barred = {_identity(one) for one in (home, *home.parents)}
     for one in (folder, *folder.parents):
         if one != folder and _identity(one) in barred:

@@ -94,7 +94,7 @@ class Trust:
 
 
 def _read(file: Path) -> dict[str, str]:
-    """Return the decisions stored in a file. Malformed content trusts nobody."""
+    """Return the decisions stored in a file. If the content is malformed, no project is trusted."""
     try:
         held = read_json(file)
     except (OSError, ValueError):

@@ -144,7 +144,7 @@ def named_tuple(interpreter: Interpreter, cls: ClassInfo, depth: int = 0) -> k.S
     """Return the kind of a named tuple from the fields that its class declares; None for any other class."""
     for one in interpreter.project.mro(cls):
         if any(base == k.External("typing.NamedTuple") for base in interpreter.project.bases(one)):
-            deeper = depth + _DEEPEST_ALIAS // 2  # a field may be another named tuple, or one of its own class
+            deeper = depth + _DEEPEST_ALIAS // 2  # a field may be another named tuple, or one of the same class
             items = [annotation_kind(interpreter, field, one.module, deeper) for field in one.annotated.values()]
             return k.Sequence("tuple", join_all(items), tuple(items), fields=tuple(one.annotated))
     return None

@@ -161,7 +161,7 @@ def _any_of(
 
 
 def _is_watched(frame: Frame, callee: Kind) -> bool:
-    """Whether rules watch for calls of something outside the project."""
+    """Whether rules watch for calls to something outside the project."""
     if isinstance(callee, k.Partial):
         return _is_watched(frame, callee.callee)
     if isinstance(callee, k.Object):

@@ -37,7 +37,7 @@ def container_method(
 
 
 def changed(receiver: k.Sequence | k.Dictionary, name: str, args: list[Kind]) -> Kind:
-    """Return the kind of a container after a call of one of its methods."""
+    """Return the kind of a container after a call to one of its methods."""
     if isinstance(receiver, k.Dictionary):
         if name == "update" and args and isinstance(args[0], k.Dictionary):
             return _updated(receiver, args[0])

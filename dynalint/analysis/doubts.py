@@ -87,7 +87,7 @@ def _is_module(annotation: k.Kind, project: Project) -> bool:
 
 
 def _takes_text(interpreter: Interpreter, function: FunctionInfo) -> bool:
-    """Whether the first argument of a function is declared as a list of strings, which have to be read first."""
+    """Whether the first argument of a function is declared as a list of strings, which have to be processed first."""
     arguments = function.node.args
     first = [*arguments.posonlyargs, *arguments.args][0 if interpreter.method_receiver(function) is None else 1 :][:1]
     kinds = [parameter_kind(interpreter, function, one) for one in first if one.arg not in function.defaults]

@@ -64,7 +64,7 @@ class Branch(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Call(Event):
-    """A call of something outside the project that a rule watches.
+    """A call to something outside the project that a rule watches.
 
     `callee` is the dotted name: "builtins.print", "torch.equal", "logging.Logger.info", "Tensor.item", "list.append".
     `receiver` is the kind of the object whose method is called. `args` and `keywords` are the kinds of the arguments,

@@ -126,7 +126,7 @@ def _short_circuit(frame: Frame, node: ast.BoolOp, form: BranchForm, *, tested: 
 
 
 def _with_walrus(outer: dict[str, Kind], inner: dict[str, Kind], node: ast.expr) -> dict[str, Kind]:
-    """Keep bindings that `:=` made inside, but no narrowing."""
+    """Keep bindings made by `:=` inside, but drop narrowing."""
     names = [child.target.id for child in walk(node) if isinstance(child, ast.NamedExpr)]
     return {**outer, **{name: inner[name] for name in names if name in inner}}
 

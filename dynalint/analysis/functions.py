@@ -42,7 +42,7 @@ def call_function(
     starred: bool,
     node: ast.Call | None = None,
 ) -> Kind:
-    """Follow a call of a function in the project and return its result."""
+    """Follow a call to a function in the project and return its result."""
     function = callee.function
     interpreter = frame.interpreter
     kept_out_by = keeping_out(frame, function)

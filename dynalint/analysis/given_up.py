@@ -124,7 +124,7 @@ def find_stranded(
     """Return the comprehensions, given by their iteration events, that Dynamo compiles as separate frames.
 
     This happens when Dynamo skips the function around one because of a break that comes first, or is certain to come
-    next. The break is in `certain`, or in the call of a function that contains such a break. There must be no event in
+    next. The break is in `certain`, or in a call to a function that contains such a break. There must be no event in
     `breaks` before it, and no call that the rules do not cover.
     """
     found: set[Event] = set()

@@ -11,14 +11,14 @@ from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import UNKNOWN, Kind
 
 HOOKED = "torch.utils.hooks.BackwardHook.__call__"
-"""The name under which a rule watches calls of `self.layer(...)` if `self.layer` has a backward hook."""
+"""The name under which a rule watches calls such as `self.layer(...)` if `self.layer` has a backward hook."""
 
 _RUN_IN_CALL = ("register_forward_hook", "register_forward_pre_hook")
 _REGISTERING = ("register_backward_hook", "register_full_backward_hook", "register_full_backward_pre_hook")
 
 
 def note_hook(frame: Frame, node: ast.Call, args: list[Kind]) -> None:
-    """Record that a call registers a hook on a submodule of `self`, or emit a call of one with a backward hook."""
+    """Record that a call registers a hook on a submodule of `self`, or emit a call to one with a backward hook."""
     if not isinstance(node.func, ast.Attribute) or not isinstance(frame.receiver, k.Instance):
         return
     interpreter, owner, name = frame.interpreter, frame.receiver.cls, node.func.attr

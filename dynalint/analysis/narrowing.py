@@ -85,7 +85,7 @@ def _is_mode(frame: Frame, node: ast.expr) -> bool:
 
 
 def _by_default(frame: Frame, node: ast.expr) -> bool | None:
-    """The truth of a parameter by its default, or of an attribute that the constructor sets from one; else None."""
+    """The truth of a parameter by its default, or of an attribute that the constructor sets from one; or else None."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         answer = _by_default(frame, node.operand)
         return None if answer is None else not answer

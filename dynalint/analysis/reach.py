@@ -1,6 +1,6 @@
 """The attributes of `self` that code may change, or that a property reads, judging by the text.
 
-A method includes the methods of `self` that it calls. `ANYTHING` stands for an unknown set of attributes.
+A method includes the methods of `self` that it calls. `ANYTHING` represents an unknown set of attributes.
 """
 
 from __future__ import annotations

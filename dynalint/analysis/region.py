@@ -187,7 +187,7 @@ def _calls_own(node: ast.expr, module: ModuleInfo) -> bool:
 
 
 def _lines(module: ModuleInfo, spelled: re.Pattern[str]) -> list[int]:
-    """The lines on which a spelling occurs; `re.compile` does not count."""
+    """The lines that contain a text; `re.compile` does not count."""
     text = module.file.text
     starts = [match.start() for match in spelled.finditer(text) if not text.endswith("re.", 0, match.start())]
     return [module.file.position(start)[0] for start in starts]

@@ -196,7 +196,7 @@ class TorchClass:
 
     @property
     def call(self) -> Entry | None:
-        """The result of calling an instance: `forward` of a module, else `__call__`; None if it is not callable."""
+        """The result of calling an instance: `forward` of a module, or else `__call__`; None if it is not callable."""
         return self.method("forward" if self.is_module else "__call__")
 
     def call_when_built(self, positional: Sequence[str], keywords: Mapping[str, str]) -> Entry | None:

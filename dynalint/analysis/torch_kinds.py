@@ -88,7 +88,7 @@ class Kind:
         return "same" if same else None
 
     def dtype_for(self, argument: DTypeClass | None) -> DTypeClass | None:
-        """Return the dtype class of the result for arguments of class `argument`; None stands for unknown."""
+        """Return the dtype class of the result for arguments of class `argument`; None means unknown."""
         if argument is None:
             always = self.dtype
             return None if always == "same" else always

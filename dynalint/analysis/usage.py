@@ -42,7 +42,7 @@ def method_of_tensors(frame: Frame, call: ast.Call) -> Kind | None:
 
 
 def unknown_method(frame: Frame, node: ast.Attribute, args: list[Kind]) -> Kind | None:
-    """Return the result of a method of an unknown value, whatever its kind; None if the name does not decide it."""
+    """Return the result of a method of an unknown value; None if the method's name does not determine it."""
     if node.attr in _MEASURING:
         return k.SIZE if args or node.attr != "size" else k.SHAPE
     if node.attr in _CONVERTING:

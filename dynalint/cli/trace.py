@@ -104,7 +104,7 @@ def summary(traced: Traced, *, verbose: bool = False) -> list[str]:
 
 
 def _shown(result: TargetResult) -> str:
-    """Return what a call of a target has shown."""
+    """Return the result of a call to a target, in words."""
     breaks = result.default.breaks if result.default is not None else ()
     places = dict.fromkeys(f"{Path(one.stack[-1].file).name}:{one.stack[-1].line}" for one in breaks if one.stack)
     many = "1 graph break" if len(breaks) == 1 else f"{len(breaks)} graph breaks"

@@ -122,7 +122,7 @@ class Configuration:
 
 
 def _all_split(layers: Sequence[Layer]) -> tuple[list[Layer], list[Asked]]:
-    """Split each layer into what anybody may set and what only the user may set."""
+    """Split each layer into settings that anyone may set and settings that only the user may set."""
     parts = [split_reserved(layer) for layer in layers]
     return [layer for layer, _ in parts], [one for _, asked in parts for one in asked]
 

@@ -14,7 +14,7 @@ from dynalint.config.values import Glob, Selector, nearest
 from dynalint.errors import ConfigError
 from dynalint.patterns import compile_patterns
 
-# Syntax errors are reported whatever is selected; only ignoring this exact code silences them.
+# Syntax errors are reported whichever rules are selected; only ignoring this exact code silences them.
 ALWAYS_SELECTED = frozenset({"DYN901"})
 
 

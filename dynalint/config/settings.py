@@ -300,7 +300,7 @@ class Layer:
 
 
 def split_reserved(layer: Layer) -> tuple[Layer, list[Asked]]:
-    """Split a layer into what anybody may set and what only the user may set."""
+    """Split a layer into settings that anyone may set and settings that only the user may set."""
     asked = [
         Asked(key, value, layer.places[key])
         for key, value in layer.values.items()
@@ -311,7 +311,7 @@ def split_reserved(layer: Layer) -> tuple[Layer, list[Asked]]:
 
 
 def about_machine(layer: Layer) -> Layer:
-    """Return the settings of a layer that concern the user's machine, whatever the project."""
+    """Return the settings of a layer that concern the user's machine, regardless of the project."""
     return Layer({key: value for key, value in layer.values.items() if OPTIONS[key].reserved}, layer.places)
 
 

@@ -23,7 +23,7 @@ _FAULT_PLACE = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)
 _BLANK = re.compile(r"(?:[ \t\n]|#[^\n]*)*")
 _KEY_PART = r"""(?:[\w-]+|"(?:\\.|[^"\\])*"|'[^']*')"""
 _KEY = re.compile(rf"{_KEY_PART}(?:[ \t]*\.[ \t]*{_KEY_PART})*")
-# A key with this many parts takes `tomllib` quadratic time, and nobody writes one. Match at the start of a part.
+# `tomllib` takes quadratic time for a key with this many parts, which is never needed. Match at the start of a part.
 _ENDLESS_KEY = re.compile(r"""(?<![\w"'.-])(?:[\w"'-]+[ \t]*\.[ \t]*){100}""")
 _MOST_BYTES = 1 << 20
 _STRING = re.compile(

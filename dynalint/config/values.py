@@ -246,7 +246,7 @@ def per_file_ignores(raw: Raw) -> tuple[tuple[Glob, tuple[Selector, ...]], ...]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return " (did you mean `...`?)" for the most similarly spelt name in `known`, or the empty string."""
+    """Return " (did you mean `...`?)" for the name in `known` with the most similar spelling, or the empty string."""
     slack = max(len(name) // 4, 1)  # a prefix is not a misspelling of every longer name
     alike = [other for other in known if abs(len(other) - len(name)) <= slack]
     close = get_close_matches(name, alike, n=1, cutoff=0.65)

@@ -129,7 +129,7 @@ def _key(question: Mapping[str, Any]) -> str:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a cache folder, with a `.gitignore` beside it.
+    """Create a cache folder, with a `.gitignore` next to it.
 
     Raises:
         OSError: it cannot be created, or the path is a symbolic link, which could redirect what is written.

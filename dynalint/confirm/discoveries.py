@@ -87,7 +87,7 @@ def _break_finding(scribe: _Scribe, seen: Break, frame: Frame) -> Finding:
     breaks_whole = place is not None and (place.file, place.line) == (frame.file, frame.line)
     passes = result.fullgraph is not None and error is None
     innermost = seen.stack[-1]
-    where = "" if innermost == frame else f" in {innermost.function}, which this calls"
+    where = "" if innermost == frame else f" in {innermost.function}, called from here"
     severity: Severity = "warning" if passes and seen.effect == "split" else "error"
     return Finding(
         path=scribe.path(frame.file),

@@ -189,7 +189,7 @@ class _TargetRuns:
     def run(
         self, more: Callable[[Sequence[TargetResult]], Iterable[Target]], wanted: Wanted
     ) -> tuple[list[TargetResult], str | None]:
-        """Return the results in the order of the targets, and the reason if nothing can be run at all.
+        """Return the results in the order of the targets, and the reason if nothing can be run.
 
         A target called by a traced command is judged by that trace, unless the user declares an example for it. After
         each step, `wanted` returns the targets that undecided findings need, with their lines. `more` is called a few
@@ -266,7 +266,7 @@ class _TargetRuns:
         self._record({one.target for one in self._harvested} - settled, workers)
 
     def _record(self, targets: Iterable[Target], workers: SimpleQueue[Worker]) -> None:
-        """Record the calls that the project makes of targets, for their own runs."""
+        """Record the project's calls to targets, for the targets' own runs."""
         self._calls.look_for(targets, worker := workers.get(), lambda target: self._tell(target.name))
         workers.put(worker)
 
@@ -353,7 +353,7 @@ class _TargetRuns:
             for target in targets:
                 self._tell(target.name)
                 result = self._result(target, worker, next(answers))
-                if self._is_stopped():  # the worker may have been closed meanwhile
+                if self._is_stopped():  # the worker may have been closed in the meantime
                     return
                 self._results[target] = result
                 self._tell(target.name, done=1)

@@ -1,8 +1,8 @@
 """Where workers run: on this machine, or on the machines of a Dask cluster.
 
-Each Dask worker starts workers of its own, with their sandboxes, from the same files at the same paths. If a worker is
-lost, Dask runs its task again on another one. The cluster must be the user's own: Dask lets anyone who reaches its
-scheduler run code.
+Each Dask worker starts its own workers, with their sandboxes, from the same files at the same paths. If a worker is
+lost, Dask runs its task again on another one. The cluster must be the user's own: anyone who reaches a Dask scheduler
+can run code.
 """
 
 from __future__ import annotations

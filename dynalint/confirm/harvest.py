@@ -26,7 +26,7 @@ Lines = Mapping[str, Sequence[Sequence[int]]]
 """Ranges of lines, first and last, by file."""
 
 OPERATION = "operations.harvesting:harvest"
-# The most targets that share a run of their tests, and the time limit for it.
+# The maximum number of targets that share a run of their tests, and the time limit for it.
 _TOGETHER = 12
 _MOST_REASONS = 10
 _MOST_RECORDED = 6
@@ -144,7 +144,7 @@ Parts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Searcher:
-    """Has workers search, or takes their answers from the cache. `every` contains the parts that all requests share."""
+    """Searches in workers, or takes their answers from the cache. `every` has the parts that all requests share."""
 
     options: ConfirmOptions
     cache: VerdictCache

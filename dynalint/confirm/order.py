@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dynalint.confirm.options import Target
 from dynalint.confirm.verdicts import CONFIRMABLE, Placed
 
-# The most targets of a package that share one import. More would leave the other workers idle.
+# The maximum number of targets of a package that share one import. More would leave the other workers idle.
 _MOST_TOGETHER = 12
 
 
@@ -39,7 +39,7 @@ def batches(
 ) -> Iterator[list[Target]]:
     """Group targets of the same package, which share one import, into batches small enough to keep all workers busy.
 
-    Targets for which `alone` is true get a batch of their own.
+    Targets for which `alone` is true get a separate batch.
     """
     every = sorted(targets, key=lambda target: (rank.get(target, ()), target))
     most = min(_MOST_TOGETHER, -(-len(every) // workers))

@@ -27,7 +27,7 @@ _PACKAGE = Path(__file__).with_name("worker")
 _START_SECONDS = 60.0
 _PARTING_SECONDS = 1.0
 _CHUNK = 1 << 16
-# The most bytes that the server adds to a line from the sandboxed process.
+# The maximum number of bytes that the server adds to a line from the sandboxed process.
 _ROOM = 1 << 10
 _MOST_WAITING = 16
 # Search paths, tried in order. An empty or relative entry would refer to the project's folder.

@@ -26,7 +26,7 @@ CONFIRMABLE = ("graph-break", "recompile", "miscompile")
 # The order in which the verdicts of several targets win. If one target ran the line but could not be judged, the
 # finding stays in the report even if another target traced the line completely.
 _CONFIRMED, _LATENT, _UNSEEN, _REFUTED, _UNREACHED, _FAILED = 6, 5, 4, 3, 2, 1
-_WAYS = 4  # the most roots to try for a finding, nearest first
+_WAYS = 4  # the maximum number of roots to try for a finding, nearest first
 _DECIDED = (_CONFIRMED, _LATENT, _REFUTED)
 _NOT_REACHED = (_UNREACHED, _FAILED)
 _BREAKS = frozenset(("Unsupported", "UserError"))
@@ -157,7 +157,7 @@ def _best(confirmation: Confirmation) -> list[Verdict | None]:
         verdicts = []
         for result, breaks in zip(confirmation.results, attributions, strict=True):
             verdict = _verdict(confirmation, placed, result, breaks.get(id(placed), []))
-            # For a part called by itself, only a break counts: real callers may pass other arguments.
+            # For a part that is called on its own, only a break counts: real callers may pass other arguments.
             if verdict is None or (result.part and verdict[0] < _LATENT):
                 continue
             # Only a target that should reach the code may refute a finding, because any code that runs could forge its
@@ -328,8 +328,8 @@ def _unbroken(confirmation: Confirmation, placed: Placed, result: TargetResult) 
         return _uncovered(confirmation, placed, result, *hiding)
     elif coverage.traced:
         text = (
-            f"{result.inputs}: only part of this ran, and that part was traced; an example that runs all of it would "
-            "decide."
+            f"{result.inputs}: only part of this ran, and that part was traced; to decide, an example has to run all "
+            "of it."
         )
     else:
         text = f"{result.inputs}: this ran, but not in a frame that Dynamo compiled."

@@ -217,7 +217,7 @@ class _Page:
         yield f'<article class="box break" id="break-{number}">'
         yield f'<div class="head"><span class="badge stop">{number}</span>'
         yield f"<h3>{prose(words.what(one))}</h3></div>"
-        inside = f", in <code>{escape(one.inside)}</code>, which this calls" if one.inside else ""
+        inside = f", in <code>{escape(one.inside)}</code>, called from here" if one.inside else ""
         where = self._linked(one.place.path, one.place.line)
         yield f'<p class="soft">{where} in <code>{escape(one.function)}</code>{inside}</p>'
         lines = self._text.get(one.place.path, ())

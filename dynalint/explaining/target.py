@@ -21,7 +21,7 @@ def find_targets(
 ) -> tuple[list[Target], ConfirmOptions, Workspace]:
     """Return the targets that `text` names, the options to run them with, and the workspace of their file.
 
-    A file without a name stands for the models and compiled functions in it, in order.
+    A file without a name means all the models and compiled functions in it, in order.
 
     Raises:
         UsageError: the file or module does not exist, or the name is ambiguous.

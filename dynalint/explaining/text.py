@@ -140,7 +140,7 @@ class _Writer:
 
     def _break(self, number: int, one: Break) -> Iterator[str]:
         head = self._style.paint(f"{number:>3}", "red", "bold")
-        inside = f", in {one.inside}, which this calls" if one.inside else ""
+        inside = f", in {one.inside}, called from here" if one.inside else ""
         yield f"{head}  {visible(str(one.place))} in {visible(one.function)}{visible(inside)}"
         lines = self._text.get(one.place.path, ())
         if 0 < one.place.line <= len(lines):

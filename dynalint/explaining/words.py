@@ -138,7 +138,7 @@ def _counts(outcome: Outcome) -> tuple[int, int]:
 
 
 def no_help(advice: Advice) -> str:
-    """Return the text for when there is no remedy."""
+    """Return the text to show if there is no remedy."""
     helps = _helping(advice)
     if helps:  # time ran out before results were compared
         return f"Fewer breaks or recompilations with {', '.join(helps)}, but results were not compared in time."

@@ -65,7 +65,7 @@ class Chains:
                     self._units[id(start.item.linted)] = result
 
     def forget(self, changed: Collection[Path], on_way: Collection[str | None]) -> None:
-        """Forget refusals in files that have changed, or on the way from a root to a change."""
+        """Forget refusals in files that have changed, or on a call chain from a root to a change."""
         self._refused = {
             finding: (path, refusal)
             for finding, (path, refusal) in self._refused.items()

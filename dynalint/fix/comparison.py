@@ -154,7 +154,7 @@ def _new_lines(file: SourceFile, changes: Sequence[Change], own: Sequence[Change
 
 
 def _only_takes_out(file: SourceFile, start: int, end: int) -> bool:
-    """Whether a change at the start of a line only deletes: the text there now used to be further down."""
+    """Whether a change at the start of a line only deletes, so that the text there now used to be further down."""
     number, _ = file.position(start)
     return start == end and not file.text[file.line_starts[number - 1] : start].strip()
 

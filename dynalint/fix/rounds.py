@@ -206,7 +206,7 @@ class Rounds:
         return Start(item, Unit((item.linted,), plan, *about), rewrite.leaves)
 
     def _unit(self, item: Item) -> Unit | None:
-        """Return the unit of an item with all follow-up rewrites, if it may be applied now; else record the refusal."""
+        """Return the unit of an item with all follow-up rewrites if it may be applied now, or record the refusal."""
         start = self._start(item)
         if start is None or not start.leaves:
             return start.unit if start is not None else None
@@ -218,7 +218,7 @@ class Rounds:
         return unit if unit is not None and self._is_allowed(item, unit) else None
 
     def _is_allowed(self, item: Item, fix: Rewrite | Unit) -> bool:
-        """Whether a fix may be tried at all; otherwise record the refusal."""
+        """Whether a fix may be tried; if not, record the refusal."""
         refusal = self._not_allowed(fix.safety, fix.conditions, shown=fix.shown)
         if refusal is not None:
             self._refused.setdefault(item.origin, Refused(item.origin, refusal[0], unlock=refusal[1]))

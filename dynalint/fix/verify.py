@@ -175,7 +175,7 @@ class WorkerVerifier:
                 case.inputs += 0 if case in touched else answer.parts["ran"]["inputs"]
 
     def _origin(self, target: Target, answer: Answer) -> Iterator[str]:
-        """Yield the project's call of which the inputs of an answer are variations, if there is one."""
+        """Yield the project's call from which the inputs of an answer are derived, if there is one."""
         if any(call["text"] == answer.parts.get("text") for call in self._calls.of(target)):
             yield f"starting from {answer.parts['text']}"
 
@@ -236,7 +236,7 @@ def _asked(worker: Worker, request: Mapping[str, Any]) -> Answer:
 
 
 def _methods(cases: Sequence[Case]) -> list[str]:
-    """Return the methods with changed code that a call of the target may never reach, such as `reset`."""
+    """Return the methods with changed code that a call to the target may never reach, such as `reset`."""
     known = {linted.finding.function for case in cases for linted in case.unit.linted}
     names = {side.function for case in cases for side in case.sides.values()} - known
     return sorted(name for name in names if "." in name and not name.endswith((".__init__", ".forward")))

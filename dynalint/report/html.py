@@ -123,7 +123,7 @@ class _Page:
             ran = sum(one.evidence.status == "confirmed" for one in found)
             if any(one.setting for one in found):
                 seen = f"{ran} of them were seen to break without it. " if ran else ""
-                seen = f"This is known of Dynamo and was not tried here. {seen}`dynalint fix --settings` writes it."
+                seen = f"This is known of Dynamo, but was not tried here. {seen}`dynalint fix --settings` writes it."
             else:
                 seen = "A run showed this."
             yield f'<article class="box done"><p><strong>{prose(how)} {len(found)} of {len(self._found)} '

@@ -58,7 +58,7 @@ def _code(finding: Finding) -> str:
     return f"[{finding.code}]({finding.url})" if finding.url else finding.code
 
 
-# Markdown's special characters, and the parts of URLs that GitHub turns into links by itself.
+# Markdown's special characters, and the parts of URLs that GitHub turns into links automatically.
 _MARKS = re.compile(r"[|*_`\[\]\\~]|:(?=//)|(?i:(?<=www)\.)")
 # Mentions notify a person or a team, or leave a note on an issue, unless the marker is separated from the word.
 _MENTION = re.compile(r"(?<![&\w])#(?=\w)|@(?=\w)")

@@ -1,4 +1,4 @@
-"""Findings ordered by what they cost, as far as that is known, and the reasons in words."""
+"""Findings ordered by cost, as far as it is known, with the reasons as text."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ LEVELS = (
     ),
     Level("Notes and advice", "These cost nothing at present.", bool),
 )
-"""All levels, the most expensive first. Each finding is in the first that applies. The last two have no known cost."""
+"""All levels, the most expensive first. A finding is in the first that applies. The last two have no known cost."""
 
 MEASURED = (
     "Times were measured on 24 small layers on an H200 with CUDA graphs, where overhead matters most. Large kernels "

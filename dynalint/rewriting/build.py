@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import libcst as cst
 
 Line = cst.BaseStatement | cst.BaseSmallStatement
-"""A statement to put in a block; a small statement gets a line of its own."""
+"""A statement to put in a block; a small statement gets a separate line."""
 
 _BINARY: dict[str, type[cst.BaseBinaryOp]] = {
     "+": cst.Add,
@@ -53,7 +53,7 @@ def number(value: float) -> cst.BaseExpression:
 
 
 def call(function: cst.BaseExpression | str, *args: cst.BaseExpression, **keywords: cst.BaseExpression) -> cst.Call:
-    """Return a call of an expression, or of a function given by its dotted name."""
+    """Return a call to an expression, or to a function given by its dotted name."""
     tight = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
     given = [cst.Arg(one) for one in args]
     given += [cst.Arg(one, keyword=cst.Name(key), equal=tight) for key, one in keywords.items()]
@@ -78,7 +78,7 @@ def method(owner: cst.BaseExpression, name: str, *args: cst.BaseExpression, **ke
 def calling(
     name: str, *args: cst.BaseExpression, **keywords: cst.BaseExpression
 ) -> Callable[[cst.BaseExpression], cst.BaseExpression]:
-    """Return a function that builds a call of the given method on an expression."""
+    """Return a function that builds a call to the given method of an expression."""
     return lambda owner: method(owner, name, *args, **keywords)
 
 

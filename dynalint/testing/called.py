@@ -18,7 +18,7 @@ _NO_LIMIT = 1e9
 
 
 class Called:
-    """Watches calls of modules and compiled functions in this process, starting on construction.
+    """Watches calls to modules and compiled functions in this process, starting on construction.
 
     `root` is the folder of the user's code. Call `close` at the end. Raises ImportError if torch is not installed, and
     DynalintError if the configuration is invalid.

@@ -193,7 +193,7 @@ def rule_faults(rule: Rule) -> list[str]:
     """Return what a rule lacks: documentation, examples, or valid graph break ids."""
     text, examples = rule.page().documentation, rule.page().examples
     headings = tuple(line for line in text.splitlines() if line.startswith("## "))
-    faults = [] if text else [f"it has no page {type(rule).__module__.rpartition('.')[2]}.md beside it"]
+    faults = [] if text else [f"it has no page {type(rule).__module__.rpartition('.')[2]}.md next to it"]
     if headings != HEADINGS:
         faults.append(f"its documentation has the headings {list(headings)}, not {list(HEADINGS)}")
     faults += [f"no text below {heading!r}" for heading in HEADINGS if re.search(rf"{heading}\s*(##|\Z)", text)]

@@ -1,8 +1,8 @@
 """The pytest plugin: checks that code called by tests compiles, and tests rules by their examples.
 
 With `--dynalint-compiles`, or in tests marked `dynalint_compiles(max_graphs=1, max_recompiles=0, first_party=None)`,
-the outermost calls of modules and compiled functions that a passing test made are confirmed as in `dynalint trace`. The
-test fails where `assert_compiles` would.
+the outermost calls to modules and compiled functions in a passing test are confirmed as in `dynalint trace`. The test
+fails where `assert_compiles` would.
 
 To test a rule pack, write
 

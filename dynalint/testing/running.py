@@ -79,7 +79,7 @@ class Program:
 
     @cached_property
     def calls(self) -> list[runs.Call]:
-        """The calls of the example; they have positional arguments only."""
+        """The calls of the example; they have only positional arguments."""
         torch.manual_seed(0)
         module = types.ModuleType("dynalint_example_inputs")
         self._execute(module)
@@ -226,7 +226,7 @@ def _side_by_side(
 ) -> Iterator[tuple[Observation, Observation]]:
     """Yield the observations of two programs, call by call; the second is compiled if a compiler is given.
 
-    With `told`, the first one is told that it is being compiled, so that it skips the same code.
+    With `told`, the first program is told that it is being compiled, so that it skips the same code.
     """
     torch.compiler.reset()
     one, other = left.make(), right.make()

@@ -357,7 +357,7 @@ def test_a_break_without_a_finding_is_a_finding() -> None:
     assert found.function == "Model.forward"
     assert found.region == ("Model.forward",)
     assert found.severity == "warning"
-    assert found.message == "Dynamo breaks the graph in run, which this calls: a kind"
+    assert found.message == "Dynamo breaks the graph in run, called from here: a kind"
     assert found.evidence.status == "confirmed"
 
 

@@ -624,7 +624,7 @@ def test_a_method_that_forward_never_calls_is_called(prove: Prove) -> None:
     assert good.outcome == "proven", good
     bad = prove(code, *edits, ("self.n = 5", "self.n = torch.tensor(6)"), category="recompile")
     assert bad.outcome == "refuted"
-    assert "attribute n: 5 became 6, with a call of Model.reset()" in bad.detail
+    assert "attribute n: 5 became 6, with a call to Model.reset()" in bad.detail
 
 
 @pytest.mark.parametrize(

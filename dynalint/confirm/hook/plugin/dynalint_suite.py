@@ -87,7 +87,7 @@ def _tell(*event: object) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Run all tests that can be collected, however many fail."""
+    """Run all tests that can be collected, even if some fail."""
     config.option.maxfail = 0
     config.option.continue_on_collection_errors = True
 

@@ -175,7 +175,7 @@ def _states_differ(one: Observation, other: Observation, equality: Equality) -> 
         number = name.rpartition(".")[2] in equality.numbers
         if (name in one.state) != (name in other.state):
             if number or equality.compiled:
-                continue  # the compiler stores attributes of its own
+                continue  # the compiler adds attributes
             if name.rpartition(".")[0] + "." in scripts:
                 continue  # one is a module, the other is its TorchScript version
             return f"{_kept(name)}: {'gone' if name in one.state else 'new'}"

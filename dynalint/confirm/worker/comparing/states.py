@@ -54,7 +54,7 @@ def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _drawn_state(number: int, *, flags: bool) -> StateChange:
-    name = f"parameters drawn differently ({number}{', flags inverted' if flags else ''})"
+    name = f"parameters with different scales ({number}{', flags inverted' if flags else ''})"
     return StateChange(name, apart, _as_it_is, _as_it_is, seed=number, flags=flags)
 
 

@@ -273,9 +273,9 @@ def random_trials() -> Iterator[Trial]:
         scale = choose.choice([0.01, 0.1, 1.0, 3.0, 10.0, 100.0])
         shift = choose.choice([0.0, -1.0, 1.0, 0.5, -10.0, 10.0]) * choose.choice([1.0, scale])
         bools = choose.choice([coin, filled(0), filled(1)])
-        name = f"inputs drawn with mean {shift:g} and deviation {scale:g}"
+        name = f"random inputs with mean {shift:g} and deviation {scale:g}"
         yield Trial(name, seed, normal(scale, shift), drawn, bools)
-        yield Trial("inputs drawn, each tensor with a mean and deviation of its own", seed, apart, drawn, bools)
+        yield Trial("random inputs, with a different mean and deviation for each tensor", seed, apart, drawn, bools)
         seed += 1
 
 
@@ -286,7 +286,7 @@ def broken_trials() -> Iterator[Trial]:
         drawn, how = choose.choice([(apart, "apart"), (negative, "negative"), (positive, "positive")])
         value, words = choose.choice([("inf", "infinite"), ("-inf", "infinite and negative"), ("nan", "NaN")])
         where, which = choose.choice([("the first tensor", (0, 1)), ("the others", (1, None)), ("each", (0, None))])
-        name = f"inputs drawn {how}, one element of {where} {words}"
+        name = f"random inputs {how}, one element of {where} {words}"
         yield Trial(name, seed, drawn, drawn, coin, spoilt=(Spoilt(float(value), which),))
 
 

@@ -55,7 +55,7 @@ class _Made:
 
 @dataclass
 class _Called:
-    """One call of the callable: the graphs that it ran, and the tensors that they created."""
+    """One call to the callable: the graphs that it ran, and the tensors that they created."""
 
     ran: list[int] = field(default_factory=list)
     made: list[_Made] = field(default_factory=list)

@@ -48,7 +48,7 @@ _MOST_KINDS = 24
 _SHARE, _FRUITLESS, _FOR_A_CALL = 0.7, 0.06, 0.3
 # The limit for an eager call, in seconds of processor time. A slower call would take too long compiled.
 _QUICK = 4
-# The most bytes that the tensors of a call may hold. More would make each of its many runs slow.
+# The maximum number of bytes in the tensors of a call. More would make each of its many runs slow.
 _MOST_BYTES = 1 << 28
 # The length limit of a problem's text, in characters.
 _LONGEST = 200

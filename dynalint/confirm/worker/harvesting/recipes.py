@@ -77,7 +77,7 @@ class Constructions:
         return found if reference is not None and reference() is module else None
 
     def watch(self, files: Iterable[str]) -> None:
-        """Watch the constructors of all classes of modules that are defined in the imported `files`."""
+        """Watch the constructors of all module classes that are defined in the imported `files`."""
         wanted = set(files)
         for module in list(sys.modules.values()):
             file = loading.file_of(module)

@@ -54,7 +54,7 @@ from .value_text import first_line, worded
 ATTEMPTS = 60
 _ATTEMPTS_AFTER_DOUBT = 8
 _KEPT_ERRORS = 3
-# The most elements of one tensor. No model needs more to show its breaks.
+# The maximum number of elements of one tensor. No model needs more to show its breaks.
 _MOST_ELEMENTS = 1 << 21
 # Errors that no other arguments would change: the sandbox, a missing package, an exit.
 FINAL = (OSError, EOFError, ImportError, MemoryError, RecursionError, SystemExit, KeyboardInterrupt)

@@ -45,7 +45,7 @@ def other_batch(call: Call) -> Call | None:
 
 
 def variants(call: Call) -> Iterator[Call]:
-    """Yield calls of the same shapes with other values: negated, all positive, all zero."""
+    """Yield calls with the same shapes and other values: negated, all positive, all zero."""
     changes: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
         lambda tensor: ~tensor if tensor.dtype == torch.bool else -tensor,
         lambda tensor: torch.ones_like(tensor) if tensor.dtype == torch.bool else tensor.abs() + 1,
@@ -126,7 +126,7 @@ def _tensors_like(name: str, first: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def rising(call: Call, number: int) -> list[Call]:
-    """Return `number` calls of the same shapes with growing floats, to reveal state kept from earlier calls."""
+    """Return `number` calls with the same shapes and growing floats, to reveal state kept from earlier calls."""
     return [_mapped(call, partial(_changed, partial(torch.mul, other=1 + step / 2))) for step in range(number)]
 
 

@@ -221,7 +221,7 @@ def _reaches_no_more(one: EagerRun, other: EagerRun) -> bool:
 
 
 def _fullgraph(make: Maker, repeats: Sequence[Call], others: Sequence[Call]) -> Run:
-    """Run with `fullgraph=True`. Identical calls run by themselves, because others may hit the recompile limit."""
+    """Run with `fullgraph=True`. Identical calls run separately, because others may hit the recompile limit."""
     run = runs.fullgraph_run(make, repeats)
     if run.error is None and others:
         other = runs.fullgraph_run(make, others)

@@ -7,7 +7,7 @@ The request is one for `confirming` with the file of `target`, with these additi
                and the target that it names
     resized    files whose findings need calls with another batch size
     tests      `[{"path", "names"}]`: test functions by file, best first
-    record     how many calls of each target to record, so that they can be repeated; 0 to confirm calls instead.
+    record     how many calls to each target to record, so that they can be repeated; 0 to confirm calls instead.
                Of recorded calls, each runs lines that none before it ran, wherever those lines are
 
 Parts of the answer: for each call, with its number as a prefix, those of `confirming`, or `inputs` and `recipe` (see

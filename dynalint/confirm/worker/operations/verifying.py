@@ -19,7 +19,7 @@ The request is one for `confirming` in which `overrides` holds the original sour
     methods     methods to call in between, as "Class.method", if no call has reached them
     half        whether to try further inputs in half precision too
     left_out    names of inputs that must not be tried
-    calls       recorded calls of the target, in any order (see `targets.subject_of`)
+    calls       recorded calls to the target, in any order (see `targets.subject_of`)
     search_seconds   the time limit for finding further inputs, in seconds of processor time
     turned      `{"rewritten", "words"}`: the source files after the fix with marks on the tests near the change, and
                 `[mark, words]` for each of these

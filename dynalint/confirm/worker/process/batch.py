@@ -1,4 +1,4 @@
-"""Run several jobs in one cell, each in a fork of a process prepared for all of them. Standard library only.
+"""Run several jobs in one cell, each in a fork of a process that is prepared for all of them. Standard library only.
 
 Work that all jobs need, above all the import of the code under check, is done only once, and no job can affect the
 next. If a job ends abnormally or leaves processes behind, the cell runs nothing more; the client sends the remaining
@@ -48,7 +48,7 @@ def can_fork() -> bool:
 
 
 def _forked(job: Callable[[Reply], None], reply: Reply) -> int:
-    """Run a job in a process of its own. Returns its exit status, as from `waitpid`."""
+    """Run a job in a separate process. Returns its exit status, as from `waitpid`."""
     child = os.fork()
     if child == 0:
         with contextlib.suppress(OSError):

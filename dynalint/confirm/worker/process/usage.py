@@ -19,7 +19,7 @@ from .wire import PATIENCE
 
 _TICK = 0.2
 _SHARES = 16
-# The most threads to check for a runnable one. A larger number is a flood, which has its own limit.
+# The maximum number of threads to check for a runnable one. A larger number is a flood, which has its own limit.
 _MOST_LOOKED_AT = 256
 
 

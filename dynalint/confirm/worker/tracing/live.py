@@ -1,4 +1,4 @@
-"""Confirm a call of objects in memory, with the same runs and records as for objects that the worker builds."""
+"""Confirm a call to objects in memory, with the same runs and records as for objects that the worker builds."""
 
 from __future__ import annotations
 

@@ -78,8 +78,10 @@ class Confirmation:
         exact = [p for p in found if _overlaps(p.spot, frame)]
         found = exact or found
         expected = [p for p in found if gb in p.finding.gb]
+        if expected or exact or (frame.column is not None and frame.end_column is not None):
+            return expected or exact
         # A finding may span a block. A break of another kind further down in the block is unrelated.
-        return expected or [p for p in found if not p.finding.gb or p.finding.line == frame.line or exact]
+        return [p for p in found if not p.finding.gb or p.finding.line == frame.line]
 
 
 def place(finding: Finding, options: ConfirmOptions, sources: Sources, leads: Iterable[Target]) -> Placed:
@@ -362,12 +364,14 @@ def coverage_of(placed: Placed, result: TargetResult) -> Coverage:
 def _hiding(confirmation: Confirmation, placed: Placed, result: TargetResult) -> tuple[Frame, Break] | None:
     """Return the break that made the function of this finding fall back to eager, with its place in the user's code."""
     name = placed.finding.function.rpartition(".")[2]
-    for seen in result.default.breaks if result.default is not None else ():
-        frame = confirmation.own_frame(seen.stack)
-        inside = any(level.file == placed.path and level.function == name for level in seen.stack)
-        if frame is not None and inside and seen.effect != "split":
-            return frame, seen
-    return None
+    breaks = result.default.breaks if result.default is not None else ()
+    inside = [one for one in breaks if any(level.file == placed.path and level.function == name for level in one.stack)]
+    others = [(frame, one) for one in inside if (frame := confirmation.own_frame(one.stack)) is not None]
+    lost = next((one for one in others if one[1].effect != "split"), None)
+    if lost is not None or result.latent is None or coverage_of(placed, result).traced:
+        return lost
+    # Dynamo may skip the rest after a split, which then shows only in a run without that break.
+    return max((one for one in others if one[0].line <= placed.finding.line), key=lambda one: one[0].line, default=None)
 
 
 def _evidence(

@@ -80,6 +80,13 @@ def closes_over(scale):
     return inner
 
 
+def sized(x):
+    y = x.view(int(x.sum() * 0) + 2, -1)  # sized
+    if y.sum() > 0:  # skipped
+        y = y + 1
+    return y
+
+
 def whole(x):
     return x + 1
 """
@@ -126,6 +133,15 @@ def test_each_break_shows_once_those_before_it_are_gone(
     assert run.error is None
     assert broken(run) == {line("# second"), line("# third"), line("# fourth")}
     assert "step 2" in capsys.readouterr().out
+
+
+def test_what_is_skipped_for_want_of_a_tensor_shows_too(names: dict[str, Any]) -> None:
+    asked = {names["__file__"]: Asked(Path(names["__file__"]).read_text(), [])}
+    calls = [((torch.ones(2, 3),), {})]
+    seen = runs.default_run(lambda: names["sized"], calls, asked)
+    assert broken(seen) == {line("# sized")}
+    run = latent_run(lambda: names["sized"], calls, seen, asked, 60.0, lambda _: True)
+    assert broken(run) == {line("# skipped")}
 
 
 def test_the_code_is_put_back(names: dict[str, Any]) -> None:

@@ -36,6 +36,17 @@ def breaks_in_loop(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def breaks_in_a_chain(x: torch.Tensor) -> torch.Tensor:
+    n = int(x.sum())
+
+    y = (
+        x.permute(1, 0)
+        .contiguous()
+        * int(x.sum())
+    )  # fmt: skip
+    return y + n + int(y.sum())
+
+
 def calls_helper(x: torch.Tensor) -> torch.Tensor:
     y = x + 1
     return branch(y)
@@ -90,6 +101,12 @@ def test_fullgraph_raises_for_a_branch_and_names_it() -> None:
 def test_item_breaks_in_default_mode_only() -> None:
     assert [found.gb for found in runs.default_run(lambda: reads_item, calls()).breaks] == ["GB0124"]
     assert runs.fullgraph_run(lambda: reads_item, calls()).error is None
+
+
+def test_breaks_after_the_first_have_the_lines_of_the_source() -> None:
+    run = runs.default_run(lambda: breaks_in_a_chain, calls(1), [__file__])
+    assert [found.stack[-1].line - line_of(breaks_in_a_chain, 0) for found in run.breaks] == [1, 6, 8]
+    assert line_of(breaks_in_a_chain, 7) not in {span[0] for span in run.traced[__file__]}
 
 
 def test_a_break_in_a_loop_is_named_by_its_cause_and_loses_the_frame() -> None:

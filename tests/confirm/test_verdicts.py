@@ -131,6 +131,14 @@ def test_of_two_findings_on_a_line_the_columns_decide() -> None:
     ]
 
 
+def test_a_break_of_another_kind_beside_a_finding_is_not_its_own() -> None:
+    seen = broken(5, "GB0007", columns=(60, 70))
+    default = replace(RUN, breaks=(seen,))
+    assert status(BRANCH, heard(default=default, coverage=covered(BRANCH))) == "refuted"
+    error = Failure("UserError", "m", 0, (Frame(PATH, 5, "forward", 60, 70),), None, "kind", "only there")
+    assert status(BRANCH, heard(fullgraph=replace(RUN, error=error), coverage=covered(BRANCH))) == "refuted"
+
+
 def test_without_columns_the_kind_decides() -> None:
     item = replace(SECOND, gb=("GB0124",))
     seen = heard(default=replace(RUN, breaks=(broken(5, "GB0124"),)), coverage=covered(BRANCH, item, traced=2))
@@ -434,6 +442,15 @@ def test_what_breaks_once_another_is_gone_is_confirmed_as_advice() -> None:
     assert (judged.category, judged.severity) == ("advice", "info")
     assert (judged.evidence.status, judged.evidence.gb) == ("confirmed", "GB0170")
     assert "At present, it is hidden by the graph break in line 3 (GB0059, a kind)" in judged.evidence.detail
+
+
+def test_what_is_skipped_after_a_split_is_hidden_by_the_last_break_before_it() -> None:
+    split = replace(RUN, breaks=(broken(2, "GB0124"), broken(3, "GB0124"), broken(6, "GB0007")))
+    latent = Latent(replace(RUN, breaks=(broken(5),)), {})
+    (judged,) = with_verdicts(confirmation([BRANCH], heard(default=split, latent=latent)))
+    assert (judged.category, judged.evidence.status) == ("advice", "confirmed")
+    assert "hidden by the graph break in line 3 (GB0124, a kind)" in judged.evidence.detail
+    assert status(BRANCH, heard(default=split, latent=Latent(RUN, covered(BRANCH)))) == "refuted"
 
 
 def test_what_is_traced_once_another_is_gone_is_refuted() -> None:

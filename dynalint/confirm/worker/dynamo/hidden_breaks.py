@@ -1,11 +1,12 @@
 """Find what a graph break hides: run again with the value of the breaking expression known in advance.
 
 A break inside a `for`, `try` or `with` makes the whole frame fall back to eager, so further breaks in it are never
-reported. Each breaking expression is therefore replaced, in the functions' code in memory, by the values from an eager
-run of the same calls. Dynamo then traces up to the next break, and so on for a few rounds. The context expressions of
-`with` statements and stores are replaced too. Frames with any other break are left alone, for example an unpacking or a
-store to an attribute that the file reads. Python before 3.11 and torch before 2.12 report no columns; if only one
-requested range starts on the line, that range is used.
+reported. Dynamo also skips the rest of a function if no tensor is among what it continues with, as after
+`x.view(n.item())`, which continues with a bound method. Each breaking expression is therefore replaced, in the
+functions' code in memory, by the values from an eager run of the same calls. Dynamo then traces up to the next break,
+and so on for a few rounds. The context expressions of `with` statements and stores are replaced too. Frames with any
+other break are left alone, such as an unpacking or a store to an attribute that the file reads. Python before 3.11 and
+torch before 2.12 report no columns; if only one requested range starts on the line, that range is used.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 from ..source.substitutes import RECORD, VALUES, Edit, Place, rewritten
 from . import runs
 from .records import Run, Span
+from .reports import resume_name
 from .runs import Call, Maker
 
 _ROUNDS = 12
@@ -63,9 +65,12 @@ def latent_run(
 
 def _hiding(run: Run, asked: Mapping[str, Asked]) -> Iterator[Place]:
     """Yield the places of the breaks that made a frame, or the rest of it, fall back to eager."""
+    compiled = {(one.file, one.function) for one in run.compiles}
     for broken in run.breaks:
         frame = next((frame for frame in reversed(broken.stack) if frame.file in asked), None)
-        if broken.effect not in _HIDING or frame is None:
+        if frame is None:
+            continue
+        if broken.effect not in _HIDING and (frame.file, resume_name(frame.function, frame.line)) in compiled:
             continue
         if frame.column is not None and frame.end_column is not None:
             yield Place(frame.file, frame.line, frame.column, frame.end_column)

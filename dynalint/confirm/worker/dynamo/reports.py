@@ -110,6 +110,11 @@ def resumed(name: str) -> str:
     return match[1] if match else name
 
 
+def resume_name(function: str, line: int) -> str:
+    """Return the name of the function in which Dynamo continues another after a break in a line."""
+    return f"torch_dynamo_resume_in_{function}_at_{line}"
+
+
 def is_limit(text: str) -> bool:
     """Whether a message says that Dynamo reached its recompile limit."""
     return _LIMIT.search(text) is not None

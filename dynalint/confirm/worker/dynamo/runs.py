@@ -1,6 +1,7 @@
 """Run one callable under Dynamo and record breaks, graphs and recompilations, also with `fullgraph=True`.
 
-This module and `reports` are the only ones that use private parts of torch that differ between releases (2.6 to 2.13).
+This module, `line_tables` and `reports` are the only ones that use private parts of torch that differ between releases
+(2.6 to 2.13).
 It needs torch and the standard library, works in any process (the sandboxed worker, the rule harness, a test) and
 starts each run with `torch._dynamo.reset()`.
 
@@ -38,6 +39,7 @@ from torch._guards import TracingContext
 from torch.utils import _pytree as pytree
 
 from ..source.lines import EagerLines
+from .line_tables import exact_lines
 from .records import Break, Compile, EagerRun, Run, Span
 from .reports import BREAKS, failure, frames_of, is_limit, parts_of, resumed, stack_above_dynamo
 
@@ -306,7 +308,7 @@ def compiled_run(
     error = None
     _backends.append(counting)
     try:
-        with _listening(listener):
+        with _listening(listener), exact_lines():
             function = listener.compile(fresh_callable(make), counting, fullgraph=fullgraph)
             for listener.call, call in enumerate(calls):
                 args, kwargs = clone_inputs(call)

@@ -19,7 +19,7 @@ _SIDES = (28, 64, 224, 96, 16, 128, 8)
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A tensor to create: `kind` is `float`, `int` (from `low` to `high`, exclusive) or `bool`.
+    """A tensor to create: `kind` is `float`, `complex`, `int` (from `low` to `high`, exclusive) or `bool`.
 
     `rows` are the values of a 2-dimensional tensor that is not random. With `unit`, floats are between 0 and 1, like
     probabilities.
@@ -40,6 +40,8 @@ class TensorSpec:
             return torch.randint(self.low, max(self.high, self.low + 1), self.shape)
         if self.kind == "bool":
             return torch.rand(self.shape) > 0.3
+        if self.kind == "complex":
+            return torch.randn(self.shape, dtype=torch.complex64)
         return torch.rand(self.shape) if self.unit else torch.randn(self.shape)
 
 
@@ -277,6 +279,12 @@ def _floating(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
     yield from _kinds(specs, "bool", "float")
 
 
+def _complex(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    """Yield specs with complex tensors, first for all: spectra are rarely passed together with real signals."""
+    yield {**specs, **{name: replace(one, kind="complex") for name, one in _tensors(specs).items()}}
+    yield from _kinds(specs, "float", "complex")
+
+
 def _between(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
     """Yield specs with all floats between 0 and 1: tensors compared with probabilities usually contain them too."""
     yield {**specs, **{name: replace(spec, unit=True) for name, spec in _tensors(specs).items()}}
@@ -378,6 +386,7 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
         r"floating point|[Ff]ound (Long|Bool)|Long and|(Long|Bool)Tensor|got Long|!= (long|bool)|'Long'|'Bool'",
         _floating,
     ),
+    (r"non-complex dtypes|only supported for complex tensors", _complex),
     (r"between 0 and 1\b|lower_bound=0\.0, upper_bound=1\.0", _between),
     (r"batch(es|_size| size)?s? (sizes? )?(> 1|of (size )?(1|one))|batch size (must be|should be) (1|one)", _one_row),
     (r"only one element tensors|single element|more than one value is ambiguous|a Tensor with \d+ elements", _single),

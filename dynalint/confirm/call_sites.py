@@ -29,6 +29,9 @@ _FENCED = re.compile(
     r"^ {0,3}```+ *(?:python|py|pycon)\b[^\n]*\n(.*?)^ {0,3}```", re.MULTILINE | re.DOTALL | re.IGNORECASE
 )
 _CALLED = re.compile(r"_*(test|main|demo|example|run|check)(_\w*)?|\w+_(test|demo|example)")
+_FRAMEWORKS = frozenset(("TestCase", "object", "ABC", "Protocol", ""))
+ANY = "*"
+"""Stands for all tests of a class that have no block of their own."""
 _MOST_FILES = 4000
 _LARGEST = 1 << 19
 # The number of steps from a class to a name in a test: through code that builds it, code that builds that, ...
@@ -60,6 +63,16 @@ class _File:
         return ast.Module([], [])
 
     @cached_property
+    def imported(self) -> frozenset[str]:
+        """The last parts of the names of imported modules, and imported names, which may be modules."""
+        found: set[str] = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                found.update(alias.name.rpartition(".")[2] for alias in node.names)
+                found.add((getattr(node, "module", None) or "").rpartition(".")[2])
+        return frozenset(found)
+
+    @cached_property
     def words(self) -> frozenset[str]:
         return frozenset(_WORD.findall(self.text))
 
@@ -79,7 +92,11 @@ class _File:
                     assert isinstance(test, ast.FunctionDef)
                     words = _words(lines, [test], [])
                     yield Block(f"{node.name}::{test.name}", words | around, is_test=True, cost=_cost(test, words))
-                yield Block(node.name, _words(lines, shared if tests else [node], node.bases))
+                words = _words(lines, [node], node.bases)
+                if _inherits_tests(node):
+                    size = (node.end_lineno or 0) - node.lineno
+                    yield Block(f"{node.name}::{ANY}", words, is_test=True, cost=size + _cost_of(words))
+                yield Block(node.name, words)
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 words = _words(lines, [node], [])
                 yield Block(node.name, words, is_test=_is_test(node), cost=_cost(node, words))
@@ -93,9 +110,26 @@ def _is_test(node: ast.stmt) -> bool:
     return isinstance(node, ast.FunctionDef) and node.name.startswith("test")
 
 
+def _is_helper(path: Path, test: _File) -> bool:
+    """Whether a file of tests is a `conftest.py` for another, or is imported there."""
+    if path.name == "conftest.py":
+        return test.path.is_relative_to(path.parent)
+    return path.stem in test.imported
+
+
+def _inherits_tests(node: ast.ClassDef) -> bool:
+    """Whether pytest may collect tests that a class has from its bases, other than a framework's."""
+    bases = {base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in node.bases}
+    named = node.name.startswith("Test") or any("Test" in base for base in bases)
+    return named and bool(bases - _FRAMEWORKS)
+
+
 def _cost(node: ast.stmt, words: frozenset[str]) -> int:
-    size = (node.end_lineno or 0) - node.lineno
-    return size + 1000 * any(mark in word.lower() for word in words for mark in _SLOW)
+    return (node.end_lineno or 0) - node.lineno + _cost_of(words)
+
+
+def _cost_of(words: frozenset[str]) -> int:
+    return 1000 * any(mark in word.lower() for word in words for mark in _SLOW)
 
 
 def _words(lines: Sequence[str], nodes: Iterable[ast.stmt], more: Iterable[ast.expr]) -> frozenset[str]:
@@ -174,10 +208,8 @@ class CallSites:
                 return
 
     def _reaching(self, test: _File, names: frozenset[str]) -> set[str]:
-        """Return `names` and the names of fixtures and helpers, in the file or in a `conftest.py`, that use them."""
-        above = [
-            one for one in self._tests if one.path.name == "conftest.py" and test.path.is_relative_to(one.path.parent)
-        ]
+        """Return `names` and the names of fixtures, helpers and bases, in the file or its helpers, that use them."""
+        above = [one for one in self._tests if one is not test and _is_helper(one.path, test)]
         own = [one for one in (*above, test) if not names.isdisjoint(one.words)]
         found = set(names)
         grown = bool(own)

@@ -20,7 +20,7 @@ from dynalint.confirm.discoveries import discoveries
 from dynalint.confirm.evidence import Stock
 from dynalint.confirm.harvest import Harvested, Lines, ProjectCalls, Search, Searcher, harvested, in_words, searches
 from dynalint.confirm.options import ConfirmOptions, Target, resolved
-from dynalint.confirm.order import batches, ranks
+from dynalint.confirm.order import batches, nearest_parts, ranks
 from dynalint.confirm.questions import Questions
 from dynalint.confirm.requests import request_for, worker_options
 from dynalint.confirm.results import TargetResult, as_part, record_of, result_of
@@ -101,11 +101,9 @@ def examine(
         shown = [part for one in results for part in (one, one.evaluation) if part is not None]
         return Confirmation(placed, shown, sources, is_own)
 
-    def more(results: Iterable[TargetResult]) -> set[Target]:
+    def more(results: Iterable[TargetResult]) -> Mapping[Target, Lines]:
         stuck = not_run(confirmation_of(results)) if parts is not None else ()
-        known = {one.target for one in results}
-        nearest = (next((t for t in resolved(parts(one.finding)) if t not in known), None) for one in stuck if parts)
-        return {target for target in nearest if target is not None}
+        return nearest_parts(stuck, parts or (lambda _: ()), {one.target for one in results})
 
     results, obstacle = target_runs.run(more, lambda shown: undecided(confirmation_of(shown), targets))
     if note is not None:
@@ -133,7 +131,7 @@ def run_targets(
     """
     spots: dict[str, list[list[int]]] = {os.path.realpath(file): [] for file in files}
     target_runs = _TargetRuns(options, sorted(resolved(targets)), spots, progress)
-    results, obstacle = target_runs.run(lambda _: (), lambda _: {})
+    results, obstacle = target_runs.run(lambda _: {}, lambda _: {})
     if target_runs.interrupted:
         raise KeyboardInterrupt
     if obstacle is not None:
@@ -178,6 +176,7 @@ class _TargetRuns:
         self._questions = Questions(options, compare)
         self._calls = ProjectCalls(options)
         self._shard = WHOLE if options.answers is None else options.answers.shard
+        self._guesses = "guesses" in options.confirm_from
         self._lock = threading.Lock()
         self._done = 0
         self._obstacle: str | None = None
@@ -186,14 +185,12 @@ class _TargetRuns:
         self.problems: list[tuple[str, str]] = []
         self.interrupted = False
 
-    def run(
-        self, more: Callable[[Sequence[TargetResult]], Iterable[Target]], wanted: Wanted
-    ) -> tuple[list[TargetResult], str | None]:
+    def run(self, more: Wanted, wanted: Wanted) -> tuple[list[TargetResult], str | None]:
         """Return the results in the order of the targets, and the reason if nothing can be run.
 
         A target called by a traced command is judged by that trace, unless the user declares an example for it. After
         each step, `wanted` returns the targets that undecided findings need, with their lines. `more` is called a few
-        times and returns the parts to run in place of targets that could not be run.
+        times and returns the same of the parts to run in place of targets that could not be run.
         """
         workers: SimpleQueue[Worker] = SimpleQueue()
         own, executor = frozenset(self._shard.of(self._targets)), self._options.executor
@@ -215,10 +212,9 @@ class _TargetRuns:
             with ThreadPoolExecutor(count) as pool:
                 try:
                     self._harvest(pool, workers, traced, wanted)
-                    guesses = "guesses" in self._options.confirm_from
-                    left = [one for one in self._targets if guesses or self._is_given(one)]
+                    left = [one for one in self._targets if self._guesses or self._is_given(one)]
                     self._run_all(pool, workers, count, own.intersection(left))
-                    if guesses and self._shard == WHOLE:  # with several shards, another one may reach the code
+                    if self._shard == WHOLE:  # with several shards, another one may reach the code
                         self._run_parts(pool, workers, count, traced, more)
                 except BaseException as fault:
                     # Without this, the pool would run everything that is left before the interrupt takes effect.
@@ -263,7 +259,8 @@ class _TargetRuns:
         settled = {one.target for one in self._harvested if one.default is not None}
         self._targets = [one for one in self._targets if one not in settled]
         # A call that timed out together with others may succeed alone, with the whole time limit of its target.
-        self._record({one.target for one in self._harvested} - settled, workers)
+        alone = {one.target for one in self._harvested}.union(*(one.unforked for one in found))
+        self._record(alone - settled, workers)
 
     def _record(self, targets: Iterable[Target], workers: SimpleQueue[Worker]) -> None:
         """Record the project's calls to targets, for the targets' own runs."""
@@ -286,23 +283,24 @@ class _TargetRuns:
         workers: SimpleQueue[Worker],
         count: int,
         traced: Sequence[TargetResult],
-        more: Callable[[Sequence[TargetResult]], Iterable[Target]],
+        more: Wanted,
     ) -> None:
-        """Run parts in place of roots that could not be run. Parts that fail too are dropped."""
+        """Run parts in place of roots that could not be run, by the project's own calls if it makes any."""
         failed: list[TargetResult] = []
+        tried: set[Target] = set()
         for _ in range(_PARTS):
-            wanted = sorted(more([*self._results.values(), *failed, *traced])) if self._obstacle is None else []
-            if not wanted:
-                return
-            self._targets = [*self._targets, *wanted]
-            self._run_all(pool, workers, count, wanted)
-            for target in wanted:
-                if target in self._results:
-                    result = as_part(self._results.pop(target))
-                    if result.problem is None:
-                        self._results[target] = result
-                    else:
-                        failed.append(result)
+            told = more([*self._results.values(), *failed, *self._harvested, *traced]) if self._obstacle is None else {}
+            wanted = {target: lines for target, lines in told.items() if target not in tried}
+            tried.update(wanted)
+            asked = searches(wanted, self._options) if self._options.device == "cpu" else ()
+            found = [part for one in pool.map(lambda one: self._searched(one, workers), asked) for part in one.results]
+            self._harvested += [as_part(one) for one in found if one.default is not None]
+            left = sorted(wanted.keys() - {one.target for one in self._harvested}) if self._guesses else []
+            self._targets = [*self._targets, *left]
+            self._run_all(pool, workers, count, left)
+            results = [as_part(self._results.pop(target)) for target in left if target in self._results]
+            self._results.update((one.target, one) for one in results if one.problem is None)
+            failed += [one for one in results if one.problem is not None]  # and these are dropped
 
     def _run_all(
         self, pool: ThreadPoolExecutor, workers: SimpleQueue[Worker], count: int, targets: Iterable[Target]

@@ -117,11 +117,12 @@ def _by_file(lists: Sequence[Sequence[Mapping[str, str]]]) -> list[dict[str, Any
 
 @dataclass(frozen=True)
 class Harvested:
-    """The results of a search, and the tests and snippets that failed, with reasons."""
+    """The results of a search, the tests and snippets that failed, with reasons, and targets with calls to record."""
 
     targets: tuple[Target, ...]
     results: tuple[TargetResult, ...]
     problems: tuple[tuple[str, str], ...]
+    unforked: tuple[Target, ...] = ()
 
 
 def in_words(problems: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -181,9 +182,9 @@ def _calls_in(parts: Parts) -> list[dict[str, Any]]:
     return [own for _, own in sorted(calls.items())]
 
 
-def _targets_of(search: Search, own: Parts) -> list[Target]:
+def _targets_of(search: Search, told: Iterable[Mapping[str, str]]) -> list[Target]:
     known = {(str(one.path), one.qualname): one for one in search.targets}
-    return [known[target["path"], target["qualname"]] for target in own["call"]["targets"]]
+    return [known[target["path"], target["qualname"]] for target in told]
 
 
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
@@ -197,13 +198,16 @@ def harvested(search: Search, torch: str, parts: Parts, spots: Mapping[str, list
             ended, stage = own["call"], str(own.get("stage", "starting"))
             ending = {"outcome": ended["outcome"], "seconds": ended["seconds"], "status": 1}
             one = {"outcome": ended["outcome"], "ending": ending, "stage": stage, "parts": own}
-            results += [result_of(target, torch, one, spots) for target in _targets_of(search, own)]
+            results += [result_of(target, torch, one, spots) for target in _targets_of(search, own["call"]["targets"])]
     problems = []
     for one in parts.get("problems") or ():
         with suppress(TypeError, ValueError):
             where, reason = one
             problems.append((sentence(str(where)), sentence(str(reason))))
-    return Harvested(search.targets, tuple(results), tuple(problems))
+    unforked: list[Target] = []
+    with suppress(*_MALFORMED):
+        unforked = _targets_of(search, parts.get("unforked") or ())
+    return Harvested(search.targets, tuple(results), tuple(problems), tuple(unforked))
 
 
 class ProjectCalls:
@@ -238,7 +242,7 @@ class ProjectCalls:
             for own in _calls_in(parts):
                 with suppress(*_MALFORMED):
                     call = {"recipe": list(map(str, own["recipe"])), "text": sentence(own["inputs"])}
-                    for target in _targets_of(search, own):
+                    for target in _targets_of(search, own["call"]["targets"]):
                         self._known[target].append(call)
 
 

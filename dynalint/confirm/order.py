@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from dynalint.confirm.options import Target
+from dynalint.confirm.options import Target, resolved
 from dynalint.confirm.verdicts import CONFIRMABLE, Placed
+from dynalint.findings import Finding
 
 # The maximum number of targets of a package that share one import. More would leave the other workers idle.
 _MOST_TOGETHER = 12
@@ -23,6 +24,18 @@ def ranks(targets: Iterable[Target], placed: Sequence[Placed]) -> Mapping[Target
             best[target] = min(rank, best.get(target, rank))
     last = (max((len(one.leads) for one in placed), default=0), 0, 0)
     return {target: best.get(target, last) for target in targets}
+
+
+def nearest_parts(
+    stuck: Iterable[Placed], parts: Callable[[Finding], Sequence[Target]], known: Collection[Target]
+) -> dict[Target, dict[str, list[list[int]]]]:
+    """Return, for findings whose roots could not be run, the nearest of their parts that is not `known`, with lines."""
+    wanted: dict[Target, dict[str, list[list[int]]]] = {}
+    for one in stuck:
+        target = next((part for part in resolved(parts(one.finding)) if part not in known), None)
+        if target is not None:
+            wanted.setdefault(target, {}).setdefault(one.path, []).append([one.finding.line, one.finding.end_line])
+    return wanted
 
 
 def _weight(one: Placed) -> tuple[int, int]:

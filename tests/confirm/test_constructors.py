@@ -54,6 +54,13 @@ class Groups(nn.Module):
         self.conv = nn.Conv2d(nin, nout, 3, groups=3 if nin == 16 else 1)
 
 
+class Normed(nn.Module):
+    def __init__(self, size, base, width, stages) -> None:
+        super().__init__()
+        self.norm = nn.GroupNorm(32, width)
+        self.stages = [at for at in range(3) if at in stages]
+
+
 class Makes(nn.Module):
     def __init__(self, maker):
         super().__init__()
@@ -96,7 +103,7 @@ class HandsOn(nn.Conv2d):
 
 @pytest.mark.parametrize(
     "cls",
-    [FourStages, Three, OneWidth, Groups, Makes, MakesNorm, Reads, Follows, Chooses, HandsOn],
+    [FourStages, Three, OneWidth, Groups, Normed, Makes, MakesNorm, Reads, Follows, Chooses, HandsOn],
 )
 def test_the_error_leads_to_arguments_that_work(cls: type) -> None:
     ways = constructions(cls)

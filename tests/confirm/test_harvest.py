@@ -12,7 +12,7 @@ import pytest
 from dynalint.confirm import Interrupted, confirm, driver
 from dynalint.confirm.call_sites import CallSites
 from dynalint.confirm.harvest import in_words, searches
-from dynalint.findings import Finding
+from dynalint.findings import Finding, Step
 
 from .conftest import Project
 
@@ -455,3 +455,88 @@ def test_without_walls_no_test_is_run(project: Project, monkeypatch: pytest.Monk
     request = {"tests": [{"path": "test_a.py", "names": ["test_a"]}], "snippets": [], "name": "a.py"}
     harvesting.harvest(request, reply)
     assert not told
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [
+        pytest.param("class TestEncoder(Checks):\n    def width(self):\n        return 4\n", id="inherited"),
+        pytest.param(
+            "def expand(test):\n"
+            "    def call():\n        return test(4)\n"
+            "    globals()['test_shape_0'] = call\n    call.place_as = test\n"
+            "@expand\ndef test_shape(width):\n    checked(width)\n",
+            id="generated",
+        ),
+    ],
+)
+def test_tests_that_have_no_text_of_their_own_are_found(project: Project, tests: str) -> None:
+    _written(project)
+    common = (
+        "import torch\nfrom pkg.model import encoder\n\ndef checked(width):\n"
+        "    encoder(width)({'pos': torch.ones(2, width)})\n\n"
+        "class Checks:\n    def test_shape(self):\n        checked(self.width())\n"
+    )
+    project.write("tests/__init__.py", "")
+    project.write("tests/common.py", common)
+    project.write("tests/test_model.py", f"from .common import Checks, checked\n{tests}")
+    (judged,) = _judged(project, _branch(project))
+    assert judged.evidence.status == "confirmed"
+
+
+def test_calls_in_a_process_with_threads_are_made_again_elsewhere(project: Project) -> None:
+    _written(project)
+    test = (
+        "import threading, torch\nfrom pkg.model import encoder\n\ndef test_one():\n"
+        "    wait = threading.Event()\n    threading.Thread(target=wait.wait, daemon=True).start()\n"
+        "    encoder(4)({'pos': torch.ones(2, 4)})\n"
+    )
+    project.write("tests/test_model.py", test)
+    (judged,) = _judged(project, _branch(project))
+    assert judged.evidence.status == "confirmed"
+
+
+def test_progress_bars_start_no_thread(project: Project) -> None:
+    pytest.importorskip("tqdm")
+    _written(project)
+    test = (
+        "import threading, torch, tqdm\nfrom pkg.model import encoder\n\ndef test_one():\n"
+        "    for width in tqdm.tqdm([4]):\n        assert threading.active_count() == 1\n"
+        "        encoder(width)({'pos': torch.ones(2, width), 'hook': lambda: 0})\n"
+    )
+    project.write("tests/test_model.py", test)
+    (judged,) = _judged(project, _branch(project))
+    assert judged.evidence.status == "confirmed"
+
+
+def test_a_part_is_confirmed_by_a_test_of_its_own(project: Project) -> None:
+    """A root that nothing in the project calls, and nobody can guess, has parts with tests."""
+    _written(project)
+    code = (
+        "import functools\nimport torch\nfrom torch import nn\nfrom pkg.model import rescaled\n\n\n"
+        "class Base:\n    def scaled(self, batch):\n        return batch['pos']\n\n\n"
+        "class Scale(Base):\n    def scaled(self, batch):\n"
+        "        return super().scaled(batch) * batch['scale'].item()\n\n\n"
+        "class Whole(nn.Module):\n    def __init__(self, key):\n        super().__init__()\n"
+        "        if key != 'sesame':\n            raise PermissionError('wrong key')\n"
+        "    def forward(self, batch):\n        return rescaled(batch) + Scale().scaled(batch)\n"
+    )
+    project.write("pkg/whole.py", code)
+    test = (
+        "import torch\nfrom pkg.model import rescaled\nfrom pkg.whole import Scale\n\n"
+        "BATCH = {'pos': torch.ones(2, 4), 'scale': torch.tensor(2.0)}\n\n"
+        "def test_rescaled():\n    rescaled(BATCH)\n\ndef test_scale():\n    Scale().scaled(BATCH)\n"
+    )
+    project.write("tests/test_parts.py", test)
+    first = project.finding("pkg/model.py", 'batch["scale"].item()', "rescaled", gb=["GB0124"])
+    second = project.finding("pkg/whole.py", "batch['scale'].item()", "Scale.scaled", gb=["GB0124"])
+    root = project.target("pkg/whole.py", "Whole")
+    ways = {
+        "rescaled": [project.target("pkg/model.py", "rescaled")],
+        "Scale.scaled": [project.target("pkg/whole.py", "Scale.scaled")],
+    }
+    steps = (Step("Whole.forward", "pkg/whole.py", 1),)
+    asked = [replace(one, region=("Whole.forward", one.function), steps=steps) for one in (first, second)]
+    for one in confirm(asked, [root], project.options(), parts=lambda finding: ways[finding.function]):
+        assert one.evidence.status == "confirmed"
+        assert "Seen in a call of this part only" in one.evidence.detail

@@ -326,13 +326,25 @@ def applied(x, fn):
     return fn(x) + 1
 
 
+def judged(x, critic):
+    return critic(x, x, x, mode=None) + 1
+
+
 def repeated(x, n):
     return [x for _ in range(n)]
 
 
 @pytest.mark.parametrize(
     ("function", "kind"),
-    [(flagged, int), (stepped, int), (sliced, torch.Tensor), (sized, tuple), (applied, nn.Module), (repeated, int)],
+    [
+        (flagged, int),
+        (stepped, int),
+        (sliced, torch.Tensor),
+        (sized, tuple),
+        (applied, nn.Module),
+        (judged, nn.Module),
+        (repeated, int),
+    ],
 )
 def test_an_argument_after_the_first_may_be_no_tensor(function: Any, kind: type) -> None:
     args, _ = find_call(function, "cpu", 30).call
@@ -382,6 +394,16 @@ class Sized(nn.Module):
 def test_a_size_that_only_the_message_tells_of_is_taken_from_there() -> None:
     (x,), _ = find_call(Sized(), "cpu", 30).call
     assert x.shape[1] == 24
+
+
+class Phases(nn.Module):
+    def forward(self, x, y):
+        return x.real * y.imag - x.imag * y.real
+
+
+def test_spectra_are_complex() -> None:
+    args, _ = find_call(Phases(), "cpu", 30).call
+    assert all(one.is_complex() for one in args)
 
 
 class Pyramid(nn.Module):

@@ -74,6 +74,8 @@ class Harvest:
     def __init__(self, request: Mapping[str, Any], reply: Reply) -> None:
         self.where = ""
         self.problems: dict[tuple[str, str], None] = {}
+        # The targets of calls that could be neither confirmed nor refused here, because a fork was not possible.
+        self.unforked: dict[tuple[str, str], dict[str, str]] = {}
         self.on_the_cpu = OnTheCpu()
         self.stop: BaseException = EnoughError()
         self._request, self._reply = request, reply
@@ -125,10 +127,10 @@ class Harvest:
 
     def _intercept(self, found: Any, seen: Callable[[tuple[Any, ...], dict[str, Any]], None]) -> None:
         function = innermost(found) if callable(found) else None
-        if not isinstance(function, types.FunctionType) or function.__closure__ or function in self._originals:
+        if not isinstance(function, types.FunctionType) or function in self._originals:
             return
-        original = function.__code__
-        plain = types.FunctionType(original, function.__globals__, function.__name__, function.__defaults__)
+        original, closure = function.__code__, function.__closure__
+        plain = types.FunctionType(original, function.__globals__, function.__name__, function.__defaults__, closure)
         plain.__kwdefaults__ = function.__kwdefaults__
         self._originals[function] = original
 
@@ -138,7 +140,8 @@ class Harvest:
             return plain(*args, **kwargs)
 
         eval_frame.skip_code(called.__code__)
-        function.__code__ = _calling(called)
+        # A function with a closure only takes code that has as many free variables.
+        function.__code__ = _calling(called).replace(co_freevars=original.co_freevars)
 
     def note(self, where: str, reason: str) -> None:
         """Record why some code gave no call."""
@@ -204,7 +207,8 @@ class Harvest:
         if size > _MOST_BYTES:
             raise signature.DeclinedError(f"the tensors of {_name(subject)} have {size >> 20} MiB")
         if not can_fork():
-            raise signature.DeclinedError("the process has started threads, so it cannot be forked")
+            self._without_fork(wanted, subject, call)
+            return
         started = seconds_used()
         reached = self._confirmed(wanted, subject, call)
         if reached is None:
@@ -215,6 +219,21 @@ class Harvest:
             one.calls += 1
         for one in self._wanted.values() if self._constructions is None else wanted:
             one.reach(reached)
+        self.begin()
+
+    def _without_fork(self, wanted: list[Wanted], subject: Any, call: Call) -> None:
+        """Record a call in this process, unseen what it runs, or note that its targets have calls to record."""
+        if self._constructions is None:
+            self.unforked.update((_key(one.target), one.target) for one in wanted)
+            raise signature.DeclinedError("the process has started threads, so it cannot be forked")
+        reply = _Part(str(self._count), self._reply)
+        self._count += 1
+        said = self._recorded(self._constructions, subject, call, reply, {})
+        if "raises" in said:
+            raise signature.DeclinedError(said["raises"])
+        reply.part("call", {"targets": [one.target for one in wanted], "outcome": "done", "seconds": self._seconds})
+        for one in wanted:
+            one.calls += 1
         self.begin()
 
     def _confirmed(self, wanted: list[Wanted], subject: Any, call: Call) -> set[Span] | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import os
 import sys
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ _OPTIONS = "-q -s -p no:cacheprovider -p no:randomly --continue-on-collection-er
 
 
 def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest) -> None:
-    """Run tests, `{"path", "names"}` with names like `test_one` and `TestAll::test_two`, in the given order."""
+    """Run tests, `{"path", "names"}` with names like `test_one`, `All::test_two` and `All::*`, in the given order."""
     try:
         import pytest
     except ImportError:
@@ -32,6 +34,7 @@ def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest)
     pytest.hookimpl(hookwrapper=True)(_Plugin.pytest_runtest_protocol)
     os.chdir(folder)
     _tame_hypothesis()
+    _tame_progress_bars()
     # Configured options are meant for whole runs: coverage, several processes, reports.
     options = [*_OPTIONS.split(), "-o", "addopts=", "--rootdir", folder]
     try:
@@ -58,6 +61,14 @@ def _tame_hypothesis() -> None:
     settings.load_profile("dynalint")
 
 
+def _tame_progress_bars() -> None:
+    """Make progress bars start no thread: a process with threads cannot be forked."""
+    with contextlib.suppress(Exception):
+        from tqdm import tqdm  # type: ignore[import-untyped, unused-ignore]
+
+        tqdm.monitor_interval = 0
+
+
 class _Plugin:
     """Selects among the collected tests, and records failures."""
 
@@ -71,8 +82,8 @@ class _Plugin:
         rounds: Counter[tuple[str, str]] = Counter()
         order = []
         for item in items:
-            key = _name_of(item)
-            if key in self._rank:
+            key = next((one for one in _names_of(item) if one in self._rank), None)
+            if key is not None:
                 order.append(((rounds[key], self._rank[key]), item))
                 rounds[key] += 1
         items[:] = [item for _, item in sorted(order, key=lambda one: one[0])]
@@ -107,6 +118,11 @@ class _Plugin:
             raise self._harvest.stop
 
 
-def _name_of(item: Any) -> tuple[str, str]:
+def _names_of(item: Any) -> Iterator[tuple[str, str]]:
+    """Yield the keys that may select a test: by its name, that of the function it is generated from, or its class."""
+    path = str(Path(item.path).resolve())
     owner = f"{item.cls.__name__}::" if getattr(item, "cls", None) is not None else ""
-    return str(Path(item.path).resolve()), f"{owner}{getattr(item, 'originalname', None) or item.name}"
+    yield path, f"{owner}{getattr(item, 'originalname', None) or item.name}"
+    written = inspect.unwrap(getattr(item.obj, "place_as", item.obj))
+    yield path, f"{owner}{getattr(written, '__name__', '')}"
+    yield path, f"{owner}*"

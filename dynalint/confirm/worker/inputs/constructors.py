@@ -99,6 +99,12 @@ def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[
         named = re.findall(r"'(\w+)'", missing[1])
         yield {**arguments, **{name: by_name(name) for name in named}}
     yield from _parts_with_attribute(arguments, error)
+    told = _DIVIDED.search(message)
+    if told is not None:
+        value, divisor = map(int, told.groups())
+        alike = [name for name, one in arguments.items() if type(one) is int and one == value]
+        for names in dict.fromkeys((tuple(alike), *((name,) for name in alike))):
+            yield {**arguments, **dict.fromkeys(names, divisor)}
     blamed = _blamed(arguments, error)
     for pattern, revise in _REVISIONS:
         match = pattern.search(message)
@@ -202,8 +208,11 @@ def _divisible(value: Any, match: re.Match[str]) -> Iterator[Any]:
         yield from (other for other in dict.fromkeys((*told, 1, WIDTH, 4, 2)) if 0 < other != value)
 
 
+# The words of `nn.GroupNorm`.
+_DIVIDED = re.compile(r"\((\d+)\) must be divisible by \w+ \((\d+)\)")
 _BY_MESSAGE: tuple[tuple[str, Revision], ...] = (
     (r"'(?:int|float)' object is not (?:subscriptable|iterable|reversible)|'(?:int|float)' has no len", _lists),
+    (r"argument of type '(?:int|float)' is not", _lists),
     (r"cannot unpack non-iterable (?:int|float)|argument after \* must be an iterable, not (?:int|float)", _lists),
     (r"index out of range|zip\(\) argument \d is shorter", _longer),
     (r"values to unpack \(expected (\d+)", _unpacked),

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .guessed_values import BATCH, LENGTH, WIDTH
+from .guessed_values import BATCH, LENGTH, WIDTH, PassThrough
 
 _IMAGE = {1: 32, 2: 32, 3: 16}
 _SIDES = (28, 64, 224, 96, 16, 128, 8)
@@ -329,7 +329,7 @@ def _one_row(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
 def _plain(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
     """Yield specs with plain values after the first argument: a number, a pair of sizes, a module."""
     others = [name for name in _tensors(specs) if name != next(iter(specs))]
-    for value in (2, (WIDTH, WIDTH), nn.Identity()):
+    for value in (2, (WIDTH, WIDTH), PassThrough()):
         for name in reversed(others):
             yield {**specs, name: value}
     if len(others) > 1:

@@ -12,7 +12,7 @@ The request is one for `confirming` with the file of `target`, with these additi
 
 Parts of the answer: for each call, with its number as a prefix, those of `confirming`, or `inputs` and `recipe` (see
 `recipes`); `N.call`, `{"targets", "outcome", "seconds"}`, when the call has ended; `problems`, pairs of code that gave
-no call and the reason.
+no call and the reason; `unforked`, targets whose calls could only be recorded.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ from ..harvesting.snippets import run_snippets
 from ..harvesting.suites import run_tests
 from ..process.wire import Reply
 from ..source import loading
+
+# Of one reason there may be many.
+_MOST_PROBLEMS = 200
 
 
 def harvest(request: Mapping[str, Any], reply: Reply) -> None:
@@ -46,4 +49,5 @@ def harvest(request: Mapping[str, Any], reply: Reply) -> None:
             if request["tests"] and not found.over:
                 run_tests(request["tests"], request["folder"], found)
     finally:
-        reply.part("problems", list(found.problems)[:20])
+        reply.part("problems", list(found.problems)[:_MOST_PROBLEMS])
+        reply.part("unforked", list(found.unforked.values()))

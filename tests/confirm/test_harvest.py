@@ -539,4 +539,4 @@ def test_a_part_is_confirmed_by_a_test_of_its_own(project: Project) -> None:
     asked = [replace(one, region=("Whole.forward", one.function), steps=steps) for one in (first, second)]
     for one in confirm(asked, [root], project.options(), parts=lambda finding: ways[finding.function]):
         assert one.evidence.status == "confirmed"
-        assert "Seen in a call of this part only" in one.evidence.detail
+        assert "tests/test_parts.py::test_" in one.evidence.detail

@@ -106,7 +106,7 @@ class _Walk:
     def notes_on_links(self) -> Iterator[str]:
         links = sorted({show_path(link, Path.cwd()) for link in self.links_out})
         for link in links[:_MOST_NOTES]:
-            yield f"{link}: skipped, because the link leads out of the project: name its target instead."
+            yield f"{link}: skipped, because the link leads out of the project; name its target instead."
         if len(links) > _MOST_NOTES:
             yield f"{len(links) - _MOST_NOTES} more links that lead out of the project were skipped."
 
@@ -208,7 +208,7 @@ def _compile(lines: tuple[str, ...], asked_for: str | None) -> GitIgnoreSpec:
 def _excludes(settings: Settings, root: Path, *, asked_for: bool = True) -> list[_Patterns]:
     """Return the excludes of the settings that apply below `root`.
 
-    Patterns that match `root` itself are left out if it was named.
+    Patterns that match `root` itself are omitted if it was named.
     """
     by_base: dict[Path, list[str]] = {}
     for glob in (*settings.exclude, *settings.extend_exclude):

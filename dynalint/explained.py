@@ -17,7 +17,7 @@ _LONGEST = 400
 
 @dataclass(frozen=True)
 class GraphBreak:
-    """A graph break at the innermost line that Dynamo names. `effect` is `split`, `rest` or `frame`: what was lost."""
+    """A graph break at the innermost line that Dynamo names. `effect`, what was lost, is `split`, `rest` or `frame`."""
 
     file: str
     line: int

@@ -27,14 +27,14 @@ def complaints(settings: Settings, analysis: Analysis) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Suggestions:
-    """Suggested roots with the reason for each, and the number of models left out, by reason."""
+    """Suggested roots with the reason for each, and the number of omitted models, by reason."""
 
     roots: dict[str, str]
     left_out: Mapping[str, int]
 
 
 def suggestions(analysis: Analysis, shown: Callable[[Path], str]) -> Suggestions:
-    """Suggest roots for the settings: what the project compiles or builds, and models that no other model contains.
+    """Suggest roots for the settings: code that the project compiles or builds, and models not contained in others.
 
     `shown` returns the displayed form of a path.
     """

@@ -57,4 +57,4 @@ def _check(file: SourceFile, text: str) -> None:
         raise DynalintError(f"the reason cannot be written in the file's encoding, {file.encoding}") from fault
     tree = parse_text(file.path, text).tree
     if file.tree is None or tree is None or ast.dump(tree) != ast.dump(file.tree):
-        raise DynalintError("a comment there would change what the code means")
+        raise DynalintError("a comment there would change the meaning of the code")

@@ -66,7 +66,7 @@ class Suppression:
     end: Suppression | None = None
 
     def silencing(self, finding: Finding, last_line: int) -> str | None:
-        """Return the code by which it silences a finding that ends on `last_line`, "" for all codes, or None."""
+        """Return the code that silences a finding that ends on `last_line`, "" for all codes, or None."""
         covered = self.kind == "ignore-file" or (self.first_line <= last_line and finding.line <= self.last_line)
         if self.fault or not covered or (finding.code == UNUSED_CODE and self.kind != "ignore-file"):
             return None
@@ -122,7 +122,7 @@ class Suppressions:
     layout: Layout = field(default_factory=Layout, repr=False)
 
     def silencing(self, finding: Finding) -> list[tuple[Suppression, str]]:
-        """Return the suppressions that silence a finding, each with the code by which it does."""
+        """Return the suppressions that silence a finding, each with the code that silences it."""
         if not self.entries:
             return []
         statement = self.layout.around(finding.line)

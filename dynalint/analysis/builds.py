@@ -24,7 +24,7 @@ class Builds:
 
 
 def builds(project: Project) -> Builds:
-    """Return where the checked files instantiate classes by name."""
+    """Return the places where the checked files instantiate classes by name."""
     found = Builds()
     for module in [one for one in project.modules.values() if project.is_checked(one.file)]:
         for function in (*module.functions, module.top):

@@ -54,7 +54,7 @@ def _told_by(event: Event) -> str:
 
 
 def doubts_of_roots(interpreter: Interpreter, roots: Collection[FunctionInfo]) -> dict[FunctionInfo, str]:
-    """Return the roots that hardly anyone compiles, each with a reason that completes a sentence about its name."""
+    """Return the roots that are rarely compiled, each with a reason that completes a sentence about its name."""
     found = {root: _doubt(interpreter, root) for root in roots}
     return {root: doubt for root, doubt in found.items() if doubt}
 

@@ -20,7 +20,7 @@ _COVERED = ("builtins", "math", "numpy", "torch")
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)
 # Expressions that may not evaluate a call in them, or evaluate it in their own frame.
 _OPEN = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-# Statements that may run only in part, with the fields that always run.
+# Statements that may run only partly, with the fields that always run.
 _CONDITIONAL: Mapping[str, tuple[str, ...]] = {
     "If": ("test",),
     "IfExp": ("test",),

@@ -195,7 +195,7 @@ def parse_text(
         line = min(max(fault.lineno or 1, 1), len(file.line_starts))
         file.error = SourceError(line, max(fault.offset or 1, 1), fault.msg)
     except (RecursionError, MemoryError, ValueError):
-        file.error = SourceError(1, 1, "the code is nested too deeply or malformed for Python to parse")
+        file.error = SourceError(1, 1, "Python cannot parse the code: it is nested too deeply, or malformed")
     return file
 
 

@@ -1,4 +1,4 @@
-"""The command line: thin commands over the engine. Each command imports what it needs only when it runs."""
+"""The command line: thin commands over the engine. Each command imports its modules only when it runs."""
 
 from __future__ import annotations
 

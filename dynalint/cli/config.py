@@ -72,8 +72,8 @@ def show(path: str | None, form: str, **options: Any) -> None:
 def suggest(paths: tuple[str, ...], **options: Any) -> None:
     """Suggest the setting `roots`: the models and functions that are likely to be compiled on their own.
 
-    They are derived from the source in PATHS (the same as for `dynalint check`): what is passed to torch.compile, which
-    models are built, and which models no other model builds. Nothing is run or written.
+    They are derived from the source in PATHS (as for `dynalint check`): code that is passed to torch.compile, models
+    that are built, and models that no other model builds. Nothing is run or written.
     """
     from pathlib import Path
 
@@ -97,7 +97,7 @@ def _suggested(found: Suggestions, *, in_table: bool) -> str:
     from dynalint.report.style import visible
 
     left_out = ", ".join(f"{number} {reason}" for reason, number in found.left_out.items() if number)
-    remark = f"# Left out: {left_out}.\n" if left_out else ""
+    remark = f"# Omitted: {left_out}.\n" if left_out else ""
     if not found.roots:
         return f"# Nothing was found to put in `roots`.\n{remark}"
     entries = {_toml(name): visible(reason) for name, reason in found.roots.items()}
@@ -105,7 +105,8 @@ def _suggested(found: Suggestions, *, in_table: bool) -> str:
     body = "".join(f"    {name + ',':<{width + 1}}  # {reason}\n" for name, reason in entries.items())
     table = "[tool.dynalint]\n" if in_table else ""
     return (
-        f"# Keep what you compile: only that, and what it calls, will be checked.\n{table}roots = [\n{body}]\n{remark}"
+        f"# Keep the names that you compile: only these, and what they call, will be checked.\n{table}roots = "
+        f"[\n{body}]\n{remark}"
     )
 
 

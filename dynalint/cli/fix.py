@@ -190,7 +190,7 @@ def _counted(result: FixResult) -> str:
 
 
 def _explain(run: Run, result: FixResult) -> None:
-    """Print what the applied fixes change, and why other fixes were not applied."""
+    """Print the changes of the applied fixes, and why other fixes were not applied."""
     for fixed in result.fixed:
         finding = run.placed(fixed.finding)
         place = f"{finding.place}:{finding.line}:{finding.column}: {finding.code}"

@@ -43,7 +43,7 @@ def merge(shards: tuple[Path, ...], **options: Any) -> int:
     from dynalint.reading import is_inside
 
     answers, paths = read_shards(shards)
-    # The files may come from a job that ran untrusted code, so they must not choose what is read here.
+    # The files may come from a job that ran untrusted code, so they must not determine which files are read here.
     outside = next((path for path in paths if not is_inside(Path(path), Path.cwd())), None)
     if outside is not None:
         raise UsageError(f"the shards are of {outside}, which is not in this folder; merge them where they were made.")

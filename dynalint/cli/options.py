@@ -37,7 +37,7 @@ def seconds(value: object) -> float:
     """Parse a positive number of seconds, such as `60` or `60s`.
 
     Raises:
-        BadParameter: the text is anything else.
+        BadParameter: it is not a positive number.
     """
     with contextlib.suppress(ValueError):
         number = float(str(value).removesuffix("s"))

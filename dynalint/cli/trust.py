@@ -15,9 +15,8 @@ Examples:
   dynalint trust ../other
   dynalint trust --revoke
 
-\b
-These require trust: `python`, `cache-dir`, `confirm = "always"`, `device = "cuda"`, a `timeout` of more than 600 s,
-more `memory` or `jobs` than by default; and a .venv in a project that is in no git repository.
+\b These require trust: `python`, `cache-dir`, `confirm = "always"`, `device = "cuda"`, a `timeout` of more than 600 s,
+more `memory` or `jobs` than by default; and a .venv in a project without a git repository.
 """
 
 

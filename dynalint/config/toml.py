@@ -169,6 +169,6 @@ class _Scanner:
     def skip(self, pattern: re.Pattern[str]) -> str:
         match = pattern.match(self.text, self.position)
         if match is None:
-            raise AssertionError(f"tomllib accepts what this scanner does not know, at {self.position}")
+            raise AssertionError(f"tomllib accepts a form that this scanner does not know, at {self.position}")
         self.position = match.end()
         return match[0]

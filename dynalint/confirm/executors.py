@@ -77,7 +77,7 @@ class DaskExecutor:
         from distributed import Client
 
         logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors that matter are also raised
-        # `Client` waits forever for a server that accepts connections but is no scheduler, such as the dashboard.
+        # `Client` waits forever for a server that accepts connections but is not a scheduler, such as the dashboard.
         connected: Future[Client] = Future()
 
         def connect() -> None:

@@ -126,7 +126,7 @@ class Harvested:
 
 
 def in_words(problems: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield a sentence for each reason, most frequent first; the last sentence counts the reasons left out."""
+    """Yield a sentence for each reason, most frequent first; the last sentence gives the number of omitted reasons."""
     places: dict[str, dict[str, None]] = {}
     for where, reason in problems:
         places.setdefault(reason, {})[where] = None

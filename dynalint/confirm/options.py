@@ -20,7 +20,7 @@ from dynalint.confirm.worker.source.loading import is_below
 class Target:
     """A compiled root: a class or function by its qualified name in a file.
 
-    `module` is the dotted name to import the file by, empty for a script that is part of no package.
+    `module` is the dotted name to import the file by, empty for a script that is not part of a package.
     """
 
     path: Path

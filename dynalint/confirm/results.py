@@ -52,7 +52,7 @@ class _Calls:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a target did not run to completion. `phase` is one of the worker's, or `process` if its process ended."""
+    """Why a target did not run to completion. `phase` is a phase of the worker, or `process` if its process ended."""
 
     phase: str
     stage: str

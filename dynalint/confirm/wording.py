@@ -122,7 +122,7 @@ def _process_text(problem: Problem) -> str:
 
 
 def _walls_text(failure: Failure) -> str:
-    """Return what the sandbox blocked, or an empty string if the failure has another cause."""
+    """Return a text that says what the sandbox blocked, or an empty string if the failure has another cause."""
     message = failure.message
     files = {Path(frame.file).name for frame in failure.stack}
     if failure.type in _NETWORK_TYPES or ("Operation not permitted" in message and "socket.py" in files):

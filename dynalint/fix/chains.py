@@ -78,7 +78,7 @@ def completed(
 ) -> list[Unit | EditError]:
     """Return each start combined with the rewrites of all findings that it leaves, or why one of these has none.
 
-    `items` are the findings of the state in `texts`. Starts in different files take their steps together.
+    `items` are the findings of the state in `texts`. Chains in different files take their steps together.
     """
     chains = [_Chain(start) for start in starts]
     while going := [chain for chain in chains if chain.error is None and not chain.done]:
@@ -127,7 +127,7 @@ class _Chain:
         self.done, self._steps = not left, self._steps + 1
         try:
             if left:
-                # A finding without a rewrite may get one after another is rewritten.
+                # A finding without a rewrite may get one once another finding has been rewritten.
                 ready = (one for one in left if one.rewrite is not None and one.finding.code in self._leaves)
                 self._add(_step(next(ready, left[0]), self._leaves))
         except EditError as fault:

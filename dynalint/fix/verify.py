@@ -217,13 +217,13 @@ def _limits(answer: Answer) -> Iterator[str]:
     if ran["stride"] > 1:
         yield f"one in {ran['stride']} of the usual inputs, because it is slow"
     if left_out:
-        yield f"inputs on which the original crashes were left out ({', '.join(left_out)})"
+        yield f"inputs on which the original crashes were skipped ({', '.join(left_out)})"
 
 
 def _asked(worker: Worker, request: Mapping[str, Any]) -> Answer:
     """Ask again if the process was lost, then without the inputs on which torch crashes.
 
-    Inputs that crash the original prove nothing about a fix. The answer lists the inputs left out.
+    Inputs that crash the original prove nothing about a fix. The answer lists the omitted inputs.
     """
     left_out: list[str] = []
     answer = worker.ask("operations.verifying:verify", {**request, "left_out": left_out})

@@ -1,4 +1,4 @@
-"""Writing fixes as soon as they are verified, so that an interrupted run has written what it has reported."""
+"""Writing fixes as soon as they are verified, so that an interrupted run has written the fixes that it reported."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ CONTEXT = 2
 """The number of lines of context shown before and after a finding."""
 
 LONGEST_RANGE = 6
-"""The number of lines shown of a finding; the middle of a longer one is left out."""
+"""The maximum number of lines shown for a finding; the middle of a longer one is omitted."""
 
 WIDEST = 120
 """The number of columns shown; a longer line is cut around the carets."""

@@ -1,4 +1,4 @@
-"""The last lines of the formats for people."""
+"""The last lines of reports in the formats for people."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def parts(node: cst.CSTNode) -> list[cst.CSTNode]:
 
 
 def unlike(old: Sequence[cst.CSTNode], new: Sequence[cst.CSTNode]) -> tuple[list[cst.CSTNode], list[cst.CSTNode]]:
-    """Return the nodes of each sequence, without most of what both contain."""
+    """Return the nodes of each sequence, without most of the nodes that both contain."""
     before, after = list(old), list(new)
     while True:
         shared = {id(one) for one in before} & {id(one) for one in after}

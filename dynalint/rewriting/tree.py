@@ -90,7 +90,7 @@ class Tree:
         return found
 
     def line(self, node: ast.stmt) -> cst.BaseStatement | cst.BaseSmallStatement:
-        """Return a statement with its leading lines and trailing comment, or without if it shares its line with others.
+        """Return a statement with its leading lines and trailing comment, or without them if others share its line.
 
         Raises:
             Refusal: libcst has no statement at this position.

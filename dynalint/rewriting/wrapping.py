@@ -42,7 +42,7 @@ def fitting(
 def outer_calls(node: cst.CSTNode) -> Iterator[cst.Call]:
     """Yield the outermost call in new code, or in the value of a statement, and the calls among its arguments.
 
-    Calls whose arguments are on separate lines already are left out.
+    Calls whose arguments are already on separate lines are omitted.
     """
     if isinstance(node, cst.If):
         for one in node.body.body:

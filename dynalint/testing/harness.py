@@ -190,7 +190,7 @@ class Proof:
 
 
 def rule_faults(rule: Rule) -> list[str]:
-    """Return what a rule lacks: documentation, examples, or valid graph break ids."""
+    """Return the faults of a rule: missing documentation or examples, or invalid graph break ids."""
     text, examples = rule.page().documentation, rule.page().examples
     headings = tuple(line for line in text.splitlines() if line.startswith("## "))
     faults = [] if text else [f"it has no page {type(rule).__module__.rpartition('.')[2]}.md next to it"]

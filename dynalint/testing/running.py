@@ -173,8 +173,8 @@ def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_
     Both run the same calls, at least three, with and without gradients. Compiled code is only run without gradients if
     it may behave differently then. It is compiled with `fullgraph=True`, unless a call raises in eager mode; then the
     default mode is used, so that the exceptions can be compared. `exact` requires identical numbers. `by_nature`
-    permits what an unsafe rewrite may change: tensors instead of numbers, other exceptions, other text, and what it
-    leaves to eager code.
+    permits what an unsafe rewrite may change: tensors instead of numbers, other exceptions, other text, and code that
+    it leaves to eager.
     """
     calls = original.calls * math.ceil(3 / len(original.calls))
     equality = Equality(exact=exact, numbers=_new_state(original.code, fixed.code))

@@ -18,7 +18,7 @@ from dynalint.rules import Declined, Flag, Rewrite, Rule
 from dynalint.testing.cases import Case, installed_torch
 
 _MOST_ROUNDS = 10
-# This path must not exist: an example has no neighbouring files and is in no package.
+# This path must not exist: an example has no neighbouring files and is not in a package.
 _PATH = Path(tempfile.gettempdir()) / "dynalint-example" / "example.py"
 
 

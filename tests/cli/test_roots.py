@@ -132,7 +132,7 @@ def test_suggestions_are_toml_with_reasons(dynalint: Run, project: Path) -> None
     ran = dynalint("config", "suggest")
     assert ran.code == 0
     assert ran.out == (
-        "# Keep what you compile: only that, and what it calls, will be checked.\n"
+        "# Keep the names that you compile: only these, and what they call, will be checked.\n"
         "[tool.dynalint]\n"
         "roots = [\n"
         '    "pkg.models:step",     # the project compiles it\n'
@@ -140,7 +140,7 @@ def test_suggestions_are_toml_with_reasons(dynalint: Run, project: Path) -> None
         '    "pkg.models:Net",      # no model builds it\n'
         '    "pkg.models:Other",    # no model builds it\n'
         "]\n"
-        "# Left out: 1 submodules of other models, 1 base classes of other models, 1 rarely compiled.\n"
+        "# Omitted: 1 submodules of other models, 1 base classes of other models, 1 rarely compiled.\n"
     )
 
 

@@ -164,5 +164,5 @@ def _seed() -> None:
             found(0)
 
 
-# Reported at import: if pytest rejects its command line, it calls no plugin hooks.
+# Reported at import, because pytest does not call plugin hooks if it rejects its command line.
 _tell("pytest", pytest.__version__)

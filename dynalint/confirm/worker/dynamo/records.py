@@ -35,7 +35,7 @@ class Break:
 
     `gb` is None if this torch release has no id for the kind. `stack` runs from the outermost frame to the innermost.
     `effect` is `split` if one graph ended and another began, `rest` if the remainder of the frame fell back to eager,
-    `frame` if the whole frame did. `secondary` are the ids of breaks that Dynamo met while it handled this one (in a
+    `frame` if the whole frame did. `secondary` are the ids of breaks that occurred while Dynamo handled this one (in a
     loop, a context manager, an inlined call): consequences, not causes.
     """
 

@@ -40,7 +40,7 @@ def choose(
 ) -> Calls:
     """Return the calls to run. `watched` maps file names in code objects to the paths in `spots`.
 
-    If the shapes of the call are `guessed`, calls with other ranks are tried too, so that no verdict rests on the
+    If the shapes of the call are `guessed`, calls with other ranks are tried too, so that no verdict depends on the
     guess. If no line in question is reached, extra compilations can only give discoveries, so other calls are kept only
     if they reach further lines. Unless `varied`, they must reach further lines in question. If no file is watched,
     there are no such calls.

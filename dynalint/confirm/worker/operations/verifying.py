@@ -200,7 +200,7 @@ def _asks_too_much(request: Mapping[str, Any], original: Subject, found: Finding
 
 
 def _begin(reply: Reply, trial: Trial) -> None:
-    """Report the next input, in case it crashes the original. The example's own input cannot be left out."""
+    """Report the next input, in case it crashes the original. The example's own input cannot be omitted."""
     reply.part("trying", None if trial.name == BASE.name else trial.name)
 
 

@@ -129,7 +129,7 @@ def _looks(*, apart: bool, own_signals: bool, local_sockets: bool) -> Iterator[_
 
 
 def program(machine: str, *, apart: bool, own_signals: bool, local_sockets: bool) -> bytes:
-    """Return a filter in the kernel's format; raises OSError(ENOSYS) for a machine whose numbers are unknown.
+    """Return a filter in the kernel's format; raises OSError(ENOSYS) for a machine with unknown system call numbers.
 
     `apart` means that namespaces hide other processes and other users' files; `own_signals` restricts signals to this
     process. With `local_sockets`, Unix sockets can be created, which GPU drivers need, but not connected.

@@ -5,8 +5,8 @@
                        once               turn, stores                              the sandbox
                                           the evidence
 
-The process in between hides the snapshot from the program: the snapshot is not its child, so the program gets no signal
-when it ends.
+The intermediate process hides the snapshot from the program: the snapshot is not its child, so the program gets no
+signal when it ends.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def take(snapshot: Snapshot, slot: int, switch_off: Callable[[], None]) -> None:
 
 
 def _reap(between: int) -> None:
-    """Wait for the process in between, which has very little to do; kill it if it hangs.
+    """Wait for the intermediate process, which has very little to do; kill it if it hangs.
 
     It hangs if another thread of the program held a lock during the fork, because nothing releases the lock in the
     fork.
@@ -108,7 +108,7 @@ def _fork() -> int:
 
 
 def _part(act: Callable[[], None], slot: int, switch_off: Callable[[], None]) -> NoReturn:
-    """Act as the process in between: fork again, record the snapshot's process id, and end. Never returns."""
+    """Act as the intermediate process: fork again, record the snapshot's process id, and end. Never returns."""
     try:
         switch_off()
         this = os.getpid()

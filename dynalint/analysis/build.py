@@ -159,7 +159,9 @@ class _Builder:
             self.module.for_checkers.discard(name)
         elif name not in self.module.bindings:
             self.module.for_checkers.add(name)
-        if not (weak and name in self.module.bindings):
+        if weak and name in self.module.bindings:
+            self.module.fallbacks.setdefault(name, value)
+        else:
             self.module.bindings[name] = value
 
     def assign(self, name: str, value: ast.expr) -> None:

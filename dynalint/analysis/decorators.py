@@ -1,4 +1,4 @@
-"""Wrappers that the project's decorators put around functions: their code runs on every call."""
+"""Wrappers: the project's decorators put some around functions, and other packages put some around modules."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from weakref import WeakKeyDictionary
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import FunctionInfo, walk_function
+from dynalint.analysis.kinds import Kind
 
 if TYPE_CHECKING:
+    from dynalint.analysis.frame import Frame
     from dynalint.analysis.interpreter import Interpreter
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -57,3 +59,38 @@ def _calls_parameter(wrapper: FunctionInfo, maker: FunctionInfo) -> bool:
     given = [argument.arg for argument in maker.node.args.args[:1]]
     called = (node.func for node in walk_function(wrapper.node) if isinstance(node, ast.Call))
     return any(isinstance(one, ast.Name) and one.id in given for one in called)
+
+
+def replaced(frame: Frame, node: ast.Assign) -> Kind | None:
+    """Return the kind that `value = unknown(value)` most likely keeps: that of a module, or of a tensor in a module.
+
+    An unknown wrapper calls the module, as that of an unknown decorator calls its function. A layer of which nothing is
+    known, such as one that a registry makes, gives a tensor for a tensor.
+    """
+    call, target = node.value, node.targets[0]
+    if not (isinstance(call, ast.Call) and isinstance(target, ast.Name)):
+        return None
+    given = any(isinstance(one, ast.Name) and one.id == target.id for one in call.args)
+    kind = frame.env.get(target.id) if given else None
+    if kind is None:
+        return None
+    if k.only_tensor(kind) is not None and k.NONE not in kind.members:
+        return k.TENSOR if _is_layer(frame, call.func) else None
+    return kind if all(_is_module(frame, one) for one in kind.members) else None
+
+
+def _is_layer(frame: Frame, callee: ast.expr) -> bool:
+    """Whether an unknown callee is a variable, an attribute of `self`, or an item of one."""
+    if isinstance(callee, ast.Subscript):
+        callee = callee.value
+    if isinstance(callee, ast.Name):
+        return callee.id in frame.env
+    return frame.self_attribute(callee) is not None
+
+
+def _is_module(frame: Frame, kind: Kind) -> bool:
+    project = frame.interpreter.project
+    if isinstance(kind, k.Object):
+        cls = project.api.torch_class(kind.type)
+        return cls is not None and cls.is_module
+    return isinstance(kind, k.Instance) and project.is_module_class(kind.cls)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
 from dynalint.analysis.dtypes import tensors_in
@@ -175,8 +177,11 @@ def _torch_function(name: str, args: list[Kind], keywords: dict[str, Kind], star
 def _module_list(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
     if name == SEQUENTIAL:
         if len(args) == 1 and isinstance(args[0], k.Dictionary):
-            items = [kind for _, kind in args[0].items]
-            return k.sequence(name, items) if items and not args[0].optional else k.Sequence(name, args[0].value)
+            if not args[0].items or args[0].optional:
+                return k.Sequence(name, args[0].value)
+            layers = k.sequence(name, [kind for _, kind in args[0].items])
+            names = tuple(str(key) for key, _ in args[0].items)
+            return layers if layers.items is None else replace(layers, fields=names)
         return k.sequence(name, args)
     given = args[0] if args else keywords.get("modules", k.Sequence("list", NOTHING, ()))
     if isinstance(given, k.Sequence):
@@ -200,6 +205,9 @@ def _container(type_: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
             base = given or k.Dictionary(type_, NOTHING)
             known = base.by_key() | {(str, key): kind for key, kind in keywords.items()}
             return k.dictionary(type_, join_all([base.value, *keywords.values()]), known, base.rest, base.optional)
+        named = _by_name(given)
+        if named:
+            return k.dictionary(type_, join_all(list(named.values())), named, NOTHING)
         pair = element_of(given)
         value = pair.items[1] if isinstance(pair, k.Sequence) and pair.items and len(pair.items) == 2 else UNKNOWN
         return k.Dictionary(type_, value)
@@ -209,6 +217,20 @@ def _container(type_: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
     if isinstance(given, k.Sequence):
         return k.Sequence(type_, given.element, given.items if type_ in ("list", "tuple") else None)
     return k.Sequence(type_, element_of(given))
+
+
+def _by_name(pairs: Kind) -> dict[k.Key, Kind]:
+    """The second of each pair by the first, as in `OrderedDict([("fc", nn.Linear(3, 3)), ...])`; else nothing."""
+    items = pairs.items if isinstance(pairs, k.Sequence) else None
+    known: dict[k.Key, Kind] = {}
+    for pair in items or ():
+        if not isinstance(pair, k.Sequence) or pair.items is None or len(pair.items) != 2:
+            return {}
+        name, kind = pair.items
+        if not isinstance(name, k.Value) or not isinstance(name.constant, str):
+            return {}
+        known[str, name.constant] = kind
+    return known
 
 
 def _math(name: str, args: list[Kind]) -> Kind:

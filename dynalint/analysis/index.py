@@ -214,7 +214,8 @@ class ModuleInfo:
     """A module and the bindings of its top level in source order; later bindings of a name win.
 
     `name` is the dotted name under which other modules import it. `bindings` maps each name to an import, a class, a
-    function, or the expressions assigned to it. `for_checkers` lists names bound only for type checkers. `hierarchy`
+    function, or the expressions assigned to it. `fallbacks` holds what an `except` or `else` imports or defines
+    under the same name. `for_checkers` lists names bound only for type checkers. `hierarchy`
     describes inheritance in the project.
     """
 
@@ -222,6 +223,7 @@ class ModuleInfo:
     file: SourceFile
     package: bool = False
     bindings: dict[str, Import | ClassInfo | FunctionInfo | list[ast.expr]] = field(default_factory=dict)
+    fallbacks: dict[str, Import | ClassInfo | FunctionInfo] = field(default_factory=dict)
     for_checkers: set[str] = field(default_factory=set)
     stars: list[str] = field(default_factory=list)
     classes: list[ClassInfo] = field(default_factory=list)

@@ -117,9 +117,8 @@ def _of_union(frame: Frame, owner: k.Union, name: str) -> Kind:
         above = {cls for receiver in bound.values() for one in receiver.members for cls in _above(one)}
         lacking = [one for one in lacking if one.cls not in above]
     held = [(one, member(frame, one, name)) for one in lacking]
-    if found:
-        held = [(one, kind) for one, kind in held if not (isinstance(kind, k.Unknown) and _never_had(frame, one, name))]
-    return join_all([*found, *(kind for _, kind in held)])
+    stored = [kind for one, kind in held if not (isinstance(kind, k.Unknown) and _never_had(frame, one, name))]
+    return join_all([*found, *(stored if found or stored else (kind for _, kind in held))])
 
 
 def _never_had(frame: Frame, owner: k.Instance, name: str) -> bool:
@@ -173,9 +172,10 @@ def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
         return k.Class(owner.cls)
     if name == "apply" and "torch.autograd.Function" in project.lineage(owner.cls)[1]:
         return _differentiable(frame, k.Class(owner.cls))
-    if project.is_module_class(owner.cls):
+    kind = _inherited(frame, owner.cls, owner, name)
+    if isinstance(kind, k.Unknown) and project.is_module_class(owner.cls):
         return _of_torch_class(frame, owner, "torch.nn.Module", name)
-    return _inherited(frame, owner.cls, owner, name)
+    return kind
 
 
 def _inherited(frame: Frame, cls: ClassInfo, owner: Kind, name: str) -> Kind:
@@ -183,8 +183,10 @@ def _inherited(frame: Frame, cls: ClassInfo, owner: Kind, name: str) -> Kind:
     interpreter = frame.interpreter
     for base in interpreter.project.lineage(cls)[1]:
         if interpreter.project.api.torch_class(base) is not None:
-            return _of_torch_class(frame, owner, base, name)
-        if interpreter.watched(f"{base}.{name}") is not None:
+            kind = _of_torch_class(frame, owner, base, name)
+            if not isinstance(kind, k.Unknown):
+                return kind
+        elif interpreter.watched(f"{base}.{name}") is not None:
             return k.Method(k.Object(base), name)
     return UNKNOWN
 

@@ -54,8 +54,8 @@ def either_store(old: Kind, new: Kind) -> Kind:
         if isinstance(given, Unknown) and given.parameter is not None:
             if isinstance(other, Unknown):
                 return old if other.parameter is not None else UNKNOWN
-            if all(_is_object(one) for one in other.members):
-                return other
+            if all(one == k.NONE or _is_object(one) for one in other.members) and other != k.NONE:
+                return join(other, k.NONE) if given.optional else other
     return join(old, new)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+import sys
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from dynalint.analysis.interpreter import Interpreter
 
 _BUILTINS = frozenset(dir(builtins))
+# Packages whose functions and classes the analysis knows.
+_KNOWN = frozenset({"numpy", "torch", *sys.stdlib_module_names})
 # `NAME["key"] = value`, indented, as inside a function.
 _ITEM_STORE = re.compile(r"^[ \t]+(\w+)\[[^\]\n]+\]\s*(?:[-+*/%|&]|//)?=(?!=)", re.MULTILINE)
 # The names of a `global` statement anywhere in the text; a match in a docstring only makes a name less certain.
@@ -86,12 +89,9 @@ class Scopes:
 
     def _global_kind(self, module: ModuleInfo, name: str) -> Kind:
         binding = module.bindings.get(name)
-        if isinstance(binding, ClassInfo):
-            return k.Class(binding)
-        if isinstance(binding, FunctionInfo):
-            return k.Function(binding)
-        if isinstance(binding, Import):
-            return self.imported(binding)
+        if binding is not None and not isinstance(binding, list):
+            kind, fallback = self._defined(binding), module.fallbacks.get(name)
+            return kind if fallback is None or self._says_something(kind) else self._defined(fallback)
         if binding is not None:
             kind = k.join_all([self.in_scope(value, module, None) for value in binding])
             kind = _changing(kind) if len(binding) > 1 or name in self.written_globals(module) else kind
@@ -105,6 +105,17 @@ class Scopes:
             if kind != UNKNOWN:
                 return kind
         return k.External(f"builtins.{name}") if name in _BUILTINS else UNKNOWN
+
+    def _defined(self, binding: Import | ClassInfo | FunctionInfo) -> Kind:
+        if isinstance(binding, Import):
+            return self.imported(binding)
+        return k.Class(binding) if isinstance(binding, ClassInfo) else k.Function(binding)
+
+    def _says_something(self, kind: Kind) -> bool:
+        """Whether anything is known of an import. Of an optional package, often nothing is but what replaces it."""
+        if not isinstance(kind, k.External):
+            return not isinstance(kind, k.Unknown)
+        return kind.name.partition(".")[0] in _KNOWN or self._interpreter.watched(kind.name) is not None
 
     def _starred(self, star: str, name: str) -> Kind:
         """The kind to which `from star import *` binds `name`; `UNKNOWN` if it does not."""

@@ -82,5 +82,5 @@ def parameter_kind(interpreter: Interpreter, function: FunctionInfo, argument: a
     if isinstance(kind, (k.Sequence, k.Dictionary)):
         return k.with_home(kind, k.Home("default", argument.arg))
     if isinstance(kind, k.Value):
-        return Unknown(argument.arg) if kind.type == "none" else widened(kind)
+        return Unknown(argument.arg, optional=True) if kind.type == "none" else widened(kind)
     return kind

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.annotations import annotation_kind, as_declared
 from dynalint.analysis.build import bind_imports
+from dynalint.analysis.decorators import replaced
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.dunders import call_special, spread
 from dynalint.analysis.elements import element_of
@@ -73,6 +74,8 @@ def _expression(frame: Frame, node: ast.Expr) -> bool:
 
 def _assign(frame: Frame, node: ast.Assign) -> bool:
     kind = evaluate(frame, node.value)
+    if isinstance(kind, k.Unknown):
+        kind = replaced(frame, node) or kind
     for target in node.targets:
         bind_target(frame, target, kind, node.value)
     return True

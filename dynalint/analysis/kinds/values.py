@@ -82,11 +82,13 @@ class Composite(Kind):
 class Unknown(Kind):
     """Any value. `parameter` names the parameter of the current function that it still equals, if any.
 
-    `compared` is true for the result of comparing that parameter: a mask if the parameter is a tensor.
+    `compared` is true for the result of comparing that parameter: a mask if the parameter is a tensor. `optional` is
+    true for a parameter that is None if it is omitted.
     """
 
     parameter: str | None = None
     compared: bool = False
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

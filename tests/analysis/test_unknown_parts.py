@@ -1,0 +1,211 @@
+"""What is still known where a part of the code is not there to see: optional packages, wrappers, layers made elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dynalint.analysis import analyze
+from dynalint.analysis.events import Branch
+from dynalint.analysis.kinds import only_tensor
+
+HEAD = """\
+from collections import OrderedDict
+import torch
+from torch import nn, Tensor
+from elsewhere import build, wrap
+"""
+
+
+def branches(tmp_path: Path, code: str) -> list[str]:
+    """The text of the tests that branch on a tensor."""
+    text = HEAD + code
+    (tmp_path / "code.py").write_text(text)
+    analysis = analyze([tmp_path / "code.py"])
+    assert analysis.failures == []
+    lines = text.splitlines()
+    tensors = [one for one in analysis.events if isinstance(one, Branch) and only_tensor(one.kind) is not None]
+    return [lines[event.node.lineno - 1].strip() for event in tensors]
+
+
+@pytest.mark.parametrize(
+    "fallback",
+    ["from torch.nn import LayerNorm", "class LayerNorm(nn.LayerNorm):\n        pass"],
+)
+@pytest.mark.parametrize("first", ["try:", "if build():"])
+def test_optional_package_has_the_kind_of_what_replaces_it(tmp_path: Path, first: str, fallback: str) -> None:
+    code = f"""
+{first}
+    from apex.normalization import FusedLayerNorm as LayerNorm
+{"except ImportError:" if first == "try:" else "else:"}
+    {fallback}
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = LayerNorm(3)
+
+    def forward(self, x):
+        y = self.norm(x)
+        if y.max() > 0:
+            return y
+"""
+    assert branches(tmp_path, code) == ["if y.max() > 0:"]
+
+
+def test_known_package_keeps_its_kind(tmp_path: Path) -> None:
+    code = """
+try:
+    from torch.nn.functional import relu
+except ImportError:
+    def relu(x):
+        return 1
+
+class Model(nn.Module):
+    def forward(self, x: Tensor):
+        if relu(x).max() > 0:
+            return x
+"""
+    assert branches(tmp_path, code) == ["if relu(x).max() > 0:"]
+
+
+LAYERS = """
+class Layer(nn.Module):
+    def forward(self, x):
+        return x, None
+
+class Model(nn.Module):
+    def __init__(self, args):
+        super().__init__()
+        self.layers = nn.ModuleList([])
+        for _ in range(3):
+            self.layers.append(self.layer(args))
+
+    def layer(self, args):
+        layer = Layer()
+        if args.sharded:
+            {statement}
+        return layer
+
+    def forward(self, x: Tensor):
+        for layer in self.layers:
+            x, _ = layer(x)
+        if x.max() > 0:
+            return x
+"""
+
+
+def test_unknown_wrapper_calls_the_module(tmp_path: Path) -> None:
+    assert branches(tmp_path, LAYERS.format(statement="layer = wrap(layer)")) == ["if x.max() > 0:"]
+
+
+def test_other_result_of_a_module_is_unknown(tmp_path: Path) -> None:
+    assert branches(tmp_path, LAYERS.format(statement="layer = wrap(args)")) == []
+
+
+@pytest.mark.parametrize("call", ["self.norm(x)", "self.norms[0](x)", "norm(x)"])
+def test_layer_made_elsewhere_gives_a_tensor_for_a_tensor(tmp_path: Path, call: str) -> None:
+    code = f"""
+class Model(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.norm = build(config)
+        self.norms = [build(config)]
+
+    def forward(self, x: Tensor):
+        norm = self.norm
+        x = {call}
+        if x.max() > 0:
+            return x
+"""
+    assert branches(tmp_path, code) == ["if x.max() > 0:"]
+
+
+@pytest.mark.parametrize("statement", ["y = self.norm(x)", "x = self.norm(1)", "x = wrap(x)", "x, y = self.norm(x)"])
+def test_anything_else_from_elsewhere_is_unknown(tmp_path: Path, statement: str) -> None:
+    code = f"""
+class Model(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.norm = build(config)
+
+    def forward(self, x: Tensor):
+        y = 1
+        {statement}
+        if {"y" if statement.startswith("y") else "x"}.max() > 0:
+            return x
+"""
+    assert branches(tmp_path, code) == []
+
+
+def test_optional_argument_may_be_none_beside_what_replaces_it(tmp_path: Path) -> None:
+    code = """
+class Model(nn.Module):
+    def __init__(self, head=None):
+        super().__init__()
+        self.head = head
+        if build():
+            self.head = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor):
+        if self.head is not None:
+            if self.head(x).max() > 0:
+                return x
+        elif x.max() > 0:
+            return x
+"""
+    assert branches(tmp_path, code) == ["if self.head(x).max() > 0:", "elif x.max() > 0:"]
+
+
+def test_attribute_of_a_class_of_torch(tmp_path: Path) -> None:
+    code = """
+class Same(nn.Conv2d):
+    def forward(self, x: Tensor):
+        if self.weight.max() > 0:
+            return x
+        if self.training:
+            return x + 1
+"""
+    assert branches(tmp_path, code) == ["if self.weight.max() > 0:"]
+
+
+def test_layers_by_name(tmp_path: Path) -> None:
+    code = """
+class Model(nn.Module):
+    def __init__(self, act=nn.GELU):
+        super().__init__()
+        self.mlp = nn.Sequential(OrderedDict([("fc", nn.Linear(3, 3)), ("act", act())]))
+
+    def forward(self, x: Tensor):
+        if self.mlp.fc.weight.max() > 0:
+            return x
+        if len(self.mlp) > 0:
+            return x + 1
+"""
+    assert branches(tmp_path, code) == ["if self.mlp.fc.weight.max() > 0:"]
+
+
+def test_alternative_that_lacks_an_attribute(tmp_path: Path) -> None:
+    code = """
+class Old(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(3))
+
+class New(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.other = 1
+
+class Model(nn.Module):
+    def __init__(self, old):
+        super().__init__()
+        tower = Old() if old else New()
+        self.scale = tower.scale
+
+    def forward(self, x: Tensor):
+        if self.scale.max() > 0:
+            return x
+"""
+    assert branches(tmp_path, code) == ["if self.scale.max() > 0:"]

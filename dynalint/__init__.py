@@ -1,4 +1,4 @@
-"""A linter for `torch.compile`: finds what breaks graphs, confirms it with Dynamo, rewrites it.
+"""A linter for `torch.compile`: it finds the lines that break graphs, confirms them with Dynamo, and rewrites them.
 
 findings = dynalint.check(["src"], static=True)
 findings = dynalint.check_source("model.py", text)

@@ -20,7 +20,7 @@ from dynalint.patterns import compile_patterns
 from dynalint.reading import is_inside, link_out, project_root, read_bounded
 
 _SUFFIXES = (".py", ".ipynb")
-# Real files have at most some hundred lines. Each line is matched against every file.
+# Real files have at most a few hundred lines. Each line is matched against every file.
 _MOST_GITIGNORE_BYTES = 512 << 10
 _MOST_PATTERNS = 5000
 _MOST_NOTES = 10

@@ -31,7 +31,7 @@ class GraphBreak:
 
 @dataclass(frozen=True)
 class Recompile:
-    """A recompilation of a function in a similar call, whose index starts from 0, with the guard that failed."""
+    """A recompilation of a function in one of the similar calls (counted from 0), with the guard that failed."""
 
     file: str
     line: int

@@ -96,7 +96,7 @@ def is_tracked(path: Path) -> bool | None:
     """Return whether the repository tracks `path` or anything below it, or None if git cannot tell.
 
     Links to parent folders are resolved. The last component is not, because for example `.venv/bin/python` links to a
-    file outside every repository. If a link on the way is tracked, so is the path, because the repository determines
+    file outside every repository. If a link in the path is tracked, so is the path, because the repository determines
     where it leads. Case is ignored, as on many file systems. False only describes the index, which was written by
     whoever created the `.git` folder.
     """

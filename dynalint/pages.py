@@ -2,7 +2,7 @@
 
     # DYN401: print-call
 
-    The documentation, under headings of its own.
+    The documentation, under its own headings.
 
     ## Proof
 
@@ -104,7 +104,7 @@ def parse_page(text: str, shown: str, title: str) -> Page:
     """
     lines = text.splitlines()
     if lines[:1] != [f"# {title}"]:
-        raise PageError(f'{shown}:1: the page begins with "# {title}".')
+        raise PageError(f'{shown}:1: the page must begin with "# {title}".')
     drafts: list[_Draft] = []
     proof = None
     for part in _parts(lines, shown):
@@ -143,7 +143,7 @@ def _parts(lines: Sequence[str], shown: str) -> Iterator[_Part]:
                     break
                 body.append(f"{inner}\n")
             else:
-                raise PageError(f"{shown}:{number}: the block that begins here has no end.")
+                raise PageError(f"{shown}:{number}: the block that begins here does not end.")
             yield _Part(number, fence[2], "".join(body))
         elif line.startswith("#"):
             yield _Part(number, line.rstrip(), None)
@@ -161,7 +161,8 @@ class _Draft:
 
     def add(self, line: int, kind: str, body: str) -> None:
         if kind not in _BLOCKS:
-            raise PageError(f"{self.shown}:{line}: a block of an example is one of {', '.join(_BLOCKS)}, not {kind!r}.")
+            kinds = ", ".join(_BLOCKS)
+            raise PageError(f"{self.shown}:{line}: an example's block must be one of {kinds}, not {kind!r}.")
         clash = {"py fixed": "text declined", "text declined": "py fixed"}.get(kind)
         if kind in self.blocks or clash in self.blocks:
             told = f"a second block `{kind}`" if kind in self.blocks else f"`{kind}` together with `{clash}`"
@@ -175,9 +176,9 @@ class _Draft:
         for key, value in document.values.items():
             place = f"{self.shown}:{document.line((key,))}"
             if key not in _FIELDS or not isinstance(value, _FIELDS[key]):
-                raise PageError(f"{place}: an example has no setting {key} = {value!r}.")
+                raise PageError(f"{place}: examples have no setting {key} = {value!r}.")
             if key == "shows" and value not in get_args(Shows):
-                raise PageError(f"{place}: a run shows one of {', '.join(get_args(Shows))}, not {value!r}.")
+                raise PageError(f"{place}: `shows` must be one of {', '.join(get_args(Shows))}, not {value!r}.")
         return {key: tuple(value) if key == "gb" else value for key, value in document.values.items()}
 
     def example(self) -> Example:

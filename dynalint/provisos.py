@@ -92,7 +92,7 @@ def _hidden(events: Sequence[Event], ending: Sequence[Event], project: Project) 
 
 
 def _without_given(way: Way, other: Way) -> Way:
-    """Return a way without the branches on given arguments, except those for which `other` takes the other branch."""
+    """Return a path without the branches on given arguments, except those for which `other` takes the other branch."""
     return frozenset(arm for arm in way if not _is_given(arm) or (arm[0], "orelse") in other)
 
 
@@ -107,7 +107,7 @@ def _is_given(arm: tuple[ast.AST, str]) -> bool:
 
 
 def _in_both_arms(ending: Sequence[tuple[Event, Way]]) -> list[tuple[Event, Way]]:
-    """Return the ways on which one of two breaks is certain, because both branches of an `if` have one."""
+    """Return the paths on which one of two breaks is certain, because both branches of an `if` have one."""
     found = []
     ways = {one for _, one in ending}
     for event, own in ending:

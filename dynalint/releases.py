@@ -15,8 +15,8 @@ _Version = tuple[int, ...]
 def holds(rule_range: str, wanted: str | None) -> bool:
     """Return whether a rule for the releases `rule_range` applies to any release in `wanted`.
 
-    Both are version specifiers, such as ">=2.6,<2.14". A bare version means itself, and an empty range all releases.
-    Without `wanted`, the newest supported release is used.
+    Both are version specifiers, such as ">=2.6,<2.14". A bare version means only that version, and an empty range means
+    all releases. Without `wanted`, the newest supported release is used.
     """
     if not rule_range:
         return True

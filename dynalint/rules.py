@@ -40,7 +40,7 @@ class Example:
 
     `code` is a complete module, including imports. Lines that must be flagged end in a comment `# DYNxxx` (several
     codes are separated by spaces); similar lines that must not be flagged have none. `target` is an expression in the
-    module's namespace for the callable, which is evaluated anew for each run. `inputs` is an expression (with `torch`
+    module's namespace for the callable, which is evaluated again for each run. `inputs` is an expression (with `torch`
     and the module's names in scope) for a list of argument tuples, one per call, which together execute every branch.
 
     `fixed` is the exact module after the fix; `declined` is part of the reason for declining. `shows` says what a run
@@ -179,7 +179,7 @@ class Rule:
         return not leads_to_raise(event, project)
 
     def fix(self, event: Any, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Return the rewrite that removes `violation`, the reason for declining, or None if the rule has no fix at all.
+        """Return the rewrite that removes `violation`, the reason for declining, or None if the rule has no fix.
 
         Raises:
             Refusal: there is no rewrite, for the given reason.

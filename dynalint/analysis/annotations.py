@@ -182,8 +182,8 @@ def _named(interpreter: Interpreter, target: Kind, depth: int) -> Kind:
 def _instance_of(interpreter: Interpreter, cls: ClassInfo) -> Kind:
     """The kind of an annotation that names a class of the project: that class or any subclass.
 
-    A tensor subclass that adds nothing exists only for its name, so the value is taken for a tensor. An annotation with
-    `nn.Module` itself is taken for that class alone, because its subclasses are often most of the project.
+    A tensor subclass that adds nothing exists only for its name, so the value is treated as a tensor. An annotation
+    with `nn.Module` itself is treated as that class alone, because its subclasses are often most of the project.
     """
     classes, others = interpreter.project.lineage(cls)
     if "torch.Tensor" in others and not any(one.methods for one in classes):

@@ -25,7 +25,7 @@ Handler = Callable[["Frame", list[Kind], dict[str, Kind]], Kind]
 
 
 def taken(frame: Frame, name: str, args: list[Kind]) -> list[Kind]:
-    """Return the kinds as which a builtin uses its arguments, for those on which it calls methods of the project."""
+    """Return the kinds as which a builtin treats arguments, if it calls methods of the project on them."""
     return [spread(frame, argument) for argument in args] if name in _ITERATING else args
 
 

@@ -278,8 +278,8 @@ def _object_call(
 def _sequential(frame: Frame, callee: k.Sequence, args: list[Kind], node: ast.Call | None) -> Kind:
     """`nn.Sequential` passes its input from one module to the next.
 
-    Events in a torch layer belong to the call; events in a module of the project belong to that module. If it contains
-    an unknown number of modules, they are called in a loop.
+    Events in a torch layer belong to the call; events in a module of the project belong to that module. If the
+    `nn.Sequential` contains an unknown number of modules, they are called in a loop.
     """
     modules = callee.items if callee.items is not None else (callee.element,)
     current = args[0] if args else UNKNOWN

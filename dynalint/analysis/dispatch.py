@@ -1,4 +1,4 @@
-"""The entry point of evaluation: one function for every kind of expression, whichever module implements it.
+"""The entry point of evaluation: one function for every kind of expression, wherever it is implemented.
 
 Expressions, calls, attributes and statements evaluate each other in every direction. They all go through this module,
 so that there are no circular imports.

@@ -1,6 +1,6 @@
 """Facts: results of earlier tests on the current path, which decide later tests of the same values.
 
-After `if not self.merged: return` the attribute `merged` is true. A call of `self.unmerge()` passes this fact on, and a
+After `if not self.merged: return` the attribute `merged` is true. A call to `self.unmerge()` passes this fact on, and a
 branch of `unmerge` that contradicts it is not reached from here. Facts are stored in the environment under special
 keys, so that paths that join keep the facts they share. The parameters of a context contain them under the same keys:
 

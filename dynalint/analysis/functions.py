@@ -1,4 +1,4 @@
-"""Calls of functions in the project: binding the parameters, and the result."""
+"""Calls to functions in the project: binding the parameters, and the result."""
 
 from __future__ import annotations
 

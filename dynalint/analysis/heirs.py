@@ -1,6 +1,6 @@
 """The methods and attributes of instances of a class or any of its subclasses.
 
-A context that has looked at the subclasses of a class is rerun when they gain something.
+A context that has queried the subclasses of a class is rerun when they gain methods or attributes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Contexts = dict["Context", None]
 
 
 class Heirs:
-    """The contexts that have looked at the subclasses of a class."""
+    """The contexts that have queried the subclasses of a class."""
 
     def __init__(self, interpreter: Interpreter) -> None:
         self._interpreter = interpreter
@@ -56,7 +56,7 @@ class Heirs:
             self._again(self._readers.get(base, {}).get(name, ()))
 
     def note_new(self, above: Iterable[ClassInfo]) -> None:
-        """Record that one more class may have instances, given everything it inherits from."""
+        """Record that one more class may have instances, together with everything it inherits."""
         for base in above:
             self._again(self._callers.pop(base, ()))
             for name in self._asked.pop(base, ()):

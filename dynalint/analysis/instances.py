@@ -1,4 +1,4 @@
-"""Calls of project classes and their instances."""
+"""Calls to project classes and their instances."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dynalint.analysis.noting import note_call
 from dynalint.analysis.signatures import declared_kind, has_decorator
 from dynalint.analysis.torch_calls import torch_call
 
-# Decorators that make a method of a pydantic model check or change what its constructor is given.
+# Decorators that make a method of a pydantic model check or change the arguments of its constructor.
 _VALIDATORS = frozenset({"field_validator", "model_validator", "root_validator", "validator"})
 
 
@@ -107,7 +107,7 @@ def _validate(frame: Frame, instance: k.Instance, given: dict[str, Kind]) -> Non
 
 
 def _validated(method: FunctionInfo) -> list[str]:
-    """The fields that a validator is for, by the arguments of its decorator."""
+    """The fields that a validator validates, from the arguments of its decorator."""
     decorators = [one for one in getattr(method.node, "decorator_list", ()) if isinstance(one, ast.Call)]
     arguments = (argument for decorator in decorators for argument in decorator.args)
     return [str(one.value) for one in arguments if isinstance(one, ast.Constant)]

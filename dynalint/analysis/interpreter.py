@@ -367,7 +367,7 @@ class Interpreter:
         If the budget of its file is used up, some expressions are missing.
 
         Raises:
-            Exhausted: a rule asked and has used up its budget.
+            Exhausted: a rule made the request and has used up its budget.
         """
         frame = self._frame(context)
         frame.context = Context(context.function, context.params)

@@ -281,7 +281,7 @@ def _is_project_instance(project: Project, kind: Kind, tested: k.Class) -> bool 
         return None  # the class of the original is not known
     if not isinstance(kind, k.Instance):
         return None if isinstance(kind, k.Object) else False
-    # An instance of a base class may be one of the subclass at run time.
+    # An instance of a base class may be an instance of the subclass at run time.
     return True if tested.cls in project.mro(kind.cls) else None
 
 

@@ -34,7 +34,7 @@ def unary(op: ast.unaryop, operand: Kind) -> Kind:
     results: list[Kind] = []
     for one in k.present(operand).members:
         if isinstance(one, k.Tensor):
-            # `~` on whole numbers is rare, so its operand is taken for a mask.
+            # `~` on whole numbers is rare, so its operand is treated as a mask.
             dtype = "bool" if isinstance(op, ast.Invert) and one.dtype is None else one.dtype
             results.append(k.Tensor(dtype, one.rank, array=one.array, foreseen=one.foreseen))
         elif isinstance(one, k.Unknown):

@@ -149,7 +149,7 @@ def run_inherited(project: Project, interpreter: Interpreter, roots: Sequence[Fu
 
 
 def run_scripts(project: Project, interpreter: Interpreter) -> None:
-    """Interpret scripts and tests, whose calls of compiled code give the kinds of its parameters.
+    """Interpret scripts and tests, whose calls to compiled code give the kinds of its parameters.
 
     They come last, so that the constructor call of a single test does not determine the kind of a class.
     """

@@ -117,7 +117,7 @@ def _events(project: Project, contexts: list[Context], roots: set[FunctionInfo])
 
 
 def _telling(event: Event) -> tuple[bool, bool, int, int]:
-    """Rank an event by its information: whether it is certain, and how many of its values are tensors, and masks."""
+    """Rank an event by its information: whether it is certain, and how many of its values are tensors or masks."""
     if isinstance(event, Call):
         values = [*event.args, *event.keywords.values()]
     elif isinstance(event, Subscript):

@@ -36,7 +36,7 @@ def interruptible() -> Iterator[list[float]]:
         if now - first[0] > _ONE_SIGNAL_SECONDS:
             os._exit(INTERRUPTED)
 
-    # Shells make background jobs ignore SIGINT; keep it so.
+    # Shells make background jobs ignore SIGINT; keep it that way.
     in_background = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     heard = [signal.SIGTERM, *([] if in_background else [signal.SIGINT])]
     former = {number: signal.signal(number, interrupt) for number in heard}

@@ -201,7 +201,7 @@ def _explain(run: Run, result: FixResult) -> None:
     for refused in result.refused:
         finding = run.placed(refused.finding)
         place = f"{finding.place}:{finding.line}:{finding.column}: {finding.code}"
-        unlock = f" ({refused.unlock} takes it)" if refused.unlock else ""
+        unlock = f" ({refused.unlock} applies it)" if refused.unlock else ""
         run.note(f"{place} not fixed: {refused.reason}{unlock}.")
     for text in result.notes:
         run.note(f"{text}.")

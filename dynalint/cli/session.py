@@ -1,4 +1,4 @@
-"""What `check` and `fix` share: the workspace for the given options, and reporting."""
+"""The parts that `check` and `fix` share: the workspace for the given options, and reporting."""
 
 from __future__ import annotations
 

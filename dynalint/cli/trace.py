@@ -75,9 +75,7 @@ def summary(traced: Traced, *, verbose: bool = False) -> list[str]:
     heard = traced.confirmed
     broken = sum(bool(one.default and one.default.breaks) for one in heard)
     again = sum(any(compiled.call == one.same - 1 for compiled in one.recompiles) for one in heard)
-    did = (
-        f"{_kinds(len(heard))} confirmed in {traced.seconds:.1f} s: {broken} with graph breaks, {again} compiled again"
-    )
+    did = f"{_kinds(len(heard))} confirmed in {traced.seconds:.1f} s: {broken} with graph breaks, {again} recompiled"
     lines = [f"{did} on every call; {traced.known} already known. `dynalint check` uses them."]
     seen = [f"{one.target.qualname}: {_shown(one)}." for one in heard]
     lines += seen if verbose else seen[:_MOST_NAMES]
@@ -92,7 +90,7 @@ def summary(traced: Traced, *, verbose: bool = False) -> list[str]:
         names = f": {', '.join(traced.raising)}" if verbose else ""
         lines.append(f"{_kinds(len(traced.raising))} not confirmed, because the call itself raises{names}.")
     if traced.left:
-        lines.append(f"{_kinds(len(traced.left))} left when the budget was spent; trace again, or raise --budget.")
+        lines.append(f"{_kinds(len(traced.left))} were left when the budget was spent; trace again, or raise --budget.")
     if not traced.processes:
         lines.append("no process of the command imported torch, or it could not be watched.")
     elif not (traced.confirmed or traced.known or traced.left or traced.problems or traced.raising):

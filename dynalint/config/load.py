@@ -128,7 +128,7 @@ def _all_split(layers: Sequence[Layer]) -> tuple[list[Layer], list[Asked]]:
 
 
 def is_configuration(path: Path, directory: Path) -> bool:
-    """Return whether a file holds a dynalint configuration. For `pyproject.toml`, it needs a `[tool.dynalint]` table.
+    """Return whether a file has a dynalint configuration. For `pyproject.toml`, it needs a `[tool.dynalint]` table.
 
     Messages give the path relative to `directory`.
 

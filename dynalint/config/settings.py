@@ -17,7 +17,7 @@ from dynalint.report import FORMATS
 from dynalint.trust import Asked
 from dynalint.user_folders import cache_folder
 
-# Directories that hold no code of the project: ruff's list and dynalint's own cache.
+# Directories that contain no project code: ruff's list and dynalint's own cache.
 DEFAULT_EXCLUDE = (
     ".bzr", ".direnv", ".dynalint_cache", ".eggs", ".git", ".git-rewrite", ".hg", ".ipynb_checkpoints", ".mypy_cache",
     ".nox", ".pants.d", ".pyenv", ".pytest_cache", ".pytype", ".ruff_cache", ".svn", ".tox", ".venv", ".vscode",
@@ -33,7 +33,8 @@ class Option:
     """A key of `[tool.dynalint]`. If it `joins`, the values of all layers are joined; otherwise the last one wins.
 
     `reserved` is set for keys that concern the user's machine. It says whether a value would start programs, weaken the
-    sandbox or choose folders to write to. In a project's files such values only count if the user trusts the project.
+    sandbox or choose folders to write to. In a project's files, such values only take effect if the user trusts the
+    project.
     """
 
     key: str

@@ -31,7 +31,7 @@ _FENCED = re.compile(
 _CALLED = re.compile(r"_*(test|main|demo|example|run|check)(_\w*)?|\w+_(test|demo|example)")
 _FRAMEWORKS = frozenset(("TestCase", "object", "ABC", "Protocol", ""))
 ANY = "*"
-"""Stands for all tests of a class that have no block of their own."""
+"""Represents all tests of a class that have no separate block."""
 _MOST_FILES = 4000
 _LARGEST = 1 << 19
 # The number of steps from a class to a name in a test: through code that builds it, code that builds that, ...
@@ -111,14 +111,14 @@ def _is_test(node: ast.stmt) -> bool:
 
 
 def _is_helper(path: Path, test: _File) -> bool:
-    """Whether a file of tests is a `conftest.py` for another, or is imported there."""
+    """Whether a test file is the `conftest.py` of another test file, or is imported by it."""
     if path.name == "conftest.py":
         return test.path.is_relative_to(path.parent)
     return path.stem in test.imported
 
 
 def _inherits_tests(node: ast.ClassDef) -> bool:
-    """Whether pytest may collect tests that a class has from its bases, other than a framework's."""
+    """Whether pytest may collect tests that a class inherits from bases other than those of a framework."""
     bases = {base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in node.bases}
     named = node.name.startswith("Test") or any("Test" in base for base in bases)
     return named and bool(bases - _FRAMEWORKS)

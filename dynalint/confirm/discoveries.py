@@ -107,7 +107,7 @@ def _break_finding(scribe: _Scribe, seen: Break, frame: Frame) -> Finding:
         gb=(seen.gb,) if seen.gb else (),
         evidence=Evidence(
             "confirmed",
-            f"{result.inputs} showed it.",
+            f"Seen with {result.inputs}.",
             seen.gb,
             result.torch,
             "passes" if passes else "breaks" if breaks_whole else None,
@@ -163,7 +163,7 @@ def _differences(scribe: _Scribe) -> list[Finding]:
             help=f"{text[0].upper()}{text[1:]}.",
             function=function,
             region=(function,),
-            evidence=Evidence("confirmed", f"{result.inputs} showed it.", None, result.torch, None, 0),
+            evidence=Evidence("confirmed", f"Seen with {result.inputs}.", None, result.torch, None, 0),
         )
     ]
 
@@ -205,7 +205,7 @@ def _recompile_findings(scribe: _Scribe, again: Compile) -> list[Finding]:
         region=(function,),
         evidence=Evidence(
             "confirmed",
-            f"{result.inputs} showed it in {result.same} identical calls.",
+            f"Seen in {result.same} identical calls: {result.inputs}.",
             None,
             result.torch,
             None,

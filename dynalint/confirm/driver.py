@@ -190,7 +190,7 @@ class _TargetRuns:
 
         A target called by a traced command is judged by that trace, unless the user declares an example for it. After
         each step, `wanted` returns the targets that undecided findings need, with their lines. `more` is called a few
-        times and returns the same of the parts to run in place of targets that could not be run.
+        times and returns the same for the parts to run instead of targets that could not be run.
         """
         workers: SimpleQueue[Worker] = SimpleQueue()
         own, executor = frozenset(self._shard.of(self._targets)), self._options.executor
@@ -285,7 +285,7 @@ class _TargetRuns:
         traced: Sequence[TargetResult],
         more: Wanted,
     ) -> None:
-        """Run parts in place of roots that could not be run, by the project's own calls if it makes any."""
+        """Run parts instead of roots that could not be run, with the project's own calls if there are any."""
         failed: list[TargetResult] = []
         tried: set[Target] = set()
         for _ in range(_PARTS):

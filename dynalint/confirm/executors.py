@@ -61,7 +61,7 @@ class DaskExecutor:
     """Runs workers in a Dask cluster: one for each of its threads or, on GPUs, one for each `GPU` resource."""
 
     def __init__(self, scheduler: str) -> None:
-        """Connect to the scheduler at an address when the first worker is wanted.
+        """Connect to the scheduler at an address when the first worker is needed.
 
         Raises:
             UsageError: `distributed` is not installed.

@@ -35,7 +35,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Execution:
-    """What a run uses to run code: a budget of processor time, answers of other machines, and an executor."""
+    """The resources for running code: a budget of processor time, answers of other machines, and an executor."""
 
     budget: Budget | None = None
     answers: Answers | None = None

@@ -80,7 +80,7 @@ class TargetResult:
     The first `same` calls are identical; the next `batch` calls use another batch size. `evaluation` is the result of
     the same calls in evaluation mode, which may run other code; its `mode` says so. `outdated` means that the stored
     evidence of the target is out of date. `part` means that the target is not a compiled root but a function called by
-    a root, run by itself with guessed arguments. Paths are resolved.
+    a root, run on its own with guessed arguments. Paths are resolved.
     """
 
     target: Target

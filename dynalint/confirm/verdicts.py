@@ -23,7 +23,7 @@ from dynalint.findings import EFFECTS, Effect, Evidence, Finding
 
 CONFIRMABLE = ("graph-break", "recompile", "miscompile")
 
-# The order in which the verdicts of several targets win. If one target ran the line but could not be judged, the
+# The precedence of verdicts if several targets give one. If one target ran the line but could not be judged, the
 # finding stays in the report even if another target traced the line completely.
 _CONFIRMED, _LATENT, _UNSEEN, _REFUTED, _UNREACHED, _FAILED = 6, 5, 4, 3, 2, 1
 _WAYS = 4  # the maximum number of roots to try for a finding, nearest first
@@ -370,7 +370,7 @@ def _hiding(confirmation: Confirmation, placed: Placed, result: TargetResult) ->
     lost = next((one for one in others if one[1].effect != "split"), None)
     if lost is not None or result.latent is None or coverage_of(placed, result).traced:
         return lost
-    # Dynamo may skip the rest after a split, which then shows only in a run without that break.
+    # Dynamo may skip the rest of the function after a split, which only a run without that break shows.
     return max((one for one in others if one[0].line <= placed.finding.line), key=lambda one: one[0].line, default=None)
 
 

@@ -94,7 +94,7 @@ class _Page:
                 yield from self._line(number, line)
         yield "</table></div>"
         yield '<ul class="legend"><li><i class="c0"></i>a graph, by its number</li>'
-        yield "<li>dotted: ran, and is in no graph</li><li>red: the graph breaks here</li></ul>"
+        yield "<li>dotted: ran, but is not in a graph</li><li>red: the graph breaks here</li></ul>"
 
     def _line(self, file: int, line: Line) -> Iterator[str]:
         colour = f"c{_colour(line.graphs[0])}" if line.graphs else "eager" if line.eager else ""
@@ -252,7 +252,7 @@ class _Page:
     def _eager(self) -> Iterator[str]:
         if not self._found.eager:
             return
-        yield '<h2 id="eager">In no graph</h2><div class="stack">'
+        yield '<h2 id="eager">Not in a graph</h2><div class="stack">'
         for one in self._found.eager:
             where = self._linked(one.place.path, one.place.line)
             yield f'<article class="box"><h3 class="mono">{escape(one.function)}</h3>'

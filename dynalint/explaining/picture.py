@@ -52,7 +52,7 @@ def _longest_repeat(steps: Sequence[Step], at: int) -> tuple[int, int]:
 class Line:
     """One line of source, with the numbers of the graphs that it was traced into and the indices of the breaks on it.
 
-    `eager` says that it ran but is in no graph.
+    `eager` says that it ran but is not in a graph.
     """
 
     number: int

@@ -26,7 +26,7 @@ def brief(found: Explanation, style: Style) -> str:
     for one in found.breaks:
         rule = f"{one.rule.code} {one.rule.name}" if one.rule is not None else words.what(one)
         lines.append(f"  {visible(str(one.place))} in {visible(one.function)}: {visible(rule)}")
-    lines += [f"  {visible(f'{one.place} in {one.function}, in no graph: {one.reason}')}" for one in found.eager]
+    lines += [f"  {visible(f'{one.place} in {one.function}, not in a graph: {one.reason}')}" for one in found.eager]
     return "\n".join(lines) + "\n"
 
 
@@ -168,7 +168,7 @@ class _Writer:
     def _eager(self) -> Iterator[str]:
         if not self._found.eager:
             return
-        yield from self._title("In no graph")
+        yield from self._title("Not in a graph")
         for one in self._found.eager:
             yield from self._wrapped(visible(f"{one.function} ({one.place}): {one.reason}"), 2, 2)
 

@@ -41,7 +41,7 @@ def basis(found: Explanation) -> str:
     """Return a description of the run: versions, device and calls."""
     same, batch = found.calls
     more = f", {batch} with another batch size" if batch else ""
-    return f"torch {found.torch} on {found.device}, Python {found.python}; {same} calls alike{more}"
+    return f"torch {found.torch} on {found.device}, Python {found.python}; {same} identical calls{more}"
 
 
 def what(found: Break) -> str:

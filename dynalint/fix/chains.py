@@ -1,7 +1,7 @@
 """Rewrites that leave new findings to other rules, combined with the rewrites of those findings.
 
 If a number becomes a tensor, a branch that depends on it remains, and only another rule can rewrite that branch. The
-first rewrite gains nothing without the second, so the two form one fix.
+first rewrite is useless without the second, so the two form one fix.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _provides(node: _Import, wanted: _Import) -> bool:
-    """Whether `node` binds what `wanted` binds, to the same thing."""
+    """Whether `node` binds the same name as `wanted` to the same object."""
     need = wanted.names[0]
     if isinstance(node, ast.ImportFrom) or isinstance(wanted, ast.ImportFrom):
         return (

@@ -76,8 +76,8 @@ def sides_of(
         if ast.dump(test) in kept or test in needless:
             continue
         start, end = file.span(test)
-        function, words = _function_at(file.tree, test), f"the side of `{_short(file, test)}` that"
-        for truth, verb in ((True, "holds"), (False, "does not hold")):
+        function, words = _function_at(file.tree, test), f"the side of `{_short(file, test)}` that is"
+        for truth, verb in ((True, "true"), (False, "false")):
             if (test, truth) not in needless:
                 sides.append(Side((mark, truth), test.lineno, f"{words} {verb}", function))
         insertions += _marked_test(file, mark, start, end)

@@ -17,7 +17,7 @@ from dynalint.findings import Finding
 from dynalint.fix.model import Fixed, FixResult, Linted, Proof, Unit, Verifier
 from dynalint.fix.suite_runs import Function, NotTestedError, SuiteCommand, SuiteRun
 
-# The time limit for all tests in seconds; with fixes they may take a multiple of the time without.
+# The time limit for all tests in seconds; with fixes, they may take a multiple of the usual time.
 _MOST_SECONDS, _FACTOR, _SPARE = 3600.0, 4, 60
 _MOST_TURNS = 8
 _SHOWN = 3
@@ -176,7 +176,7 @@ class Suite:
     def _summary(self, before: SuiteRun, result: FixResult) -> str:
         where = f"in a copy of the project, {'in the sandbox' if before.sandboxed else 'without a sandbox'}"
         if not before.under_pytest:
-            return f"`{self._command.command}` passes without and with the fixes, {where}"
+            return f"`{self._command.command}` passes both without and with the fixes, {where}"
         number, speaking = len(before.passed) + len(before.failed), len(self._speaking(before, result))
         ran = f"{number} test{'' if number == 1 else 's'} ran {where}"
         if not speaking:

@@ -1,7 +1,7 @@
 """Views: the files to lint again to judge a change, which are those that it may affect.
 
 Other parts of the project may influence these files too. A finding that only the view shows, or only the whole project,
-does not count as new afterwards. A view is not used if it shows different fixes than the whole project.
+does not count as new afterwards. A view is not used if it shows different fixes from the whole project.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Views:
 
 
 class TooNarrow(Exception):  # noqa: N818 - not an error: the group is judged later by linting the whole project
-    """Every view of a group of files shows different fixes than the whole project."""
+    """Every view of a group of files shows different fixes from the whole project."""
 
 
 class Sight:

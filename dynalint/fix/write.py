@@ -91,8 +91,7 @@ def _target(write: Write) -> Path:
         raise WriteError(f"{write.name}: not fixed: it is a link to a file outside the project")
     if not stat.S_ISREG(state.st_mode):
         raise WriteError(f"{write.name}: not fixed: it is not a regular file")
-    # Replacing a file needs no write permission on it, so check explicitly, because the file is read-only for
-    # protection.
+    # Replacing a file does not need write permission for it, so check explicitly: it may be read-only for protection.
     if not state.st_mode & 0o222 or not os.access(target, os.W_OK):
         raise WriteError(f"{write.name}: not fixed: the file is read-only")
     _check_unchanged(write, target)

@@ -28,7 +28,7 @@ def _gives_up(finding: Finding) -> bool:
 LEVELS = (
     Level(
         "Wrong results",
-        "Compiled code may give other results than eager code, without an error.",
+        "Compiled code may give different results from eager code, without an error.",
         lambda one: one.category == "miscompile",
     ),
     Level(
@@ -107,7 +107,7 @@ def _reasons(finding: Finding) -> Iterator[str]:
     cost, effect = finding.cost, finding.evidence.effect
     if finding.category == "miscompile":
         confirmed = finding.evidence.status == "confirmed"
-        yield f"{'gives' if confirmed else 'may give'} other results than eager code"
+        yield f"{'gives' if confirmed else 'may give'} different results from eager code"
         return
     if finding.category == "recompile":
         yield "recompiles on every call" if finding.severity == "error" else "recompiles on later calls"

@@ -18,7 +18,7 @@ _CSP = "default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'unsa
 def document(title: str, skip: str, body: Iterable[str], *, style: str = "", script: str = "") -> str:
     """Return a page in the common style. `body` are its parts as HTML, one of which has the id "main".
 
-    `title` is text; `skip` is the text of the link to the main part; `style` and `script` are added as they are.
+    `title` is text; `skip` is the text of the link to the main part; `style` and `script` are added unchanged.
     """
     common = (files("dynalint.report") / "web.css").read_text(encoding="utf-8")
     digest = b64encode(sha256(script.encode()).digest()).decode()

@@ -1,4 +1,4 @@
-"""Test a rule by its examples: its static findings, the result of its fix, and what Dynamo does with both.
+"""Test a rule by its examples: its static findings, the result of its fix, and how Dynamo handles both.
 
 Each check raises AssertionError with a sentence that names the example, the claim that fails, and what was found
 instead. The static checks do not need torch. The others run code, and fail without torch.
@@ -71,7 +71,7 @@ class Proof:
         if case.example.declined is not None:
             self._assert_none([f"line {one.line}: a fix is offered, which should be declined" for one in offered])
             if not study.declined:
-                self._fail("the fix should be declined with a reason, but there is no answer")
+                self._fail("the fix should be declined with a reason, but the rule gives none")
             wrong = [reason for reason in study.declined if case.example.declined not in reason]
             self._assert_none(
                 f"the fix is declined with {reason!r}, without {case.example.declined!r}" for reason in wrong

@@ -36,7 +36,7 @@ _numbers = count()
 
 @dataclass(frozen=True)
 class Heard:
-    """What Dynamo did in default mode with the calls that return in eager mode, over several rounds.
+    """The behaviour of Dynamo in default mode on the calls that return in eager mode, over several rounds.
 
     `breaks` includes those of calls that raise in eager mode. `rounds` has the number of graphs after each round.
     """
@@ -98,7 +98,7 @@ class Program:
 
     @cached_property
     def heard(self) -> Heard:
-        """What Dynamo does with the calls in default mode, over enough rounds to see whether recompilation ends."""
+        """What Dynamo does in default mode, over enough rounds to see whether recompilation ends."""
         size = len(self.fine)
         rounds = max(3, math.ceil(_FEWEST_CALLS / size)) if size else 0
         run = runs.default_run(self.make, self.fine * rounds)

@@ -69,7 +69,7 @@ def test_confirmed_findings_come_first_in_their_level(make: Make) -> None:
 
 def test_the_reasons_in_words(dear: list[Finding]) -> None:
     assert [because(one) for one in dear] == [
-        "may give other results than eager code",
+        "may give different results from eager code",
         "waits for the GPU in each iteration of a loop in `Model.forward`; makes Dynamo give up on `Model.forward`",
         "breaks the graph in each iteration of a loop in `Model.forward`; makes Dynamo give up on `Model.forward`",
         "makes Dynamo give up on `Layer.forward`",
@@ -100,7 +100,7 @@ def test_nothing_is_said_to_cost_more_than_advice_alone(make: Make) -> None:
 def test_the_summary_names_the_dearest(dear: list[Finding]) -> None:
     text = render("full", Report(dear[::-1]), Style())
     assert text.endswith(
-        "Found 8 findings.\nKnown to cost the most:\n  model.py:10:12: DYN101 may give other results than eager "
+        "Found 8 findings.\nKnown to cost the most:\n  model.py:10:12: DYN101 may give different results from eager "
         "code\n  model.py:9:12: DYN101 waits for the GPU in each iteration of a loop in `Model.forward`; makes Dynamo "
         "give up on `Model.forward`\n  model.py:8:12: DYN101 breaks the graph in each iteration of a loop in "
         "`Model.forward`; makes Dynamo give up on `Model.forward`\n"

@@ -121,14 +121,17 @@ def test_imports_of_short_code_go_with_the_others() -> None:
         ("## Proof\n## More\n", '3: the heading of an example must begin with "### "'),
         ("## Proof\n```py\n```\n", '3: a block must follow a heading "### " that'),
         ("## Proof\n### a\n", '3: the example "a" has no block `py`'),
-        ("## Proof\n### a\n```py\npass\n", "4: the block that begins here has no end"),
-        ("## Why\n```py\npass\n", "3: the block that begins here has no end"),
-        ("## Proof\n### a\n```python\n```\n", "4: a block of an example is one of toml, py, py fixed, text declined"),
+        ("## Proof\n### a\n```py\npass\n", "4: the block that begins here does not end"),
+        ("## Why\n```py\npass\n", "3: the block that begins here does not end"),
+        ("## Proof\n### a\n```python\n```\n", "4: an example's block must be one of toml, py, py fixed, text declined"),
         ("## Proof\n### a\n```py\n```\n```py\n```\n", '6: the example "a" has a second block `py`'),
-        ("## Proof\n### a\n```py fixed\n```\n```text declined\n```\n", '6: the example "a" has `text declined` beside'),
-        ("## Proof\n### a\n```toml\n\ninput = 1\n```\n", "6: an example has no setting input = 1"),
-        ("## Proof\n### a\n```toml\nexact = 'no'\n```\n", "5: an example has no setting exact = 'no'"),
-        ("## Proof\n### a\n```toml\nshows = 'smoke'\n```\n", "5: a run shows one of graph-break, recompile"),
+        (
+            "## Proof\n### a\n```py fixed\n```\n```text declined\n```\n",
+            '6: the example "a" has `text declined` together',
+        ),
+        ("## Proof\n### a\n```toml\n\ninput = 1\n```\n", "6: examples have no setting input = 1"),
+        ("## Proof\n### a\n```toml\nexact = 'no'\n```\n", "5: examples have no setting exact = 'no'"),
+        ("## Proof\n### a\n```toml\nshows = 'smoke'\n```\n", "5: `shows` must be one of graph-break, recompile"),
         ("## Proof\n### a\n```toml\nshows\n```\n", "5: not valid TOML"),
         ("## Proof\n### a\n```py\n```\n### a\n```py\n```\n", '6: two examples have the name "a"'),
     ],
@@ -139,7 +142,7 @@ def test_what_is_wrong_is_said_with_its_line(text: str, words: str) -> None:
 
 
 def test_a_page_carries_the_title_of_its_rule() -> None:
-    with pytest.raises(PageError, match=r'some_rule.md:1: the page begins with "# DYN999: some-rule"'):
+    with pytest.raises(PageError, match=r'some_rule.md:1: the page must begin with "# DYN999: some-rule"'):
         parse_page("# DYN998: some-rule\n", "some_rule.md", "DYN999: some-rule")
 
 

@@ -47,7 +47,7 @@ _MANY = 8
 
 
 def join(left: Kind, right: Kind) -> Kind:
-    """Return the join of two kinds, the least kind that covers both: a variable after two paths meet."""
+    """Return the join of two kinds, the least kind that covers both, as for a variable after two paths meet."""
     if left is right or left is NOTHING:
         return right
     if right is NOTHING:

@@ -47,7 +47,7 @@ class Mode:
     evaluation: bool = False
 
     def callable_of(self, make: Maker) -> Callable[..., Any]:
-        """Make the callable in this mode."""
+        """Build the callable in this mode."""
         function = fresh_callable(make)
         module = _module_of(function)
         if self.evaluation and module is not None:

@@ -30,10 +30,10 @@ class Equality:
     `exact` requires identical numbers; otherwise numbers must agree within the precision of their dtype. Autograd does
     not guarantee the order in which it sums gradients, so even with `exact`, gradients may differ by the rounding of a
     sum. `numbers` are attributes in which a 0-dim tensor may replace a Python number. `compiled` makes the allowances
-    that a compiler needs: rounding, zeros in place of no gradient, its own exceptions, views and effects. `practical`
-    makes the allowances that a reviewer would: numbers within the tolerances of `torch.testing.assert_close`, zeros in
-    place of no gradient (for a parameter that gets none, or an output that requires none), and a separate output in
-    place of one that shared memory. `computed_in` is a dtype that all numbers were computed in; they need only agree
+    that a compiler needs: rounding, zero gradients instead of none, its own exceptions, views and effects. `practical`
+    makes the allowances that a reviewer would: numbers within the tolerances of `torch.testing.assert_close`, zero
+    gradients instead of none (for a parameter that gets none, or an output that requires none), and a separate output
+    instead of one that shared memory. `computed_in` is a dtype that all numbers were computed in; they need only agree
     within its precision. `any_float` ignores the elements of floating-point tensors.
     """
 

@@ -171,7 +171,7 @@ def _lowered(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
 # For tests of the number of dimensions.
 RANKS: tuple[Trial, ...] = (
     Trial("inputs with one more dimension", 22, _lifted, _lifted, _lifted),
-    Trial("inputs with one dimension fewer", 23, _lowered, _lowered, _lowered),
+    Trial("inputs with one fewer dimension", 23, _lowered, _lowered, _lowered),
 )
 
 # For tests of whether two tensors are equal.

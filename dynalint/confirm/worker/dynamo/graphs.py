@@ -164,7 +164,7 @@ def _lines(spans: Iterable[tuple[int, int, int, int]]) -> set[int]:
 
 
 def _operations(module: torch.fx.GraphModule, own: Mapping[str, str]) -> Iterator[Operation]:
-    """Yield the operators in order. Repeats on the same line are counted at the first."""
+    """Yield the operators in order. Repeats on the same line are counted with the first one."""
     counts: Counter[tuple[str, str | None, int]] = Counter()
     for node in module.graph.nodes:
         if node.op.startswith("call_"):

@@ -1,8 +1,8 @@
 """Find what a graph break hides: run again with the value of the breaking expression known in advance.
 
 A break inside a `for`, `try` or `with` makes the whole frame fall back to eager, so further breaks in it are never
-reported. Dynamo also skips the rest of a function if no tensor is among what it continues with, as after
-`x.view(n.item())`, which continues with a bound method. Each breaking expression is therefore replaced, in the
+reported. Dynamo also skips the rest of a function if none of the values it continues with is a tensor, as after
+`x.view(n.item())`, where it continues with a bound method. Each breaking expression is therefore replaced, in the
 functions' code in memory, by the values from an eager run of the same calls. Dynamo then traces up to the next break,
 and so on for a few rounds. The context expressions of `with` statements and stores are replaced too. Frames with any
 other break are left alone, such as an unpacking or a store to an attribute that the file reads. Python before 3.11 and

@@ -1,9 +1,9 @@
-"""Make the code that Dynamo generates name the lines of its source.
+"""Correct the line numbers of the code that Dynamo generates.
 
-For the rest of a function after a break, Dynamo writes new code. Its table of lines is off by as many lines as an
-instruction of more than 16 bytes lies after the one before it: the writer splits its entry and counts the distance once
-for each part. Loads of attributes and methods are that long since Python 3.11. All later breaks of the function, and
-what of it was traced, would have the wrong lines (torch 2.0 to 2.13).
+For the rest of a function after a break, Dynamo generates new code. Its line table is wrong after an instruction of
+more than 16 bytes: the writer splits the entry and adds the distance to the previous line once for each part. Since
+Python 3.11, loads of attributes and methods are that long. All later breaks of the function, and the lines traced in
+it, would have wrong line numbers (torch 2.0 to 2.13).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 from torch._dynamo import bytecode_transformation
 
-# The most code units of one entry in the table.
+# The maximum number of code units of one table entry.
 _ENTRY = 8
 
 
 @contextmanager
 def exact_lines() -> Iterator[None]:
-    """Have Dynamo's writer of line tables get one entry at a time."""
+    """Make Dynamo's line table writer receive one entry at a time."""
     writer: Any = getattr(bytecode_transformation, "linetable_311_writer", None)
     if writer is None:
         yield

@@ -111,7 +111,7 @@ def resumed(name: str) -> str:
 
 
 def resume_name(function: str, line: int) -> str:
-    """Return the name of the function in which Dynamo continues another after a break in a line."""
+    """Return the name of the function in which Dynamo continues another function after a break on a line."""
     return f"torch_dynamo_resume_in_{function}_at_{line}"
 
 

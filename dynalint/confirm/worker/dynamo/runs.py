@@ -136,7 +136,7 @@ def trace_own_compiles() -> None:
     """Make the user's own uses of `torch.compile` report here and never start another backend, from now on.
 
     `fullgraph`, `mode`, `options` and `backend` are dropped, because every run chooses its own. Only for the worker's
-    processes, since the change is permanent.
+    processes, because the change is permanent.
     """
 
     def compile_quietly(model: Any = None, **options: Any) -> Any:

@@ -140,7 +140,7 @@ class Harvest:
             return plain(*args, **kwargs)
 
         eval_frame.skip_code(called.__code__)
-        # A function with a closure only takes code that has as many free variables.
+        # The code of a function with a closure can only be replaced by code with as many free variables.
         function.__code__ = _calling(called).replace(co_freevars=original.co_freevars)
 
     def note(self, where: str, reason: str) -> None:
@@ -222,7 +222,7 @@ class Harvest:
         self.begin()
 
     def _without_fork(self, wanted: list[Wanted], subject: Any, call: Call) -> None:
-        """Record a call in this process, unseen what it runs, or note that its targets have calls to record."""
+        """Record a call in this process, without knowing what it runs, or note that its targets have calls."""
         if self._constructions is None:
             self.unforked.update((_key(one.target), one.target) for one in wanted)
             raise signature.DeclinedError("the process has started threads, so it cannot be forked")

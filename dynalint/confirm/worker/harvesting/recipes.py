@@ -102,7 +102,7 @@ class Constructions:
         setattr(cls, "__init__", construct)  # noqa: B010 - mypy rejects an assignment
 
     def _written(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
-        # Written now, because the constructor may change its arguments.
+        # Serialized now, because the constructor may change its arguments.
         try:
             writer = _Writer(self)
             return {"build": [writer.written(cls), writer.written(args), writer.written(kwargs)]}

@@ -21,7 +21,7 @@ _ON_THE_CPU = ("cuda", "half")
 
 
 def run_snippets(snippets: Iterable[Mapping[str, Any]], harvest: Harvest) -> None:
-    """Run each snippet with the names around it defined, until the harvest needs no more calls."""
+    """Run each snippet with the surrounding names defined, until the harvest needs no more calls."""
     for snippet in snippets:
         if harvest.over:
             return

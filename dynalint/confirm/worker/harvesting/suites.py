@@ -62,7 +62,7 @@ def _tame_hypothesis() -> None:
 
 
 def _tame_progress_bars() -> None:
-    """Make progress bars start no thread: a process with threads cannot be forked."""
+    """Keep progress bars from starting threads, because a process with threads cannot be forked."""
     with contextlib.suppress(Exception):
         from tqdm import tqdm  # type: ignore[import-untyped, unused-ignore]
 

@@ -208,7 +208,7 @@ def _divisible(value: Any, match: re.Match[str]) -> Iterator[Any]:
         yield from (other for other in dict.fromkeys((*told, 1, WIDTH, 4, 2)) if 0 < other != value)
 
 
-# The words of `nn.GroupNorm`.
+# The error message of `nn.GroupNorm`.
 _DIVIDED = re.compile(r"\((\d+)\) must be divisible by \w+ \((\d+)\)")
 _BY_MESSAGE: tuple[tuple[str, Revision], ...] = (
     (r"'(?:int|float)' object is not (?:subscriptable|iterable|reversible)|'(?:int|float)' has no len", _lists),

@@ -69,7 +69,7 @@ class NoGuessError(Exception):
 
 
 class PassThrough(nn.Module):  # type: ignore[misc]
-    """Stands in for a module argument: returns its first argument."""
+    """A placeholder for a module argument, which returns its first argument."""
 
     def forward(self, given: Any, *_args: Any, **_kwargs: Any) -> Any:
         """Return the first argument."""
@@ -77,7 +77,7 @@ class PassThrough(nn.Module):  # type: ignore[misc]
 
 
 class Settings:
-    """Stands in for a config of unknown class: every attribute is guessed from its name."""
+    """A placeholder for a config of unknown class; every attribute is guessed from its name."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
-# Functions of Python that take a sequence; `max` and `min` take one if they get a single argument.
+# Python functions that take a sequence; `max` and `min` take one if they get a single argument.
 _TAKE_SEQUENCES = frozenset("len sum enumerate zip reversed sorted list tuple iter any all prod".split())
 _TAKE_ONE = frozenset(("max", "min"))
 

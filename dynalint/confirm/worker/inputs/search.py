@@ -146,7 +146,7 @@ class _Search:
                 waiting[:0] = deeper(specs)
                 continue
             answers = [*_supplied(self._function, specs, trouble), *revisions(specs, trouble)]
-            # Answers to the latest error go first, because each brings the arguments closer.
+            # Responses to the latest error come first, because each brings the arguments closer.
             new = (answer for answer in answers if repr(answer) not in self._tried)
             waiting[:0] = [answer for answer in new if self._keeps_tensors(answer)]
             later[:0] = itertools.islice(told_sizes(specs, trouble.message), 4)
@@ -249,7 +249,8 @@ def _tensor_guess(name: str, wanted: TensorSpec, *, first: bool) -> TensorSpec:
     if name == "input_features" and wanted.kind == "float" and len(wanted.shape) == 2:
         # Audio features over time.
         return TensorSpec((BATCH, 64, wanted.shape[-1]))
-    # The shape of the first argument comes from the first layer, unless the name suggests another kind than the layer.
+    # The shape of the first argument comes from the first layer, unless the name suggests a different kind from the
+    # layer's.
     if named is None or (first and named.kind == wanted.kind):
         return wanted
     return named

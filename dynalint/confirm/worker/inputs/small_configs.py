@@ -2,8 +2,8 @@
 
 A config is an object whose class has defaults for all fields: a dataclass, or a class whose constructor takes keyword
 arguments. Fields are classified by name. All widths are divided by the same number, so that their ratios and sums still
-match. Numbers of heads and channels stay. Layers, experts, vocabularies and positions are cut to a few, because nothing
-else depends on them.
+match. Numbers of heads and channels stay the same. Layers, experts, vocabularies and positions are cut to a few,
+because nothing else depends on them.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Stated:
 
 
 def stated_specs(function: Callable[..., Any], guesses: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the guesses with the shapes that the source states. Sizes that it leaves open stay as guessed.
+    """Return the guesses with the shapes that the source states. Sizes that it does not state stay as guessed.
 
     Dimensions with the same name have the same size in all parameters.
     """
@@ -192,7 +192,7 @@ def _body(tree: ast.Module, names: list[str]) -> dict[str, Stated]:
         )
         open_names -= {node.id for node in stored}
         if not isinstance(statement, (ast.Assign, ast.Assert, ast.Expr, ast.AnnAssign, ast.Return)):
-            # A statement in a branch may only hold in that branch.
+            # A statement in a branch may only be true in that branch.
             break
     return found
 

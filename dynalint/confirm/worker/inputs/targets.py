@@ -118,7 +118,7 @@ def _tried(make: Maker, text: str, request: Mapping[str, Any], reply: Reply) -> 
     function = _guarded("build", lambda: runs.fresh_callable(make))
     if not callable(function):
         raise ProblemError("build", Failure("TypeError", f"{name} cannot be called", 0))
-    reply.stage(f"looking for inputs of {name}")
+    reply.stage(f"looking for inputs for {name}")
     try:
         call = find_call(function, request["device"], request["seconds"] / 4)
     except NoInputsError as error:

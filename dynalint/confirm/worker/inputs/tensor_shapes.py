@@ -67,7 +67,7 @@ def wanted_by(layer: nn.Module) -> list[TensorSpec]:
     """Return the inputs that a torch layer accepts, most likely first, or nothing if it accepts anything."""
     if isinstance(layer, nn.Linear):
         return [TensorSpec((BATCH, layer.in_features)), TensorSpec((BATCH, LENGTH, layer.in_features))]
-    if isinstance(layer, nn.modules.conv._ConvNd):  # noqa: SLF001 - the one base of all convolutions
+    if isinstance(layer, nn.modules.conv._ConvNd):  # noqa: SLF001 - the common base of all convolutions
         rank = len(layer.kernel_size)
         return [TensorSpec((BATCH, layer.in_channels, *(_IMAGE[rank],) * rank))]
     if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):

@@ -194,7 +194,7 @@ class Advisor:
         whole = Setting("fullgraph", "torch.compile(model, fullgraph=True)", options={"fullgraph": True})
         tried = self._with([whole])
         if not tried.outcome.error:
-            note = "It raises where it would break; it captures scalars and dynamic shapes."
+            note = "It raises an error instead of breaking the graph, and captures scalars and dynamic shapes."
             self._keep("fullgraph", tried, lambda f, backend: compiled(f, [whole], backend), nullcontext(), note)
 
 

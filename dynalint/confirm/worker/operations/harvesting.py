@@ -27,7 +27,7 @@ from ..harvesting.suites import run_tests
 from ..process.wire import Reply
 from ..source import loading
 
-# Of one reason there may be many.
+# Many problems may have the same reason.
 _MOST_PROBLEMS = 200
 
 

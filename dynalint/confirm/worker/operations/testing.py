@@ -1,4 +1,4 @@
-"""Run the project's own tests in a copy of it, in the sandbox. Needs only the standard library.
+"""Run the project's own tests on a copy of the project, in the sandbox. Needs only the standard library.
 
 The request: `root`, the folder to copy, except folders with a name in `left_out`; `folder`, the working folder of the
 command inside it; `command`; `files`, base64 contents of files to replace in the copy, by path; `search`, folders of

@@ -13,7 +13,7 @@ from ..dynamo import runs
 from ..operations import confirming, verifying  # noqa: F401 - so that forked processes need not import them
 from ..source import loading
 
-# By name, because some releases lack some of them, with the value to return instead.
+# Given by name, because some releases lack some of them, with the values to return instead.
 _MEASURES = (
     (guards, "profile_guard_manager", 0.0),
     (symbolic_convert, "get_funcname", None),
@@ -25,7 +25,7 @@ _MEASURES = (
 
 
 def warm_up(device: str) -> None:
-    """Do once what every process forked for `device` would otherwise do.
+    """Do work once that every process forked for `device` would otherwise repeat.
 
     Dynamo queries the random number state of each device, and a GPU that was queried cannot be used after a fork.
     Nothing is therefore compiled here if a GPU will be used; for the CPU, the client hides GPUs.
@@ -53,7 +53,7 @@ def leave_out_measures() -> None:
     """Make Dynamo skip work that only serves its logs, which halves the time of a small compilation.
 
     Dynamo measures how long guards take, after flushing the processor's caches, parses each file for function names by
-    line, and writes out hundreds of settings for every compilation. Only for the worker's processes, since the change
+    line, and writes out hundreds of settings for every compilation. Only for the worker's processes, because the change
     is permanent.
     """
     for module, name, instead in _MEASURES:

@@ -204,7 +204,7 @@ def remember_modules() -> None:
 
     A fork copies the memory that it touches, and thousands of modules make up most of that.
     """
-    global _last_known  # noqa: PLW0603 - one state of the process
+    global _last_known  # noqa: PLW0603 - state of the whole process
     _known[:] = module_files()
     _last_known = next(reversed(sys.modules))
     _known_below.cache_clear()

@@ -1,4 +1,4 @@
-"""Wrappers: the project's decorators put some around functions, and other packages put some around modules."""
+"""Wrappers: decorators of the project put them around functions, and other packages put them around modules."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def _calls_parameter(wrapper: FunctionInfo, maker: FunctionInfo) -> bool:
 
 
 def replaced(frame: Frame, node: ast.Assign) -> Kind | None:
-    """Return the kind that `value = unknown(value)` most likely keeps: that of a module, or of a tensor in a module.
+    """Return the kind that `value = unknown(value)` most likely preserves: that of a module, or of a tensor in one.
 
-    An unknown wrapper calls the module, as that of an unknown decorator calls its function. A layer of which nothing is
-    known, such as one that a registry makes, gives a tensor for a tensor.
+    An unknown wrapper is assumed to call the module, just as an unknown decorator is assumed to call its function. An
+    unknown layer, such as one from a registry, is assumed to return a tensor for a tensor.
     """
     call, target = node.value, node.targets[0]
     if not (isinstance(call, ast.Call) and isinstance(target, ast.Name)):

@@ -220,7 +220,7 @@ def _container(type_: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
 
 
 def _by_name(pairs: Kind) -> dict[k.Key, Kind]:
-    """The second of each pair by the first, as in `OrderedDict([("fc", nn.Linear(3, 3)), ...])`; else nothing."""
+    """The second item of each pair by the first, as in `OrderedDict([("fc", nn.Linear(3, 3)), ...])`; else empty."""
     items = pairs.items if isinstance(pairs, k.Sequence) else None
     known: dict[k.Key, Kind] = {}
     for pair in items or ():

@@ -20,8 +20,9 @@ from dynalint.analysis.steps import remembered, step
 if TYPE_CHECKING:
     from dynalint.analysis.hierarchy import Hierarchy
 
-# `self.name = value`, `self.name: int = value`, `self.name += value`, and tuple targets, which look like arguments;
-# never a comparison. There is no leading `\b`, because a pattern that starts with plain text matches six times as fast.
+# Matches `self.name = value`, `self.name: int = value`, `self.name += value`, and tuple targets, which look like
+# arguments, but no comparisons. There is no leading `\b`, because a pattern that starts with plain text matches six
+# times as fast.
 _STORE = re.compile(r"self\.(\w+)\s*(?:,|\)|:[^=\n]{1,200}=|[-+*/%&|^@]?=(?!=)|//=|\*\*=|<<=|>>=)")
 
 # Fields with strings and numbers, and those with operators and contexts, which are shared within a tree.
@@ -38,8 +39,8 @@ class FunctionInfo:
     `owner` is the class that defines a method, `parent` the function that contains a nested one. `caller` and `chain`
     say how a compiled root reaches it, and `called_by` lists its callers in the region, each with whether a call is in
     a loop; all are empty for code outside every region. `compiled` is true if the project compiles it or the settings
-    name it as a root. For other code of the region, `doubt` says why hardly anyone compiles it. `known` caches results
-    that others have computed from its text.
+    name it as a root. For other code of the region, `doubt` says why it is rarely compiled. `known` caches results that
+    others have computed from its text.
     """
 
     name: str
@@ -119,7 +120,7 @@ class FunctionInfo:
         return {**found, **{one.arg: value for one, value in keywords if value is not None}}
 
     def assignments(self, name: str, lines: Collection[int]) -> list[ast.stmt | None]:
-        """The statements on these lines that assign to an attribute; None stands for one in a nested function."""
+        """The statements on these lines that assign to an attribute; None represents one in a nested function."""
         found: list[ast.stmt | None] = []
         pending: list[tuple[ast.AST, ast.stmt | None]] = [(statement, statement) for statement in self.statements]
         while pending:
@@ -214,9 +215,9 @@ class ModuleInfo:
     """A module and the bindings of its top level in source order; later bindings of a name win.
 
     `name` is the dotted name under which other modules import it. `bindings` maps each name to an import, a class, a
-    function, or the expressions assigned to it. `fallbacks` holds what an `except` or `else` imports or defines
-    under the same name. `for_checkers` lists names bound only for type checkers. `hierarchy`
-    describes inheritance in the project.
+    function, or the expressions assigned to it. `fallbacks` holds the imports and definitions of the same name in an
+    `except` or `else`. `for_checkers` lists names bound only for type checkers. `hierarchy` describes inheritance in
+    the project.
     """
 
     name: str
@@ -236,7 +237,7 @@ class ModuleInfo:
 
     @cached_property
     def may_disable(self) -> bool:
-        """Whether the text can disable Dynamo at all; resolving each decorator may require reading other files."""
+        """Whether the text can disable Dynamo. Resolving each decorator instead may require reading other files."""
         marks = ("disable", "compile", "assume_constant", "allow_in_graph", "custom_op", "nonstrict")
         return any(mark in self.file.text for mark in marks)
 

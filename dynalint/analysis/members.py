@@ -22,7 +22,7 @@ _CONTEXT = k.Object("torch.autograd.Function")
 _PLAIN = {"none": type(None), **{one.__name__: one for one in (bool, int, float, complex, str, tuple, list, set, dict)}}
 
 
-# What is no method of a dtype or a device.
+# Attributes of a dtype or a device that are not methods.
 _OF_SETTINGS: dict[str, Kind] = {
     **dict.fromkeys(("is_complex", "is_floating_point", "is_signed"), k.BOOL),
     "index": k.join(k.INT, k.NONE),
@@ -61,7 +61,7 @@ def _of_plain(owner: k.Sequence | k.Dictionary | k.Value, name: str) -> Kind:
     if owner.type in ("dtype", "device"):
         return _OF_SETTINGS.get(name) or k.Method(owner, name)
     plain = _PLAIN.get(owner.type)
-    # A name that the type lacks counts as a method, too: rules tell of methods that only tensors have.
+    # A name that the type lacks also counts as a method: rules check for methods that only tensors have.
     return UNKNOWN if hasattr(plain, name) and not callable(getattr(plain, name)) else k.Method(owner, name)
 
 
@@ -179,7 +179,7 @@ def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
 
 
 def _inherited(frame: Frame, cls: ClassInfo, owner: Kind, name: str) -> Kind:
-    """A member that a class takes over from one outside the project."""
+    """A member that a class inherits from one outside the project."""
     interpreter = frame.interpreter
     for base in interpreter.project.lineage(cls)[1]:
         if interpreter.project.api.torch_class(base) is not None:
@@ -258,9 +258,9 @@ def _of_tensor(frame: Frame, owner: k.Tensor, name: str) -> Kind:
         if name == "dtype" and owner.dtype == "bool" and not owner.array:
             return dtype_constant("torch.bool")
         kind = convert(attribute, owner.dtype)
-        # A tensor without a gradient has None here, which is all the samples show.
+        # For a tensor without a gradient this is None, and the samples only contain such tensors.
         return UNKNOWN if kind == k.NONE else kind
-    # Only the kernels know how often a tensor has been changed.
+    # Only kernels know how often a tensor has been changed.
     return k.Value("int", k.MISSING, "data") if name == "_version" else k.Method(owner, name)
 
 

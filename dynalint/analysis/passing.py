@@ -60,7 +60,7 @@ def either_store(old: Kind, new: Kind) -> Kind:
 
 
 def _is_object(kind: Kind) -> bool:
-    """Whether a value is called or has its attributes read, and decides nothing itself."""
+    """Whether a value is only called or has its attributes read, so that its truth decides nothing."""
     return k.is_record(kind) or isinstance(kind, (k.Function, k.Instance, k.Class, k.Partial, k.Object))
 
 
@@ -89,7 +89,7 @@ def widen(context: Context, params: Environment) -> bool:
             continue
         new = join(old, kind) if name in context.crowded else either_caller(old, kind)
         if _differ(old, kind):
-            context.crowded.add(name)  # a third caller of unknown dtype does not decide between them
+            context.crowded.add(name)  # a third caller with an unknown dtype does not decide between them
         unknown = isinstance(new, Unknown)
         if unknown and not (isinstance(old, Unknown) or isinstance(kind, Unknown)):
             context.crowded.add(name)

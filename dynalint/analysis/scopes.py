@@ -1,4 +1,4 @@
-"""The meaning of names that are not local: variables of enclosing functions, module globals, imports, builtins."""
+"""Resolution of names that are not local: variables of enclosing functions, module globals, imports, builtins."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Scopes:
         return self.global_kind(frame.module, name)
 
     def _read(self, frame: Frame, function: FunctionInfo, name: str) -> Kind | None:
-        """Join the variable over all reads so far, since it may differ between definition and call."""
+        """Join the variable over all reads so far, because it may differ between definition and call."""
         kind = self._captured(function, name)
         if kind is not None and frame.context is not None and (function is not frame.function or function.parent):
             seen = self._readers.setdefault(function, {})
@@ -112,7 +112,7 @@ class Scopes:
         return k.Class(binding) if isinstance(binding, ClassInfo) else k.Function(binding)
 
     def _says_something(self, kind: Kind) -> bool:
-        """Whether anything is known of an import. Of an optional package, often nothing is but what replaces it."""
+        """Whether anything is known about an import. For an optional package, often only its replacement is known."""
         if not isinstance(kind, k.External):
             return not isinstance(kind, k.Unknown)
         return kind.name.partition(".")[0] in _KNOWN or self._interpreter.watched(kind.name) is not None
@@ -199,7 +199,7 @@ class Scopes:
                 for name, kind in env.items():
                     frame.env[name] = either_known(frame.env.get(name, NOTHING), kind)
             kind = evaluate(frame, node)
-        # A tensor that existed before the call is an input, and tracing does not know its elements, whatever its
+        # A tensor that existed before the call is an input, and tracing does not know its elements, regardless of its
         # origin.
         return replace(kind, foreseen=False) if isinstance(kind, k.Tensor) and not kind.array else kind
 

@@ -63,12 +63,12 @@ def declared_kind(interpreter: Interpreter, annotation: ast.expr, module: Module
 
 
 def parameter_kind(interpreter: Interpreter, function: FunctionInfo, argument: ast.arg) -> Kind:
-    """Return the kind of a parameter from its annotation, documentation or default; else unknown with its name."""
+    """Return the kind of a parameter from its annotation, documentation or default; otherwise unknown with its name."""
     default = parameter_default(function, argument.arg)
     if argument.annotation is not None:
         kind = declared_kind(interpreter, argument.annotation, function.module)
         if kind != UNKNOWN:
-            # With `flag: Tensor = False`, the omitted argument is not a tensor.
+            # With `flag: Tensor = False`, an omitted argument is not a tensor.
             if isinstance(default, ast.Constant) and (default.value is None or k.may_be_tensor(kind)):
                 kind = join(kind, widened(k.constant(default.value)))
             return k.with_home(kind, k.Home("argument", argument.arg))

@@ -25,7 +25,7 @@ from dynalint.analysis.subjects import subject
 # The maximum number of iterations until a loop reaches its fixpoint; real loops take three. After that, the current
 # environment is used.
 _MOST_ROUNDS = 24
-# Joining this many names costs as much as evaluating an expression.
+# Joining this many names costs as much as evaluating one expression.
 _MANY = 16
 _ENTERING_THEMSELVES = ("contextlib.ExitStack", "io.TextIOWrapper")
 
@@ -42,9 +42,9 @@ def run_block(frame: Frame, body: list[ast.stmt]) -> bool:
 def join_environments(left: Environment, right: Environment) -> Environment:
     """Return the environment where two paths meet.
 
-    A local bound on only one path has that path's kind, since reading it on the other would raise. An attribute of
-    `self` set on only one path is dropped, since on the other it still has its value from before the call. A fact known
-    on only one path is dropped as well.
+    A local bound on only one path has that path's kind, because reading it on the other would raise. An attribute of
+    `self` set on only one path is dropped, because on the other it still has its value from before the call. A fact
+    known on only one path is dropped as well.
     """
     if left is right:
         return left
@@ -129,7 +129,7 @@ def _if(frame: Frame, node: ast.If) -> bool:
 
 
 def _note_filled_in(frame: Frame, node: ast.If, before: Environment, ends: list[Environment]) -> None:
-    """`if mask is None: mask = torch.ones(...)`: the fallback shows the kind of the parameter.
+    """In `if mask is None: mask = torch.ones(...)`, the fallback shows the kind of the parameter.
 
     A fallback with one element (`if length is None: length = lengths.max()`) often replaces a number.
     """
@@ -178,7 +178,7 @@ def _loop(frame: Frame, body: list[ast.stmt], enter: Callable[[], bool | None], 
         head = frame.env
     else:
         line = body[0].lineno
-        note_cut(f"the loop around line {line} is not followed beyond {_MOST_ROUNDS} rounds; split what it computes")
+        note_cut(f"the loop around line {line} is not followed beyond {_MOST_ROUNDS} iterations; split its computation")
     frame.loop -= 1
     breaks = frame.breaks.pop()
     frame.continues.pop()

@@ -17,7 +17,7 @@ Source = Literal["python", "shape", "data"]
 Key = tuple[type, Any]
 HomeType = Literal["attribute", "class", "global", "closure", "default", "argument"]
 MOST_PARTS = 20_000
-"""The maximum number of parts of a kind; the largest in real code have some three thousand."""
+"""The maximum number of parts of a kind; the largest kinds in real code have about three thousand."""
 MOST_KEYS = 32
 """The maximum number of separate keys of a dict; the values of all others are joined."""
 
@@ -56,7 +56,7 @@ class Kind:
 class Composite(Kind):
     """A kind that contains others, at most `MOST_PARTS`; beyond that, its contents are unknown.
 
-    A value put into itself twice in each iteration of a loop doubles in size each time.
+    For example, a value that is put into itself twice in each iteration of a loop doubles in size each time.
     """
 
     __slots__ = ("made", "size")
@@ -143,7 +143,7 @@ def is_same_constant(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The place of a container or state that outlives the call: an attribute, a global, a default, ..."""
+    """The place where a container or state that outlives the call is stored: an attribute, a global, a default, ..."""
 
     type: HomeType
     name: str
@@ -151,7 +151,7 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class Sequence(Composite):
-    """A list, tuple, set, deque, generator, `nn.ModuleList`, `nn.Sequential` or the like, named by `type`.
+    """A list, tuple, set, deque, generator, `nn.ModuleList`, `nn.Sequential` or a similar type, named by `type`.
 
     `items` are the kinds by position if the length is known; `element` is the join of all elements. `home` is set for a
     container that existed before the call.
@@ -171,7 +171,7 @@ class Sequence(Composite):
 
 @dataclass(frozen=True, slots=True)
 class Dictionary(Composite):
-    """A dict, `nn.ModuleDict` or the like. `items` holds the kinds by constant key, `value` the join of all values.
+    """A dict, `nn.ModuleDict` or similar. `items` holds the kinds by constant key, `value` the join of all values.
 
     `others` is the join of the values under all other keys, if known separately. `optional` lists keys in `items`, each
     with its type, that are missing on some paths.
@@ -298,7 +298,7 @@ class Module(Kind):
 
 @dataclass(frozen=True, slots=True)
 class Super(Kind):
-    """What `super()` returns in a method of `cls` for an instance `receiver`."""
+    """The result of `super()` in a method of `cls` for an instance `receiver`."""
 
     cls: ClassInfo
     receiver: Kind
@@ -355,7 +355,7 @@ BOOL: Final = Value("bool")
 STR: Final = Value("str")
 SIZE: Final = Value("int", source="shape")
 SHAPE: Final = Sequence("torch.Size", SIZE)
-# The result of `shape_as_tensor(x)` in compiled code: the shape, and not a tensor as in eager code.
+# The result of `shape_as_tensor(x)` in compiled code: the shape, rather than a tensor as in eager code.
 SHAPE_AS_TENSOR: Final = Sequence("shape_as_tensor", SIZE)
 SOURCE_RANK: Mapping[Source, int] = {"python": 0, "shape": 1, "data": 2}
 

@@ -20,8 +20,8 @@ from dynalint_rules._shared.text import LOOSE, held_together
 class Assignment:
     """`name = value` or, for an augmented assignment with `operator`, `name = name + written`, with the sum as `value`.
 
-    With `place`, it is `name[place] = written` for a tensor without other names, and `value` contains everything that
-    it reads.
+    With `place`, it is `name[place] = written` for a tensor without other names, and `value` contains all that it
+    reads.
     """
 
     name: str

@@ -34,8 +34,7 @@ _PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.expr_context, ast.UnaryOp, 
 def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
     """Return the rewrite of an `if` or `elif` that tests a Python value and a tensor, or None for any other.
 
-    The rewrite tests the Python values first. If they were not first in the original, neither part may depend on the
-    other.
+    The rewrite tests the Python values first. If they were not first before, neither part may depend on the other.
 
     Raises:
         Refusal: libcst cannot parse the statement.

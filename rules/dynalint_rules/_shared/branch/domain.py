@@ -1,8 +1,7 @@
 """Functions whose gradient is not finite everywhere, and values that avoid infinite gradients.
 
-`torch.where(c, torch.sqrt(x), x)` gives a NaN gradient where the square root is not selected and `x` is not positive:
-the backward pass multiplies the infinite slope by zero. With `torch.where(c, x, 1)` as its input, the slope stays
-finite.
+`torch.where(c, torch.sqrt(x), x)` gives a NaN gradient where the root is not selected and `x` is not positive: the
+backward pass multiplies the infinite slope by zero. With `torch.where(c, x, 1)` as its input, the slope stays finite.
 """
 
 from __future__ import annotations

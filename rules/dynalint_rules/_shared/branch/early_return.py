@@ -137,8 +137,7 @@ class _EarlyReturn:
                 )
             if isinstance(node, ast.If | ast.IfExp) and is_tensor_test(scope, node.test):
                 raise Refusal(
-                    f"{scope.quote(node.test)} after the early return is another data-dependent test; rewrite that "
-                    "test first"
+                    f"{scope.quote(node.test)} after the early return is a separate test; rewrite that test first"
                 )
         refuse_lasting_effects(scope, self.following, "the code after the early return")
         return effects_of(scope, list(_expressions(self.following))).layers

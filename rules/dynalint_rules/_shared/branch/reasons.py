@@ -30,10 +30,7 @@ def why_not(scope: Scope, statement: ast.stmt) -> str:
     if isinstance(statement, ast.If):
         if is_tensor_test(scope, statement.test):
             return f"a branch contains another `if`, on {scope.quote(statement.test)}; rewrite that `if` first"
-        return (
-            f"a branch contains an `if` on the Python value {scope.quote(statement.test)}; move that `if` before this "
-            "test"
-        )
+        return f"a branch contains an `if` on the Python value {scope.quote(statement.test)}; move it before this test"
     if isinstance(statement, ast.For | ast.While | ast.With | ast.Try | ast.AsyncFor | ast.AsyncWith | ast.Match):
         keyword = type(statement).__name__.lower().removeprefix("async")
         return f"a branch contains a `{keyword}` statement; move the branch into a function that returns a tensor"

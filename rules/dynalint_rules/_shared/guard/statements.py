@@ -109,8 +109,7 @@ def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
         return None
     edits = rw.written(scope.file, (statement.test, lambda test: rw.operation(_guard(scope), "and", test)))
     condition = (
-        f"the iterations after the `break` on line {statement.body[0].lineno} change nothing; compiled code runs all "
-        "of them"
+        f"the iterations after the `break` on line {statement.body[0].lineno} change nothing; compiled code runs them"
     )
     return Rewrite("Leave the loop in eager code only", "conditional", edits, (condition,), scope.imports)
 
@@ -136,8 +135,7 @@ def _behind_guard(scope: Scope, run: Sequence[ast.stmt]) -> tuple[Replacement, .
 def _joined_to_branch(scope: Scope, tree: rw.Tree, run: Sequence[ast.stmt]) -> tuple[Replacement, ...] | None:
     """Return the replacements that extend the test of the `if` around only these statements, or None if that is unsafe.
 
-    `not torch.compiler.is_compiling()` precedes a data-dependent test, which would break the graph too, and follows any
-    other test.
+    The new condition precedes a data-dependent test, which would break the graph too, and follows any other test.
     """
     branch = scope.parents[run[0]]
     if not isinstance(branch, ast.If) or branch.orelse or branch.body != list(run):

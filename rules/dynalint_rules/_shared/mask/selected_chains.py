@@ -315,8 +315,7 @@ class _Chain:
         for one, own in self.selections:
             source: cst.BaseExpression = rw.kept(scope.file, one.source)
             if risky and one.node not in [found.values for found in self.reduced.values()]:
-                # Elements that are not selected must not take part even if they are NaN, because their gradient would
-                # be NaN.
+                # Elements that are not selected must be excluded even if they are NaN, or their gradient would be NaN.
                 source = rw.call(f"{scope.torch}.where", self._mask_over(own), source, rw.number(1))
             self.edits.append((one.node, source))
         for call, found in self.reduced.items():

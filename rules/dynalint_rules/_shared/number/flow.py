@@ -77,8 +77,8 @@ class Follower(ABC):
         """Record the conditions under which the result keeps its dtype when a number is combined with a tensor.
 
         A number never changes the dtype within its category. Neither does a 0-dim tensor, unless the other tensor has
-        no dimensions either. In a higher category, the result has the dtype of a 0-dim tensor, but the default dtype
-        for a number.
+        no dimensions either. In a higher category, a 0-dim tensor determines the dtype; for a number, it is the
+        default.
         """
         ranks = ("bool", "int", "float", "complex")
         if tensor is not None and tensor.dtype is not None and dtype is not None:

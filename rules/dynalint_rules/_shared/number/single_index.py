@@ -19,8 +19,7 @@ def with_a_dimension(scope: Scope, node: ast.Subscript, index: ast.expr) -> tupl
     others = [part for part in parts if part is not index and not isinstance(part, ast.Slice)]
     if not all(is_whole(scope.kind(part)) for part in others):
         raise Refusal(
-            f"{scope.quote(index)} is combined with other indices; index in several steps, and apply this index "
-            "separately"
+            f"{scope.quote(index)} is combined with other indices; index in several steps, with this index alone"
         )
     changes: list[rw.Change] = [(index, rw.calling("reshape", rw.number(1)))]
     if isinstance(node.ctx, ast.Load):

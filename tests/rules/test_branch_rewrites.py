@@ -514,7 +514,7 @@ def test_guards_keep_their_python_part() -> None:
 
 
 def test_bool_operators_refuse_to_repeat_work() -> None:
-    assert "give it a name first" in reason("return x.sum() and y.sum()", BoolOperatorOnTensor())
+    assert "assign it to a name first" in reason("return x.sum() and y.sum()", BoolOperatorOnTensor())
 
 
 def test_a_bool_that_may_be_a_tensor() -> None:
@@ -1334,7 +1334,7 @@ def test_what_changes_in_place_on_the_other_side_alone_changes_nothing_here() ->
 
 @pytest.mark.parametrize("test", ["torch.rand(1) < 0.5", "x.sum() > 0 and (x * 2 + y).max() > x.max() + 3"])
 def test_a_test_that_a_guard_cannot_repeat_needs_a_name(test: str) -> None:
-    assert "give the test a name first" in reason(f"z = x.log() if {test} else y * 2\nreturn z")
+    assert "assign the test to a name first" in reason(f"z = x.log() if {test} else y * 2\nreturn z")
 
 
 def test_what_is_added_to_is_no_less_a_tensor() -> None:

@@ -122,7 +122,7 @@ def is_made_for_sure(event: Change, found: Asking, project: Project) -> bool:
 
 
 def key_added(event: Change, project: Project) -> str | None:
-    """Return the key that the first call always adds to a dict, never removed later: `self.d["k"] = v`."""
+    """Return the key that the first call always adds to a dict and no code removes: `self.d["k"] = v`."""
     function, statement, name = event.function, event.statement, state_name(event)
     if not isinstance(event, ContainerChange) or event.method != "setitem" or event.home.type != "attribute":
         return None

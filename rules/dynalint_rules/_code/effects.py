@@ -79,7 +79,7 @@ def effects_of(
 
 
 def effects_of_always(scope: Scope, nodes: Sequence[ast.expr], around: ast.AST) -> Effects:
-    """Return the effects of computing `nodes` on every call, instead of `around`, if the results have gradients.
+    """Return the effects of computing `nodes` in place of `around` on every call, also for the gradient.
 
     Raises:
         Refusal: as for `effects_of`, or a later in-place change may prevent the gradient.
@@ -297,7 +297,7 @@ def _changes_another(scope: Scope, statement: ast.AugAssign) -> bool:
     if not isinstance(target, ast.Name):
         return k.may_be_tensor(scope.kind(target))
     kind = kind_of_name(scope, target.id, statement)
-    if kind == k.NOTHING:  # not read afterwards here, but its original owner may read it
+    if kind == k.NOTHING:  # not read afterwards, but the original owner of the tensor may read it
         for node in loads(scope, target.id):
             kind = k.join(kind, scope.kind(node))
     return (kind == k.NOTHING or k.may_be_tensor(kind)) and not is_own(scope, target.id, statement)

@@ -42,7 +42,7 @@ def kept_conditions(scope: Scope, nodes: Iterable[ast.AST | None]) -> list[str]:
 
 
 def refuse_changed_later(scope: Scope, nodes: Iterable[ast.expr], around: ast.AST, *, handed: bool = False) -> None:
-    """Ensure that no conditional code later changes what `nodes`, computed on every call, read.
+    """Ensure that no conditional code later changes the tensors that `nodes`, computed on every call, read.
 
     An unconditional change shows in a run of either side of the branch. A conditional change may not have run together
     with the side that saves a tensor for its gradient, and then `backward()` would raise. Places inside `around` do not
@@ -98,7 +98,7 @@ def _is_own_attribute(scope: Scope, node: ast.Attribute) -> bool:
 
 
 def _later_changes(scope: Scope, read: ast.Name | ast.Attribute, around: ast.AST) -> Iterator[ast.stmt | ast.expr]:
-    """Yield the places after `around` that may change in place the tensor that `read` refers to."""
+    """Yield the places after `around` that may change the tensor that `read` refers to in place."""
     assert isinstance(around, ast.stmt | ast.expr)
     for name, place in _changes_of(scope, read, around):
         assert isinstance(place, ast.stmt | ast.expr)
@@ -128,7 +128,7 @@ def _gets_another(scope: Scope, name: str, around: ast.AST) -> bool:
 
 
 def _changes_of(scope: Scope, read: ast.Name | ast.Attribute, around: ast.AST) -> Iterator[tuple[str | None, ast.AST]]:
-    """Yield the places that change the tensor read, each with the name it uses, if any."""
+    """Yield the places that change the tensor, each with the name that it uses, if any."""
     if isinstance(read, ast.Name):
         yield from (
             (name, place) for name in sharing(scope, read.id) for place in changes_in_place(scope, name, around)

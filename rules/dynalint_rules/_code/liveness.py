@@ -45,7 +45,7 @@ def _is_used_elsewhere(scope: Scope, name: str) -> bool:
 
 
 def _first_use(statements: Sequence[ast.stmt], name: str) -> _Use:
-    """Return "read" if a path may read a name first, "gone" if no path reads it and none continues with it."""
+    """Return "read" if a path may read a name first, "gone" if every path loses its value, or None."""
     for statement in statements:
         found = _use(statement, name)
         if found is not None:

@@ -1,1 +1,1 @@
-"""DYN0xx: the use of `torch.compile` itself, in the code around what is compiled."""
+"""DYN0xx: uses of `torch.compile` itself."""

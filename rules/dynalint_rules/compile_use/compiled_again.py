@@ -18,7 +18,7 @@ class CompiledAgain(Rule):
     events = (CompilerUse,)
 
     def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
-        """Flag compilations in `forward`, and those that a loop repeats."""
+        """Flag compilations in `forward`, and compilations that a loop repeats."""
         found = compilation(event, project)
         if found is None:
             return

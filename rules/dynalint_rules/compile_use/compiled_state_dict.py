@@ -16,7 +16,7 @@ class CompiledStateDict(Rule):
     category = "advice"
     severity = "warning"
     events = (CompilerUse,)
-    refusal = "the keys would change, and existing checkpoints have the old ones"
+    refusal = "the keys would change, but existing checkpoints have the old keys"
 
     def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
         """Flag `state_dict()` calls on the name that holds the compiled module."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from dynalint.rulekit import Importing, Project, Rule, Violation
 
-_CERTAIN = frozenset({"torch", "", *sys.stdlib_module_names})  # a relative import has a name that starts with a dot
+_CERTAIN = frozenset({"torch", "", *sys.stdlib_module_names})  # the name in a relative import starts with a dot
 
 
 class ImportInRegion(Rule):
@@ -27,7 +27,7 @@ class ImportInRegion(Rule):
         if root in _CERTAIN or project.locate(root) is not None:
             return
         if event.position.try_:
-            message = f"where `{name}` is missing, this import keeps the whole function in eager"
+            message = f"if `{name}` is missing, this import leaves the whole function in eager"
             yield Violation(event.node, message, help="Import it at the top of the file.", severity="warning")
         else:
             message = f"`{name}` is imported while Dynamo traces, not when the code runs"

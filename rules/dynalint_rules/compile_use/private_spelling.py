@@ -19,7 +19,7 @@ _PUBLIC = {
     "torch._dynamo.external_utils.is_compiling": "torch.compiler.is_compiling",
     "torch._utils.is_compiling": "torch.compiler.is_compiling",
 }  # fmt: skip
-# The successors of these take different arguments.
+# The public replacements of these take different arguments.
 _SUCCEEDED = {
     "torch._dynamo.optimize": "torch.compile(backend=...)",
     "torch._dynamo.optimize_assert": "torch.compile(fullgraph=True)",

@@ -64,7 +64,7 @@ def _rewrite(scope: Scope, operand: ast.expr, form: str) -> Rewrite:
             raise Refusal("it is not part of an operator that dynalint can rewrite; write tensor operations by hand")
         whole = parent
     if _is_part(scope, whole):
-        raise Refusal("it is part of another `and`, `or` or `not`; rewrite that as a whole")
+        raise Refusal("it is part of another `and`, `or` or `not`; rewrite the whole expression by hand")
     text, conditions = _comparison(scope, whole) if isinstance(whole, ast.Compare) else _bool_op(scope, whole)
     return finished(scope, TITLE, rw.written(scope.file, (whole, text)), conditions)
 
@@ -103,12 +103,12 @@ def _bool_op(scope: Scope, node: ast.expr) -> tuple[str, list[str]]:
         text = operator.join(atom(value, scope.text(value)) for value in node.values)
         return text, [*conditions, *_one_element(scalar)]
     if len(node.values) > 2:
-        raise Refusal("it chooses between more than two tensors; choose between two at a time with `torch.where`")
+        raise Refusal("it selects between more than two tensors; select between two at a time with `torch.where`")
     first, second = node.values
     if not isinstance(first, ast.Name | ast.Attribute) and not is_pure(scope, first):
-        raise Refusal(f"{scope.quote(first)} would be computed twice; give it a name first")
+        raise Refusal(f"{scope.quote(first)} would be computed twice; assign it to a name first")
     if not isinstance(first, ast.Name | ast.Attribute):
-        raise Refusal(f"{scope.quote(first)} would be written twice; give it a name first")
+        raise Refusal(f"{scope.quote(first)} would be written twice; assign it to a name first")
     conditions += tensor_conditions(scope, sides)
     conditions += gradient_conditions([reads_of(scope, sides[0], node), _both(scope, sides, node)], effects.layers)
     taken = (

@@ -17,8 +17,8 @@ _WHAT = {
 _HELP = {
     "if": "Compute both sides and select with `torch.where`.",
     "ifexp": "Compute both sides and select with `torch.where`.",
-    "comprehension": "Keep all elements, and give those to leave out a weight of zero.",
-    "match": "Compute every case and choose with `torch.where`.",
+    "comprehension": "Keep all elements, and use a weight of zero for those to leave out.",
+    "match": "Compute every case and select with `torch.where`.",
 }
 
 

@@ -50,7 +50,7 @@ def _check_call(event: Call) -> Iterable[Violation]:
     if collection is None or "key" in event.keywords or not _holds_tensors(collection):
         return
     if name in ("any", "all"):
-        message = f"`{name}(...)` evaluates the truth of one tensor after another"
+        message = f"`{name}(...)` evaluates the truth of tensors one by one"
         yield Violation(event.node, message, help=f"Use the tensor's own `.{name}()`, {STAYS}.")
     else:
         message = f"`{name}(...)` compares tensors with each other and needs the result"
@@ -87,7 +87,10 @@ def _check_membership(event: Branch, project: Project) -> Iterable[Violation]:
             message = f"Dynamo keeps the `assert` of {shown} only with a constant message"
             yield Violation(node, message, help="Make the message a constant string.")
     else:
-        message = f"{shown} is a bool in eager code, and a tensor when compiled"
+        message = f"{shown} is a bool in eager code, but a tensor in compiled code"
         yield Violation(
-            node, message, help="Compare with `==` and join with `|`, for a tensor in both.", category="miscompile"
+            node,
+            message,
+            help="Compare with `==` and join with `|`, which gives a tensor in both.",
+            category="miscompile",
         )

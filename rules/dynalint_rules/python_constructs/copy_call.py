@@ -36,16 +36,16 @@ class CopyCall(Rule):
         if event.callee == "copy.deepcopy":
             return _cloned(event, project)
         if not (isinstance(kind, k.Sequence | k.Dictionary) and kind.type in _WITH_METHOD and kind.home is None):
-            return Declined("the type of the copied object is not certain; use its own method `copy`")
+            return Declined("the type of the copied object is not certain; use its method `copy`")
         if len(event.node.args) != 1 or event.node.keywords:
             return Declined("it is not called with exactly one positional argument")
         file = event.function.file
         copied = rw.method(rw.kept(file, event.node.args[0]), "copy")
-        return Rewrite("Copy with the container's own method `copy`", "safe", rw.written(file, (event.node, copied)))
+        return Rewrite("Copy with the container's method `copy`", "safe", rw.written(file, (event.node, copied)))
 
 
 def _cloned(event: Call, project: Project) -> Rewrite | Declined:
-    """Replace a deep copy of a tensor, and a `.detach()` of the copy, by `detach().clone()`."""
+    """Replace a deep copy of a tensor, and a `.detach()` of the copy, with `detach().clone()`."""
     tensor = k.only_tensor(event.args[0])
     if tensor is None or event.node.keywords or len(event.node.args) != 1:
         return Declined("`clone()` would pass on gradients; write `clone()` or `detach().clone()`, whichever you need")

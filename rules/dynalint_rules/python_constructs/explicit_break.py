@@ -1,4 +1,4 @@
-"""DYN717: graph breaks that the code asks for."""
+"""DYN717: explicit graph breaks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dynalint.rulekit import DISABLED, Call, Project, Rule, Violation
 class ExplicitBreak(Rule):
     code = "DYN717"
     name = "explicit-break"
-    summary = "A graph break that the code asks for"
+    summary = "The code explicitly breaks the graph"
     category = "advice"
     severity = "info"
     gb = ("GB0098", "GB0025", "GB4297")
@@ -19,5 +19,5 @@ class ExplicitBreak(Rule):
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Report the call."""
-        by = "called function is excluded from compilation" if event.callee == DISABLED else "code asks for it"
+        by = "called function is excluded from compilation" if event.callee == DISABLED else "code requests it"
         yield Violation(event.node, f"the graph breaks here, because the {by}")

@@ -27,7 +27,7 @@ class KeptIterator(Rule):
         elif kind.type in ("count", "range_iterator") and isinstance(event, Call):
             yield Violation(
                 event.node,
-                f"each call recompiles for the current number of `{home.name}`",
+                f"each call recompiles for the next number of `{home.name}`",
                 category="recompile",
                 torch=">=2.13" if kind.type == "count" else "",
             )

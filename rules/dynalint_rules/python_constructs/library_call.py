@@ -47,9 +47,9 @@ _CALLS: dict[str, str] = {
 }
 # Traced from torch 2.14 on.
 _TRACED_LATER = frozenset({"contextvars.ContextVar.get", "deque.rotate", "itertools.combinations_with_replacement"})
-# Packages whose own Python code breaks the graph, each run with torchvision 0.28, opt_einsum 3.4, pandas 3.1, networkx
-# 3.6, torch-geometric 2.8, torchdiffeq 0.2.5, ptwt 1.0.1, pyro 1.9.2, gpytorch 1.15, torchmetrics 1.9, torchaudio
-# 2.11 and pydantic 2: under which name, by which break, what.
+# Functions of other packages whose Python code breaks the graph, by package and by break. Each was run with torchvision
+# 0.28, opt_einsum 3.4, pandas 3.1, networkx 3.6, torch-geometric 2.8, torchdiffeq 0.2.5, ptwt 1.0.1, pyro 1.9.2,
+# gpytorch 1.15, torchmetrics 1.9, torchaudio 2.11 and pydantic 2.
 _GRAPHS = {
     "GB0036": "add_random_edge add_remaining_self_loops contains_isolated_nodes dense_to_sparse dropout_edge "
     "get_laplacian get_self_loop_attr mask_select mask_to_index remove_isolated_nodes remove_self_loops "

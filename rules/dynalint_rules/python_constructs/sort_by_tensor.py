@@ -27,7 +27,7 @@ class SortByTensor(Rule):
             yield Violation(
                 event.node,
                 f"Dynamo does not trace `{called}` of an array",
-                help="sort with `np.sort`, or give a list of Python numbers",
+                help="sort with `np.sort`, or sort a list of Python numbers",
             )
         elif k.only_tensor(event.key) is not None and not event.has_key:
             return  # DYN106
@@ -47,7 +47,7 @@ def _is_array(kind: k.Kind) -> bool:
 
 
 def _is_tensor_or_holds_one(kind: k.Kind, project: Project, *, modules: bool) -> bool:
-    """Return whether values of this kind certainly are tensors or hold them, or with `modules`, are modules."""
+    """Return whether values of this kind certainly are or contain tensors or, with `modules`, are modules."""
     if isinstance(kind, k.Union):
         return all(_is_tensor_or_holds_one(one, project, modules=modules) for one in kind.alternatives)
     if isinstance(kind, k.Sequence) and kind.type in ("list", "tuple"):

@@ -1,4 +1,4 @@
-"""DYN720: a comprehension that Dynamo compiles separately, and cannot."""
+"""DYN720: a comprehension that Dynamo cannot compile separately."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def _counted(scope: Scope, event: Subscript) -> Rewrite | None:
         return None
     for part in (node.value, node.slice):
         if not is_pure(scope, part):
-            raise Refusal(f"{scope.quote(part)} does more than return a value; give the value a name first")
+            raise Refusal(f"{scope.quote(part)} does more than return a value; assign the value to a name first")
     flow = flow_of(scope, asked.node, "int", wide=True)
     tensor = scope.tensor(node.value)
     if asked.elements and (tensor is None or mask.rank is None or mask.rank != tensor.rank):

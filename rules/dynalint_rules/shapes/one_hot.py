@@ -18,8 +18,8 @@ class OneHotWithoutClasses(Rule):
     message = "`one_hot()` without `num_classes` reads the largest class from the data, which breaks the graph"
     help = "pass the number of classes: `one_hot(t, num_classes)`"
     refusal = (
-        "the code does not say how many classes there are; pass `num_classes`, from the configuration or from "
-        "the shape that the result has to fit"
+        "the code does not say how many classes there are; pass `num_classes`, from the configuration or from a shape "
+        "that the result has to match"
     )
 
     def flags(self, event: Call, project: Project) -> bool:
@@ -29,6 +29,6 @@ class OneHotWithoutClasses(Rule):
 
 def _is_open(event: Call) -> bool:
     if len(event.node.args) + len(event.node.keywords) != len(event.args) + len(event.keywords):
-        return False  # `*args` may hold the number
+        return False  # `*args` may contain the number
     given = event.args[1] if len(event.args) > 1 else event.keywords.get("num_classes")
     return given is None or (isinstance(given, k.Value) and given.constant == -1)

@@ -14,7 +14,7 @@ _TIME = (
     "thread_time_ns sleep strftime strptime localtime gmtime ctime asctime mktime"
 ).split()
 _DATES = "datetime.now datetime.utcnow datetime.today datetime.fromtimestamp date.today datetime timedelta date".split()
-_NO_WAIT = "a compiled run does not wait"
+_NO_WAIT = "compiled code does not wait"
 
 
 class ClockCall(Rule):

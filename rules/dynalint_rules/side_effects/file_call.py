@@ -26,7 +26,7 @@ _CALLS: dict[str, str] = {
 class FileCall(Rule):
     code = "DYN410"
     name = "file-call"
-    summary = "A call that touches the file system breaks the graph"
+    summary = "A call that accesses the file system breaks the graph"
     gb = ("GB0007", "GB0059", "GB0156", "GB0294", "GB0142")
     events = (Call,)
     calls = frozenset(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split())

@@ -56,7 +56,7 @@ class LogCall(Rule):
             return _made_in_eager(scope, event)
         if event.callee.rpartition(".")[2] in _CONFIGURES:
             return Declined("this sets up logging, which other code relies on; do it in code that is not compiled")
-        title = "Log only in eager code; a compiled run does not log"
+        title = "Log only in eager code; compiled code does not log"
         asked = _asked_first(scope, event.node)
         if asked is not None:
             return Rewrite(title, "safe", rw.written(scope.file, asked), imports=scope.imports)
@@ -73,7 +73,7 @@ def _whenever(callee: str) -> str:
 def _made_in_eager(scope: Scope, event: Call) -> Rewrite:
     """Create a logger in eager code only, together with the calls that use it."""
     try:
-        title = "Create the logger only in eager code; a compiled run does not log"
+        title = "Create the logger only in eager code; compiled code does not log"
         return guarded_bystanders(scope, event, "logging.getLogger".__eq__, title)
     except Refusal as refusal:
         reason = "the logger is used where it is created; create it once, at module level or in `__init__`"

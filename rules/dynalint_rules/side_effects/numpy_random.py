@@ -31,7 +31,7 @@ _GENERATORS = ("numpy.random.Generator", "numpy.random.RandomState")
 class NumpyRandom(Rule):
     code = "DYN408"
     name = "numpy-random"
-    summary = "A number drawn by `numpy.random` is read from a tensor and breaks the graph"
+    summary = "Drawing a number from `numpy.random` reads a tensor and breaks the graph"
     gb = ("GB0033", "GB0294", "GB0156")
     events = (Call,)
     calls = frozenset(

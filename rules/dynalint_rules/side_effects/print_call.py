@@ -45,6 +45,6 @@ class PrintCall(Rule):
         return guarded(
             scope,
             event,
-            "Print only in eager code; a compiled run does not print",
+            "Print only in eager code; compiled code does not print",
             alike=lambda call: callee(scope, call) in _NAMES,
         )

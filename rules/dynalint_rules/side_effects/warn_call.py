@@ -34,13 +34,12 @@ class WarnCall(Rule):
             )
         if event.callee.rpartition(".")[2] not in _FILTERS and not _is_for_others(event, project):
             return Declined(
-                "the function itself uses its warnings, by recording or raising them; test the reason for the "
-                "warning instead"
+                "the function itself records or raises its warnings; test the reason for the warning instead"
             )
         scope = Scope.of(event, project)
-        title = "Warn only in eager code; a compiled run does not warn"
+        title = "Warn only in eager code; compiled code does not warn"
         if event.callee.rpartition(".")[2] in _FILTERS:
-            title = "Filter warnings only in eager code; a compiled run does not warn"
+            title = "Filter warnings only in eager code; compiled code does not warn"
         return guarded(scope, event, title, alike=lambda call: callee(scope, call) == event.callee)
 
 

@@ -16,7 +16,7 @@ _AT_THE_LEFT = frozenset({"appendleft", "extendleft", "insert"})
 class BoundedDeque(Rule):
     code = "DYN504"
     name = "bounded-deque"
-    summary = "A `deque` with `maxlen` holds one item too many in compiled code"
+    summary = "A `deque` with `maxlen` has one item too many in compiled code"
     category = "miscompile"
     events = (ContainerChange,)
 
@@ -26,7 +26,7 @@ class BoundedDeque(Rule):
             return
         left = event.method in _AT_THE_LEFT
         if left or _is_read_afterwards(event, project):
-            what = "drops the wrong item" if left else "still holds the item that `maxlen` drops"
+            what = "drops the wrong item" if left else "still contains the item that `maxlen` drops"
             yield Violation(
                 event.statement,
                 f"compiled code ignores the `maxlen` of `{event.home.name}`: once it is full, it {what}",

@@ -45,7 +45,7 @@ class GrowingContainer(Rule):
 
 
 def _grows(event: ContainerChange, project: Project) -> bool:
-    """Return whether a change makes a container longer on every call, or on more calls than Dynamo's limit."""
+    """Return whether a change makes a container longer on every call, or on more calls than Dynamo has graphs."""
     if event.method in _GROWING:
         limits = [limit.value if isinstance(limit, ast.Constant) else 0 for limit in deque_limits(event, project)]
         return _is_sequence(event.container) and all(isinstance(limit, int) and limit > LIMIT for limit in limits)
@@ -87,7 +87,7 @@ def _is_numbered(statement: ast.AST) -> bool:
 
 
 def _is_prolonged(event: StateChange) -> bool:
-    """Return whether a list, tuple or string is replaced by itself plus something."""
+    """Return whether a list, tuple or string is extended by assignment."""
     if event.fresh or not event.reads_old:
         return False
     types = {_type(member) for kind in (event.old, event.new) for member in kind.members}

@@ -20,7 +20,7 @@ class GrowingTensor(Rule):
     events = (StateChange,)
 
     def check(self, event: StateChange, project: Project) -> Iterable[Violation]:
-        """Flag state that is replaced by itself joined with something."""
+        """Flag state whose new value is its old value joined with something."""
         if event.fresh or not event.reads_old or event.home.type in ("argument", "default"):
             return
         if _is_prolonged(event) and is_there_before(event, project) and not settles(event, project):
@@ -28,7 +28,7 @@ class GrowingTensor(Rule):
                 event.statement,
                 f"`{event.home.name}` gets longer with every call: the second call recompiles, and Dynamo makes the "
                 "size dynamic",
-                help="Write into a tensor of fixed size at a position, or let the caller keep the joined tensor.",
+                help="Write to a position in a tensor of fixed size, or let the caller keep the joined tensor.",
             )
 
     def fix(self, event: StateChange, violation: Violation, project: Project) -> Rewrite | Declined | None:

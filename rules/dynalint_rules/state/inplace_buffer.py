@@ -52,7 +52,7 @@ class InplaceBuffer(Rule):
         if not isinstance(statement.value, ast.Name | ast.Attribute | ast.Call | ast.Subscript | ast.Constant):
             value = f"({value})"
         edits = rw.written(file, (statement, [f"{target} = {target} {operator} {value}"]))
-        kept = f"no other code holds the tensor `self.{name}` and relies on seeing its changes"
+        kept = f"no other code refers to the tensor `self.{name}` and relies on seeing its changes"
         return Rewrite("Assign the new value", "conditional", edits, (kept,))
 
 

@@ -19,7 +19,8 @@ class InplaceDouble(Rule):
     torch = "<2.14"
     events = (InplaceChange,)
     refusal = (
-        "other code may hold the tensor; if none does, assign a new one: `self.n = self.n + 1` instead of `self.n += 1`"
+        "other code may refer to the tensor; if none does, assign a new tensor: `self.n = self.n + 1` instead of "
+        "`self.n += 1`"
     )
 
     def check(self, event: InplaceChange, project: Project) -> Iterable[Violation]:

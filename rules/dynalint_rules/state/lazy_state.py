@@ -46,14 +46,14 @@ class LazyState(Rule):
         elif isinstance(event, StateChange) and _is_moved(event, project):
             yield Violation(
                 event.statement,
-                f"`{_place(event)}` is not a buffer and does not move with the module: if the first call has to "
-                "move it, the second recompiles; later ones do not",
+                f"`{_place(event)}` is not a buffer and does not move with the module: if the first call has to move "
+                "it, the second call recompiles; later calls do not",
                 help=_HELP_MOVED,
             )
         elif isinstance(event, StateChange) and _comes_of_none(event, project):
             yield Violation(
                 event.statement,
-                f"`{_place(event)}` is None only in the first call: the second recompiles; later ones do not",
+                f"`{_place(event)}` is None only in the first call: the second call recompiles; later calls do not",
                 help=_HELP,
                 category="recompile",
                 severity="warning",
@@ -61,7 +61,8 @@ class LazyState(Rule):
         elif isinstance(event, ContainerChange) and (key := _new_key(event, project)) is not None:
             yield Violation(
                 event.statement,
-                f"`{_place(event)}` lacks {key!r} only in the first call: the second recompiles; later ones do not",
+                f"`{_place(event)}` lacks {key!r} only in the first call: the second call recompiles; later calls do "
+                "not",
                 help="Give the dict all its keys in the constructor.",
                 category="recompile",
                 severity="warning",
@@ -85,7 +86,7 @@ class LazyState(Rule):
         sure = is_made_for_sure(event, found, project)
         return Violation(
             found.statement.test if found.leaves else event.statement,
-            f"{told}; later ones do not" if isinstance(event, StateChange) else f"{told}, once for each key",
+            f"{told}; later calls do not" if isinstance(event, StateChange) else f"{told}, once for each key",
             help=_HELP,
             category="recompile" if sure else None,
             severity="warning" if sure else None,

@@ -34,8 +34,8 @@ class ListIndexedByTensor(Rule):
     def fix(self, event: Subscript, violation: Violation, project: Project) -> Declined:
         """Decline: a rewrite would have to compute every element."""
         return Declined(
-            "the element depends on data; stack all of them and index the stack with `t.reshape(1)`, or select "
-            "the element with a Python number outside the compiled function"
+            "the element depends on data; stack all elements and index the stack with `t.reshape(1)`, or select the "
+            "element with a Python number outside the compiled function"
         )
 
 

@@ -49,7 +49,7 @@ class ItemOfTensor(Rule):
 
 
 def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
-    """Replace `.item()` by `.detach()` if every use of the number accepts a 0-dim tensor."""
+    """Replace `.item()` with `.detach()` if every use of the number accepts a 0-dim tensor."""
     tensor = k.only_tensor(scope.kind(source))
     is_array = tensor is not None and tensor.array
     found = detached(scope, source, read=node)
@@ -70,7 +70,7 @@ def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
 
 
 def _round_trip(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
-    """Replace `torch.tensor(t.item())` by the tensor itself, or return None for other code."""
+    """Replace `torch.tensor(t.item())` with the tensor itself, or return None for other code."""
     outer = scope.parents[node]
     if not isinstance(outer, ast.Call) or callee(scope, outer) != "torch.tensor" or outer.args != [node]:
         return None

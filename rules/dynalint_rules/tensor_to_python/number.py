@@ -55,7 +55,7 @@ class NumberOfTensor(Rule):
 
 
 def _multiplied(scope: Scope, event: Call) -> Rewrite | None:
-    """Replace `int(np.prod(sizes))` by `math.prod(sizes)`, or return None for other code."""
+    """Replace `int(np.prod(sizes))` with `math.prod(sizes)`, or return None for other code."""
     product = event.node.args[0] if event.callee == "builtins.int" and len(event.node.args) == 1 else None
     if not isinstance(product, ast.Call) or len(product.args) != 1 or product.keywords:
         return None
@@ -105,7 +105,7 @@ def _kept(scope: Scope, event: Call) -> Rewrite:
 
 
 def _truth(scope: Scope, node: ast.Call) -> Rewrite:
-    """Replace `bool(t)` by a bool tensor."""
+    """Replace `bool(t)` with a bool tensor."""
     source, parent = node.args[0], scope.parents[node]
     tensor, found = k.only_tensor(scope.kind(source)), detached(scope, source)
     flow = with_conditions(flow_of(scope, node, "bool"), found)

@@ -61,7 +61,7 @@ class UntracedNumpy(Rule):
         yield Violation(
             event.node,
             f"Dynamo does not support `{name}()`, so the graph breaks there",
-            help="use a torch operation, or make the call one with `torch.library.custom_op`",
+            help="use a torch operation, or turn the call into an operation with `torch.library.custom_op`",
         )
 
 

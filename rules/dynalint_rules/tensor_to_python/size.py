@@ -125,7 +125,7 @@ def _is_read(kind: k.Kind, stored: bool) -> bool:
 
 
 def _is_input(event: Call, node: ast.expr, project: Project) -> bool:
-    """Return whether a break before the call makes every tensor in a size an input of the next graph."""
+    """Return whether the graph breaks between the creation of each tensor in a size and the call."""
     inside = list(walk(node))
     # A value computed here is new, even if its operands are not.
     if any(isinstance(one, ast.Call | ast.Subscript | ast.Attribute | ast.BinOp) for one in inside):

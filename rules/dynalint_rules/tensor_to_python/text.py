@@ -31,7 +31,7 @@ class TensorToText(Rule):
             yield Violation(
                 event.node,
                 f"{way} of a tensor needs its values, which breaks the graph",
-                help="use a plain f-string, or build the text outside the compiled code",
+                help="use a plain f-string, or create the text outside the compiled code",
             )
 
 

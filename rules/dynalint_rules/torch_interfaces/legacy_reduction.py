@@ -24,7 +24,7 @@ class LegacyReduction(Rule):
     name = "legacy-reduction"
     summary = "Creating a loss with `size_average` or `reduce` in compiled code breaks the graph"
     gb = ("GB0208",)
-    refusal = "torch warns of the old option in eager code; use `reduction` by hand"
+    refusal = "torch warns about the old option in eager code; use `reduction` by hand"
     events = (Call,)
     calls = frozenset(f"torch.nn.{name}" for name in _PLACES)
 

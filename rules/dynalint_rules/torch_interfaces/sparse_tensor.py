@@ -29,7 +29,7 @@ class SparseTensor(Rule):
     events = (Call, Load)
     calls = SPARSE_MAKERS
     refusal = (
-        "the replacement depends on how the sparse tensor is used; a product is a gather, a multiplication and "
+        "the replacement depends on how the sparse tensor is used; write a product as a gather, a multiplication and "
         "an `index_add`"
     )
 

@@ -21,7 +21,7 @@ _RESIZING = ("resize_", "resize_as_")
 # These turn a tensor into a view of itself. Dynamo traces them for tensors that the graph computes, but not for its
 # inputs.
 _VIEWING = "unsqueeze_ squeeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_".split()
-# Their setters copy into the tensor, which Dynamo does not trace.
+# The setters of these copy into the tensor, which Dynamo does not trace.
 _PARTS = ("Tensor.imag", "Tensor.real")
 
 

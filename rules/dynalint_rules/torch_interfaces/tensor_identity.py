@@ -60,7 +60,7 @@ class TensorIdentity(Rule):
             return Declined(
                 "a leaf that requires a gradient has no `grad_fn`; use `requires_grad` if the tensor is never a leaf"
             )
-        return Declined("two views of the same memory are different objects; use `is` if you do not mean views")
+        return Declined("two views of the same memory are different objects; use `is` if views need not count as equal")
 
 
 def _decides(node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:

@@ -35,7 +35,7 @@ class UntracedBackward(Rule):
             yield Violation(
                 event.node,
                 "Dynamo traces `backward` where the function is applied, reaches this `raise`, and breaks the graph",
-                help="compute what has no gradient under `torch.no_grad()`, without an autograd function",
+                help="compute under `torch.no_grad()`, without an autograd function",
             )
 
 

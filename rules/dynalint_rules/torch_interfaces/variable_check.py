@@ -38,7 +38,7 @@ class VariableCheck(Rule):
         elif k.only_tensor(event.args[0]) is not None:
             yield Violation(
                 event.node,
-                "for Dynamo, no tensor is a `Variable`, so compiled code takes a different path than eager",
+                "for Dynamo, no tensor is a `Variable`, so compiled code takes a different path from eager code",
                 category="miscompile",
                 torch="<2.14",
             )

@@ -21,7 +21,7 @@ _FACTORIES = frozenset(
 class VariableWrapper(Rule):
     code = "DYN603"
     name = "variable-wrapper"
-    summary = "`Variable(...)` does nothing that `detach()` does not, and breaks the graph"
+    summary = "`Variable(...)` does the same as `detach()`, but breaks the graph"
     gb = ("GB0007",)
     events = (Call,)
     calls = frozenset({"torch.autograd.Variable"})

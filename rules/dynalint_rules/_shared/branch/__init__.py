@@ -1,8 +1,8 @@
 """Data-dependent decisions: `if`, conditional expressions, assertions and checks that raise.
 
 `decide.py` is the entry point for rules, and `where.py` tries the forms of an `if` in turn. `blocks.py` analyses the
-branches (`reasons.py` explains why one is not supported), and `rows.py` finds the names to choose. `sides.py`,
-`sizes.py` and `domain.py` give the conditions under which `torch.where` may choose. `truth.py` writes the test, and
-`choice.py` has the code shared with conditional expressions. The other forms are in `early_return.py`,
+branches (`reasons.py` explains why a branch is not supported), and `rows.py` finds the names to select. `sides.py`,
+`sizes.py` and `domain.py` return the conditions under which `torch.where` may select. `truth.py` writes the test, and
+`choice.py` contains the code shared with conditional expressions. The other forms are in `early_return.py`,
 `loop_return.py`, `divided.py`, `chosen_writes.py` and `checks.py`.
 """

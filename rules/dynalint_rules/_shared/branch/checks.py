@@ -89,7 +89,7 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
 class _Rest:
     """The tensor operands at the end of `python or tensor`, or of `not (python and tensor)`, in the test of a `raise`.
 
-    `good` is the truth that they have if nothing is raised.
+    `good` is the truth that they have if the check passes.
     """
 
     test: ast.expr
@@ -259,7 +259,7 @@ def _message(scope: Scope, node: ast.expr | None) -> tuple[str, list[str]]:
     if is_constant_message(node):
         return f", {scope.text(node)}", []
     if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords and is_constant_message(node.args[0]):
-        return f", {scope.text(node.args[0])}", [f"the assertion carries the message instead of {scope.quote(node)}"]
+        return f", {scope.text(node.args[0])}", [f"the assertion shows the message instead of {scope.quote(node)}"]
     plain = without_values(node)
     if plain is None:
         raise Refusal(

@@ -170,7 +170,7 @@ def _sides_of(scope: Scope, node: ast.IfExp, test: str) -> list[str]:
     guards = [guarded_operands(scope, value) for value in sides]
     if any(guards) and (len(test) > _LONGEST_REPEATED_TEST or not is_pure(scope, node.test)):
         raise Refusal(
-            "a side is not defined for all inputs and the test is too long to repeat; give the test a name first"
+            "a side is not defined for all inputs and the test is too long to repeat; assign the test to a name first"
         )
     return [
         rendered(scope, value, own, f"{scope.torch}.where({escaped(test)}, {order})")

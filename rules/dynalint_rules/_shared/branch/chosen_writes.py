@@ -112,7 +112,7 @@ def _side_of(scope: Scope, body: Sequence[ast.stmt]) -> _Side | None:
 
 
 def _write_of(scope: Scope, statement: ast.stmt, side: _Side) -> _Write | None:
-    """Return the write of a statement to a tensor of the module, or None if the statement does anything else."""
+    """Return the write to a tensor of the module in a statement, or None if the statement does anything else."""
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         return _called(scope, statement, statement.value, side)
     plain = isinstance(statement, ast.Assign) and len(statement.targets) == 1
@@ -249,7 +249,8 @@ class _Writer:
         for one in rest:
             if isinstance(one, _Write) and one.target in self.one.target_names():
                 raise Refusal(
-                    f"the branches write to `{one.target}` in a different order; write out what each tensor becomes"
+                    f"the branches write to `{one.target}` in a different order; write the new value of each tensor "
+                    "by hand"
                 )
         return [*found, *(self._step(None, one) for one in rest)]
 

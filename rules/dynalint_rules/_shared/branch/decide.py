@@ -13,8 +13,8 @@ from dynalint_rules._shared.branch.choice import rewrite_conditional_expression
 from dynalint_rules._shared.branch.where import rewrite_if
 
 _FILTER = (
-    "the condition decides how many elements there are, and tensors need a known size; keep all elements, and give "
-    "those to leave out a weight of zero with `torch.where`"
+    "the condition decides how many elements there are, and tensors need a known size; keep all elements, and use a "
+    "weight of zero for those to leave out"
 )
 _MATCH = (
     "a `match` on a tensor has no equivalent in tensor operations; write it as `if` and `elif`, or decide "

@@ -1,4 +1,4 @@
-"""Splitting a test of a Python value and a tensor into a separate `if` for each.
+"""The split of a test of a Python value and a tensor into a separate `if` for each.
 
     if flag and t:          if flag:                     if flag or t:          if flag:
         y = a                   if t:                        y = a                  y = a

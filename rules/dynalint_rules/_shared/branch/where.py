@@ -76,7 +76,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
 
 
 def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
-    """Replace the assignments to a name on all sides by a single expression."""
+    """Replace the assignments to a name on all sides with a single expression."""
     other = rewrite_early_return(scope, statement) or rewrite_loop_return(scope, statement)
     if other is not None:
         return other

@@ -23,8 +23,8 @@ def guarded_bystanders(
 ) -> Rewrite:
     """Restrict the statement of an event to eager code, together with all statements that its value reaches.
 
-    `watched` says whether compiled code may skip a call, by its dotted name. `effect` is a clause about the effects of
-    these calls that compiled code lacks.
+    `watched` says whether compiled code may skip a call, by its dotted name. `effect` is a clause that describes the
+    effects of these calls, which compiled code lacks.
 
     Raises:
         Refusal: the value, or one derived from it, is used elsewhere.

@@ -69,7 +69,7 @@ def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
     chain.write()
     title = "Compute with all elements, and reduce with zeros where the mask is false"
     edits = rw.written(scope.file, *chain.edits)
-    shape = f"{scope.quote(read.mask)} covers the first dimensions of the tensor it selects from"
+    shape = f"{scope.quote(read.mask)} covers the first dimensions of the tensor that it selects from"
     clauses = (shape, OTHER_ORDER, FINITE)
     certain = chain.is_certain()
     return Rewrite(title, "conditional" if certain else "unsafe", edits, clauses, scope.imports, shown=not certain)

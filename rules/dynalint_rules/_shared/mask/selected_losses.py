@@ -70,7 +70,7 @@ class Loss:
 
 
 def loss_of(scope: Scope, call: ast.Call) -> Loss | None:
-    """Return the loss that a call computes; None for an unsupported loss or form."""
+    """Return the loss that a call computes, or None for an unsupported loss or form."""
     name = callee(scope, call)
     kind = scope.kind(call.func)
     if isinstance(kind, k.Object) and kind.type in _LAYERS and len(call.args) == 2 and not call.keywords:

@@ -48,7 +48,7 @@ def rewrite_shortcut(scope: Scope, statement: ast.If) -> Rewrite | None:
         return None
     if not all(is_pure(scope, one.test) for one in branches) or _writes_to_others(scope, rest):
         return None
-    same = f"where {scope.quote(first)} selects all or nothing, the remaining code gives the same result"
+    same = f"if {scope.quote(first)} selects all or nothing, the remaining code gives the same result"
     return finished(scope, _TITLE, rw.written(scope.file, (head, last)), [same, NO_RAISE])
 
 
@@ -94,7 +94,7 @@ def _expressions(statements: Sequence[ast.stmt], mask: ast.expr) -> set[str]:
 
 
 class _Whole(ast.NodeTransformer):
-    """A transformer that replaces `x[mask]` by `x`."""
+    """A transformer that replaces `x[mask]` with `x`."""
 
     def __init__(self, mask: str) -> None:
         self._mask = mask

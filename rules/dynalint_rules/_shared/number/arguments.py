@@ -15,7 +15,7 @@ class Arguments(Follower):
     """A follower that knows which calls accept a tensor in place of a number."""
 
     def argument(self, call: ast.Call, node: ast.expr, dtype: k.DType | None) -> None:
-        """Judge a use as the argument of a call.
+        """Check a use as an argument of a call.
 
         Raises:
             Refusal: the call does not accept a tensor there.
@@ -41,7 +41,7 @@ class Arguments(Follower):
             self.refuse(call, node)
 
     def _computed(self, call: ast.Call, name: str) -> None:
-        """Replace a `math` function by the torch function."""
+        """Replace a `math` function with the torch function."""
         there = f"{self.scope.torch}.{IN_TORCH[name]}"
         self.flow.conditions[f"{self.scope.quote(call)} is the same up to rounding, and never raises"] = None
         self.flow.edits.append((call.func, rw.name(there)))
@@ -53,7 +53,7 @@ class Arguments(Follower):
         if isinstance(call.func, ast.Attribute) and name.startswith("Tensor."):
             subject = call.func.value
         if name in ("torch.where", "Tensor.where"):
-            subject = None  # the other branch decides
+            subject = None  # the other branch decides the result
         self.meet(as_tensor(self.scope.kind(subject)) if subject is not None else None, dtype, call)
 
     def _is_one_bound(self, call: ast.Call, name: str, node: ast.expr) -> bool:

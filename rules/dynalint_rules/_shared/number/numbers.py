@@ -107,7 +107,7 @@ class _Follower(Arguments):
         if dtype in ("bool", "float", "complex"):
             raise Refusal(f"{shown} is not an integer index")
         if dtype is None:
-            self.flow.conditions[f"{shown} is a whole number"] = None
+            self.flow.conditions[f"{shown} is an integer"] = None
         edits, condition = with_a_dimension(self.scope, subscript, node)
         self.flow.edits += edits
         statement = self.scope.parents.get(subscript)
@@ -331,7 +331,7 @@ class _Follower(Arguments):
 
 
 def with_conditions(flow: Flow, found: Detached) -> Flow:
-    """Return `flow` with the conditions of the detached tensor added, unless the number only decides."""
+    """Return `flow` with the conditions of the detached tensor added, unless the number only decides a branch."""
     if flow.leaves and not flow.meets and not flow.conditions:
         return flow
     return replace(flow, conditions={**dict.fromkeys(found.conditions), **flow.conditions})

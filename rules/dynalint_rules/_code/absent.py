@@ -25,7 +25,7 @@ _SIZES = frozenset({"shape", "size", "numel", "nelement"})
 
 @dataclass(frozen=True)
 class _State:
-    """State, identified by the last name that leads to it, and the variables that hold its old value."""
+    """State that an event changes: the last name that leads to it, and the variables that hold its old value."""
 
     name: str
     is_attribute: bool

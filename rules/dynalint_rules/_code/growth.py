@@ -371,7 +371,7 @@ def _sets(statement: ast.stmt, name: str, sort: type[ast.expr]) -> bool:
 
 
 def _ends_growth(statement: ast.stmt, function: FunctionInfo, event: Change, project: Project) -> bool:
-    """Return whether a reset comes soon enough. A reset after a number of calls may come after hundreds."""
+    """Return whether a reset comes soon enough. A reset that waits for a number may take hundreds of calls."""
     if isinstance(event, ContainerChange):
         return True
     waits = [

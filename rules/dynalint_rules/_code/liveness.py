@@ -55,7 +55,7 @@ def _first_use(statements: Sequence[ast.stmt], name: str) -> _Use:
 
 def _use(statement: ast.stmt, name: str) -> _Use:
     if isinstance(statement, ast.Break | ast.Continue):
-        return "read"  # it may be read, because nothing else is known
+        return "read"  # assume that the name is read
     if isinstance(statement, ast.If):
         ways = [_first_use(block, name) for block in (statement.body, statement.orelse)]
         if _reads(statement.test, name) or "read" in ways:

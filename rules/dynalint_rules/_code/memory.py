@@ -202,7 +202,7 @@ def _is_set_in(scope: Scope, name: str, loop: ast.AST) -> bool:
 
 
 def _is_always_own(scope: Scope, name: str) -> bool:
-    """Return whether `name` is no parameter, and the function creates all its values and stores them nowhere else."""
+    """Return whether `name` is not a parameter, and its values are created here and stored nowhere else."""
     if name in parameters(scope):
         return False
     stores = 0

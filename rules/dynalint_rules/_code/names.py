@@ -228,7 +228,7 @@ def last_value(
 
 
 def value_for(statement: ast.stmt, name: str) -> ast.expr | None:
-    """Return the value that an assignment gives to a name, alone or as one of as many values as names."""
+    """Return the value that an assignment gives to a name, also in `a, b = one, other`."""
     if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
         return None
     target, value = statement.targets[0], statement.value

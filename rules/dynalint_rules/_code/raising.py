@@ -102,7 +102,7 @@ def _has_truth(scope: Scope, node: ast.expr) -> bool:
 
 
 def _go_together(scope: Scope, nodes: list[ast.expr]) -> bool:
-    """Return whether at most one of the expressions has dimensions. Two that have may not broadcast together."""
+    """Return whether at most one of the expressions has dimensions. Two that do may not broadcast together."""
     sized = [node for node in nodes if not _has_truth(scope, node)]
     return len(sized) < 2 and all(_is_total(scope, node) for node in nodes)
 

@@ -61,10 +61,12 @@ def _rewrite(scope: Scope, operand: ast.expr, form: str) -> Rewrite:
     if form != "chained-comparison":
         parent = scope.parents.get(operand)
         if not isinstance(parent, ast.BoolOp):
-            raise Refusal("it is not part of an operator that dynalint can rewrite; write tensor operations by hand")
+            raise Refusal(
+                "the tensor is not part of an operator that dynalint can rewrite; write tensor operations by hand"
+            )
         whole = parent
     if _is_part(scope, whole):
-        raise Refusal("it is part of another `and`, `or` or `not`; rewrite the whole expression by hand")
+        raise Refusal("this is part of another `and`, `or` or `not`; rewrite the whole expression by hand")
     text, conditions = _comparison(scope, whole) if isinstance(whole, ast.Compare) else _bool_op(scope, whole)
     return finished(scope, TITLE, rw.written(scope.file, (whole, text)), conditions)
 
@@ -103,7 +105,7 @@ def _bool_op(scope: Scope, node: ast.expr) -> tuple[str, list[str]]:
         text = operator.join(atom(value, scope.text(value)) for value in node.values)
         return text, [*conditions, *_one_element(scalar)]
     if len(node.values) > 2:
-        raise Refusal("it selects between more than two tensors; select between two at a time with `torch.where`")
+        raise Refusal("this selects between more than two tensors; select between two at a time with `torch.where`")
     first, second = node.values
     if not isinstance(first, ast.Name | ast.Attribute) and not is_pure(scope, first):
         raise Refusal(f"{scope.quote(first)} would be computed twice; assign it to a name first")

@@ -17,7 +17,7 @@ _WHAT = {
 _HELP = {
     "if": "Compute both sides and select with `torch.where`.",
     "ifexp": "Compute both sides and select with `torch.where`.",
-    "comprehension": "Keep all elements, and use a weight of zero for those to leave out.",
+    "comprehension": "Keep all elements, and use a weight of zero where the condition is false.",
     "match": "Compute every case and select with `torch.where`.",
 }
 
@@ -48,4 +48,4 @@ class BranchOnTensor(Rule):
         operand = operand_of(event)
         if operand is None:
             return None
-        return rewrite_decision(event, operand, project, value="it does not decide a branch here")
+        return rewrite_decision(event, operand, project, value="the tensor does not decide a branch here")

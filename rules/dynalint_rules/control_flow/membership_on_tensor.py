@@ -12,7 +12,7 @@ from dynalint_rules._shared.branch.decide import rewrite_decision
 from dynalint_rules._shared.branch.truth import STAYS
 
 _VALUE = (
-    "its result is a Python bool, which other code may need; if a tensor is acceptable, compare with `==` and "
+    "the result is a Python bool, which other code may need; if a tensor is acceptable, compare with `==` and "
     "reduce with "
     "`.any()` or `.all()`"
 )

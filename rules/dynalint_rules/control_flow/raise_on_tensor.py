@@ -33,4 +33,4 @@ class RaiseOnTensor(Rule):
         operand = operand_of(event)
         if operand is None:
             return None
-        return rewrite_decision(event, operand, project, value="it does not decide whether to raise here")
+        return rewrite_decision(event, operand, project, value="the tensor does not decide whether to raise here")

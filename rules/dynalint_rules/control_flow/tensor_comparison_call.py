@@ -33,5 +33,5 @@ class TensorComparisonCall(Rule):
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Compare with tensor operations, and rewrite the branch that depends on the result."""
         instead = _INSTEAD[event.callee.rpartition(".")[2]]
-        value = f"its result is a Python bool, which other code may need; use `{instead}` if a tensor is acceptable"
+        value = f"the result is a Python bool, which other code may need; use `{instead}` if a tensor is acceptable"
         return rewrite_decision(event, event.node, project, value=value)

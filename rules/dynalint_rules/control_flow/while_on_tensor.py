@@ -36,5 +36,5 @@ class WhileOnTensor(Rule):
         return (
             None
             if operand is None
-            else rewrite_decision(event, operand, project, value="it does not decide a loop here")
+            else rewrite_decision(event, operand, project, value="the tensor does not decide a loop here")
         )

@@ -14,7 +14,7 @@ class ClassStatement(Rule):
     gb = ("GB8977", "GB0156", "GB0007")
     events = (ClassDefinition, Call)
     calls = frozenset({"dataclasses.make_dataclass", "types.new_class"})
-    refusal = "it may use names from the enclosing function; define it at module level, and pass their values in"
+    refusal = "the class may use names from the enclosing function; define it at module level, and pass their values in"
 
     def check(self, event: ClassDefinition | Call, project: Project) -> Iterable[Violation]:
         """Flag the statement or call."""

@@ -38,7 +38,7 @@ class CopyCall(Rule):
         if not (isinstance(kind, k.Sequence | k.Dictionary) and kind.type in _WITH_METHOD and kind.home is None):
             return Declined("the type of the copied object is not certain; use its method `copy`")
         if len(event.node.args) != 1 or event.node.keywords:
-            return Declined("it is not called with exactly one positional argument")
+            return Declined("the call does not have exactly one positional argument")
         file = event.function.file
         copied = rw.method(rw.kept(file, event.node.args[0]), "copy")
         return Rewrite("Copy with the container's method `copy`", "safe", rw.written(file, (event.node, copied)))

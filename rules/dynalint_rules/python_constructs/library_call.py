@@ -225,7 +225,7 @@ class LibraryCall(Rule):
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Decline: the right place to compute the value depends on the arguments."""
         if event.callee in _OTHERS:
-            return Declined("it has no general equivalent in torch operations; call it outside the compiled code")
+            return Declined("the call has no general equivalent in torch operations; move it out of the compiled code")
         return Declined("compute its value in the constructor or at module level, if its arguments are available there")
 
 

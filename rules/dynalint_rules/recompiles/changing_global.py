@@ -57,7 +57,7 @@ def _item(event: GlobalRead, project: Project) -> ast.Subscript | None:
 
 
 def _is_first(event: GlobalRead, read: ast.expr) -> bool:
-    """Return whether the function does not read the same global or item earlier."""
+    """Return whether this is the first read of the global or item in the function."""
     return not any(
         type(node) is type(read)
         and ast.dump(node) == ast.dump(read)

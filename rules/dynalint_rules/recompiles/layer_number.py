@@ -21,7 +21,7 @@ class LayerNumber(Rule):
     events = (CompilerUse,)
 
     def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
-        """Flag loops that compile modules of which each reads a different number."""
+        """Flag loops that compile modules that each read a different number."""
         kind = _compiled_kind(event, project)
         if not isinstance(kind, k.Instance) or not loops_around(event.node, event, project):
             return

@@ -53,7 +53,7 @@ def _is_number(kind: k.Kind) -> bool:
 
 
 class _Reading:
-    """The use that a function makes of the numbers that it reads."""
+    """The uses of the numbers that a function reads."""
 
     def __init__(self, function: FunctionInfo, project: Project) -> None:
         self._function, self._project = function, project
@@ -100,7 +100,7 @@ class _Reading:
                     yield one
 
     def is_captured(self, event: Call) -> bool:
-        """Return whether Dynamo resumes after the break, which it does not in a loop, a `try` or a `with`."""
+        """Return whether Dynamo resumes after the break. It does not in a loop, a `try` or a `with`."""
         interpreter = self._project.interpreter
         contexts = interpreter.contexts.get(self._function, ()) if interpreter is not None else ()
         breaks = [

@@ -79,7 +79,7 @@ def _is_counted(calls: Iterable[str]) -> bool:
 def _behind(scope: Scope, node: ast.AST, seen: set[str], assigned: Mapping[str, list[ast.expr]]) -> Iterator[ast.Call]:
     """Yield the calls that compute the data of an expression, directly or through local names.
 
-    The arguments of a size, a device or a plain number are left out, and so are those of `zeros_like` and its kind:
+    The arguments of a size, a device or a plain number are left out, and so are those of `zeros_like` and the like:
     none of these depends on the data of the tensor.
     """
     kind = scope.kind(node) if isinstance(node, ast.expr) else None

@@ -29,7 +29,7 @@ class AttachedState(Rule):
     category = "miscompile"
     severity = "warning"
     events = (StateChange, InplaceChange)
-    refusal = "other code may differentiate through it; store it with `.detach()` if none does"
+    refusal = "other code may differentiate through the state; store it with `.detach()` if none does"
 
     def check(self, event: StateChange | InplaceChange, project: Project) -> Iterable[Violation]:
         """Flag state that accumulates values with a gradient and that nothing else in the region reads."""
@@ -52,7 +52,7 @@ class AttachedState(Rule):
 
 
 def _accumulates(event: StateChange | InplaceChange) -> bool:
-    """Return whether tensor state is computed from its old value. For `+=`, only the store is used."""
+    """Return whether tensor state is computed from its old value. For `+=`, only the store event counts."""
     if isinstance(event, InplaceChange):
         return event.method.endswith("_") and not (
             isinstance(event.tensor, k.Tensor) and event.tensor.origin == "parameter"

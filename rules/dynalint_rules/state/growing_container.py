@@ -45,7 +45,7 @@ class GrowingContainer(Rule):
 
 
 def _grows(event: ContainerChange, project: Project) -> bool:
-    """Return whether a change makes a container longer on every call, or on more calls than Dynamo has graphs."""
+    """Return whether a change makes a container longer on every call, or often enough to reach Dynamo's limit."""
     if event.method in _GROWING:
         limits = [limit.value if isinstance(limit, ast.Constant) else 0 for limit in deque_limits(event, project)]
         return _is_sequence(event.container) and all(isinstance(limit, int) and limit > LIMIT for limit in limits)

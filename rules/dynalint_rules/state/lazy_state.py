@@ -95,13 +95,13 @@ class LazyState(Rule):
     def fix(self, event: StateChange | ContainerChange | Call, violation: Violation, project: Project) -> Declined:
         """Decline: the value may depend on the input."""
         if isinstance(event, Call):
-            return Declined("it becomes a part of `state_dict()`; register it in the constructor by hand")
+            return Declined("the state becomes a part of `state_dict()`; register it in the constructor by hand")
         if isinstance(event, StateChange) and _is_moved(event, project):
             return Declined("later calls find the tensor on the device of the first input; register a buffer by hand")
         if isinstance(event, ContainerChange) and _new_key(event, project) is not None:
             return Declined("the code does not say which values the keys have before the first call; add them by hand")
         if isinstance(event, StateChange) and _comes_of_none(event, project):
-            return Declined("its initial value depends on the input; start with zeros by hand")
+            return Declined("the initial value depends on the input; start with zeros by hand")
         return Declined(
             "the value that the first call creates may depend on its input; create it in the constructor or in every "
             "call, or call the model once before compiling it"

@@ -95,7 +95,7 @@ class UntracedTorch(Rule):
             edits = rw.written(scope.file, (event.node, f"{scope.torch}.empty(0).device"))
             return Rewrite("Use the device of an empty tensor", "safe", edits, imports=scope.imports)
         if event.callee in _DOES:
-            return Declined(f"it does more than return information; {_DOES[event.callee]}")
+            return Declined(f"the function does more than return information; {_DOES[event.callee]}")
         if event.callee.startswith(("Tensor.", "dtype.")):
             return Declined("the result depends on the tensor; query it outside the compiled code, and pass it in")
         return Declined(

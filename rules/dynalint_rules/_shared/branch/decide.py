@@ -14,7 +14,7 @@ from dynalint_rules._shared.branch.where import rewrite_if
 
 _FILTER = (
     "the condition decides how many elements there are, and tensors need a known size; keep all elements, and use a "
-    "weight of zero for those to leave out"
+    "weight of zero where the condition is false"
 )
 _MATCH = (
     "a `match` on a tensor has no equivalent in tensor operations; write it as `if` and `elif`, or decide "

@@ -208,7 +208,7 @@ class _EarlyReturn:
             guards = [] if expression in values else guarded_operands(scope, expression)
             inner = {node for one in guards for node in walk(one.node) if node is not one.node}
             for one in guards:
-                if one.node not in inner:  # otherwise, it is written with the enclosing one
+                if one.node not in inner:  # an inner operand is written with the enclosing one
                     yield one.node, guarded(scope, one, guards, self._guard(GUARD_ORDERS[1]))
 
     def _reads(self, values: Sequence[ast.expr]) -> set[str]:

@@ -156,7 +156,7 @@ class _Body:
             base = base.value
         scope, tensor, shown = self.scope, self.scope.tensor(base), self.scope.quote(base)
         if isinstance(base, ast.Attribute) and tensor is not None and tensor.origin == "buffer":
-            # Even an empty store of a value with a gradient makes the buffer require one.
+            # Even an empty store of a value with a gradient makes the buffer require a gradient.
             if store is not None and keeps_graph(store, [store.value], scope.function, base.attr, scope.project):
                 return False
         elif not isinstance(base, ast.Name):

@@ -206,7 +206,7 @@ class _Chain:
         return row_size(self.scope, parent.func) if isinstance(parent, ast.Call) and parent.args == [node] else 0
 
     def _keeps(self, source: ast.expr) -> bool:
-        """Return whether a tensor is never changed in place, which would not change elements selected from it."""
+        """Return whether a tensor is never changed in place. A change does not affect elements selected earlier."""
         names = {one.id for one in walk(source) if isinstance(one, ast.Name)}
         return not any(may_change_in_place(self.scope, name) for name in names)
 

@@ -1,4 +1,4 @@
-"""Sides whose code shows different sizes, between which `torch.where` cannot select."""
+"""Sides that visibly differ in size, between which `torch.where` cannot select."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynalint_rules._shared.branch.sides import Side
 
 
 def refuse_other_sizes(scope: Scope, sides: Sequence[Side]) -> None:
-    """Ensure that the code does not show different sizes for the sides.
+    """Ensure that the sides do not visibly differ in size.
 
     Raises:
         Refusal: the size of a side is data-dependent, or one side is a part of the other.

@@ -8,10 +8,12 @@ step before.
 from __future__ import annotations
 
 import ast
+import builtins
 import doctest
 import os
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +30,13 @@ _PASSED_OVER = frozenset(("site-packages", "node_modules", "build", "dist", "__p
 _FENCED = re.compile(
     r"^ {0,3}```+ *(?:python|py|pycon)\b[^\n]*\n(.*?)^ {0,3}```", re.MULTILINE | re.DOTALL | re.IGNORECASE
 )
+_DIRECTIVE = re.compile(
+    r"^([ \t]*)\.\. (?:code|code-block|sourcecode|testcode):: *(?:python3?|pycon)?[ \t]*\n"
+    r"(?:\1[ \t]+:.*\n)*((?:[ \t]*\n|\1[ \t]+\S.*(?:\n|$))+)",
+    re.MULTILINE,
+)
+_DOCUMENTS = (".md", ".rst")
+_IMPORT = re.compile(r"^[ \t>]*(?:from ([A-Za-z]\w*(?:\.\w+)*) )?import (\w[\w., \t]*?)[ \t]*(?:#.*)?$", re.MULTILINE)
 _CALLED = re.compile(r"_*(test|main|demo|example|run|check)(_\w*)?|\w+_(test|demo|example)")
 _FRAMEWORKS = frozenset(("TestCase", "object", "ABC", "Protocol", ""))
 ANY = "*"
@@ -159,7 +168,7 @@ class CallSites:
         count = 0
         for where, folders, names in os.walk(self._folder):
             folders[:] = sorted(one for one in folders if not one.startswith(".") and one not in _PASSED_OVER)
-            for path in (Path(where, name) for name in sorted(names) if name.endswith((".py", ".md"))):
+            for path in (Path(where, name) for name in sorted(names) if name.endswith((".py", *_DOCUMENTS))):
                 # A file outside the project, reached through a link, must not be run.
                 if count < _MOST_FILES and (not path.is_symlink() or is_inside(path, self._folder)):
                     count += 1
@@ -225,8 +234,29 @@ class CallSites:
 
         `file` is the file that contains the code.
         """
-        found = [*self._beside(file, name), *self._in_documents(name), *self._examples(name)]
-        return [{"where": where, "code": code, "file": str(one)} for where, code, one in found][:_MOST_SNIPPETS]
+        found = [*self._beside(file, name), *self._in_documents(name), *self._examples(name)][:_MOST_SNIPPETS]
+        return [{"where": where, "code": self._importing(one, code), "file": str(one)} for where, code, one in found]
+
+    def _importing(self, file: Path, code: str) -> str:
+        """Return code with imports of the names that nothing else binds, as most of the project writes them."""
+        tree = ast.Module(_statements(code), [])
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        own = next((one.tree.body for one in self._files if one.path == file and file.suffix == ".py"), [])
+        for statement in [*own, *(node for node in ast.walk(tree) if isinstance(node, ast.stmt))]:
+            names -= _bound(statement)
+        return "\n".join([*(self._imports[name] for name in sorted(names) if name in self._imports), code])
+
+    @cached_property
+    def _imports(self) -> dict[str, str]:
+        """The most common import of each name, as a statement."""
+        found: dict[str, Counter[str]] = {}
+        for module, names in (match.groups() for one in self._files for match in _IMPORT.finditer(one.text)):
+            for item in map(str.strip, names.split(",")):
+                original, _, alias = item.partition(" as ")
+                if module or alias or "." not in original:
+                    statement = f"from {module} import {item}" if module else f"import {item}"
+                    found.setdefault(alias or original, Counter())[statement] += 1
+        return {name: counts.most_common(1)[0][0] for name, counts in found.items() if name not in vars(builtins)}
 
     def _beside(self, file: Path, name: str) -> Iterator[tuple[str, str, Path]]:
         for one in self._library:
@@ -255,9 +285,9 @@ class CallSites:
 
     def _in_documents(self, name: str) -> Iterator[tuple[str, str, Path]]:
         for one in self._files:
-            if one.path.suffix == ".md" and name in one.words:
+            if one.path.suffix in _DOCUMENTS and name in one.words:
                 before: list[ast.stmt] = []
-                for code in map(_plain, _FENCED.findall(one.text)):
+                for code in map(_plain, _blocks(one)):
                     if name in _WORD.findall(code):
                         yield f"`{one.path.name}`", _complete(before, code), one.path
                     before += _statements(code)
@@ -316,8 +346,19 @@ def _plain(code: str) -> str:
     return ""
 
 
+def _blocks(document: _File) -> list[str]:
+    """Return the code in a document, in order."""
+    if document.path.suffix == ".md":
+        return _FENCED.findall(document.text)
+    return _directives(document.text)
+
+
 def _examples_in(docstring: str) -> str:
     """Return the code in a docstring."""
-    if ">>>" not in docstring and "```" not in docstring:
-        return ""
-    return _plain("\n".join(_FENCED.findall(docstring)) if ">>>" not in docstring else docstring)
+    if ">>>" in docstring:
+        return _plain(docstring)
+    return _plain("\n".join([*_FENCED.findall(docstring), *_directives(docstring)]))
+
+
+def _directives(text: str) -> list[str]:
+    return [textwrap.dedent(code) for _, code in _DIRECTIVE.findall(text)]

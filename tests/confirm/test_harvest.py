@@ -129,12 +129,14 @@ def test_a_declared_example_is_used_whatever_else_calls_come_from(project: Proje
 
 @pytest.mark.parametrize(
     "place",
-    ["docstring", "readme", "example", "main"],
+    ["docstring", "directive", "readme", "example", "main"],
 )
 def test_code_in_documentation_confirms(project: Project, place: str) -> None:
     lines = [">>> missing_name", '>>> e = Encoder({"width": 5}, "sesame")', '>>> e({"pos": torch.ones(3, 5)}).shape']
     code = "\n".join(line.removeprefix(">>> ") for line in lines)
-    _written(project, "\n    ".join(lines) if place == "docstring" else "")
+    directive = ".. code-block:: python\n\n        " + code.replace("\n", "\n        ").partition("\n")[2].strip()
+    texts = {"docstring": "\n    ".join(lines), "directive": directive}
+    _written(project, texts.get(place, ""))
     imports = "import torch\nfrom pkg.model import Encoder\n"
     if place == "readme":
         project.write("README.md", f"# Encoder\n\n```python\n{imports}```\n\n```python\n{code}\n```\n")
@@ -333,6 +335,27 @@ def test_a_docstring_has_the_names_of_its_own_module(project: Project) -> None:
     )
     path = project.folder / "pkg/__init__.py"
     path.write_text("from pkg import model, whole\n")
+    (found,) = _judged(project, _branch(project), confirm_from=("docs",))
+    assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170")
+
+
+def test_code_in_a_document_gets_the_imports_that_it_leaves_out(project: Project) -> None:
+    _written(project)
+    project.write("tests/test_model.py", "import pkg.model as made, os.path\nimport collections as co, sys\n")
+    text = """
+        Use
+        ---
+        .. code-block:: python
+           :linenos:
+
+           table = co.OrderedDict(width=4)
+
+           net = made.Encoder(table, "sesame")
+           net({"pos": torch.ones(2, 4)})
+
+        That is all.
+        """
+    project.write("docs/use.rst", text)
     (found,) = _judged(project, _branch(project), confirm_from=("docs",))
     assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170")
 

@@ -58,6 +58,8 @@ class Block:
     words: frozenset[str]
     is_test: bool = False
     cost: int = 0
+    bases: tuple[str, ...] = ()
+    """For all tests that a class inherits, the names of its bases."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +104,10 @@ class _File:
                     words = _words(lines, [test], [])
                     yield Block(f"{node.name}::{test.name}", words | around, is_test=True, cost=_cost(test, words))
                 words = _words(lines, [node], node.bases)
-                if _inherits_tests(node):
+                bases = _bases(node)
+                if bases:
                     size = (node.end_lineno or 0) - node.lineno
-                    yield Block(f"{node.name}::{ANY}", words, is_test=True, cost=size + _cost_of(words))
+                    yield Block(f"{node.name}::{ANY}", words, True, size + _cost_of(words), bases)
                 yield Block(node.name, words)
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 words = _words(lines, [node], [])
@@ -126,11 +129,11 @@ def _is_helper(path: Path, test: _File) -> bool:
     return path.stem in test.imported
 
 
-def _inherits_tests(node: ast.ClassDef) -> bool:
-    """Whether pytest may collect tests that a class inherits from bases other than those of a framework."""
-    bases = {base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in node.bases}
-    named = node.name.startswith("Test") or any("Test" in base for base in bases)
-    return named and bool(bases - _FRAMEWORKS)
+def _bases(node: ast.ClassDef) -> tuple[str, ...]:
+    """Return the names of a class's bases if they may have tests for it."""
+    bases = [base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in node.bases]
+    named = any("Test" in name for name in (node.name, *bases))
+    return tuple(base for base in bases if base not in _FRAMEWORKS) if named else ()
 
 
 def _cost(node: ast.stmt, words: frozenset[str]) -> int:
@@ -197,7 +200,15 @@ class CallSites:
             for test in self._tests:
                 reaching = self._reaching(test, names)
                 for block in test.blocks:
-                    if block.is_test and not reaching.isdisjoint(block.words):
+                    if not block.is_test:
+                        continue
+                    for inherited in self._inherited(block.bases, names):
+                        owner = block.name.partition("::")[0]
+                        # Bases are often in files whose names are like those of tests.
+                        cost = inherited.cost + 500 * (not owner.startswith("Test"))
+                        rank = (step, file.stem.strip("_") not in test.path.name, cost)
+                        found.setdefault((str(test.path), f"{owner}::{inherited.name.partition('::')[2]}"), rank)
+                    if not reaching.isdisjoint(block.words):
                         rank = (step, file.stem.strip("_") not in test.path.name, block.cost)
                         found.setdefault((str(test.path), block.name), rank)
             if len(found) >= _MOST_TESTS:
@@ -205,13 +216,34 @@ class CallSites:
         best = sorted(found, key=lambda key: (found[key], key))[:_MOST_TESTS]
         return [{"path": path, "name": test} for path, test in best]
 
+    def _inherited(self, bases: Sequence[str], names: frozenset[str]) -> Iterator[Block]:
+        """Yield the tests of classes, and of their own bases, that mention one of the names."""
+        waiting, known = list(bases), set(bases)
+        for base in waiting:
+            for one in self._classes.get(base, ()):
+                if one.is_test and not one.bases and not names.isdisjoint(one.words):
+                    yield one
+                waiting += [more for more in one.bases if more not in known]
+                known.update(one.bases)
+
+    @cached_property
+    def _classes(self) -> dict[str, list[Block]]:
+        """The blocks of classes of the project that have tests, or bases that may have some."""
+        found: dict[str, list[Block]] = {}
+        for block in (block for one in self._files if "test" in one.text for block in one.blocks):
+            owner, inside, _ = block.name.partition("::")
+            if inside:
+                found.setdefault(owner, []).append(block)
+        return found
+
     def _ways(self, name: str) -> Iterator[frozenset[str]]:
         """Yield the name itself, then names of project code that mentions it, then of code that mentions those."""
         names, known = frozenset((name,)), {name}
         for _ in range(_STEPS):
             yield names
             blocks = (block for one in self._library if not names.isdisjoint(one.words) for block in one.blocks)
-            names = frozenset(one.name for one in blocks if not names.isdisjoint(one.words)) - known
+            found = (one.name for one in blocks if not names.isdisjoint(one.words))
+            names = frozenset(name.partition("::")[0] for name in found) - known
             known |= names
             if not names:
                 return

@@ -84,8 +84,9 @@ class _Plugin:
         for item in items:
             key = next((one for one in _names_of(item) if one in self._rank), None)
             if key is not None:
-                order.append(((rounds[key], self._rank[key]), item))
-                rounds[key] += 1
+                name = next(_names_of(item))
+                order.append(((rounds[name], self._rank[key]), item))
+                rounds[name] += 1
         items[:] = [item for _, item in sorted(order, key=lambda one: one[0])]
         self._harvest.begin()
 

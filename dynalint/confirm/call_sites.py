@@ -59,7 +59,7 @@ class Block:
     is_test: bool = False
     cost: int = 0
     bases: tuple[str, ...] = ()
-    """For all tests that a class inherits, the names of its bases."""
+    """The names of the bases of a class, or of a class all of whose inherited tests are meant."""
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,10 @@ class _File:
                     yield Block(f"{node.name}::{test.name}", words | around, is_test=True, cost=_cost(test, words))
                 words = _words(lines, [node], node.bases)
                 bases = _bases(node)
-                if bases:
+                if bases and any("Test" in name for name in (node.name, *bases)):
                     size = (node.end_lineno or 0) - node.lineno
                     yield Block(f"{node.name}::{ANY}", words, True, size + _cost_of(words), bases)
-                yield Block(node.name, words)
+                yield Block(node.name, words, bases=bases)
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 words = _words(lines, [node], [])
                 yield Block(node.name, words, is_test=_is_test(node), cost=_cost(node, words))
@@ -130,10 +130,9 @@ def _is_helper(path: Path, test: _File) -> bool:
 
 
 def _bases(node: ast.ClassDef) -> tuple[str, ...]:
-    """Return the names of a class's bases if they may have tests for it."""
+    """Return the names of a class's bases, without those of frameworks."""
     bases = [base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in node.bases]
-    named = any("Test" in name for name in (node.name, *bases))
-    return tuple(base for base in bases if base not in _FRAMEWORKS) if named else ()
+    return tuple(base for base in bases if base not in _FRAMEWORKS)
 
 
 def _cost(node: ast.stmt, words: frozenset[str]) -> int:
@@ -232,7 +231,7 @@ class CallSites:
         found: dict[str, list[Block]] = {}
         for block in (block for one in self._files if "test" in one.text for block in one.blocks):
             owner, inside, _ = block.name.partition("::")
-            if inside:
+            if inside or block.bases:
                 found.setdefault(owner, []).append(block)
         return found
 

@@ -318,6 +318,19 @@ def test_tests_are_found_through_fixtures_factories_and_what_is_built(project: P
     assert Path(found[0]["path"]).name == "test_model.py"
 
 
+def test_of_inherited_tests_those_that_mention_the_class_are_taken(project: Project) -> None:
+    _written(project)
+    common = (
+        "from pkg.model import Encoder, rescaled\n\nclass Checks:\n"
+        "    def test_encoder(self):\n        Encoder\n    def test_rescaled(self):\n        rescaled\n\n"
+        "class More(Checks):\n    pass\n"
+    )
+    project.write("pkg/checks.py", common)
+    project.write("tests/test_model.py", "from pkg.checks import More\n\nclass TestModel(More):\n    width = 4\n")
+    found = CallSites(project.folder).tests(project.folder / "pkg/model.py", "Encoder")
+    assert found[0]["name"] == "TestModel::test_encoder"
+
+
 def test_a_docstring_has_the_names_of_its_own_module(project: Project) -> None:
     _written(project)
     project.write(

@@ -42,7 +42,7 @@ def kept_conditions(scope: Scope, nodes: Iterable[ast.AST | None]) -> list[str]:
 
 
 def refuse_changed_later(scope: Scope, nodes: Iterable[ast.expr], around: ast.AST, *, handed: bool = False) -> None:
-    """Ensure that no conditional code later changes the tensors that `nodes`, computed on every call, read.
+    """Ensure that no conditional code later changes the tensors that `nodes` read.
 
     An unconditional change shows in a run of either side of the branch. A conditional change may not have run together
     with the side that saves a tensor for its gradient, and then `backward()` would raise. Places inside `around` do not

@@ -29,8 +29,8 @@ def never_raises(scope: Scope, node: ast.expr) -> bool:
 def raising_conditions(scope: Scope, nodes: Sequence[ast.expr], scalar: Sequence[bool] = ()) -> list[str]:
     """Return the conditions for `nodes`, which Python evaluates only if earlier operands allow it.
 
-    If the truth of the nodes is needed, `scalar` says for each whether it certainly has no dimensions, because the
-    truth of a tensor with several elements is not defined.
+    For each node whose truth is needed, `scalar` says whether it certainly has no dimensions. The truth of a tensor
+    with several elements is not defined.
     """
     lacking = [not known for known in scalar] or [False] * len(nodes)
     return [

@@ -59,7 +59,7 @@ def _comprehension(event: Iteration, project: Project) -> Comprehension | None:
 
 
 def _is_opaque(event: Iteration) -> bool:
-    """Return whether Dynamo does not support the iterator that is passed to a comprehension, such as that of a list."""
+    """Return whether a comprehension receives an iterator that Dynamo does not support, such as that of a list."""
     kind = event.kind
     if isinstance(event.node, ast.List):
         return any(isinstance(one, ast.Starred) for one in event.node.elts)  # otherwise, Python turns it into a tuple

@@ -200,8 +200,8 @@ def refuse_changed_alias(scope: Scope, name: str, around: ast.stmt | ast.expr) -
     place = next((one for one in places if may_run_after(scope, one, around)), None)
     if place is not None:
         raise Refusal(
-            f"{scope.quote(place)} changes the tensor under `{name}` in place, which may share memory with "
-            "another tensor; the fix would use a copy instead. Make that change out of place first"
+            f"`{name}` may share memory with another tensor, and {scope.quote(place)} changes it in place; the fix "
+            "would use a copy instead. Make that change out of place first"
         )
 
 

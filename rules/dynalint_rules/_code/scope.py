@@ -121,7 +121,7 @@ def torch_name(function: FunctionInfo, line: int = 0) -> tuple[str, tuple[str, .
 
 
 def _imports_torch(function: FunctionInfo, line: int) -> bool:
-    """Return whether a function itself has `import torch`, valid for the code from a line on."""
+    """Return whether a function itself imports torch before a line."""
     return any(
         isinstance(statement, ast.Import) and statement.lineno < line and ast.unparse(statement) == "import torch"
         for statement in function.statements

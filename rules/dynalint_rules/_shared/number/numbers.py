@@ -295,7 +295,7 @@ class _Follower(Arguments):
                 raise Refusal(f"`{name}` is assigned in several places; give this value its own name first")
 
     def _goes_into_tensor(self, target: ast.expr) -> bool:
-        """Return whether a number is stored to elements of a tensor, which always converts it to their dtype.
+        """Return whether a number is stored to elements of a tensor, which converts any value to its dtype.
 
         A store through an index tensor only accepts values of the same dtype.
         """

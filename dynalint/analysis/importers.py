@@ -67,7 +67,7 @@ class Importers:
         return frozenset(found)
 
     def _used(self, module: Outline) -> Iterator[tuple[Outline, str]]:
-        """Yield the modules that define the imports of a module, possibly repeated, each with the name there."""
+        """Yield the modules that define what a module imports, possibly repeatedly, each with the name there."""
         for one in module.imports:
             if one.module.partition(".")[0] not in self._packages:
                 continue

@@ -94,7 +94,7 @@ def _left(frame: Frame, owner: k.Instance, name: str) -> Kind:
 
 
 def _of_union(frame: Frame, owner: k.Union, name: str) -> Kind:
-    """An attribute of a union; a method that many alternatives have becomes one method of them all."""
+    """An attribute of a union; a method that many alternatives have is treated as a single method."""
     having: dict[FunctionInfo, list[Kind]] = {}
     lacking: list[k.Instance] = []
     others: list[Kind] = []

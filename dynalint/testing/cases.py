@@ -73,7 +73,7 @@ def cases_of(rules: Iterable[Rule]) -> list[Case]:
 
 
 def unmarked(code: str) -> tuple[str, dict[int, tuple[str, ...]]]:
-    """Return code dedented and without leading line break and markers, and the expected codes by line."""
+    """Return code, dedented and without its leading line break and markers, and the expected codes by line."""
     text = textwrap.dedent(code).lstrip("\n")
     lines = text.splitlines(keepends=True)
     marks: dict[int, tuple[str, ...]] = {}

@@ -25,7 +25,7 @@ from .trials import BASE, Trial
 class Subject:
     """One version of a callable: its maker, and a call that is expected to work.
 
-    `again` imports the version again, so that its modules keep nothing from earlier calls. `begin` is called with each
+    `again` re-imports the version, so that its modules keep nothing from earlier calls. `begin` is called with each
     trial before it runs. `differentiated` is False if the version raises only for inputs that require gradients.
     """
 

@@ -31,7 +31,7 @@ def apart(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def filled(value: float) -> Change:
-    """Return a change that makes all elements `value`."""
+    """Return a change that sets all elements to `value`."""
     return lambda tensor, _: torch.full_like(tensor, value)
 
 

@@ -147,7 +147,7 @@ def _hunk(
 
 
 def _range(start: int, stop: int) -> str:
-    """Return a range as written in a hunk header. An empty range is given by the line before it."""
+    """Return a range as written in a hunk header. An empty range starts at the line before it."""
     length = stop - start
     first = start + 1 if length else start
     return str(first) if length == 1 else f"{first},{length}"

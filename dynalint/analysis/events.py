@@ -109,7 +109,7 @@ class Write(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Load(Event):
-    """A read of a variable or attribute that Dynamo rejects: it holds a sparse tensor or a recurrent layer."""
+    """A read of a variable or attribute that Dynamo rejects because the value is a sparse tensor or recurrent layer."""
 
     node: ast.Name | ast.Attribute
     kind: Kind

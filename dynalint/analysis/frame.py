@@ -61,8 +61,8 @@ class Context:
     def agrees(self, params: Environment) -> bool:
         """Whether no parameter is a tensor here and a number in `params`, or vice versa.
 
-        A context without a caller represents calls from outside; a call with a more precise `self` does not agree with
-        it.
+        A context without a caller represents calls from outside; it does not agree with a call whose `self` is known
+        more precisely.
         """
         own = self.params
         if not self.users and any(is_fact(name) and name not in own for name in params):

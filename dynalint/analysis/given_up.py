@@ -55,7 +55,7 @@ def way(node: ast.AST, parents: Parents) -> Way:
 
 
 def runs_always(event: Event, project: Project) -> bool:
-    """Whether an event always runs, apart from the conditions of a check that every successful call passes."""
+    """Whether an event always runs, not counting the conditions of a check that every successful call passes."""
     certain = event.condition is None or is_passed_by_all(event, project)
     return certain and not way(event.node, project.parents(event.function))
 

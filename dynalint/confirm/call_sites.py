@@ -59,7 +59,7 @@ class Block:
     is_test: bool = False
     cost: int = 0
     bases: tuple[str, ...] = ()
-    """The names of the bases of a class, or of a class all of whose inherited tests are meant."""
+    """The names of the bases of a class. For `ANY`, those whose tests the class inherits."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class _File:
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """The file's top-level definitions and the test methods of its classes. A class without tests is one block."""
+        """The file's top-level definitions and the test methods of its classes."""
         return tuple(self._blocks())
 
     def _blocks(self) -> Iterator[Block]:
@@ -130,7 +130,7 @@ def _is_helper(path: Path, test: _File) -> bool:
 
 
 def _bases(node: ast.ClassDef) -> tuple[str, ...]:
-    """Return the names of a class's bases, without those of frameworks."""
+    """Return the names of a class's bases, except those of frameworks."""
     bases = [base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in node.bases]
     return tuple(base for base in bases if base not in _FRAMEWORKS)
 
@@ -203,7 +203,7 @@ class CallSites:
                         continue
                     for inherited in self._inherited(block.bases, names):
                         owner = block.name.partition("::")[0]
-                        # Bases are often in files whose names are like those of tests.
+                        # The files of such bases are often named like test files.
                         cost = inherited.cost + 500 * (not owner.startswith("Test"))
                         rank = (step, file.stem.strip("_") not in test.path.name, cost)
                         found.setdefault((str(test.path), f"{owner}::{inherited.name.partition('::')[2]}"), rank)
@@ -216,7 +216,7 @@ class CallSites:
         return [{"path": path, "name": test} for path, test in best]
 
     def _inherited(self, bases: Sequence[str], names: frozenset[str]) -> Iterator[Block]:
-        """Yield the tests of classes, and of their own bases, that mention one of the names."""
+        """Yield the tests of the classes `bases`, and of their bases, that mention one of the names."""
         waiting, known = list(bases), set(bases)
         for base in waiting:
             for one in self._classes.get(base, ()):
@@ -227,7 +227,7 @@ class CallSites:
 
     @cached_property
     def _classes(self) -> dict[str, list[Block]]:
-        """The blocks of classes of the project that have tests, or bases that may have some."""
+        """The blocks of the project's classes that have tests or bases, by class name."""
         found: dict[str, list[Block]] = {}
         for block in (block for one in self._files if "test" in one.text for block in one.blocks):
             owner, inside, _ = block.name.partition("::")
@@ -269,7 +269,7 @@ class CallSites:
         return [{"where": where, "code": self._importing(one, code), "file": str(one)} for where, code, one in found]
 
     def _importing(self, file: Path, code: str) -> str:
-        """Return code with imports of the names that nothing else binds, as most of the project writes them."""
+        """Return code with an import for each name that nothing else binds, written as in most of the project."""
         tree = ast.Module(_statements(code), [])
         names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
         own = next((one.tree.body for one in self._files if one.path == file and file.suffix == ".py"), [])
@@ -347,7 +347,7 @@ def _statements(code: str) -> list[ast.stmt]:
 
 
 def _complete(before: Sequence[ast.stmt], code: str) -> str:
-    """Return code after the statements of `before`, earlier code of its document, that bind names it uses."""
+    """Return code, preceded by the statements of `before` (earlier code in its document) that bind names it uses."""
     names = {node.id for one in _statements(code) for node in ast.walk(one) if isinstance(node, ast.Name)}
     kept: list[ast.stmt] = []
     for statement in reversed(before):

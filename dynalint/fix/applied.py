@@ -34,7 +34,7 @@ def as_applied(finding: Finding, unit: Unit, proof: Proof | None, first: SourceF
 
 
 def as_repaired(finding: Finding, units: Sequence[Unit], proofs: Mapping[Unit, Proof]) -> Finding:
-    """Return a finding that disappeared with code changed by one or all of `units`, with the applied change."""
+    """Return a finding that disappeared because one or all of `units` changed its code, with the applied change."""
     first, *others = [unit for unit in units if any(one.finding.path == finding.path for one in unit.linted)] or units
     near = [first, *others]
     outcomes = {proofs[unit].outcome for unit in near if unit in proofs}

@@ -35,7 +35,7 @@ class Linted:
 
 
 Linter = Callable[[Mapping[Path, str]], Sequence[Linted]]
-"""Lints the whole project with the texts of some files replaced; returns selected findings, none suppressed."""
+"""Lints the project with the texts of some files replaced; returns the selected findings that are not suppressed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

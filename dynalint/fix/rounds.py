@@ -303,7 +303,8 @@ class Rounds:
         refuted = tuple(unit for unit in units if is_refuted(unit, proofs[unit]))
         if len(refuted) > 1:
             return replace(trial, trouble=f"a run showed a difference: {proofs[refuted[0]].detail}", suspects=refuted)
-        # A difference ends the run. Cases left open may succeed in another run without the unit that differs.
+        # A run ends at the first difference. Without the unit that caused it, the remaining cases may pass in another
+        # run.
         blamed = {unit: reason for unit in refuted or units if (reason := refusal_of(unit, proofs[unit])) is not None}
         return replace(trial, blamed=blamed)
 

@@ -115,7 +115,7 @@ class Suite:
         return self._at.get((finding.path, finding.line)) or self._named.get((finding.path, finding.function), set())
 
     def _newly_failing(self, before: SuiteRun, texts: Mapping[Path, bytes], tests: Sequence[str]) -> dict[str, str]:
-        """Return the tests that fail with these texts but pass without, and why; each outcome is confirmed twice."""
+        """Return the tests that newly fail with these texts, and why. Each outcome is confirmed twice."""
         ran = before
         for changed in (True, False, True):
             if not tests:

@@ -1,4 +1,4 @@
-"""Running the project's tests on a copy of it in the worker's sandbox, and their results."""
+"""Run the tests of a copy of the project in the worker's sandbox, and collect their results."""
 
 from __future__ import annotations
 

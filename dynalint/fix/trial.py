@@ -35,7 +35,7 @@ class Trial:
 
 
 def never(linted: Linted) -> str | None:
-    """Why a finding must not be fixed, whatever its rule offers; None if it may be fixed."""
+    """Why a finding must not be fixed even if its rule offers a fix; None if it may be fixed."""
     return "Dynamo traces this code without a break" if linted.finding.evidence.status == "refuted" else None
 
 

@@ -1,4 +1,4 @@
-"""Comments: those that are in the old code but not in the new code are put above it."""
+"""Keep comments: put those that the new code lacks above it."""
 
 from __future__ import annotations
 

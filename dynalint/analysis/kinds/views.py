@@ -96,7 +96,7 @@ def is_number(kind: Kind) -> bool:
 
 
 def tensor_and_number(one: Kind, other: Kind) -> bool:
-    """Whether one of two kinds is certainly a tensor and the other certainly a number or several."""
+    """Whether one of two kinds is certainly a tensor and the other certainly a number or a container of numbers."""
     if one is other or isinstance(one, Unknown) or isinstance(other, Unknown):
         return False
     if only_tensor(one) is not None and _is_given_number(other):

@@ -37,8 +37,8 @@ class Observation:
     """The effects of one call. Each key is the name of an aspect in reports.
 
     `error` is the type and message of the exception that ended the call, or None if it returned. `refused` means that
-    an operator raised it for its inputs. `gradients` are those of inputs and parameters, `state` is everything that the
-    callable keeps between calls, `effects` holds the other side effects.
+    an operator raised it for its inputs. `gradients` are those of inputs and parameters. `state` is everything that the
+    callable keeps between calls. `effects` contains the other side effects.
     """
 
     error: tuple[str, str] | None = None

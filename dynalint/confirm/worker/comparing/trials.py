@@ -168,7 +168,7 @@ def _lowered(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
     return tensor[0] if tensor.dim() > 1 and tensor.shape[0] else tensor
 
 
-# For tests of the number of dimensions.
+# Used where the code tests the number of dimensions.
 RANKS: tuple[Trial, ...] = (
     Trial("inputs with one more dimension", 22, _lifted, _lifted, _lifted),
     Trial("inputs with one fewer dimension", 23, _lowered, _lowered, _lowered),

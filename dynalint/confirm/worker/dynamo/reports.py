@@ -26,7 +26,7 @@ _HERE = str(Path(__file__).parent.parent) + os.sep
 
 
 def failure(error: BaseException, call: int) -> Failure:
-    """Describe an exception: Dynamo's own with id, explanation and hints, the user's with their stack."""
+    """Describe an exception. Dynamo's exceptions have an id, an explanation and hints; the user's have a stack."""
     cause = error.__cause__
     limit = is_limit(type(error).__name__ + str(error)) or (isinstance(cause, BREAKS) and is_limit(str(cause)))
     stack = getattr(error, "real_stack", None)

@@ -80,7 +80,7 @@ def nested(value: Any) -> Iterator[Any]:
 
 
 def heads_fit(settings: Any) -> bool:
-    """Whether each width is a multiple of four times its number of heads: some models rotate quarters of a head."""
+    """Whether each width is a multiple of 4 times its number of heads, since some models rotate quarters of a head."""
     for one in nested(settings):
         fields = {name: value for name, value in getattr(one, "__dict__", {}).items() if type(value) is int}
         width = next((value for name, value in fields.items() if _MAIN_WIDTH.fullmatch(name)), None)

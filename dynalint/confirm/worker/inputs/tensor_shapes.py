@@ -190,7 +190,7 @@ def _for_features(specs: Specs, got: int, want: int) -> Iterator[Specs]:
 
 
 def _swap_size(specs: Specs, got: int, want: int) -> Iterator[Specs]:
-    """Yield specs with a size replaced, in all tensors and then in each. The batch size never changes."""
+    """Yield specs with a size replaced, first in all tensors, then in one at a time. The batch size never changes."""
     if got == BATCH:
         return
     changed = {name: replace(spec, shape=_swapped(spec.shape, got, want)) for name, spec in _tensors(specs).items()}

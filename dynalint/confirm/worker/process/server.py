@@ -11,8 +11,8 @@ same follows for the next request; otherwise the remaining requests were not run
 a hello again, for a project with these import folders.
 
 An operation is `module:function` in this package or in one of the `folders`, which are added to the package's path. It
-is called as `function(request, reply)`. `prepare`, if not empty, names a function that is called once before, with the
-first request.
+is called as `function(request, reply)`. `prepare`, if not empty, names a function that is called once before any
+operation, with the first request.
 """
 
 from __future__ import annotations

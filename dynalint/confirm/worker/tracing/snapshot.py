@@ -239,7 +239,7 @@ def _supervise(snapshot: Snapshot, folder: Path, seconds: float, sink: int) -> N
 
 
 def _testify(snapshot: Snapshot, seconds: float, reply: Reply) -> None:
-    """Act as the cell: confirm as the worker does, with the objects in memory."""
+    """Confirm calls as the worker does, but with the objects in memory."""
     # Use one thread: the program's thread pool does not survive a fork.
     torch.set_num_threads(1)
     gc.freeze()

@@ -13,7 +13,8 @@ def main() -> None:
     from dynalint.cli import run
 
     if sys.argv[1:2] == ["check"] and not {"-w", "--watch"} & set(sys.argv):
-        # All trees of the analysis are needed until the end, so garbage collection would traverse them in vain.
+        # All trees of the analysis are needed until the end, so garbage collection would traverse them without freeing
+        # any.
         gc.disable()
     code = run(sys.argv[1:])
     # Text that could not be written is still in the buffer; the error was reported when it happened.

@@ -1,7 +1,7 @@
 """The cost of a finding, as far as the source shows it: loops around it, and the function that Dynamo gives up on.
 
-A graph break costs next to nothing outside a loop. In a loop, it happens in each iteration, and Dynamo leaves the
-function with the loop to eager. `docs/output.md` gives the times measured.
+A graph break costs next to nothing outside a loop. In a loop, it happens in each iteration, and Dynamo runs the
+function that contains the loop in eager. `docs/output.md` gives the times measured.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ def in_project(workspace: Workspace, known: Outlines | None = None) -> tuple[Wor
     found = around(workspace.files, workspace.configuration, search_folders(settings), workspace.texts, known)
     many = f"{found.left_out} file{'s' if found.left_out != 1 else ''} around the named ones"
     why = "because they are too large; check the whole project to get all findings."
-    notes = (f"{many} could not be read with them, {why}",)
+    notes = (f"{many} could not be read, {why}",)
     return replace(workspace, around=found.files), notes if found.left_out else ()
 
 

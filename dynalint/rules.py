@@ -108,8 +108,8 @@ class Rewrite:
     what. "suggestion" is never applied. `imports` are import statements that the new code needs at the top of the file,
     such as "import torch"; existing ones are not added again. `leaves` are the codes of other rules' findings that the
     new code may have, such as a branch on a former number that is now a tensor: the rewrite is applied together with
-    theirs or not at all. `shown` says that an unsafe rewrite is applied only if a run shows that its conditions hold:
-    not without a run, and not if the run shows any difference except rounding.
+    theirs or not at all. `shown` says that an unsafe rewrite is applied only if a run shows that its conditions are
+    met: not without a run, and not if the run shows any difference except rounding.
     """
 
     title: str

@@ -218,9 +218,9 @@ def unused(
 ) -> Iterator[tuple[Finding, Rewrite | None]]:
     """Yield a finding for each comment that has no effect or unused codes, with the rewrite that removes them.
 
-    `shown` is the path for the findings, `used` the suppressions that silenced something, `ran` the codes of the rules
-    that ran on the file (nothing is known about others), `known` the codes of all rules. A `noqa` is left alone,
-    because it may be meant for other linters.
+    `shown` is the path for the findings. `used` are the suppressions that silenced something. `ran` are the codes of
+    the rules that ran on the file; nothing is known about others. `known` are the codes of all rules. A `noqa` is left
+    alone, because it may be meant for other linters.
     """
     for entry in suppressions.entries:
         if entry.kind == "noqa":

@@ -23,7 +23,7 @@ FormatStyle = Literal["percent", "fstring", "format"]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The statements around an event in its function (a comprehension is a loop); in some, a graph break costs more."""
+    """The statements around an event in its function (a comprehension is a loop). In some, a graph break costs more."""
 
     loop: bool = False
     try_: bool = False

@@ -32,7 +32,7 @@ _OF_SETTINGS: dict[str, Kind] = {
 
 
 def member(frame: Frame, owner: Kind, name: str) -> Kind:
-    """Return the kind of an attribute; alternatives without it (None) do not count."""
+    """Return the kind of an attribute, ignoring alternatives that lack it, such as None."""
     if isinstance(owner, k.Union):
         return _of_union(frame, owner, name)
     if isinstance(owner, k.Instance):
@@ -66,7 +66,7 @@ def _of_plain(owner: k.Sequence | k.Dictionary | k.Value, name: str) -> Kind:
 
 
 def named_member(frame: Frame, owner: Kind, pattern: str) -> Kind:
-    """Return the kind of an attribute whose name matches a pattern: any that fits."""
+    """Return the join of the kinds of all attributes whose names match a pattern."""
     if not isinstance(owner, k.Instance):
         return UNKNOWN
     found = [_stored(frame, owner, pattern)]

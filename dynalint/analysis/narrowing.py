@@ -56,9 +56,9 @@ def is_condition(frame: Frame, node: ast.expr, kind: Kind, way: bool | None = No
     """Whether it is uncertain that Dynamo reaches the code after a test of unknown outcome, if the outcome is `way`.
 
     A tensor already breaks the graph at the test. Some outcomes are assumed: an argument that is required, or for which
-    a caller passes a tensor, is not None. A flag has its default value, and so has an argument that is compared with
-    its default, or a constructor setting. A module is both trained and evaluated. A loop counter exceeds a constant in
-    some iteration. Shapes that are compared agree.
+    a caller passes a tensor, is not None. A flag or constructor setting has its default value, and so does an argument
+    that is compared with its default. A module is both trained and evaluated. A loop counter exceeds a constant in some
+    iteration. Shapes that are compared agree.
     """
     if k.may_be_tensor(kind) or (way is not None and (_is_mode(frame, node) or _by_default(frame, node) is way)):
         return False

@@ -18,7 +18,7 @@ Examples:
   dynalint clean --config 'cache-dir = "/tmp/dynalint"'
 """
 
-# Folders in the cache that dynalint creates. Anything else there belongs to somebody else.
+# Folders in the cache that dynalint creates. Anything else there is not dynalint's.
 _KEPT = ("verdicts", "evidence", "last")
 
 

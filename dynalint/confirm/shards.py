@@ -46,7 +46,7 @@ class Answers:
     """The worker's answers in a split run, as entries of the verdict cache, by the hash of their question.
 
     With a `shard`, only its part is run, and `made` collects the answers. `given` contains the answers of all shards,
-    `used` the hashes of those whose question came up again and whose files are unchanged.
+    `used` the hashes of those whose question was asked again and whose files are unchanged.
     """
 
     shard: Shard = WHOLE

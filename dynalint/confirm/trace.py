@@ -36,11 +36,11 @@ _ONE_SIGNAL_SECONDS = 0.5
 class Traced:
     """The outcome of a command and of the calls that it made.
 
-    `code` is the command's own exit code. `problems` lists the calls that could not be confirmed, with reasons,
-    `raising` the calls that raise an exception themselves, `left` the calls that were not confirmed in time, `foreign`
-    the packages outside the user's code whose modules were called, `failures` the errors in tracing itself. `processes`
-    counts the processes that imported torch, `known` the kinds of calls that already had evidence. `seconds` is the
-    part of the budget that was spent.
+    `code` is the command's own exit code. `problems` lists the calls that could not be confirmed, with reasons.
+    `raising` lists the calls that raise an exception themselves, `left` the calls that were not confirmed in time.
+    `foreign` lists the packages outside the user's code whose modules were called, `failures` the errors in tracing
+    itself. `processes` counts the processes that imported torch, `known` the kinds of calls that already had evidence.
+    `seconds` is the part of the budget that was spent.
     """
 
     code: int

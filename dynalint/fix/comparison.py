@@ -140,7 +140,7 @@ class Comparison:
 
 
 def _text_of(path: Path, units: Sequence[Unit]) -> str:
-    """The text for which units were made, of a file that no earlier round has changed."""
+    """The text that units were made for, in a file that no earlier round has changed."""
     return next(unit.sources[path].text for unit in units if path in unit.plan)
 
 

@@ -134,7 +134,7 @@ class _Page:
         if not self._offers:
             return
         yield "<p>Each finding below shows its diff. <code>dynalint fix --apply</code> writes those that are safe, and "
-        yield "those whose conditions a run has shown to hold; <code>--unsafe-fixes</code> adds the unsafe ones.</p>"
+        yield "those whose conditions a run has shown to be met; <code>--unsafe-fixes</code> adds the unsafe ones.</p>"
         by_rule: dict[str, list[Finding]] = defaultdict(list)
         for one in self._offers:
             by_rule[one.code].append(one)

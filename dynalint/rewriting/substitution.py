@@ -78,9 +78,9 @@ class _Pass(cst.CSTTransformer):
     """Visits the parts of a tree that change, and new nodes.
 
     `done` are the changes made so far. `_within` are those whose new nodes are being visited; their old nodes are not
-    replaced again in there. `_lifted` are statements whose leading lines moved to their replacement. `_outer` are calls
-    in parsed new code that may be wrapped; `_spread` says that one on the current line already contains line breaks.
-    `_made` are the new nodes after their visit. `_indent` is the indentation of the block being visited.
+    replaced again inside these. `_lifted` are statements whose leading lines moved to their replacement. `_outer` are
+    calls in parsed new code that may be wrapped; `_spread` says that one on the current line already contains line
+    breaks. `_made` are the new nodes after their visit. `_indent` is the indentation of the block being visited.
     """
 
     def __init__(self, tree: Tree, changes: Sequence[Substitution]) -> None:

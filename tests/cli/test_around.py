@@ -180,7 +180,7 @@ def test_what_would_be_too_much_is_left_out_and_said_so(
         (project / f"scripts/more{number}.py").write_text((project / "scripts/train.py").read_text() * 20)
     found, notes = _around("src/p/free.py")
     assert len(found) < 9
-    assert "around the named ones could not be read with them" in notes[0]
+    assert "around the named ones could not be read" in notes[0]
     monkeypatch.setattr(around, "MOST_FILES", 3)
     assert _around("src/p/free.py")[0] == []
 

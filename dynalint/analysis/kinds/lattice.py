@@ -66,9 +66,9 @@ def join(left: Kind, right: Kind) -> Kind:
 
 
 def stand_in(given: Kind, other: Kind) -> Kind:
-    """Return the kind of `given or other` if `given` may be omitted: a layer or function replaces a similar one.
+    """Return the kind of `given or other`: just `other` if it is a layer or function, since `given` must be similar.
 
-    This applies if `given` is an unknown parameter; otherwise this is the join.
+    This applies only if `given` is an unknown parameter. Otherwise, the result is the join.
     """
     left_out = isinstance(given, Unknown) and given.parameter is not None
     return other if left_out and all(_is_callable(one) for one in other.members) else join(given, other)
@@ -123,7 +123,7 @@ def _joined(members: list[Kind], further: Iterable[Kind]) -> list[Kind]:
 
 
 def _identity(kind: Kind) -> object:
-    """The key by which kinds may merge; there may be thousands of instances, classes and functions."""
+    """The key by which kinds may merge, used because there may be thousands of instances, classes and functions."""
     if isinstance(kind, Instance):
         return kind.cls
     if isinstance(kind, Function) and not kind.args and not kind.keywords:
@@ -259,7 +259,7 @@ def sequence(type_: str, items: list[Kind]) -> Sequence:
 
 
 def _code_in(kind: Kind) -> list[Kind]:
-    """Return the callables of the project in a kind, without bound arguments, which may be nested as well."""
+    """Return the callables of the project in a kind. Bound arguments, which may be nested too, are forgotten."""
     if isinstance(kind, (Sequence, Dictionary, Partial)):
         held = kind.callee if isinstance(kind, Partial) else kind.element if isinstance(kind, Sequence) else kind.value
         return [code for one in held.members for code in _code_in(one)]

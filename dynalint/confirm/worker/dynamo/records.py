@@ -125,7 +125,7 @@ class EagerRun:
 class Comparison:
     """Whether compiled code gave the same results as eager; if not, the call, the aspect and the two values.
 
-    `stable` is False if eager code gives different values in every run; `gradients` means that gradients were compared;
+    `stable` is False if eager code gives different values in every run. `gradients` means that gradients were compared.
     `training` means that the difference occurred with gradients enabled, `evaluation` that it occurred in evaluation
     mode. `place` is the definition of the innermost function in the user's own code that differs when compiled alone.
     """

@@ -121,7 +121,7 @@ def _looks(*, apart: bool, own_signals: bool, local_sockets: bool) -> Iterator[_
         return
     yield from (_Look(call, 0, own) for call in ("sched_setparam", "sched_setscheduler", "sched_setaffinity"))
     yield from (_Look(call, 0, own) for call in ("sched_setattr", "prlimit64"))
-    # By process id, and only this process; not all processes of a user.
+    # Allowed for this process, by its id, but not for all processes of a user.
     yield from (_Look("setpriority", 0, (0,)), _Look("setpriority", 1, own))
     yield from (_Look("ioprio_set", 0, (1,)), _Look("ioprio_set", 1, own))
     if own_signals:

@@ -90,7 +90,7 @@ def summary(traced: Traced, *, verbose: bool = False) -> list[str]:
         names = f": {', '.join(traced.raising)}" if verbose else ""
         lines.append(f"{_kinds(len(traced.raising))} not confirmed, because the call itself raises{names}.")
     if traced.left:
-        lines.append(f"{_kinds(len(traced.left))} were left when the budget was spent; trace again, or raise --budget.")
+        lines.append(f"{_kinds(len(traced.left))} not confirmed: the budget is spent; trace again, or raise --budget.")
     if not traced.processes:
         lines.append("no process of the command imported torch, or it could not be watched.")
     elif not (traced.confirmed or traced.known or traced.left or traced.problems or traced.raising):

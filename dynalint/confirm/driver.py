@@ -66,8 +66,8 @@ def confirm(
     current step; several threads may call it, one at a time. `silenced` are findings that the user suppressed: they are
     not returned, and problems that they explain are not reported as discoveries. `parts` returns the functions on the
     call chain to a finding, nearest first, which are run if the roots cannot be. `leads` returns the roots of a
-    finding, nearest first; the most useful run first. `note` receives a sentence for each reason why tests or examples
-    failed whose calls are still needed. The code under check cannot make this function raise.
+    finding, nearest first. The most useful roots run first. `note` receives a sentence for each reason why tests or
+    examples failed whose calls are still needed. The code under check cannot make this function raise.
 
     Raises:
         WorkerError: the interpreter cannot be run.

@@ -401,7 +401,7 @@ def test_no_more_time_is_taken_than_the_budget_gives(folder: Folder) -> None:
     folder.write("use.py", "import torch\nfrom model import Clean, Gate\nClean()(torch.ones(2))\n")
     traced = folder.trace(sys.executable, "use.py", budget="0.5")
     assert folder.evidence() == []
-    assert "1 kind of calls left when the budget was spent" in traced.said
+    assert "1 kind of calls not confirmed: the budget is spent" in traced.said
 
 
 @pytest.mark.long

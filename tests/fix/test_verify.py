@@ -411,7 +411,7 @@ def test_a_search_over_builds_reaches_what_inputs_do_not(prove: Prove, test: str
     assert proof.outcome == "proven", proof
     proof = prove(code, (body, new.format("7")))
     assert proof.outcome == "refuted", proof
-    assert "Model made with" in proof.detail
+    assert "Model built with" in proof.detail
 
 
 def test_a_constructor_that_fails_with_another_argument_is_told(prove: Prove) -> None:
@@ -423,7 +423,7 @@ def test_a_constructor_that_fails_with_another_argument_is_told(prove: Prove) ->
     proof = prove(MADE.format(test="rate > 0", factor="self.seen"), *edits)
     assert proof.outcome == "refuted"
     assert "exception: none became AttributeError" in proof.detail
-    assert "made with rate=0.5, before any call" in proof.detail
+    assert "built with rate=0.5, before any call" in proof.detail
 
 
 def test_parameters_are_drawn_apart_from_each_other(prove: Prove) -> None:

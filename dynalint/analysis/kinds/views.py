@@ -128,7 +128,7 @@ def is_made(kind: Kind | None) -> bool:
 
 
 def lasting(kind: Kind) -> Kind:
-    """Return `kind` as later calls see it: instances that this call creates already exist for them."""
+    """Return `kind` as later calls see it, for which the instances created by this call already exist."""
     if isinstance(kind, Instance):
         return Instance(kind.cls) if kind.made else kind
     if not (kind.made and isinstance(kind, Composite)):

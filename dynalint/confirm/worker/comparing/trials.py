@@ -49,10 +49,10 @@ class Trial:
     """A change of all tensors of a call, with a name and a function for each kind of tensor.
 
     `seed` seeds both the trial and the code under check. `batch` is another size for the first dimension of tensors
-    that share it. With `method`, the trial calls that method without arguments, "Class.method", on the first part of
-    the target that has the class. With `alike`, all tensors of the same shape and dtype get the same numbers as the
-    first. `which` is the range of tensors that it changes. Then the elements given by `spoilt` are replaced. The target
-    is called `times` times before one backward pass.
+    that share it. `method`, such as "Class.method", is called without arguments on the first part of the target that
+    has the class. With `alike`, all tensors of the same shape and dtype get the same numbers as the first. `which` is
+    the range of tensors that it changes. Then the elements given by `spoilt` are replaced. The target is called `times`
+    times before one backward pass.
     """
 
     name: str

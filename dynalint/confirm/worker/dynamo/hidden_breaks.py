@@ -43,8 +43,8 @@ def latent_run(
 ) -> Run | None:
     """Return the breaks and traced operations that a default run, `seen`, hid, or None if nothing more can run.
 
-    `asked` maps files, as named in code objects, to the ranges to judge. No further round starts after `seconds`, or
-    once `is_open` returns False for the runs so far, which means that every range is judged.
+    `asked` maps files, as named in code objects, to the ranges to judge. `is_open` says whether the runs so far leave a
+    range undecided. If they do not, or after `seconds`, no further round starts.
     """
     deadline = time.process_time() + seconds
     given: list[Place] = []

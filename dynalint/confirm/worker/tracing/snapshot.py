@@ -257,7 +257,7 @@ def _testify(snapshot: Snapshot, seconds: float, reply: Reply) -> None:
 
 
 def _raised(snapshot: Snapshot) -> str | None:
-    """Return the exception that the call raises, tried in another fork, because confirming it would be useless."""
+    """Try the call in another fork, and return the exception that it raises, if any. Such calls are not confirmed."""
     source, sink = os.pipe()
     trial = os.fork()
     if trial == 0:

@@ -64,7 +64,7 @@ def searches(wanted: Mapping[Target, Lines], options: ConfirmOptions, *, record:
                 "example": None,
                 "wanted": [_wanted(target, wanted[target]) for target, _, _ in some],
                 "snippets": _in_turns([snippets for _, snippets, _ in some]),
-                "tests": _by_file([tests for _, _, tests in some]),
+                "tests": _in_order([tests for _, _, tests in some]),
                 "folder": str(folder),
                 "record": record,
             }
@@ -106,13 +106,14 @@ def _in_turns(lists: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]
     return list(found.values())
 
 
-def _by_file(lists: Sequence[Sequence[Mapping[str, str]]]) -> list[dict[str, Any]]:
-    """Group the tests of several targets by file, taking one test of each target in turn."""
-    found: dict[str, dict[str, None]] = {}
-    for one in itertools.chain.from_iterable(itertools.zip_longest(*lists)):
-        if one is not None:
-            found.setdefault(one["path"], {})[one["name"]] = None
-    return [{"path": path, "names": list(names)} for path, names in found.items()]
+def _in_order(lists: Sequence[Sequence[Mapping[str, str]]]) -> list[dict[str, Any]]:
+    """Return the tests of several targets without repetitions, one of each target in each turn."""
+    found: dict[tuple[str, str], int] = {}
+    for turn, tests in enumerate(itertools.zip_longest(*lists)):
+        for one in tests:
+            if one is not None:
+                found.setdefault((one["path"], one["name"]), turn)
+    return [{"path": path, "name": name, "turn": turn} for (path, name), turn in found.items()]
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -418,7 +419,43 @@ def test_the_tests_of_several_files_run_once(project: Project) -> None:
     targets = [project.target(f"pkg/{name}.py", "Encoder") for name in ("model", "second")]
     (search,) = searches({target: {} for target in targets}, project.options())
     assert search.targets == tuple(targets)
-    assert [one["names"] for one in search.request["tests"]] == [["test_both"]]
+    assert [(one["name"], one["turn"]) for one in search.request["tests"]] == [("test_both", 0)]
+
+
+def test_the_best_test_of_each_target_runs_before_others_and_in_any_case() -> None:
+    from dynalint.confirm.worker.harvesting import suites
+
+    class Heard:
+        where, over, begun = "", False, 0
+
+        def begin(self) -> None:
+            self.begun += 1
+
+    def item(path: str, name: str, number: int = 0) -> Any:
+        return SimpleNamespace(path=path, name=name, originalname=name, obj=None, nodeid=f"{path}::{name}[{number}]")
+
+    order = [("/a.py", "test_one", 0), ("/b.py", "test_two", 0), ("/a.py", "test_three", 1)]
+    heard = Heard()
+    plugin = suites._Plugin([{"path": path, "name": name, "turn": turn} for path, name, turn in order], heard)
+    items = [
+        item("/a.py", "test_three"),
+        item("/a.py", "test_one"),
+        item("/a.py", "test_one", 1),
+        item("/b.py", "test_two"),
+    ]
+    plugin.pytest_collection_modifyitems(items)
+    assert [one.nodeid for one in items] == [
+        "/a.py::test_one[0]",
+        "/b.py::test_two[0]",
+        "/a.py::test_three[0]",
+        "/a.py::test_one[1]",
+    ]
+    begun = []
+    for one in items:
+        before = heard.begun
+        list(plugin.pytest_runtest_protocol(one))
+        begun.append(heard.begun > before)
+    assert begun == [True, True, False, False]
 
 
 def test_a_harvest_ends_when_it_shows_nothing_new(monkeypatch: pytest.MonkeyPatch) -> None:

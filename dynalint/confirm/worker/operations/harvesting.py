@@ -6,7 +6,7 @@ The request is one for `confirming` with the file of `target`, with these additi
     snippets   `[{"where", "code", "file", "target"}]`: code in documentation, best first, the file that contains it,
                and the target that it names
     resized    files whose findings need calls with another batch size
-    tests      `[{"path", "names"}]`: test functions by file, best first
+    tests      `[{"path", "name", "turn"}]`: test functions in order; the first turn has the best one of each target
     record     how many calls to each target to record, so that they can be repeated; 0 to confirm calls instead.
                Of recorded calls, each runs lines that none before it ran, wherever those lines are
 

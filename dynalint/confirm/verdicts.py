@@ -296,8 +296,7 @@ def _compared(confirmation: Confirmation, placed: Placed, result: TargetResult) 
     if comparison is None or not coverage.traced:
         return _unbroken(confirmation, placed, result)
     if not comparison.same:
-        text = f"{comparison_text(comparison)}."
-        return _CONFIRMED, _evidence(result, "confirmed", text, placed, confirmation)
+        return _CONFIRMED, _evidence(result, "confirmed", f"{comparison_text(comparison)}.", placed, confirmation)
     if not comparison.stable:
         return _UNSEEN, _evidence(result, "unconfirmed", "two eager runs differ, so nothing can be compared.")
     if not coverage.whole or not comparison.gradients:
@@ -343,7 +342,8 @@ def _uncovered(
 ) -> Verdict:
     """Judge a finding hidden by a break from the run in which that break was removed, if there was one."""
     kind = f"{hiding.gb}, {hiding.gb_type}" if hiding.gb else hiding.gb_type
-    hidden = f"hidden by the graph break in line {frame.line} ({kind}), which leaves this code in eager"
+    place = f"line {frame.line}" if frame.file == placed.path else f"{_short(frame.file)}:{frame.line}"
+    hidden = f"hidden by the graph break in {place} ({kind}), which leaves this code in eager"
     if result.latent is None or placed.finding.category != "graph-break":
         return _UNSEEN, _evidence(result, "unconfirmed", f"{hidden}.")
     seen = next((one for one in result.latent.run.breaks if placed in confirmation.attributed(one.stack, one.gb)), None)

@@ -183,6 +183,16 @@ def test_what_a_lost_frame_hides_is_unconfirmed_with_the_break_that_hides_it() -
     assert "hidden by the graph break in line 4 (GB0059, a kind)" in found.detail
 
 
+def test_a_break_in_another_file_that_hides_is_named_with_its_file() -> None:
+    stack = (Frame(PATH, 3, "forward"), Frame(f"{HOME}/lib/other.py", 1, "enter"))
+    seen = replace(broken(3, "GB0208", effect="frame"), stack=stack)
+    sources = Sources({PATH: TEXT, f"{HOME}/lib/other.py": "x\n"})
+    placed = [Placed(BRANCH, PATH, sources.spot(PATH, BRANCH))]
+    result = heard(default=replace(RUN, breaks=(seen,)))
+    (found,) = with_verdicts(Confirmation(placed, [result], sources, lambda path: path.startswith(HOME)))
+    assert "hidden by the graph break in other.py:1 (GB0208" in found.evidence.detail
+
+
 def test_fullgraph_alone_confirms_with_its_own_id() -> None:
     error = Failure("Unsupported", "m", 0, (Frame(PATH, 5, "forward"),), "GB0170", "kind", "only there")
     found = evidence(BRANCH, heard(fullgraph=replace(RUN, error=error)))

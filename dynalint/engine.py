@@ -238,7 +238,8 @@ def fix_settings(
     lines = sorted({f"`{setting_line(one.finding.setting)}`" for one in linted if one.finding.setting})
     if not lines or any(one.rewrite is not None for one in linted):
         return result, ()
-    why = "the files that call `torch.compile` do not simply import torch" if files else "no file calls `torch.compile`"
+    importing = "the files that call `torch.compile` do not import torch at their top level"
+    why = importing if files else "no file calls `torch.compile`"
     note = f"{why}: write {' and '.join(lines)} before you call it"
     return replace(result, notes=(note,)), ()
 

@@ -63,7 +63,7 @@ class Fix:
     """A rewrite that removes a finding, or the reason why there is none (`declined`).
 
     `verified` is True if the rewrite was run and equal to the original, False if it differed, and None if it was not
-    run. `changes` are clauses about differences that the equivalence in force permits. `tests` are the project's own
+    run. `changes` are clauses about differences that the chosen equivalence permits. `tests` are the project's own
     tests that reach the code and pass with the rewrite as before. `applied` is set once the rewrite is made.
     """
 

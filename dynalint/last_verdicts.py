@@ -16,7 +16,7 @@ _NAME = "findings.json"
 
 
 class LastVerdicts:
-    """Evidence by fingerprint, stored in the cache folder. With None for the folder, nothing is stored.
+    """Evidence by fingerprint, stored in the cache folder. If the folder is None, nothing is stored.
 
     As everywhere in the cache, files that cannot be read or written count as missing.
     """

@@ -36,7 +36,7 @@ def _may_be_named(name: str, cls: ClassInfo | None, module: ModuleInfo) -> bool:
 
 
 def is_imported_by_others(module: ModuleInfo) -> bool:
-    """Whether a module is part of a package, and not of scripts that only the project runs."""
+    """Whether a module is part of a package, rather than a script that only the project runs."""
     known = module.known_public
     if known is None:
         known = module.known_public = (module.package or "." in module.name) and _OWN.search(module.name) is None

@@ -135,7 +135,7 @@ def make_folder(folder: Path) -> None:
         OSError: it cannot be created, or the path is a symbolic link, which could redirect what is written.
     """
     if folder.is_symlink():
-        raise OSError(errno.ELOOP, "a link is in its place", str(folder))
+        raise OSError(errno.ELOOP, "it is a symbolic link", str(folder))
     folder.mkdir(parents=True, exist_ok=True)
     marker = folder.parent / ".gitignore"
     if not marker.exists():

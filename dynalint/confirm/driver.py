@@ -67,7 +67,7 @@ def confirm(
     not returned, and problems that they explain are not reported as discoveries. `parts` returns the functions on the
     call chain to a finding, nearest first, which are run if the roots cannot be. `leads` returns the roots of a
     finding, nearest first. The most useful roots run first. `note` receives a sentence for each reason why tests or
-    examples failed whose calls are still needed. The code under check cannot make this function raise.
+    examples failed, if their calls are still needed. The code under check cannot make this function raise.
 
     Raises:
         WorkerError: the interpreter cannot be run.

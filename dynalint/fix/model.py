@@ -15,7 +15,7 @@ from dynalint.findings import Finding, Safety
 from dynalint.fix.edits import Plan
 from dynalint.rules import Rewrite
 
-# Only at the beginning of a line, and so at the top level of a module.
+# Matches only at the beginning of a line, and therefore at the top level of a module.
 _CONSTANT = re.compile(r"^(_[A-Z][A-Z0-9_]*) = ", re.MULTILINE)
 _BUFFER = re.compile(r"""\bregister_buffer\(\s*["'](\w+)["']""")
 

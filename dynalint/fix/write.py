@@ -142,7 +142,7 @@ def _replace(write: Write, temporary: Path, target: Path) -> None:
     except OSError as fault:
         raise WriteError(f"{write.name}: not fixed: {_reason(fault)}") from None
     if hasattr(os, "O_DIRECTORY"):
-        # So that the new name survives a power cut, too; some file systems do not support it.
+        # This makes the new name survive a power cut, too; some file systems do not support it.
         with contextlib.suppress(OSError):
             folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:

@@ -86,7 +86,7 @@ def observe(
             seen.error = (type(error).__name__, ADDRESS.sub("0x", str(error)))
             seen.refused = type(error) is RuntimeError and not _is_raised(error)
     seen.effects["the random state of torch"] = torch.get_rng_state()
-    # As bytes, because the states are only tested for equality and hold hundreds of numbers.
+    # Kept as bytes, because the states are only tested for equality and contain hundreds of numbers.
     seen.effects["the random state of random"] = marshal.dumps(random.getstate())
     if "numpy" in sys.modules:
         seen.effects["the random state of NumPy"] = sys.modules["numpy"].random.get_state(legacy=False)

@@ -170,7 +170,7 @@ class Search:
 
 
 def limits_of(texts: Iterable[str]) -> tuple[int, ...]:
-    """Return the integers in comparisons of marked functions, with which a counter may be compared."""
+    """Return the integers in comparisons of marked functions, because a counter may be compared with them."""
     functions = (
         node
         for text in texts

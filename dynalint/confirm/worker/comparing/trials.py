@@ -174,7 +174,7 @@ RANKS: tuple[Trial, ...] = (
     Trial("inputs with one fewer dimension", 23, _lowered, _lowered, _lowered),
 )
 
-# For tests of whether two tensors are equal.
+# Used where the code tests whether two tensors are equal.
 ALIKE = Trial("random inputs that are equal to each other", 15, normal(1.0), drawn, coin, alike=True)
 
 # The second call must not change tensors that the first saved for its backward pass.

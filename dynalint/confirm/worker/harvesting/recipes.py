@@ -167,7 +167,7 @@ class _Writer:
 
 def _name(value: Any, *names: str) -> dict[str, list[str]]:
     """Return the name that a value can be imported by."""
-    # The qualified names of torch's functions are those of a class that has no name itself.
+    # The qualified names of functions such as `torch.add` begin with a class that cannot be imported.
     for name in names or (value.__qualname__, value.__name__):
         module = pickle.whichmodule(value, name)  # type: ignore[attr-defined]
         with suppress(AttributeError, KeyError):

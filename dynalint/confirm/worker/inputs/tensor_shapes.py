@@ -345,7 +345,7 @@ def _patched(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
     """Yield specs for an image cut into patches, if the number of patches is wrong."""
     got, want = int(match[1]), int(match[2])
     sizes = {size for spec in _tensors(specs).values() for size in spec.shape}
-    # Only for common image sizes: computed ones come from an earlier attempt of this kind.
+    # Only common image sizes are tried, because computed sizes come from an earlier attempt of this kind.
     if not {got, want} & sizes and sizes & {*_SIDES, *_IMAGE.values()}:
         yield from _for_features(specs, got, want)
 

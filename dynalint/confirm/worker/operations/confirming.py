@@ -39,7 +39,7 @@ from ..source import loading, spans
 
 # The fraction of the request's time after which results are compared only if the request asks for it.
 _COMPARE_AFTER = 0.2
-# The minimum fraction of it for finding what breaks hide, if the run that showed the breaks took less than that.
+# The fraction of it for finding what breaks hide, or as much time as the default run took, if that is longer.
 _LATENT = 0.05
 
 

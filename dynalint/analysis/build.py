@@ -143,8 +143,15 @@ class _Builder:
                 else:
                     self.assign(target.id, value)
             elif isinstance(target, (ast.Tuple, ast.List)) and owner is None:
-                for name in (element.id for element in target.elts if isinstance(element, ast.Name)):
-                    self.assign(name, ast.Constant(...))
+                self.unpack(target.elts, value)
+
+    def unpack(self, targets: list[ast.expr], value: ast.expr) -> None:
+        """Record the names of a tuple of targets. What is not written out beside them is unknown: `...`."""
+        each = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
+        values = each if len(each) == len(targets) else [ast.Constant(...)] * len(targets)
+        for target, one in zip(targets, values, strict=True):
+            if isinstance(target, ast.Name):
+                self.assign(target.id, one)
 
     def imports(self, node: ast.Import | ast.ImportFrom, weak: bool) -> None:
         """Record the names that an import statement binds."""

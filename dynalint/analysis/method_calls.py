@@ -40,6 +40,8 @@ def object_method(
     cls = api.torch_class(type_)
     entry = cls.method(name) if cls is not None else None
     result = UNKNOWN if entry is None else torch_call(entry, receiver, args, keywords, starred=starred)
+    if isinstance(receiver, k.Instance) and name == "forward" and isinstance(result, k.Tensor):
+        result = replace(result, rank=None)  # it depends on what the constructor was given, as with `reduction="none"`
     if type_ in _DRAWING:
         result = external_call(f"{type_.rpartition('.')[0]}.{name}", args, keywords, starred=starred)
     dotted = f"{type_}.{name}"

@@ -190,7 +190,7 @@ class Scopes:
     def in_scope(self, node: ast.expr, module: ModuleInfo, parent: FunctionInfo | None) -> Kind:
         """Return the kind of an expression at the top level of a module or in the scope of a function."""
         if isinstance(node, ast.Constant):
-            return k.constant(node.value)
+            return UNKNOWN if node.value is ... else k.constant(node.value)
         if parent is None and isinstance(node, ast.Name):
             kind = self.global_kind(module, node.id)
         else:

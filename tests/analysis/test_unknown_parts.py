@@ -209,3 +209,56 @@ class Model(nn.Module):
             return x
 """
     assert branches(tmp_path, code) == ["if self.scale.max() > 0:"]
+
+
+@pytest.mark.parametrize(
+    "first", ["package, found = build()", "(package, found) = build()", "package, *found = build()"]
+)
+def test_flag_that_a_call_gives_decides_nothing(tmp_path: Path, first: str) -> None:
+    code = f"""
+{first}
+
+class Model(nn.Module):
+    def forward(self, x: Tensor):
+        if found:
+            if x.max() > 0:
+                return x
+        elif x.min() > 0:
+            return x
+"""
+    assert branches(tmp_path, code) == ["if x.max() > 0:", "elif x.min() > 0:"]
+
+
+def test_flag_that_is_unpacked_from_what_is_written_there(tmp_path: Path) -> None:
+    code = """
+fast, slow = False, True
+
+class Model(nn.Module):
+    def forward(self, x: Tensor):
+        if fast:
+            if x.max() > 0:
+                return x
+        elif slow and x.min() > 0:
+            return x
+"""
+    assert branches(tmp_path, code) == ["elif slow and x.min() > 0:"]
+
+
+def test_inherited_loss_may_have_any_rank(tmp_path: Path) -> None:
+    code = """
+class Loss(nn.SmoothL1Loss):
+    def __init__(self):
+        super().__init__(reduction="none")
+
+    def forward(self, x: Tensor, y: Tensor):
+        loss = super().forward(x, y)
+        return loss
+"""
+    (tmp_path / "code.py").write_text(HEAD + code)
+    interpreter = analyze([tmp_path / "code.py"]).project.interpreter
+    assert interpreter is not None
+    (forward,) = (one for one in interpreter.contexts if one.name == "forward")
+    (context,) = interpreter.contexts[forward]
+    tensor = only_tensor(context.returns)
+    assert tensor is not None
+    assert tensor.rank is None

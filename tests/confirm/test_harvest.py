@@ -569,6 +569,21 @@ def test_calls_in_a_process_with_threads_are_made_again_elsewhere(project: Proje
     assert judged.evidence.status == "confirmed"
 
 
+def test_tests_may_write_into_the_working_directory(project: Project) -> None:
+    _written(project)
+    project.write("data/width.txt", "4")
+    test = (
+        "import os, pathlib, torch\nfrom pkg.model import encoder\n\ndef test_one():\n"
+        "    os.mkdir('logs')\n    pathlib.Path('logs/out.txt').write_text('x')\n"
+        "    width = int(pathlib.Path('data/width.txt').read_text())\n"
+        "    encoder(width)({'pos': torch.ones(2, width)})\n"
+    )
+    project.write("tests/test_model.py", test)
+    (judged,) = _judged(project, _branch(project))
+    assert judged.evidence.status == "confirmed"
+    assert not (project.folder / "logs").exists()
+
+
 def test_progress_bars_start_no_thread(project: Project) -> None:
     pytest.importorskip("tqdm")
     _written(project)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import os
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -32,7 +31,6 @@ def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest)
         return
     harvest.stop = pytest.exit.Exception("enough")
     pytest.hookimpl(hookwrapper=True)(_Plugin.pytest_runtest_protocol)
-    os.chdir(folder)
     _tame_hypothesis()
     _tame_progress_bars()
     # Configured options are meant for whole runs: coverage, several processes, reports.

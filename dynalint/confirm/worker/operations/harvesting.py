@@ -17,7 +17,11 @@ no call and the reason; `unforked`, targets whose calls could only be recorded.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ..dynamo import runs
@@ -40,6 +44,7 @@ def harvest(request: Mapping[str, Any], reply: Reply) -> None:
     reply.stage(f"running code that calls {request['name']}")
     found = Harvest(request, reply)
     found.install()
+    _enter_copy(request["folder"])
     try:
         # Calls are only compiled in forks. If the project's own code compiled them first, it would only take time.
         with found.on_the_cpu, runs.force_eager():
@@ -51,3 +56,12 @@ def harvest(request: Mapping[str, Any], reply: Reply) -> None:
     finally:
         reply.part("problems", list(found.problems)[:_MOST_PROBLEMS])
         reply.part("unforked", list(found.unforked.values()))
+
+
+def _enter_copy(folder: str) -> None:
+    """Make a folder with links to everything in the project the working directory: tests and examples write there."""
+    copy = tempfile.mkdtemp()
+    with contextlib.suppress(OSError):
+        for entry in Path(folder).iterdir():
+            Path(copy, entry.name).symlink_to(entry)
+    os.chdir(copy)

@@ -13,7 +13,7 @@ from dynalint.analysis.decorators import wrappers_of
 from dynalint.analysis.dispatch import evaluate, evaluates
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.events import Ordering
-from dynalint.analysis.externals import SEQUENTIAL, external_call
+from dynalint.analysis.externals import SEQUENTIAL, external_call, layer_call
 from dynalint.analysis.facts import forget_by_call
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import DISABLED, call_function, keeping_out
@@ -268,7 +268,9 @@ def _object_call(
     """Call a torch layer or another callable object."""
     cls = frame.interpreter.project.api.torch_class(callee.type)
     entry = cls.call if cls is not None else None
-    result = UNKNOWN if entry is None else torch_call(entry, callee, args, keywords, starred=starred)
+    result = (
+        layer_call(callee.type, args) if entry is None else torch_call(entry, callee, args, keywords, starred=starred)
+    )
     if callee.type == "torch.nn.Identity" and args and not isinstance(args[0], k.Unknown) and not starred:
         result = args[0]
     note_call(frame, node, f"{callee.type}.__call__", callee, args, keywords, result, starred=starred)

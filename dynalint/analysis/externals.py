@@ -84,7 +84,15 @@ SOME_LAYER = "torch.nn.*"
 _BIDIRECTIONAL = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU")
 # Functions of other libraries that create tensors.
 _GIVING_TENSORS = frozenset(f"torchmetrics.utilities.{name}" for name in ("dim_zero_cat", "data.dim_zero_cat"))
+# Libraries of functions and layers that give a tensor if their first argument is one.
+_TENSOR_FUNCTIONS = ("einops.", "timm.layers.", "timm.models.layers.", "torchvision.ops.")
 _PASS_THROUGH = {"copy.copy", "copy.deepcopy", "typing.cast"}
+
+
+def layer_call(type_: str, args: list[Kind]) -> Kind:
+    """Return the result of calling a layer that another library defines."""
+    tensor = k.only_tensor(args[0]) if args else None
+    return k.TENSOR if tensor is not None and type_.startswith(_TENSOR_FUNCTIONS) else UNKNOWN
 
 
 def exists(owner: Kind, name: str) -> bool:
@@ -121,9 +129,9 @@ def external_call(name: str, args: list[Kind], keywords: dict[str, Kind], *, sta
         return _math(name, args)
     if name.startswith("numpy."):
         return _numpy(name, args, keywords)
-    if name.startswith("einops.") and args:
-        tensors = tensors_in(args[:1])
-        return k.Tensor(tensors[0].dtype) if tensors and not name.endswith("parse_shape") else UNKNOWN
+    last = name.rpartition(".")[2]
+    if name.startswith(_TENSOR_FUNCTIONS) and last.islower() and args:
+        return _of_tensor_library(last, args[:1])
     if name.startswith("random."):
         return (
             k.INT
@@ -134,7 +142,6 @@ def external_call(name: str, args: list[Kind], keywords: dict[str, Kind], *, sta
         )
     if name.startswith("time."):
         return k.FLOAT
-    last = name.rpartition(".")[2]
     if last in _LOGGER_MAKERS and not name.startswith("structlog."):
         return k.Object("logging.Logger")
     if last[:1].isupper() and not last.isupper():
@@ -231,6 +238,17 @@ def _by_name(pairs: Kind) -> dict[k.Key, Kind]:
             return {}
         known[str, name.constant] = kind
     return known
+
+
+def _of_tensor_library(name: str, args: list[Kind]) -> Kind:
+    """The result of a function of a library that gives a tensor for its first argument."""
+    tensors = tensors_in(args)
+    if not tensors or name == "parse_shape":
+        return UNKNOWN
+    tensor = k.Tensor(tensors[0].dtype)
+    if name == "unpack":
+        return k.Sequence("list", tensor)
+    return k.sequence("tuple", [tensor, k.Sequence("list", k.SHAPE)]) if name == "pack" else tensor
 
 
 def _math(name: str, args: list[Kind]) -> Kind:

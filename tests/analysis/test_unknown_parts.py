@@ -262,3 +262,47 @@ class Loss(nn.SmoothL1Loss):
     tensor = only_tensor(context.returns)
     assert tensor is not None
     assert tensor.rank is None
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "einops.layers.torch.Rearrange('a b -> b a')",
+        "timm.layers.DropPath(0.1)",
+        "torchvision.ops.StochasticDepth(0.1)",
+    ],
+)
+@pytest.mark.parametrize("given", ["x", "3"])
+def test_layer_of_another_library_gives_a_tensor_for_a_tensor(tmp_path: Path, made: str, given: str) -> None:
+    code = f"""
+import einops.layers.torch, timm.layers, torchvision
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = {made}
+
+    def forward(self, x: Tensor):
+        y = self.layer({given})
+        if y.max() > 0:
+            return x
+"""
+    assert branches(tmp_path, code) == (["if y.max() > 0:"] if given == "x" else [])
+
+
+def test_packed_tensors(tmp_path: Path) -> None:
+    code = """
+import einops
+
+class Model(nn.Module):
+    def forward(self, x: Tensor):
+        packed, shapes = einops.pack([x, x], "b *")
+        if packed.max() > 0:
+            return x
+        if shapes[0][0] > 3:
+            return x
+        for one in einops.unpack(packed, shapes, "b *"):
+            if one.max() > 0:
+                return x
+"""
+    assert branches(tmp_path, code) == ["if packed.max() > 0:", "if one.max() > 0:"]

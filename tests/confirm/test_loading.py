@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.machinery
 import inspect
 import sys
 from collections.abc import Iterator
@@ -54,6 +56,15 @@ def test_overrides_hold_for_files_loaded_by_path(tmp_path: Path) -> None:
     script.write_text("kind = 'file'\n")
     loading.prepare([], {str(script): "kind = 'text'\n"})
     assert loading.load_module(str(script), "").kind == "text"
+
+
+def test_overrides_hold_whichever_finder_finds_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder of temporary files, for one, cannot be listed by code under check, so Python does not find them."""
+    (tmp_path / "unlisted_module.py").write_text("kind = 'file'\n")
+    monkeypatch.setattr(loading, "_is_listed", lambda _: False)
+    monkeypatch.setattr(importlib.machinery.PathFinder, "find_spec", lambda *_: None)
+    loading.prepare([str(tmp_path)], {str(tmp_path / "unlisted_module.py"): "kind = 'text'\n"})
+    assert importlib.import_module("unlisted_module").kind == "text"
 
 
 def test_a_script_is_not_main_and_finds_its_neighbours(tmp_path: Path) -> None:

@@ -803,3 +803,14 @@ def test_sparse_tensors_stay_as_they_are_given() -> None:
         assert torch.equal(first.to_dense(), torch.eye(4))
         others.add(tuple(second.flatten().tolist()))
     assert len(others) > len(USUAL)
+
+
+def test_files_are_not_compared_with_themselves(prove: Prove, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If something imports the file itself, and not its text before or after the fix, nothing is shown."""
+    from dynalint.confirm.worker.source import loading
+
+    monkeypatch.setattr(loading._OverridingFinder, "override", lambda *_: None)
+    code = "import torch\n\nFACTOR = 2\n\n\ndef scaled(x):\n    return x * FACTOR\n"
+    proof = prove(code, ("FACTOR = 2", "FACTOR = 3"), target="scaled")
+    assert proof.outcome == "unverifiable", proof
+    assert "does not allow its text to be replaced" in proof.detail

@@ -92,6 +92,11 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     if _asks_too_much(asked, original, found):
         verify({**request, "differentiated": False}, reply)
         return
+    file = original.version.untouched() or rewritten.version.untouched()
+    if file is not None:  # otherwise, the original may have been compared with itself
+        message = f"{file} is imported in a way that does not allow its text to be replaced"
+        reply.part("problem", {"version": "original", "phase": "import", "message": message})
+        return
     seen = marks.seen & wanted
     _tell(reply, found, seen)
     if found.difference is not None or not found.returned:

@@ -59,10 +59,13 @@ class _OverridingFinder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec is None or spec.origin is None or not spec.has_location:
-            return None
-        return self.override(spec)
+        # Any finder may be the one that finds the file: of a folder that cannot be listed, or of an editable install.
+        for finder in sys.meta_path:
+            find = None if isinstance(finder, _OverridingFinder) else getattr(finder, "find_spec", None)
+            spec = None if find is None else find(fullname, path, target)
+            if spec is not None:
+                return self.override(spec) if spec.origin is not None and spec.has_location else None
+        return None
 
     def override(self, spec: importlib.machinery.ModuleSpec) -> importlib.machinery.ModuleSpec | None:
         origin = str(spec.origin)
@@ -114,6 +117,13 @@ class _TextLoader(importlib.machinery.SourceFileLoader):
 
 
 _once: dict[tuple[str, str], ModuleType | BaseException] = {}
+
+
+def runs_text(module: ModuleType, text: str) -> bool:
+    """Whether a module was run from this text, and not from its file."""
+    spec = getattr(module, "__spec__", None)
+    loader = getattr(spec, "loader", None)
+    return isinstance(loader, _TextLoader) and loader.get_source(module.__name__) == text
 
 
 def import_once(path: str, name: str) -> None:

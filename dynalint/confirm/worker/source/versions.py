@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .loading import file_of, is_below, prepare, real_path
+from .loading import file_of, is_below, prepare, real_path, runs_text
 
 
 class Version:
@@ -79,6 +79,12 @@ class Version:
             file = file_of(module)
             if file is not None and self._overrides_file(file):
                 yield module
+
+    def untouched(self) -> str | None:
+        """Return a file of which a module was run as it is on disk, although this version overrides it."""
+        texts = {real_path(path): text for path, text in self._overrides.items()}
+        files = ((module, str(file_of(module))) for module in self.modules())
+        return next((file for module, file in files if not runs_text(module, texts[real_path(file)])), None)
 
     def _owned(self) -> dict[str, ModuleType]:
         """Return the active modules that belong to this version, by name."""

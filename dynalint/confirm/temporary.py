@@ -1,7 +1,7 @@
 """Temporary folders that are always removed, however a run ends.
 
-Each folder contains a locked file; the kernel releases the lock when the owning process ends. Folders left behind by a
-crash of the machine or a kill of all processes are removed by a later run.
+Each folder contains a locked file; the kernel releases the lock when the owning process ends. If the machine crashes or
+all processes are killed, a later run removes the folders.
 """
 
 from __future__ import annotations

@@ -52,10 +52,10 @@ rest:      ioctl 16 29, fcntl 72 25, clone 56 220, clone3 435 435
 # The architecture numbers of the audit system.
 _AUDIT = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 
-# Input on behalf of a terminal, owners of descriptors (who get signals), flags, versions and keys of files.
+# These write terminal input, set who receives a descriptor's signals, or set flags, versions and keys of files.
 _REFUSED_IOCTLS = (0x5412, 0x541C, 0x541D, 0x5423, 0x8901, 0x8902)
 _REFUSED_IOCTLS_ON_FILES = (0x4008_6602, 0x4004_6602, 0x401C_5820, 0x4008_7602, 0x800C_6613, 0x4080_6685)
-# Owners of descriptors, leases on files, notifications about folders.
+# These set who receives a descriptor's signals, take leases on files, or request notifications about folders.
 _REFUSED_FCNTLS = (8, 15, 1024, 1026)
 # All kinds of namespaces. Inside a user namespace, a process has all capabilities, which exposes poorly tested parts of
 # the kernel.

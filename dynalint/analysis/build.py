@@ -146,7 +146,7 @@ class _Builder:
                 self.unpack(target.elts, value)
 
     def unpack(self, targets: list[ast.expr], value: ast.expr) -> None:
-        """Record the names of a tuple of targets. What is not written out beside them is unknown: `...`."""
+        """Record the names that a tuple of targets binds. A value that is not written out is unknown: `...`."""
         each = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
         values = each if len(each) == len(targets) else [ast.Constant(...)] * len(targets)
         for target, one in zip(targets, values, strict=True):

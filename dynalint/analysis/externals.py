@@ -84,7 +84,7 @@ SOME_LAYER = "torch.nn.*"
 _BIDIRECTIONAL = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU")
 # Functions of other libraries that create tensors.
 _GIVING_TENSORS = frozenset(f"torchmetrics.utilities.{name}" for name in ("dim_zero_cat", "data.dim_zero_cat"))
-# Libraries of functions and layers that give a tensor if their first argument is one.
+# Libraries whose functions and layers return a tensor if their first argument is one.
 _TENSOR_FUNCTIONS = ("einops.", "timm.layers.", "timm.models.layers.", "torchvision.ops.")
 _PASS_THROUGH = {"copy.copy", "copy.deepcopy", "typing.cast"}
 
@@ -241,7 +241,7 @@ def _by_name(pairs: Kind) -> dict[k.Key, Kind]:
 
 
 def _of_tensor_library(name: str, args: list[Kind]) -> Kind:
-    """The result of a function of a library that gives a tensor for its first argument."""
+    """Return the result of a function in a library whose functions return tensors for tensors."""
     tensors = tensors_in(args)
     if not tensors or name == "parse_shape":
         return UNKNOWN

@@ -59,7 +59,7 @@ def harvest(request: Mapping[str, Any], reply: Reply) -> None:
 
 
 def _enter_copy(folder: str) -> None:
-    """Make a folder with links to everything in the project the working directory: tests and examples write there."""
+    """Change to a folder with links to everything in the project, because tests and examples write to it."""
     copy = tempfile.mkdtemp()
     with contextlib.suppress(OSError):
         for entry in Path(folder).iterdir():

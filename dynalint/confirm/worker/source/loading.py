@@ -59,7 +59,7 @@ class _OverridingFinder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        # Any finder may be the one that finds the file: of a folder that cannot be listed, or of an editable install.
+        # Any finder may find the file, such as one for folders that cannot be listed, or that of an editable install.
         for finder in sys.meta_path:
             find = None if isinstance(finder, _OverridingFinder) else getattr(finder, "find_spec", None)
             spec = None if find is None else find(fullname, path, target)
@@ -120,7 +120,7 @@ _once: dict[tuple[str, str], ModuleType | BaseException] = {}
 
 
 def runs_text(module: ModuleType, text: str) -> bool:
-    """Whether a module was run from this text, and not from its file."""
+    """Whether a module ran from this text rather than from its file."""
     spec = getattr(module, "__spec__", None)
     loader = getattr(spec, "loader", None)
     return isinstance(loader, _TextLoader) and loader.get_source(module.__name__) == text

@@ -81,7 +81,7 @@ class Version:
                 yield module
 
     def untouched(self) -> str | None:
-        """Return a file of which a module was run as it is on disk, although this version overrides it."""
+        """Return a file that this version overrides but that a module ran as it is on disk, or None."""
         texts = {real_path(path): text for path, text in self._overrides.items()}
         files = ((module, str(file_of(module))) for module in self.modules())
         return next((file for module, file in files if not runs_text(module, texts[real_path(file)])), None)

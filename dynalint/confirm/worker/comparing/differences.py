@@ -115,7 +115,7 @@ def _floats_of(seen: Observation) -> dict[str, torch.Tensor]:
 
 
 def _rms(tensor: torch.Tensor) -> float:
-    """The root mean square; NaN, which fails every comparison, if some elements are not finite."""
+    """The root mean square. If some elements are not finite, it is NaN, which fails every comparison."""
     return float(tensor.square().mean().sqrt()) if tensor.numel() else 0.0
 
 

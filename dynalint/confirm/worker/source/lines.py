@@ -56,7 +56,7 @@ class EagerLines:
     def _line(self, code: CodeType, line: int) -> Any:
         if code.co_filename in self.files:
             self._lines[code.co_filename].add(line)
-        # Once is enough, and disabling the location keeps a hot loop at full speed.
+        # Each line needs to be seen only once, and disabling its location keeps a hot loop at full speed.
         return _MONITORING.DISABLE
 
     def _enter_frame(self, frame: FrameType, _event: str, _argument: Any) -> Any:

@@ -40,7 +40,7 @@ from ..source import loading, spans
 # The fraction of the request's time after which results are compared only if the request asks for it.
 _COMPARE_AFTER = 0.2
 # The fraction of it for finding what breaks hide, or as much time as the default run took, if that is longer.
-_LATENT = 0.05
+_LATENT = 0.15
 
 
 def prepare(request: Mapping[str, Any], reply: Reply) -> None:

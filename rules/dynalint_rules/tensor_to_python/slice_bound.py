@@ -5,8 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from dynalint.rulekit import Call, Declined, Event, Project, Rule, Subscript, Violation, k
+from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Subscript, Violation, k, rw, walk
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.foreseen import is_stored_number
+from dynalint_rules._code.names import loads, within
+from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import SCALARS, captures_scalars
 
 _NO_FORM = (
@@ -41,9 +45,67 @@ class TensorSliceBound(Rule):
                 setting="" if isinstance(event, Subscript) and k.only_tensor(event.base) is None else SCALARS,
             )
 
-    def fix(self, event: Subscript | Call, violation: Violation, project: Project) -> Declined:
-        """Decline: the replacement for the missing elements depends on the use of the slice."""
-        return Declined(_NO_FORM)
+    def fix(self, event: Subscript | Call, violation: Violation, project: Project) -> Rewrite | Declined:
+        """Fill the rows of a tensor at once; for other uses, the replacement for the missing elements is unknown."""
+        loop = project.parents(event.function).get(event.statement)
+        rewrite = _filled_at_once(Scope.of(event, project), event, loop) if isinstance(loop, ast.For) else None
+        return rewrite or Declined(_NO_FORM)
+
+
+def _filled_at_once(scope: Scope, event: Subscript | Call, loop: ast.For) -> Rewrite | None:
+    """Return the rewrite of a loop that sets the first elements of each row, or all others, to one number."""
+    statement, target = event.statement, event.node
+    if loop.body != [statement] or loop.orelse or not isinstance(statement, ast.Assign):
+        return None
+    told = {node.id for node in walk(loop.target) if isinstance(node, ast.Name)}
+    if statement.targets != [target] or not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Name):
+        return None
+    index, value = target.slice, statement.value
+    if not isinstance(index, ast.Tuple) or len(index.elts) != 2 or not _is_number(scope, value, told):
+        return None
+    row, part = index.elts
+    if not isinstance(row, ast.Name) or not isinstance(part, ast.Slice) or part.step is not None:
+        return None
+    from_start = part.lower is None or (isinstance(part.lower, ast.Constant) and part.lower.value == 0)
+    bound = part.upper if from_start else part.lower if part.upper is None else None
+    lengths = _lengths(scope, loop, row.id, bound) if bound is not None else None
+    read_later = any(not within(one, loop, scope) for name in told for one in loads(scope, name))
+    if lengths is None or read_later:
+        return None
+    rows, bounds = target.value.id, scope.text(lengths)
+    places = f"{scope.torch}.arange({rows}.shape[1], device={rows}.device)"
+    line = f"{rows}[{places} {'<' if from_start else '>='} {bounds}.unsqueeze(1)] = {scope.text(value)}"
+    every = f"{scope.quote(lengths)} has an element for each row of `{rows}`, on the same device, and none is negative"
+    edits = rw.written(scope.file, (loop, [line]))
+    return Rewrite("Fill all rows at once", "conditional", edits, (every,), scope.imports)
+
+
+def _lengths(scope: Scope, loop: ast.For, row: str, bound: ast.expr) -> ast.expr | None:
+    """Return the tensor of which `bound` is the element for the row of each iteration, or None."""
+    call = loop.iter
+    if not isinstance(call, ast.Call) or len(call.args) != 1 or call.keywords:
+        return None
+    source: ast.expr | None = None
+    if callee(scope, call) == "builtins.enumerate" and isinstance(bound, ast.Name):
+        both = [one.id for one in walk(loop.target) if isinstance(one, ast.Name)]
+        source = call.args[0] if both == [row, bound.id] else None
+    elif (
+        callee(scope, call) == "builtins.range"
+        and isinstance(bound, ast.Subscript)
+        and isinstance(bound.slice, ast.Name)
+    ):
+        alone = isinstance(loop.target, ast.Name) and loop.target.id == bound.slice.id == row
+        source = bound.value if alone else None
+    tensor = scope.tensor(source) if isinstance(source, ast.Name | ast.Attribute) else None
+    return source if tensor is not None and tensor.rank in (1, None) else None
+
+
+def _is_number(scope: Scope, value: ast.expr, changing: set[str]) -> bool:
+    """Return whether an expression is the same Python number in each iteration."""
+    kinds = scope.kind(value).members
+    names = {node.id for node in walk(value) if isinstance(node, ast.Name)}
+    numbers = all(isinstance(one, k.Value) and one.type in ("bool", "int", "float") for one in kinds)
+    return numbers and not names & changing and is_pure(scope, value)
 
 
 def _tensors(event: Event, project: Project) -> list[ast.expr]:

@@ -16,6 +16,7 @@ from dynalint_rules._code.kept import change_conditions, kept_conditions, refuse
 from dynalint_rules._code.memory import is_own, sharing
 from dynalint_rules._code.names import only_value, parameters, statement_of
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.temporaries import computed_inside
 from dynalint_rules._shared.branch.blocks import is_elif, split_test, statements_after
 from dynalint_rules._shared.branch.choice import finished
 from dynalint_rules._shared.branch.sides import FINITE, NO_RAISE, SAME_FORM, refuse_changed_alias
@@ -40,9 +41,12 @@ def rewrite_masked(scope: Scope, statement: ast.If) -> Rewrite | None:
     if mask is None:
         return None
     body = _Body(scope, mask)
-    if not all(body.does_nothing_unselected(one) for one in statement.body):
+    inside = {one: values for one in statement.body if (values := computed_inside(scope, one, statement)) is not None}
+    rest = [one for one in statement.body if one not in inside]
+    if not rest or not all(body.does_nothing_unselected(one) for one in rest):
         return None
-    effects_of_always(scope, body.values, statement)
+    body.conditions += [NO_RAISE] if inside else []
+    effects_of_always(scope, [*body.values, *(value for values in inside.values() for value in values)], statement)
     refuse_changed_later(scope, [mask], statement, handed=True)
     change = (statement, statement.body) if python is None else (statement.test, python)
     return finished(scope, _TITLE, rw.written(scope.file, change), body.conditions)
@@ -180,28 +184,31 @@ class _Body:
         return True
 
     def _keeps(self, name: str, value: ast.expr) -> bool:
-        """Return whether this is `x = x.masked_fill(mask, 0)` or `x = torch.where(mask, y, x)`."""
-        if not isinstance(value, ast.Call) or value.keywords:
+        """Return whether this is `x = x.masked_fill(mask, 0)`, or `torch.where(mask, y, x)` in either order."""
+        if not isinstance(value, ast.Call) or value.keywords or not value.args:
             return False
-        callee = self.scope.kind(value.func)
+        callee, selected, other = self.scope.kind(value.func), value.args[0], value.args[-1]
         if isinstance(callee, k.Method) and isinstance(value.func, ast.Attribute):
             owner = value.func.value
             fits = callee.name == "masked_fill" and len(value.args) == 2 and self._is_number(value.args[1])
             kept = fits and isinstance(owner, ast.Name) and owner.id == name
         else:
             fits = isinstance(callee, k.External) and callee.name == "torch.where" and len(value.args) == 3
-            kept = fits and isinstance(value.args[2], ast.Name) and value.args[2].id == name
+            kept = fits and any(_is_name(one, name) for one in value.args[1:])
+            if kept and _is_name(value.args[2], name):
+                other = value.args[1]
+            elif kept:
+                selected = ast.copy_location(ast.UnaryOp(ast.Invert(), selected), selected)
             if kept:
-                self.values.append(value.args[1])
-                number = self._is_number(value.args[1])
-                self.conditions += [SAME_FORM] if number else [SAME_FORM, NO_RAISE, FINITE]
-        if not (kept and self._selects(value.args[0])):
+                self.values.append(other)
+                self.conditions += [SAME_FORM] if self._is_number(other) else [SAME_FORM, NO_RAISE, FINITE]
+        if not (kept and self._selects(selected)):
             return False
         if not made_from(self.scope, self.mask, name):
             self.conditions.append(f"the mask is not larger than `{name}`")
         tensor = self.scope.tensor(value.func.value if isinstance(value.func, ast.Attribute) else value)
-        fits = (tensor is not None and tensor.dtype == "float") or _is_whole(value.args[1])
-        if self._is_number(value.args[1]) and not fits:
+        fits = (tensor is not None and tensor.dtype == "float") or _is_whole(other)
+        if self._is_number(other) and not fits:
             self.conditions.append(f"`{name}` is a floating-point tensor")
         self.conditions += switch_conditions(self.scope, name, value) + kept_conditions(self.scope, [self.mask])
         if not is_own(self.scope, name, value):

@@ -10,14 +10,22 @@ from dynalint.rulekit import (
     ContainerChange,
     Declined,
     Project,
+    Refusal,
+    Rewrite,
     Rule,
     StateChange,
     Violation,
     k,
+    rw,
+    walk,
     walk_function,
 )
 from dynalint_rules._code.absent import Asking, asking, is_made_for_sure, key_added, turns_from_none
+from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.growth import is_counter, is_held, same
+from dynalint_rules._code.names import around, is_shared, sets, within
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.uses import Attribute
 
 _REGISTERING = frozenset(f"torch.nn.Module.{name}" for name in ("register_buffer", "register_parameter", "add_module"))
 _HELP = "Create it in the constructor, or call the model once before compiling it."
@@ -92,12 +100,14 @@ class LazyState(Rule):
             severity="warning" if sure else None,
         )
 
-    def fix(self, event: StateChange | ContainerChange | Call, violation: Violation, project: Project) -> Declined:
-        """Decline: the value may depend on the input."""
+    def fix(
+        self, event: StateChange | ContainerChange | Call, violation: Violation, project: Project
+    ) -> Rewrite | Declined:
+        """Move a tensor for this call only. Other state may depend on the input."""
         if isinstance(event, Call):
             return Declined("the state becomes a part of `state_dict()`; register it in the constructor by hand")
         if isinstance(event, StateChange) and _is_moved(event, project):
-            return Declined("later calls find the tensor on the device of the first input; register a buffer by hand")
+            return _moved_for_the_call(Scope.of(event, project), event)
         if isinstance(event, ContainerChange) and _new_key(event, project) is not None:
             return Declined("the code does not say which values the keys have before the first call; add them by hand")
         if isinstance(event, StateChange) and _comes_of_none(event, project):
@@ -106,6 +116,59 @@ class LazyState(Rule):
             "the value that the first call creates may depend on its input; create it in the constructor or in every "
             "call, or call the model once before compiling it"
         )
+
+
+def _moved_for_the_call(scope: Scope, event: StateChange) -> Rewrite:
+    """Return the rewrite that leaves the attribute as it is and reads the moved tensor from a local name.
+
+    Raises:
+        Refusal: other code may read the moved tensor, or the tensor is converted or changed as well.
+    """
+    statement, owner = event.statement, event.function.owner
+    assert isinstance(statement, ast.Assign)
+    assert isinstance(statement.value, ast.Call)
+    assert owner is not None
+    moved = statement.value
+    given = [*moved.args, *(keyword.value for keyword in moved.keywords)]
+    if len(given) != 1 or not isinstance(kind := scope.kind(given[0]), k.Value) or kind.type != "device":
+        raise Refusal("later calls find the tensor converted as the first input requires; register a buffer by hand")
+    shown = scope.quote(statement.targets[0])
+    uses = Attribute(owner, event.home.name, scope.project).uses()
+    reads = [one.node for one in uses if one.function is event.function and not within(one.node, statement, scope)]
+    elsewhere = (one for one in uses if one.function is not event.function)
+    if any(one.function is None or one.function.name != "__init__" for one in elsewhere):
+        raise Refusal(f"other methods use {shown} on the device that it was moved to; register a buffer by hand")
+    later = around(scope.parents, statement)[1]
+    for node in reads:
+        if not any(within(node, one, scope) for one in later) or not _is_only_read(scope, node):
+            raise Refusal(f"line {node.lineno} uses {shown} in another way; register a buffer by hand")
+    if len(reads) == 1 and _is_same_at(scope, given[0], reads[0], later):
+        edits = rw.written(scope.file, (reads[0], scope.text(moved)), (statement, []))
+    else:
+        name = scope.fresh_name(event.home.name.lstrip("_"))
+        line = f"{name} = {scope.text(moved)}"
+        edits = rw.written(scope.file, (statement, [line]), *((node, name) for node in reads))
+    condition = f"no code outside this project relies on {shown} being on the device of the input"
+    return Rewrite("Move it for this call only", "conditional", edits, (condition,), scope.imports)
+
+
+def _is_only_read(scope: Scope, node: ast.expr) -> bool:
+    """Return whether an attribute is read, and its tensor neither changed in place nor used in a nested function."""
+    parent = scope.parents.get(node)
+    while isinstance(parent, ast.Subscript) and parent.value is node:
+        node, parent = parent, scope.parents.get(parent)
+    changed = isinstance(parent, ast.Attribute) and (parent.attr.endswith("_") or parent.attr == "data")
+    nested = (one for one in walk(scope.function.node) if isinstance(one, ast.FunctionDef | ast.Lambda))
+    inside = any(one is not scope.function.node and within(node, one, scope) for one in nested)
+    return isinstance(getattr(node, "ctx", None), ast.Load) and not changed and not inside
+
+
+def _is_same_at(scope: Scope, device: ast.expr, read: ast.expr, later: list[ast.stmt]) -> bool:
+    """Return whether a device is the same where the only read is, in one of the statements after the move."""
+    names = {node.id for node in walk(device) if isinstance(node, ast.Name)}
+    before = later[: next(index for index, one in enumerate(later) if within(read, one, scope))]
+    plain = isinstance(later[len(before)], ast.Assign | ast.Return | ast.Expr) and is_pure(scope, device)
+    return plain and not any(is_shared(scope, name) or sets(one, name) for name in names for one in before)
 
 
 def _may_be_first(event: StateChange | ContainerChange, project: Project) -> bool:

@@ -13,7 +13,7 @@ from dynalint.analysis.facts import forget_name, known_truth, narrowed
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.members import member
-from dynalint.analysis.narrowing import is_condition, narrow, truth
+from dynalint.analysis.narrowing import by_default, is_condition, narrow, truth
 from dynalint.analysis.operators import binary, compare, repeated, unary
 from dynalint.analysis.sparse import note_load, sum_of
 from dynalint.analysis.steps import walk
@@ -113,7 +113,9 @@ def _short_circuit(frame: Frame, node: ast.BoolOp, form: BranchForm, *, tested: 
             # Every earlier operand that ends the evaluation has the same truth: `unknown and False` is never taken.
             result = k.Value("bool", answer) if tested else join(result, kind)
             break
-        if answer is None or last:
+        if answer is None and not tested and by_default(frame, operand) is going_on:
+            pass  # a flag with its default value does not end the evaluation
+        elif answer is None or last:
             # An operand that ends the evaluation is the result: for `x or y`, a true `x`, which is never None.
             result = join(result, kind if going_on else k.without(kind, "none"))
         frame.env = dict(frame.env)

@@ -64,7 +64,7 @@ class Hierarchy:
                 order = [one for one in order if one not in classes] + classes
                 external += names
             elif isinstance(base, External):
-                external.append(base.name)
+                external.append(torch_api.canonical(base.name))
             else:
                 external.append("?")
         self._mro[cls] = result = ([cls, *order], list(dict.fromkeys(external)))

@@ -60,7 +60,7 @@ def is_condition(frame: Frame, node: ast.expr, kind: Kind, way: bool | None = No
     that is compared with its default. A module is both trained and evaluated. A loop counter exceeds a constant in some
     iteration. Shapes that are compared agree.
     """
-    if k.may_be_tensor(kind) or (way is not None and (_is_mode(frame, node) or _by_default(frame, node) is way)):
+    if k.may_be_tensor(kind) or (way is not None and (_is_mode(frame, node) or by_default(frame, node) is way)):
         return False
     if (way and _is_late_round(frame, node)) or (way is not None and _if_shapes_agree(node) is way):
         return False
@@ -84,10 +84,13 @@ def _is_mode(frame: Frame, node: ast.expr) -> bool:
     return isinstance(receiver, k.Instance) and frame.interpreter.project.is_module_class(receiver.cls)
 
 
-def _by_default(frame: Frame, node: ast.expr) -> bool | None:
-    """The truth of a parameter by its default, or of an attribute that the constructor sets from one; or else None."""
+def by_default(frame: Frame, node: ast.expr) -> bool | None:
+    """Return the truth of a parameter by its default, or of an attribute that the constructor sets from one.
+
+    It is None for anything else.
+    """
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        answer = _by_default(frame, node.operand)
+        answer = by_default(frame, node.operand)
         return None if answer is None else not answer
     if isinstance(node, ast.Name) and frame.context is not None and node.id in frame.context.params:
         given = parameter_default(frame.context.function, node.id)

@@ -306,3 +306,38 @@ class Model(nn.Module):
                 return x
 """
     assert branches(tmp_path, code) == ["if packed.max() > 0:", "if one.max() > 0:"]
+
+
+@pytest.mark.parametrize(("test", "breaks"), [("not self.first and", True), ("self.first and", False)])
+def test_flag_that_guards_a_value_has_its_default(tmp_path: Path, test: str, breaks: bool) -> None:
+    code = f"""
+class Model(nn.Module):
+    def __init__(self, first=False):
+        super().__init__()
+        self.first = first
+
+    def forward(self, x: Tensor):
+        full = {test} x.all()
+        if not full:
+            raise ValueError
+        return x
+"""
+    assert branches(tmp_path, code) == (["if not full:"] if breaks else [])
+
+
+def test_base_of_torch_under_its_long_name(tmp_path: Path) -> None:
+    code = """
+from torch.autograd.function import Function
+
+class Step(Function):
+    @staticmethod
+    def forward(ctx, x):
+        if x.max() > 0:
+            return x
+        return x + 1
+
+class Model(nn.Module):
+    def forward(self, x: Tensor):
+        return Step.apply(x)
+"""
+    assert branches(tmp_path, code) == ["if x.max() > 0:"]

@@ -148,8 +148,11 @@ def _moved_for_the_call(scope: Scope, event: StateChange) -> Rewrite:
         name = scope.fresh_name(event.home.name.lstrip("_"))
         line = f"{name} = {scope.text(moved)}"
         edits = rw.written(scope.file, (statement, [line]), *((node, name) for node in reads))
-    condition = f"no code outside this project relies on {shown} being on the device of the input"
-    return Rewrite("Move it for this call only", "conditional", edits, (condition,), scope.imports)
+    changes = (
+        "every call moves the tensor, not only the first one",
+        f"{shown} stays on its device, also for code outside this project",
+    )
+    return Rewrite("Move it for this call only", "unsafe", edits, changes, scope.imports)
 
 
 def _is_only_read(scope: Scope, node: ast.expr) -> bool:

@@ -17,6 +17,8 @@ _NO_FORM = (
     "the length of the result depends on data; keep the whole dimension and mask it with `torch.arange(n) < length` "
     "and a neutral value for the use of the slice"
 )
+# Between the line lengths of the common formatters and those of larger projects.
+_LONGEST_LINE = 100
 
 
 class TensorSliceBound(Rule):
@@ -74,9 +76,13 @@ def _filled_at_once(scope: Scope, event: Subscript | Call, loop: ast.For) -> Rew
         return None
     rows, bounds = target.value.id, scope.text(lengths)
     places = f"{scope.torch}.arange({rows}.shape[1], device={rows}.device)"
-    line = f"{rows}[{places} {'<' if from_start else '>='} {bounds}.unsqueeze(1)] = {scope.text(value)}"
+    chosen = f"{places} {'<' if from_start else '>='} {bounds}.unsqueeze(1)"
+    lines = [f"{rows}[{chosen}] = {scope.text(value)}"]
+    if loop.col_offset + len(lines[0]) > _LONGEST_LINE:
+        name = scope.fresh_name("inside" if from_start else "outside")
+        lines = [f"{name} = {chosen}", f"{rows}[{name}] = {scope.text(value)}"]
     every = f"{scope.quote(lengths)} has an element for each row of `{rows}`, on the same device, and none is negative"
-    edits = rw.written(scope.file, (loop, [line]))
+    edits = rw.written(scope.file, (loop, lines))
     return Rewrite("Fill all rows at once", "conditional", edits, (every,), scope.imports)
 
 

@@ -109,7 +109,7 @@ class Evidence:
     effect: Effect | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the evidence with the keys of the contract."""
+        """Return the evidence, keyed as in the JSON output."""
         return asdict(self)
 
 

@@ -80,6 +80,6 @@ def _models(project: Project) -> Iterator[ClassInfo]:
 
 
 def _is_called(forward: FunctionInfo, cls: ClassInfo) -> bool:
-    """Return whether compiled code calls a model, other than its own subclasses."""
+    """Return whether compiled code other than a model's own subclasses calls the model."""
     heirs = {cls, *cls.subclasses}
     return forward.owner is cls and any(caller.owner not in heirs for caller in forward.called_by)

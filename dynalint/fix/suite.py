@@ -196,7 +196,7 @@ def _not_run(unit: Unit) -> Proof:
 
 
 def _first_line(file: SourceFile, line: int) -> int | None:
-    """Return the first line of the innermost function around a line; None outside functions."""
+    """Return the first line of the innermost function that contains a line, or None if no function does."""
     inner: ast.FunctionDef | ast.AsyncFunctionDef | None = None
     for node in _definitions(file):
         if _start(node) <= line <= (node.end_lineno or node.lineno) and (inner is None or _start(node) > _start(inner)):

@@ -24,7 +24,7 @@ Function = tuple[str, int]
 
 
 class NotTestedError(DynalintError):
-    """The tests cannot be run; the text is one sentence with the reason."""
+    """The tests cannot be run; the message is one sentence that gives the reason."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"nothing is fixed, because {why}.")

@@ -1,4 +1,4 @@
-"""Liveness of one name at one place: whether its value after a statement may still be read."""
+"""Liveness of a name at one point of the program: whether its value may still be read after a statement."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def _is_turned_over(event: StateChange) -> bool:
 
 
 def _is_changed(event: StateChange) -> bool:
-    """Return whether the new value is computed by arithmetic. `min`, `max` and the like reach a fixed value."""
+    """Return whether the new value is computed arithmetically. `min`, `max` and the like converge to a fixed value."""
     statement = event.statement
     if isinstance(statement, ast.AugAssign):
         neutral = 0 if isinstance(statement.op, ast.Add | ast.Sub) else 1

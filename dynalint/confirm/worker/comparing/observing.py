@@ -122,7 +122,7 @@ def attempt(
 
 
 def modules_of(owner: Any) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the modules of a callable by name. The callable itself has the empty name."""
+    """Yield the modules of a callable by name. The callable itself has an empty name."""
     for root in (owner, getattr(owner, "__self__", None)):
         if isinstance(root, nn.Module):
             yield from root.named_modules()

@@ -169,7 +169,7 @@ def _versions(request: Mapping[str, Any], reply: Reply) -> tuple[Subject, Subjec
 
 
 def _fuller_call(original: Subject, search: Search) -> Call | None:
-    """Return the call with an optional argument that reaches wanted sides, if the usual call does not reach them."""
+    """Return a call with an optional argument that reaches the wanted sides, if the usual call does not reach them."""
     with original.version.active():
         calls = [call for some in options(fresh(original, training=True), original.call) for call in some]
     if not calls or not search.wanted:

@@ -132,7 +132,7 @@ def mount_again(source: Path, target: Path) -> None:
 
 
 def mount_processes(*, writable: bool) -> None:
-    """Make /proc show the processes of this process's own namespace."""
+    """Make /proc show the processes in this process's own namespace."""
     flags = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC | (0 if writable else _MS_RDONLY)
     _mount("proc", "/proc", "proc", flags, None)
 

@@ -312,7 +312,7 @@ class _Follower(Arguments):
         return own and not any((store.lineno, store.col_offset) >= end_of(statement) for store in stores)
 
     def _are_numbers(self, target: ast.Name, stores: list[ast.Name]) -> bool:
-        """Return whether all other values of a name are numbers that Dynamo knows, as far as the code shows."""
+        """Return whether, as far as the code shows, every other value of a name is a number that Dynamo knows."""
         for store in stores:
             statement = self.scope.parents.get(store)
             if store is target:

@@ -61,31 +61,17 @@ def _calls_parameter(wrapper: FunctionInfo, maker: FunctionInfo) -> bool:
     return any(isinstance(one, ast.Name) and one.id in given for one in called)
 
 
-def replaced(frame: Frame, node: ast.Assign) -> Kind | None:
-    """Return the kind that `value = unknown(value)` most likely preserves: that of a module, or of a tensor in one.
+def wrapped(frame: Frame, node: ast.Assign) -> Kind | None:
+    """Return the module in a statement such as `layer = wrap(layer)`, if nothing is known of `wrap`.
 
-    An unknown wrapper is assumed to call the module, just as an unknown decorator is assumed to call its function. An
-    unknown layer, such as one from a registry, is assumed to return a tensor for a tensor.
+    The wrapper calls the module, as that of an unknown decorator calls its function.
     """
     call, target = node.value, node.targets[0]
     if not (isinstance(call, ast.Call) and isinstance(target, ast.Name)):
         return None
     given = any(isinstance(one, ast.Name) and one.id == target.id for one in call.args)
     kind = frame.env.get(target.id) if given else None
-    if kind is None:
-        return None
-    if k.only_tensor(kind) is not None and k.NONE not in kind.members:
-        return k.TENSOR if _is_layer(frame, call.func) else None
-    return kind if all(_is_module(frame, one) for one in kind.members) else None
-
-
-def _is_layer(frame: Frame, callee: ast.expr) -> bool:
-    """Whether an unknown callee is a variable, an attribute of `self`, or an item of one."""
-    if isinstance(callee, ast.Subscript):
-        callee = callee.value
-    if isinstance(callee, ast.Name):
-        return callee.id in frame.env
-    return frame.self_attribute(callee) is not None
+    return kind if kind is not None and all(_is_module(frame, one) for one in kind.members) else None
 
 
 def _is_module(frame: Frame, kind: Kind) -> bool:

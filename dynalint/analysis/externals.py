@@ -84,15 +84,15 @@ SOME_LAYER = "torch.nn.*"
 _BIDIRECTIONAL = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU")
 # Functions of other libraries that create tensors.
 _GIVING_TENSORS = frozenset(f"torchmetrics.utilities.{name}" for name in ("dim_zero_cat", "data.dim_zero_cat"))
-# Libraries whose functions and layers return a tensor if their first argument is one.
-_TENSOR_FUNCTIONS = ("einops.", "timm.layers.", "timm.models.layers.", "torchvision.ops.")
+# Libraries whose layers return a tensor for a tensor; those named `...WithSize` and the like return a tuple.
+_LAYERS = ("einops.layers.", "timm.layers.", "timm.models.layers.", "torchvision.ops.")
 _PASS_THROUGH = {"copy.copy", "copy.deepcopy", "typing.cast"}
 
 
 def layer_call(type_: str, args: list[Kind]) -> Kind:
     """Return the result of calling a layer that another library defines."""
     tensor = k.only_tensor(args[0]) if args else None
-    return k.TENSOR if tensor is not None and type_.startswith(_TENSOR_FUNCTIONS) else UNKNOWN
+    return k.TENSOR if tensor is not None and type_.startswith(_LAYERS) and "With" not in type_ else UNKNOWN
 
 
 def exists(owner: Kind, name: str) -> bool:
@@ -130,8 +130,8 @@ def external_call(name: str, args: list[Kind], keywords: dict[str, Kind], *, sta
     if name.startswith("numpy."):
         return _numpy(name, args, keywords)
     last = name.rpartition(".")[2]
-    if name.startswith(_TENSOR_FUNCTIONS) and last.islower() and args:
-        return _of_tensor_library(last, args[:1])
+    if name.startswith("einops.") and last.islower() and args:
+        return _einops(last, args[:1])
     if name.startswith("random."):
         return (
             k.INT
@@ -240,7 +240,7 @@ def _by_name(pairs: Kind) -> dict[k.Key, Kind]:
     return known
 
 
-def _of_tensor_library(name: str, args: list[Kind]) -> Kind:
+def _einops(name: str, args: list[Kind]) -> Kind:
     """Return the result of a function in a library whose functions return tensors for tensors."""
     tensors = tensors_in(args)
     if not tensors or name == "parse_shape":

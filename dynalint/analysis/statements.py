@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.annotations import annotation_kind, as_declared
 from dynalint.analysis.build import bind_imports
-from dynalint.analysis.decorators import replaced
+from dynalint.analysis.decorators import wrapped
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.dunders import call_special, spread
 from dynalint.analysis.elements import element_of
@@ -75,7 +75,7 @@ def _expression(frame: Frame, node: ast.Expr) -> bool:
 def _assign(frame: Frame, node: ast.Assign) -> bool:
     kind = evaluate(frame, node.value)
     if isinstance(kind, k.Unknown):
-        kind = replaced(frame, node) or kind
+        kind = wrapped(frame, node) or kind
     for target in node.targets:
         bind_target(frame, target, kind, node.value)
     return True

@@ -1,8 +1,7 @@
 """The rounds of fixing: they choose the rewrites and apply them in memory until no more are possible.
 
-A round takes the rewrites that do not overlap, applies them, parses and lints the result, and runs it against the
-previous state. Rewrites that cause problems are dropped individually, and the rest stays. The next round starts from
-the new text.
+A round applies the rewrites that do not overlap, parses and lints the result, and runs it against the previous state.
+Rewrites that cause problems are dropped individually. The next round starts from the new text.
 
 Files that no fix changes together, and that no compiled root reaches together, have separate rounds. Each is judged by
 the view of the project that its changes affect. At the end, the whole project is linted once more.

@@ -81,7 +81,10 @@ def _filled_at_once(scope: Scope, event: Subscript | Call, loop: ast.For) -> Rew
     if loop.col_offset + len(lines[0]) > _LONGEST_LINE:
         name = scope.fresh_name("inside" if from_start else "outside")
         lines = [f"{name} = {chosen}", f"{rows}[{name}] = {scope.text(value)}"]
-    every = f"{scope.quote(lengths)} has an element for each row of `{rows}`, on the same device, and none is negative"
+    every = (
+        f"the loop visits each row of `{rows}`, and {scope.quote(lengths)} has an element for each row, on the same "
+        "device, none of them negative"
+    )
     edits = rw.written(scope.file, (loop, lines))
     return Rewrite("Fill all rows at once", "conditional", edits, (every,), scope.imports)
 

@@ -18,6 +18,7 @@ from dynalint import engine
 from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
 from dynalint.fix import FixOptions, FixResult, Proof, Unit, fix_findings
+from dynalint.workspace import open_workspace
 
 
 def granted(_before: Mapping[Path, str], _after: Mapping[Path, str], units: Sequence[Unit]) -> Mapping[Unit, Proof]:
@@ -44,7 +45,7 @@ def main() -> int:
     folder = arguments.folder.resolve()
     layer = parse_layer({"confirm": "never", "unsafe-fixes": arguments.unsafe}, folder, lambda _: "the benchmark")
     configuration = Configuration(Overrides((layer,), isolated=True), known_codes(), folder)
-    workspace, _ = engine.open_workspace([folder], configuration, folder)
+    workspace, _ = open_workspace([folder], configuration, folder)
     start = time.process_time()
     checked = engine.check(workspace).offered()
     print(f"check: {time.process_time() - start:.1f} s, {len(checked.linted)} findings in {len(workspace.files)} files")

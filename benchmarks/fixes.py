@@ -34,6 +34,7 @@ from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, environment_layer, parse_layer
 from dynalint.findings import Finding
 from dynalint.fix import FixOptions, FixResult, Proof, Unit, fix_findings
+from dynalint.workspace import open_workspace
 
 EXAMPLES = """
 from importlib import import_module
@@ -103,7 +104,7 @@ def fix(
     results = []
     for group in groups:
         paths = [corpus / file for file in group]
-        workspace, _ = engine.open_workspace(paths, configuration, corpus)
+        workspace, _ = open_workspace(paths, configuration, corpus)
         checked = engine.check(workspace).offered()
         own = {(corpus / file).resolve() for file in files}
         # Findings around these files are not fixed, but must be known, so that they are not taken for new ones later.
@@ -112,7 +113,7 @@ def fix(
         if options.examples:
             examples = examples_of(corpus, group, options)
             running = _configuration({**values, "confirm": "always", "examples": examples}, corpus)
-            workspace, _ = engine.open_workspace(paths, running, corpus)
+            workspace, _ = open_workspace(paths, running, corpus)
         found += [one.finding for one in checked.linted]
         if options.assume:
             limits, views = FixOptions(options.unsafe_fixes), engine.views_of(checked)

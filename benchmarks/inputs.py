@@ -27,7 +27,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dynalint import engine
 from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
 from dynalint.confirm import Target, WorkerError, examine
@@ -36,6 +35,7 @@ from dynalint.confirming import confirm_options, parts, targets
 from dynalint.findings import Finding
 from dynalint.lint import Linter
 from dynalint.rules import all_rules
+from dynalint.workspace import open_workspace
 
 JUDGED = ("confirmed", "refuted")
 # If a process ended in a stage with one of these words, there was already an instance.
@@ -141,7 +141,7 @@ def measure(corpus: Path, wanted: Sequence[Class], jobs: int, *, only: bool) -> 
     leading: list[Callable[[Finding], Sequence[Target]]] = []
     for file in sorted({file for file, _ in wanted}):
         begin = time.monotonic()
-        workspace, _ = engine.open_workspace([corpus / file], configuration, corpus)
+        workspace, _ = open_workspace([corpus / file], configuration, corpus)
         result = Linter(workspace, all_rules()).lint()
         seconds[file] = time.monotonic() - begin
         findings += [one.finding for one in result.linted if one.finding.category == "graph-break"]

@@ -305,11 +305,12 @@ def score(options: argparse.Namespace) -> None:
     from dynalint.analysis.run import with_deep_stack
     from dynalint.catalogue import known_codes
     from dynalint.config import Configuration, Overrides, parse_layer
+    from dynalint.workspace import open_workspace
 
     os.chdir(options.root)
     layer = parse_layer({"confirm": "never"}, options.root, lambda _: "settings")
     configuration = Configuration(Overrides((layer,), isolated=True), known_codes(), options.root)
-    workspace, _ = engine.open_workspace([options.root / options.package], configuration, options.root)
+    workspace, _ = open_workspace([options.root / options.package], configuration, options.root)
     analysis = engine.check(workspace).lint.analysis
     interpreter = analysis.project.interpreter
     assert interpreter is not None

@@ -19,7 +19,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dynalint import engine
 from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, environment_layer, parse_layer
 from dynalint.confirm import WorkerError, run_targets
@@ -27,6 +26,7 @@ from dynalint.confirm.results import TargetResult
 from dynalint.confirming import confirm_options, targets
 from dynalint.lint import Linter
 from dynalint.rules import all_rules
+from dynalint.workspace import open_workspace
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -62,7 +62,7 @@ def measure(corpus: Path, *, python: str | None, always: bool) -> list[TargetRes
     values: dict[str, Any] = {"confirm": "always" if always else "auto", **({"python": python} if python else {})}
     layers = (environment_layer(os.environ, corpus), parse_layer(values, corpus, lambda _: "the command line"))
     configuration = Configuration(Overrides(layers), known_codes(), corpus)
-    workspace, _ = engine.open_workspace([corpus], configuration, corpus)
+    workspace, _ = open_workspace([corpus], configuration, corpus)
     result = Linter(workspace, all_rules()).lint()
     return run_targets(
         targets(workspace, result),

@@ -36,7 +36,6 @@ from typing import Any
 from accuracy import Place, read_truth
 from fixes import new_lines
 
-from dynalint import engine
 from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
 from dynalint.confirm import Target
@@ -47,6 +46,7 @@ from dynalint.confirm.worker.dynamo.records import decode
 from dynalint.confirming import confirm_options, targets
 from dynalint.lint import Linter
 from dynalint.rules import all_rules
+from dynalint.workspace import open_workspace
 
 # Only settings count; other remedies leave code to eager. One call shows where it breaks.
 _ASKED = {"ways": ("settings", "fullgraph"), "once": True}
@@ -104,7 +104,7 @@ def measure(corpus: Path, sites: set[Place], options: argparse.Namespace) -> Mea
     names = re.compile(options.classes)
     for file in sorted({site.file for site in sites}):
         wanted = {site for site in sites if site.file == file}
-        workspace, _ = engine.open_workspace([corpus / file], configuration, corpus)
+        workspace, _ = open_workspace([corpus / file], configuration, corpus)
         result = Linter(workspace, all_rules()).lint()
         chosen = [one for one in targets(workspace, result) if names.fullmatch(one.qualname)]
         chosen = [one for one in chosen if one.path.resolve() == corpus / file]
@@ -123,7 +123,7 @@ def measure(corpus: Path, sites: set[Place], options: argparse.Namespace) -> Mea
 
 def measure_examples(corpus: Path, sites: set[Place], examples: Mapping[str, set[Place]], options: Any) -> Measured:
     """Run the examples, each time the one with the most sites not reached yet."""
-    workspace, _ = engine.open_workspace([corpus / min(sites).file], _configuration(corpus, options), corpus)
+    workspace, _ = open_workspace([corpus / min(sites).file], _configuration(corpus, options), corpus)
     confirming = replace(confirm_options(workspace, (corpus,)), roots=(corpus,))
     left = dict(examples)
     seen = Measured(moved=moved(sites, Path(options.original), corpus) if options.original else {})

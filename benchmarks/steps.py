@@ -12,9 +12,9 @@ from pathlib import Path
 from dynalint.analysis.steps import MOST_REWRITE_STEPS, MOST_STEPS
 from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
-from dynalint.engine import open_workspace
 from dynalint.lint import Linter
 from dynalint.rules import all_rules
+from dynalint.workspace import open_workspace
 
 SHOWN = 12
 

@@ -35,10 +35,11 @@ def check(
         DynalintError: dynalint failed on a file.
     """
     from dynalint import engine
+    from dynalint.workspace import open_workspace
 
     directory = Path.cwd()
     configuration = _configuration(directory, static=static, settings=settings, isolated=isolated)
-    workspace, found = engine.open_workspace([Path(path) for path in paths], configuration, directory)
+    workspace, found = open_workspace([Path(path) for path in paths], configuration, directory)
     return _findings(engine.check(workspace).offered(), found.failures)
 
 
@@ -59,10 +60,11 @@ def check_source(
         DynalintError: dynalint failed on the text.
     """
     from dynalint import engine
+    from dynalint.workspace import text_workspace
 
     directory = Path.cwd()
     configuration = _configuration(directory, static=static, settings=settings, isolated=isolated)
-    workspace = engine.text_workspace(Path(path), text.encode("utf-8"), configuration, directory)
+    workspace = text_workspace(Path(path), text.encode("utf-8"), configuration, directory)
     return _findings(engine.check(workspace).offered(), ())
 
 

@@ -7,18 +7,16 @@ parsing; only relevant files are analysed. Findings are reported only in the nam
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from dynalint.analysis.disk import Disk
 from dynalint.analysis.importers import Importers
 from dynalint.analysis.notebook import SUFFIX
 from dynalint.analysis.outlines import Outline
-from dynalint.analysis.project import module_name, package_root
-from dynalint.analysis.source import read_source
 from dynalint.config import Configuration
-from dynalint.discover import discover
-from dynalint.reading import is_inside, is_marked, project_root, read_bounded
+from dynalint.project_files import project_files
 
 # A megabyte of model code takes about a second to analyse. The limit keeps a run on a few named files at a few seconds,
 # however large the project.
@@ -29,10 +27,22 @@ MOST_FILES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The files to analyse besides the named ones, sorted. `left_out` counts the files that exceed the limits."""
+    """The files to analyse besides the named ones, sorted. `left_out` counts the files that exceed the limits.
+
+    `scanned` are the files of the projects, and `disk` answered the questions about them.
+    """
 
     files: tuple[Path, ...] = ()
     left_out: int = 0
+    scanned: tuple[Path, ...] = ()
+    disk: Disk = field(default_factory=Disk)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence about the files that were left out, if there are any."""
+        many = f"{self.left_out} file{'s' if self.left_out != 1 else ''} around the named ones"
+        why = "because they are too large; check the whole project to get all findings."
+        return (f"{many} could not be read, {why}",) if self.left_out else ()
 
 
 class Outlines:
@@ -60,21 +70,23 @@ def around(
 
     `search` lists additional folders for resolving imports, `known` has the outlines of earlier calls.
     """
-    others = [path for path in _project_files(named, configuration) if path not in set(named)]
+    scanned, own, disk = project_files(named, configuration), set(named), Disk()
+    others = [path for path in scanned if path not in own]
     if not others or len(others) > MOST_FILES:
-        return Around(left_out=len(others))
+        return Around((), len(others), scanned, disk)
     paths = sorted({*named, *others}, key=lambda path: path.parts)
-    starts = list(dict.fromkeys([*(package_root(path)[0] for path in paths), *search]))
+    starts = list(dict.fromkeys([*(disk.package_root(path)[0] for path in paths), *search]))
     known = known or Outlines()
     outlines = [
-        known.of(path, module_name(path, starts), text)
+        known.of(path, disk.module_name(path, starts), text)
         for path in paths
-        if (text := texts[path] if path in texts else _text(path)) is not None
+        if (text := texts[path] if path in texts else _text(path, disk)) is not None
     ]
-    return _bearing(named, Importers(outlines), {one.path: len(one.text) for one in outlines})
+    files, left_out = _bearing(named, Importers(outlines), {one.path: len(one.text) for one in outlines})
+    return Around(files, left_out, scanned, disk)
 
 
-def _bearing(named: Sequence[Path], importers: Importers, sizes: Mapping[Path, int]) -> Around:
+def _bearing(named: Sequence[Path], importers: Importers, sizes: Mapping[Path, int]) -> tuple[tuple[Path, ...], int]:
     """Choose the nearest files first: users of the named files and their base classes, then files that affect those."""
     own = frozenset(named)
     room = max(MOST_TEXT, sum(sizes.get(path, 0) for path in own))
@@ -97,35 +109,11 @@ def _bearing(named: Sequence[Path], importers: Importers, sizes: Mapping[Path, i
         more = frozenset(importers.users(found) - found)
         more |= importers.above(more) - found
         more = more if fits(more) else frozenset()
-    return Around(tuple(sorted(found - own, key=lambda path: path.parts)), len(left_out))
+    return tuple(sorted(found - own, key=lambda path: path.parts)), len(left_out)
 
 
-def _project_files(named: Iterable[Path], configuration: Configuration) -> tuple[Path, ...]:
-    """Return the files of the projects that contain the given files: those that the settings include, or else all."""
-    tops = {top for folder in {path.parent for path in named} for top in _tops(folder, configuration)}
-    more = [top for top in sorted(tops.difference(named)) if top.exists()]
-    return discover(more, configuration.for_directory).files
-
-
-def _tops(folder: Path, configuration: Configuration) -> Iterator[Path]:
-    root, settings = project_root(folder), configuration.for_directory(folder)
-    if settings.config_file is not None and is_inside(settings.root, root) and is_inside(folder, settings.root):
-        root = settings.root
-        yield from (path for path in settings.include if is_inside(path, root))
-        if settings.include:
-            return
-    elif not is_marked(folder):  # no project: use the package that contains the file, or the scripts next to it
-        yield from sorted(root.glob("*.py"))
-        if folder != root:
-            yield root / folder.relative_to(root).parts[0]
-        return
-    yield root
-
-
-def _text(path: Path) -> str | None:
+def _text(path: Path, disk: Disk) -> str | None:
     if path.suffix == SUFFIX:
-        return read_source(path).text
-    try:
-        return read_bounded(path).decode(errors="replace")
-    except OSError:
-        return None
+        return disk.source(path).text
+    data = disk.text(path)
+    return None if data is None else data.decode(errors="replace")

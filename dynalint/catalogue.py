@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from inspect import cleandoc
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from dynalint.caching.folders import Records
+from dynalint.caching.stamp import stamp
 from dynalint.findings import Category, Severity
-from dynalint.pages import Page
-from dynalint.rules import DOCS_URL, Example, Rule, all_rules
+
+if TYPE_CHECKING:
+    from dynalint.pages import Page
+    from dynalint.rules import Example, Rule
+
+DOCS_URL = "https://github.com/dynalint/dynalint/blob/main/docs/rules/"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """The description of a code. `page` loads its page, which is only read on demand.
 
-    `rewrites` says that a fix, or a reason for not offering one, can be requested.
+    `rewrites` says that a fix, or a reason for not offering one, can be requested. `fixes` says that findings may have
+    a fix, or is None if only the page can tell.
     """
 
     code: str
@@ -29,6 +37,7 @@ class Entry:
     gb: tuple[str, ...] = ()
     torch: str = ""
     rewrites: bool = False
+    fixes: bool | None = None
 
     @property
     def documentation(self) -> str:
@@ -43,6 +52,8 @@ class Entry:
     @property
     def fix(self) -> bool:
         """Whether findings may have a fix; False if the fix of every example is declined."""
+        if self.fixes is not None:
+            return self.fixes
         return self.rewrites and (not self.examples or any(one.fixed is not None for one in self.examples))
 
     @property
@@ -71,7 +82,12 @@ class Entry:
 
 
 def _said(text: str) -> Callable[[], Page]:
-    return lambda: Page(cleandoc(text))
+    def page() -> Page:
+        from dynalint.pages import Page
+
+        return Page(cleandoc(text))
+
+    return page
 
 
 _OWN = (
@@ -159,6 +175,8 @@ def catalogue() -> dict[str, Entry]:
     Raises:
         DynalintError: a rule pack cannot be imported.
     """
+    from dynalint.rules import all_rules
+
     entries = [*_OWN, *(_entry(rule) for rule in all_rules())]
     found = {entry.code: entry for entry in sorted(entries, key=lambda entry: entry.code)}
     assert len(found) == len(entries), "two entries have the same code"
@@ -170,7 +188,62 @@ def known_codes() -> frozenset[str]:
     return frozenset(catalogue())
 
 
+class KeptCatalogue(Mapping[str, Entry]):
+    """The same as `catalogue`, but read from a folder if it is there, because loading the rules takes longer.
+
+    If `folder` is None, nothing is read or stored.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._records = Records(None if folder is None else folder / "rules", _MOST, _MOST_BYTES)
+
+    def __getitem__(self, code: str) -> Entry:
+        return self._entries[code]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @cached_property
+    def _entries(self) -> dict[str, Entry]:
+        return catalogue() if self._held is None else self._held
+
+    @cached_property
+    def _held(self) -> dict[str, Entry] | None:
+        key = stamp()
+        try:
+            return None if key is None else {one["code"]: _kept(one) for one in self._records.get(key)}
+        except (KeyError, TypeError):  # there is no record, or it is not dynalint's
+            return None
+
+    def keep(self) -> None:
+        """Store the descriptions, unless they are from there."""
+        key = stamp()
+        if key is not None and self._held is None:
+            self._records.put(key, [_plain(entry) for entry in self.values()])
+
+
+_MOST, _MOST_BYTES = 4, 4 << 20
+_KEPT = ("code", "name", "summary", "category", "severity", "gb", "torch", "rewrites")
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    return {**{name: getattr(entry, name) for name in _KEPT}, "fixes": entry.fix}
+
+
+def _kept(values: Mapping[str, Any]) -> Entry:
+    def page() -> Page:
+        return catalogue()[values["code"]].page()
+
+    return Entry(**{**values, "gb": tuple(values["gb"])}, page=page)
+
+
 def _entry(rule: Rule) -> Entry:
+    from dynalint.rules import Rule
+
+    rewrites = type(rule).fix is not Rule.fix
     return Entry(
         code=rule.code,
         name=rule.name,
@@ -180,5 +253,5 @@ def _entry(rule: Rule) -> Entry:
         page=rule.page,
         gb=rule.gb,
         torch=rule.torch,
-        rewrites=type(rule).fix is not Rule.fix,
+        rewrites=rewrites,
     )

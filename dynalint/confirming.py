@@ -21,7 +21,8 @@ from dynalint.fix import Linted
 from dynalint.fix.suite import Suite
 from dynalint.fix.suite_runs import SuiteCommand
 from dynalint.fix.verify import WorkerVerifier
-from dynalint.lint import LintResult, Workspace
+from dynalint.lint import LintResult, suppressions_in
+from dynalint.workspace import Workspace
 
 Progress = Callable[[int, int, str], None]
 
@@ -246,5 +247,5 @@ def _discovered(finding: Finding, files: dict[str, SourceFile], workspace: Works
     if finding.code not in workspace.enabled(path) or (workspace.around and path not in workspace.files):
         return
     file = files.get(finding.path) or read_source(path)
-    if workspace.suppressions(file).apply([finding], set()):
+    if suppressions_in(file, workspace).apply([finding], set()):
         yield Linted(replace(finding, url=catalogue()[finding.code].url), file)

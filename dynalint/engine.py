@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 
 from dynalint.analysis import Analysis
 from dynalint.analysis.events import CompilerUse
 from dynalint.analysis.importers import Importers, outlines_of
-from dynalint.analysis.source import SourceFile, parse_source
-from dynalint.around import Outlines, around
-from dynalint.config import Configuration, Settings, show_path
-from dynalint.discover import Discovered, discover, is_excluded
-from dynalint.findings import Finding
+from dynalint.analysis.source import SourceFile
+from dynalint.around import Around, Outlines, around
+from dynalint.findings import Finding, Fix
 from dynalint.fix import Decider, FixOptions, FixResult, Keeper, Linted, View, Views, fix_findings, remembering
 from dynalint.fix.settings import setting_line, with_settings
-from dynalint.lint import Linter, LintResult, Workspace, search_folders, unreadable
-from dynalint.placing import lines_by_place, placed
-from dynalint.reading import is_inside, project_root
+from dynalint.lint import Linter, LintResult, unreadable
+from dynalint.placing import placed
 from dynalint.rules import all_rules
+from dynalint.workspace import Workspace, search_folders
 
 _COMPILES = frozenset({"torch.compile", "torch.nn.Module.compile"})
 
@@ -34,7 +31,7 @@ class Checked:
 
     `failures` are sentences about errors in dynalint, each with the name of a file; `notes` are other sentences.
     `interrupted` says that the user pressed Ctrl-C during confirmation, so that some findings are not confirmed; `ran`
-    says that code was run.
+    says that code was run. `around` are the files around the checked ones.
     """
 
     linted: tuple[Linted, ...]
@@ -44,16 +41,32 @@ class Checked:
     notes: tuple[str, ...] = ()
     interrupted: bool = False
     ran: bool = False
+    around: Around = field(default_factory=Around)
 
     def reported(self, *, refuted: bool = False) -> tuple[Finding, ...]:
         """Return the findings to report; those that Dynamo refuted are included only with `refuted`."""
         findings = (placed(one.finding, one.file) for one in self.linted)
         return tuple(finding for finding in findings if refuted or finding.evidence.status != "refuted")
 
+    @property
+    def refuted(self) -> int:
+        """The number of findings that Dynamo refuted."""
+        return sum(one.finding.evidence.status == "refuted" for one in self.linted)
+
+    @property
+    def failures_in_fixes(self) -> tuple[str, ...]:
+        """Sentences about errors in the computation of fixes so far."""
+        return tuple(self.lint.offers.failures)
+
+    def fixes_so_far(self) -> tuple[tuple[Fix | None] | None, ...]:
+        """Return what `Offers.so_far` does for each finding in order."""
+        known = [(one, self.lint.offers.so_far(one)) for one in self.linted]
+        return tuple(fix and (placed(replace(one.finding, fix=fix[0]), one.file).fix,) for one, fix in known)
+
     def offered(self) -> Checked:
         """Return the same result with the fixes of all findings."""
         linted = self.lint.offers.made(self.linted)
-        return replace(self, linted=linted, failures=(*self.failures, *self.lint.offers.failures))
+        return replace(self, linted=linted, failures=(*self.failures, *self.failures_in_fixes))
 
     def with_fixes(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         """Return some of the reported findings with their fixes, or with the reasons why there are none."""
@@ -63,72 +76,13 @@ class Checked:
         pairs = zip(findings, made, strict=True)
         return tuple(replace(finding, fix=placed(one.finding, one.file).fix) for finding, one in pairs)
 
-    def lines(self) -> dict[str, tuple[str, ...]]:
-        """Return the lines of all files with findings, by the places of the findings."""
-        return lines_by_place({one.finding.path: one.file for one in self.linted}.items())
+    def files(self) -> dict[str, SourceFile]:
+        """Return all files with findings, by the paths of the findings."""
+        return {one.finding.path: one.file for one in self.linted}
 
 
 def _key(finding: Finding) -> tuple[object, ...]:
     return finding.cell, *finding.sort_key
-
-
-def absolute(path: Path, directory: Path) -> Path:
-    """Return a path as an absolute path, below `directory` if it is in that folder, possibly through links."""
-    path = Path(os.path.normpath(directory / path.expanduser()))
-    if not path.is_relative_to(directory):
-        real = Path(os.path.realpath(path))
-        return real if real.is_relative_to(directory) else path
-    return path
-
-
-def open_workspace(
-    paths: Sequence[Path], configuration: Configuration, directory: Path
-) -> tuple[Workspace, Discovered]:
-    """Find the files to check in `paths`, or else those that the configuration includes, or the working directory.
-
-    Raises:
-        UsageError: a path does not exist.
-        ConfigError: a configuration file is invalid.
-    """
-    named = [absolute(path, directory) for path in paths]
-    settings = configuration.for_run(named)
-    included, notes = _included(settings, directory)
-    wanted = tuple(named) or (included if settings.include else (directory,))
-    found = discover(wanted, configuration.for_directory, force_exclude=settings.force_exclude)
-    if not named:
-        found = replace(found, notes=(*notes, *found.notes))
-    return Workspace(found.files, configuration, settings, directory, wanted), found
-
-
-def _included(settings: Settings, directory: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """Return the paths that the configuration includes, and a sentence about each path outside the project.
-
-    Only the user may decide to check or fix files outside the project.
-    """
-    root = project_root(Path(os.path.realpath(settings.root)))
-    inside = tuple(path for path in settings.include if is_inside(path, root))
-    notes = tuple(
-        f"{show_path(path, directory)}: skipped: `include` leads out of the project; name the path on the command line."
-        for path in settings.include
-        if path not in inside
-    )
-    return inside, notes
-
-
-def text_workspace(path: Path, data: bytes, configuration: Configuration, directory: Path) -> Workspace:
-    """Return a workspace with one file whose content is `data`, regardless of the file on disk.
-
-    Raises:
-        ConfigError: a configuration file is invalid.
-    """
-    path = absolute(path, directory)
-    settings = configuration.for_file(path)
-    if settings.force_exclude and is_excluded(path, configuration.for_directory):
-        return Workspace((), configuration, settings, directory)
-    file = parse_source(path, data)
-    if file.error is not None and not file.text:
-        return Workspace((), configuration, settings, directory, unreadable=file)
-    return Workspace((path,), configuration, settings, directory, (path,), {path: file.text})
 
 
 def check(workspace: Workspace, progress: Progress | None = None, *, fixable: bool = False) -> Checked:
@@ -137,11 +91,12 @@ def check(workspace: Workspace, progress: Progress | None = None, *, fixable: bo
     With `fixable`, only findings with a fix are confirmed, and no code is run for others. `progress` is called
     with the amount done, the total and a description, from any thread.
     """
-    workspace, notes = in_project(workspace)
+    near = surroundings(workspace)
+    workspace, notes = replace(workspace, around=near.files), near.notes
     linter = Linter(workspace, all_rules())
     result = linter.lint()
     if workspace.settings.confirm == "never":
-        return Checked((*unreadable(workspace), *result.linted), linter, result, result.failures, notes)
+        return Checked((*unreadable(workspace), *result.linted), linter, result, result.failures, notes, around=near)
     from dynalint.confirming import confirmed
 
     only = [one for one in result.offers.made(result.linted) if one.rewrite is not None] if fixable else None
@@ -158,20 +113,16 @@ def in_project(workspace: Workspace, known: Outlines | None = None) -> tuple[Wor
 
     `known` are outlines of earlier calls.
     """
-    if not workspace.files or _is_all(workspace):
-        return workspace, ()
-    settings = workspace.settings
-    found = around(workspace.files, workspace.configuration, search_folders(settings), workspace.texts, known)
-    many = f"{found.left_out} file{'s' if found.left_out != 1 else ''} around the named ones"
-    why = "because they are too large; check the whole project to get all findings."
-    notes = (f"{many} could not be read, {why}",)
-    return replace(workspace, around=found.files), notes if found.left_out else ()
+    found = surroundings(workspace, known)
+    return replace(workspace, around=found.files), found.notes
 
 
-def _is_all(workspace: Workspace) -> bool:
-    """Return whether a whole project is checked."""
-    tops = {project_root(folder) for folder in {path.parent for path in workspace.files}}
-    return all(any(top.is_relative_to(path) for path in workspace.named) for top in tops)
+def surroundings(workspace: Workspace, known: Outlines | None = None) -> Around:
+    """Return the project files that affect the checked ones. `known` are outlines of earlier calls."""
+    if workspace.is_whole:
+        return Around()
+    search = search_folders(workspace.settings)
+    return around(workspace.files, workspace.configuration, search, workspace.texts, known)
 
 
 def fix(

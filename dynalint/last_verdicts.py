@@ -45,7 +45,7 @@ class LastVerdicts:
         """Store the evidence for the findings of a run over `paths`, replacing what was stored for these files."""
         if self._file is None:
             return
-        from dynalint.confirm.cache import make_folder, write_atomically
+        from dynalint.caching.folders import make_folder, write_atomically
 
         known: dict[str, dict[str, Any]] = {path: held for path, held in self._by_path.items() if path not in paths}
         for finding in findings:

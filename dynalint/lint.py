@@ -6,10 +6,9 @@ import ast
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dynalint.analysis import Analysis, AnalysisOptions, analyze, steps
 from dynalint.analysis.events import Call, Event, Read, Write
@@ -21,7 +20,7 @@ from dynalint.analysis.run import with_deep_stack
 from dynalint.analysis.source import SourceFile, Sources
 from dynalint.analysis.steps import Budgets, Exhausted
 from dynalint.catalogue import catalogue
-from dynalint.config import OPTIONS, Configuration, Settings, show_path
+from dynalint.config import OPTIONS, Settings
 from dynalint.costs import Costs
 from dynalint.environments import release_for
 from dynalint.findings import Finding, Step, as_name, as_sentence
@@ -32,55 +31,11 @@ from dynalint.releases import holds
 from dynalint.roots import complaints
 from dynalint.rules import Flag, Rewrite, Rule
 from dynalint.suppress import UNUSED_CODE, Suppression, Suppressions, read_suppressions, unused
-
-if TYPE_CHECKING:
-    from dynalint.confirm.options import Execution
+from dynalint.workspace import Workspace, search_folders
 
 SYNTAX_CODE = "DYN901"
 
 _OTHER_CALLERS = "other callers of the compiled code pass a plain number instead of the tensor"
-
-
-@dataclass(frozen=True, slots=True)
-class Workspace:
-    """The input of a run: the files to check (absolute, sorted), their settings, and the settings of the run.
-
-    `named` are the paths given by the user. `texts` replaces the content of files; `directory` is the base of displayed
-    paths. `unreadable` is a text that could not be decoded. With `ignore_suppressions`, comments silence nothing.
-    `around` are further files to analyse. `execution` says how code is run, or is None for the default.
-    """
-
-    files: tuple[Path, ...]
-    configuration: Configuration
-    settings: Settings
-    directory: Path
-    named: tuple[Path, ...] = ()
-    texts: Mapping[Path, str] = field(default_factory=dict)
-    unreadable: SourceFile | None = None
-    ignore_suppressions: bool = False
-    around: tuple[Path, ...] = ()
-    execution: Execution | None = None
-
-    @property
-    def analysed(self) -> tuple[Path, ...]:
-        """All files to analyse, in the order of the whole project."""
-        return tuple(sorted({*self.files, *self.around}, key=lambda path: path.parts)) if self.around else self.files
-
-    def suppressions(self, file: SourceFile, *, found: bool = True) -> Suppressions:
-        """Return the ignore comments of a file; the arguments are those of `read_suppressions`."""
-        return Suppressions() if self.ignore_suppressions else read_suppressions(file, found=found)
-
-    def shown(self, path: Path) -> str:
-        """Return the path of a file as displayed in findings."""
-        return show_path(path, self.directory)
-
-    def enabled(self, path: Path) -> frozenset[str]:
-        """Return the codes that are enabled for a file."""
-        return self.configuration.for_file(path).selection.enabled_for(path)
-
-    def fixable(self, path: Path) -> frozenset[str]:
-        """Return the codes whose findings in a file may be fixed."""
-        return self.configuration.for_file(path).selection.fixable
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,11 +159,17 @@ class Linter:
         self._rules = RuleSet(rules, release_for(workspace.settings))
         self._sources = sources or Sources()
         settings = workspace.settings
+        self._read_options = _ReadOptions(settings)
         self._options = AnalysisOptions(
             roots=settings.roots,
             search=search_folders(settings),
-            rule_options={key: settings.value(key) for key in OPTIONS},
+            rule_options=self._read_options,
         )
+
+    @property
+    def options_read(self) -> dict[str, str]:
+        """The options that rules have read so far, with their values as text."""
+        return dict(self._read_options.read)
 
     def narrowed(self, files: Collection[Path]) -> Linter:
         """Return a linter for some of the files. It shares the parsed files with this one."""
@@ -235,6 +196,27 @@ class Linter:
             sources=self._sources,
         )
         return with_deep_stack(lambda: _Pass(self.workspace, self._rules, analysis).result())
+
+
+class _ReadOptions(Mapping[str, object]):
+    """The options of the settings. `read` are those that were looked at, which a result therefore rests on."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.read: dict[str, str] = {}
+        self._settings = settings
+
+    def __getitem__(self, key: str) -> object:
+        if key not in OPTIONS:
+            raise KeyError(key)
+        value = self._settings.value(key)
+        self.read[key] = repr(value)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(OPTIONS)
+
+    def __len__(self) -> int:
+        return len(OPTIONS)
 
 
 class _Pass:
@@ -274,7 +256,7 @@ class _Pass:
         if file.error is not None:
             yield from _syntax_error(file, shown, enabled)
             return
-        suppressions = self._suppressions[file.path] = self._workspace.suppressions(file, found=bool(flags))
+        suppressions = self._suppressions[file.path] = suppressions_in(file, self._workspace, found=bool(flags))
         found = {finding.sort_key: (finding, flag) for flag in flags for finding in [self._finding(flag, shown)]}
         used: set[tuple[Suppression, str]] = set()
         selected = [finding for finding, _ in found.values() if finding.code in enabled]
@@ -330,6 +312,11 @@ class _Pass:
             self._failures.append(f"{place}: {rule.code} failed: {type(fault).__name__}: {fault}")
 
 
+def suppressions_in(file: SourceFile, workspace: Workspace, *, found: bool = True) -> Suppressions:
+    """Return the ignore comments that count in a file; the other arguments are those of `read_suppressions`."""
+    return Suppressions() if workspace.ignore_suppressions else read_suppressions(file, found=found)
+
+
 def _range(file: SourceFile, node: ast.expr | ast.stmt) -> tuple[int, int]:
     """Return the offsets of a node; for a compound statement, those of the first line of its header."""
     start, end = file.span(node)
@@ -373,10 +360,3 @@ def _with_url(finding: Finding) -> Finding:
 
 def _same(rewrite: Rewrite | None) -> Rewrite | None:
     return rewrite
-
-
-def search_folders(settings: Settings) -> tuple[Path, ...]:
-    """Return the folders that absolute imports may start from, besides the packages of the checked files."""
-    if settings.config_file is None:
-        return ()
-    return tuple(folder for folder in (settings.root, settings.root / "src") if folder.is_dir())

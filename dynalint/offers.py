@@ -24,7 +24,7 @@ class Offers:
 
     `shown` returns a file's path as used in findings, `fixable` the codes that may be fixed in a file. `failures` are
     sentences about rewrites on which dynalint failed, with the name of the file. `budgets` count the steps that the
-    rewrites took.
+    rewrites took; `cut_short` says that they did not suffice for some, which depends on what else was asked for.
     """
 
     def __init__(
@@ -34,6 +34,7 @@ class Offers:
         answers: Mapping[object, Answer],
     ) -> None:
         self.failures: list[str] = []
+        self.cut_short = False
         self.budgets = Budgets(steps.MOST_REWRITE_STEPS)
         self._shown, self._fixable, self._answers = shown, fixable, answers
         self._made: dict[object, tuple[Fix | None, Rewrite | None]] = {}
@@ -41,6 +42,11 @@ class Offers:
     def made(self, linted: Iterable[Linted]) -> tuple[Linted, ...]:
         """Return the findings with their fixes, or with the reasons why there are none."""
         return with_deep_stack(lambda: tuple(self._with_fix(one) for one in linted))
+
+    def so_far(self, linted: Linted) -> tuple[Fix | None] | None:
+        """Return the fix of a finding, or None if there is none, in a tuple; None if it has not been computed."""
+        known = self._made.get(linted.finding.sort_key)
+        return None if known is None else known[:1]
 
     def _with_fix(self, linted: Linted) -> Linted:
         key = linted.finding.sort_key
@@ -73,6 +79,7 @@ class Offers:
             with self.budgets.of(linted.file).spending():
                 return self._answers[finding.sort_key]()
         except Exhausted:
+            self.cut_short = True
             most = self.budgets.most
             return Declined(f"the rewrites in this file take more than {most} steps; split the file, or fix by hand")
         except Exception as fault:  # noqa: BLE001 - the finding is still reported, without a fix

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from dynalint.analysis.source import SourceFile
     from dynalint.pages import Page
 
-DOCS_URL = "https://github.com/dynalint/dynalint/blob/main/docs/rules/"
-
 Shows = Literal["graph-break", "recompile", "recompile-once", "miscompile", "clean"]
 """What running an example must show."""
 

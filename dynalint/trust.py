@@ -82,7 +82,7 @@ class Trust:
     def _keep(self, known: dict[str, str]) -> None:
         if self._folder is None:
             raise DynalintError("trust cannot be stored: this user has no home folder; set XDG_STATE_HOME.")
-        from dynalint.confirm.cache import write_atomically
+        from dynalint.caching.folders import write_atomically
 
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)

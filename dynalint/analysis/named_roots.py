@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
-from dynalint.analysis.project import package_root
 
 if TYPE_CHECKING:
     from dynalint.analysis.interpreter import Interpreter
@@ -36,7 +35,7 @@ def unknown_roots(interpreter: Interpreter, roots: str | Sequence[str]) -> list[
 def name_of(project: Project, code: ClassInfo | FunctionInfo) -> str:
     """Return the name of a class or function in the settings, which is its import name."""
     path = code.file.path
-    imported = ".".join(package_root(path)[1])
+    imported = ".".join(project.disk.package_root(path)[1])
     module = imported if project.find_module(imported) is code.module else code.module.name
     return f"{module if all(map(str.isidentifier, module.split('.'))) else path.name}:{code.qualname}"
 
@@ -48,7 +47,7 @@ def _module(project: Project, where: str) -> ModuleInfo | None:
         path = folder / where
         if path in project.modules:
             return project.modules[path]
-        if path.is_file() and project.is_own(path):
+        if project.disk.is_file(path) and project.is_own(path):
             file = project.read(path)
             return project.add(file) if file.tree is not None else None
     ends = Path(where).parts

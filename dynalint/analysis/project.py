@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,11 +12,11 @@ from pathlib import Path
 
 from dynalint.analysis import torch_api
 from dynalint.analysis.build import build_module
+from dynalint.analysis.disk import Disk, absolute, bounds
 from dynalint.analysis.hierarchy import Hierarchy
 from dynalint.analysis.index import FunctionInfo, ModuleInfo, children
 from dynalint.analysis.kinds import Kind
 from dynalint.analysis.source import SourceFile, Sources
-from dynalint.reading import is_inside, project_root, read_bounded
 
 # Folders with third-party packages, where only the packages named by the user are first-party.
 _SHARED_FOLDERS = ("site-packages", "dist-packages")
@@ -27,17 +26,14 @@ _SHARED_FOLDERS = ("site-packages", "dist-packages")
 class Project(Hierarchy):
     """All the code of a project: the checked files and the first-party modules that they import.
 
-    `overrides` gives the text of files as it would be after an edit. `options` holds the settings that rules read.
-    `sources` reads the files.
+    `disk` reads the files. `options` holds the settings that rules read.
     """
 
     checked: list[SourceFile] = field(default_factory=list)
     roots: list[Path] = field(default_factory=list)
-    overrides: Mapping[Path, str] = field(default_factory=dict)
+    disk: Disk = field(default_factory=Disk)
     options: Mapping[str, object] = field(default_factory=dict)
-    sources: Sources = field(default_factory=Sources)
     _by_name: dict[str, ModuleInfo | None] = field(default_factory=dict)
-    _folders: dict[str, frozenset[str]] = field(default_factory=dict)
     _texts: dict[Path, bytes] = field(default_factory=dict)
     _kinds: dict[FunctionInfo, Mapping[ast.AST, Kind]] = field(default_factory=dict)
     _parents: dict[FunctionInfo, dict[ast.AST, ast.AST]] = field(default_factory=dict)
@@ -55,16 +51,16 @@ class Project(Hierarchy):
         options: Mapping[str, object] | None = None,
         sources: Sources | None = None,
     ) -> Project:
-        """Read and index the files at `paths`; `search` lists additional folders where imports are looked up."""
-        project = cls(
-            overrides={_absolute(path): text for path, text in (overrides or {}).items()},
-            options=options or {},
-            sources=sources or Sources(),
-        )
+        """Read and index the files at `paths`; `search` lists additional folders where imports are looked up.
+
+        `overrides` gives the text of files as it would be after an edit, `sources` reads the others.
+        """
+        disk = Disk(sources, {absolute(path): text for path, text in (overrides or {}).items()})
+        project = cls(disk=disk, options=options or {})
         files = [project.read(path) for path in paths]
         project.checked = files
-        starts = [package_root(_absolute(file.path))[0] for file in files]
-        project.roots = list(dict.fromkeys([*starts, *(_absolute(path) for path in search)]))
+        starts = [disk.package_root(absolute(file.path))[0] for file in files]
+        project.roots = list(dict.fromkeys([*starts, *(absolute(path) for path in search)]))
         for file in files:
             if file.tree is not None:
                 project.add(file)
@@ -72,15 +68,14 @@ class Project(Hierarchy):
 
     def read(self, path: Path) -> SourceFile:
         """Read a file, or take its text from the overrides."""
-        text = self.overrides.get(_absolute(path))
-        return self.sources.read(path) if text is None else self.sources.given(path, text)
+        return self.disk.source(path)
 
     def add(self, file: SourceFile) -> ModuleInfo:
         """Index a file that parses."""
-        path = _absolute(file.path)
+        path = absolute(file.path)
         known = self.modules.get(path)
         if known is None:
-            name = module_name(path, self.roots)
+            name = self.disk.module_name(path, self.roots)
             known = self.modules[path] = build_module(name, file, path.name == "__init__.py")
             known.hierarchy = self
             self._by_name.setdefault(known.name, known)
@@ -89,7 +84,7 @@ class Project(Hierarchy):
     @cached_property
     def _packages(self) -> frozenset[str]:
         """Top-level names of the checked files, which are first-party in a shared folder."""
-        return frozenset(package_root(_absolute(file.path))[1][0] for file in self.checked)
+        return frozenset(self.disk.package_root(absolute(file.path))[1][0] for file in self.checked)
 
     def find_module(self, name: str) -> ModuleInfo | None:
         """Return the first-party module of that dotted name, reading it if necessary; None if there is none."""
@@ -117,12 +112,11 @@ class Project(Hierarchy):
 
     def is_own(self, path: Path) -> bool:
         """Whether a file, with links resolved, is in the project of a checked file; imports do not read others."""
-        return path in self.modules or any(is_inside(path, folder) for folder in self._bounds)
+        return path in self.modules or self.disk.is_inside(path, self._bounds)
 
     @cached_property
     def _bounds(self) -> frozenset[Path]:
-        folders = {os.path.realpath(file.path.parent) for file in self.checked}
-        return frozenset(project_root(Path(folder)) for folder in folders)
+        return bounds(file.path for file in self.checked)
 
     def may_bind(self, module: str, name: str) -> bool:
         """Whether a star import of a module may bind `name`: its text contains the name or another star import.
@@ -137,32 +131,18 @@ class Project(Hierarchy):
             return False
         text = self._texts.get(path)
         if text is None:
-            try:
-                text = read_bounded(path)
-            except OSError:
-                text = b""
-            self._texts[path] = text
+            text = self._texts[path] = self.disk.text(path) or b""
         return name.encode() in text or b"import *" in text
 
     def _locate(self, root: Path, parts: list[str]) -> Path | None:
         folder = root
         for part in parts[:-1]:
-            if part not in self._listing(folder):
+            if not self.disk.has(folder, part):
                 return None
             folder = folder / part
-        listing = self._listing(folder)
-        if parts[-1] in listing and "__init__.py" in self._listing(folder / parts[-1]):
+        if self.disk.has(folder, parts[-1]) and self.disk.has(folder / parts[-1], "__init__.py"):
             return folder / parts[-1] / "__init__.py"
-        return folder / f"{parts[-1]}.py" if f"{parts[-1]}.py" in listing else None
-
-    def _listing(self, folder: Path) -> frozenset[str]:
-        key = str(folder)
-        if key not in self._folders:
-            try:
-                self._folders[key] = frozenset(os.listdir(key))  # noqa: PTH208 - only names are needed
-            except OSError:
-                self._folders[key] = frozenset()
-        return self._folders[key]
+        return folder / f"{parts[-1]}.py" if self.disk.has(folder, f"{parts[-1]}.py") else None
 
     def is_checked(self, file: SourceFile) -> bool:
         """Whether findings in this file are requested."""
@@ -225,31 +205,6 @@ class Project(Hierarchy):
 
 # Never first-party, whichever folder is checked, because dynalint has its own data about these.
 _EXTERNAL = frozenset({"torch", "numpy", "typing", "builtins", "typing_extensions"})
-
-
-def _absolute(path: Path) -> Path:
-    return Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` follows links, which changes the names of files
-
-
-def module_name(path: Path, starts: Iterable[Path]) -> str:
-    """Return the dotted name of a file: from its package root, or from one of `starts` above (namespace packages)."""
-    root, parts = package_root(path)
-    for folder in starts:
-        if folder != root and folder in root.parents:
-            between = root.relative_to(folder).parts
-            if all(part.isidentifier() for part in between):
-                return ".".join([*between, *parts])
-    return ".".join(parts)
-
-
-def package_root(path: Path) -> tuple[Path, list[str]]:
-    """Return the folder from which the file at `path` is imported, and the parts of its dotted name."""
-    parts = [] if path.name == "__init__.py" else [path.stem]
-    folder = path.parent
-    while (folder / "__init__.py").is_file() and folder != folder.parent:
-        parts.insert(0, folder.name)
-        folder = folder.parent
-    return folder, parts or [path.stem]
 
 
 def _spans(node: ast.AST, lines: list[int]) -> bool:

@@ -154,8 +154,14 @@ class Sources:
 
 def parse_source(path: Path, data: bytes) -> SourceFile:
     """Parse `data` as the content of `path`, with the encoding that PEP 263 gives; for a notebook, its code cells."""
+    file = decode_source(path, data)
+    return file if file.error is not None else _parsed(file)
+
+
+def decode_source(path: Path, data: bytes) -> SourceFile:
+    """Do the same without parsing: there is no tree, and an error only if the text cannot be decoded."""
     if path.suffix == SUFFIX:
-        return _parse_notebook(path, data)
+        return _decode_notebook(path, data)
     bom = data.startswith(b"\xef\xbb\xbf")
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
@@ -165,32 +171,33 @@ def parse_source(path: Path, data: bytes) -> SourceFile:
     except Exception as fault:  # noqa: BLE001 - codecs may raise anything
         reason = str(fault.msg if isinstance(fault, SyntaxError) else fault) or type(fault).__name__
         return SourceFile(path, data=data, error=SourceError(1, 1, _decoding_fault(data, reason)))
-    return parse_text(path, text, encoding=encoding, bom=bom, data=data)
+    return SourceFile(path, text, encoding, bom, data=data)
 
 
-def _parse_notebook(path: Path, data: bytes) -> SourceFile:
+def _decode_notebook(path: Path, data: bytes) -> SourceFile:
     try:
         notebook = read_notebook(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
         return SourceFile(path, data=data, error=SourceError(1, 1, "the notebook is not UTF-8 text"))
     except NotebookError as fault:
         return SourceFile(path, data=data, error=SourceError(fault.line, 1, str(fault)))
-    file = parse_text(path, notebook.text, data=data)
-    file.notebook = notebook
-    return file
+    return SourceFile(path, notebook.text, data=data, notebook=notebook)
 
 
-def parse_text(
-    path: Path, text: str, *, encoding: str = "utf-8", bom: bool = False, data: bytes | None = None
-) -> SourceFile:
+def parse_text(path: Path, text: str) -> SourceFile:
     """Parse decoded text, ignoring any encoding named in a comment."""
-    file = SourceFile(path, text, encoding, bom, data=data)
+    return _parsed(SourceFile(path, text))
+
+
+def _parsed(file: SourceFile) -> SourceFile:
+    """Add the tree to a file, or the reason why there is none."""
+    text = file.text
     if "\0" in text:
         line, column = file.position(text.index("\0"))
         file.error = SourceError(line, column, "the file contains null bytes: it is binary, not Python source")
         return file
     try:
-        file.tree = ast.parse(text, filename=str(path))
+        file.tree = ast.parse(text, filename=str(file.path))
     except SyntaxError as fault:
         line = min(max(fault.lineno or 1, 1), len(file.line_starts))
         file.error = SourceError(line, max(fault.offset or 1, 1), fault.msg)

@@ -13,10 +13,10 @@ from dynalint.errors import UsageError
 from dynalint.findings import CATEGORIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from dynalint.analysis.source import SourceFile
     from dynalint.cli.session import Run
-    from dynalint.engine import Checked
     from dynalint.findings import Finding
 
 _EPILOG = """\b
@@ -100,9 +100,9 @@ def check(**options: Any) -> int:
 
 def check_once(options: dict[str, Any]) -> int:
     """Check once, with the options of `check`, and return the exit code."""
-    from dynalint import engine
     from dynalint.changes import changes_since
     from dynalint.cli.session import Run
+    from dynalint.placing import lines_by_place
     from dynalint.report import WITH_FIXES
     from dynalint.report.runners import in_text
     from dynalint.report.style import visible
@@ -112,34 +112,38 @@ def check_once(options: dict[str, Any]) -> int:
         run.write(in_text("".join(f"{visible(run.workspace.shown(path))}\n" for path in run.workspace.files)))
         return run.exit_code(())
     changes = changes_since(options["since"], run.directory) if options["since"] else None
-    with run.activity() as progress:
-        checked = engine.check(run.workspace, progress)
+    silencing = options["add_ignore"] is not None  # which needs the trees of the files
+    checked = (None if silencing else run.recalled()) or run.check()
     run.add_failures(checked.failures)
     for text in checked.notes:
         run.note(text)
     run.keep_verdicts(checked)
-    if checked.interrupted and (options["write_baseline"] or options["add_ignore"] is not None or options["shard"]):
+    if checked.interrupted and (options["write_baseline"] or silencing or options["shard"]):
         raise KeyboardInterrupt
     if options["shard"]:
         return write_shard(run, options)
-    found, lines = checked.reported(refuted=options["show_refuted"]), checked.lines()
+    found, lines = checked.reported(refuted=options["show_refuted"]), lines_by_place(checked.files().items())
     if options["write_baseline"]:
+        run.keep(checked)
         run.write_baseline(options["write_baseline"], found, lines)
         return run.exit_code(())
-    refuted = len(checked.linted) - len(found)
+    refuted = 0 if options["show_refuted"] else checked.refuted
     findings = run.new(found, lines)
     if changes is not None:
         unchanged = len(findings)
         findings = changes.among(findings)
         run.verbose(f"{unchanged - len(findings)} findings are on lines that have not changed.")
-    if options["add_ignore"] is not None:
-        return _silence(run, checked, run.shown(findings), options["add_ignore"])
+    if silencing:
+        return _silence(run, checked.files(), run.shown(findings), options["add_ignore"])
     run.verbose(f"{len(findings)} findings, {refuted} refuted.")
     statistics = options["statistics"]
     wants_fixes = statistics or options["show_fixes"] or run.settings.output_format in WITH_FIXES
     with_fixes = checked.with_fixes if wants_fixes else None
-    run.report(findings, lines, refuted=refuted, statistics=statistics, ran=checked.ran, with_fixes=with_fixes)
-    run.add_failures(checked.lint.offers.failures)
+    try:
+        run.report(findings, lines, refuted=refuted, statistics=statistics, ran=checked.ran, with_fixes=with_fixes)
+    finally:  # even if the reader of the report has left
+        run.keep(checked)
+    run.add_failures(checked.failures_in_fixes)
     if checked.interrupted:
         # The report covers what was found so far. Raising makes the command line say that it was interrupted.
         raise KeyboardInterrupt
@@ -157,7 +161,7 @@ def _watched(options: dict[str, Any]) -> Iterator[Path]:
         ConfigError: the configuration is invalid.
     """
     from dynalint.cli.options import read_configuration
-    from dynalint.engine import open_workspace
+    from dynalint.workspace import open_workspace
 
     paths = [Path(path) for path in options["paths"]]
     workspace, _ = open_workspace(paths, read_configuration(options), Path.cwd())
@@ -185,14 +189,13 @@ def _check_options(options: dict[str, Any]) -> None:
         raise UsageError(f"{doing[0]} and {doing[1]} cannot be combined.")
 
 
-def _silence(run: Run, checked: Checked, findings: Sequence[Finding], reason: str) -> int:
-    """Write ignore comments for the findings into the files."""
+def _silence(run: Run, files: Mapping[str, SourceFile], findings: Sequence[Finding], reason: str) -> int:
+    """Write ignore comments for the findings into the files, given by the paths of findings."""
     from dynalint.errors import DynalintError
     from dynalint.fix.write import Write, write_groups
     from dynalint.placing import unplaced
     from dynalint.silence import NOT_SILENCED, silence
 
-    files = {one.finding.path: one.file for one in checked.linted}
     by_path: dict[str, list[Finding]] = {}
     for finding in findings:
         if finding.code not in NOT_SILENCED and finding.evidence.status != "refuted":

@@ -19,15 +19,15 @@ Examples:
 """
 
 # Folders in the cache that dynalint creates. Anything else there is not dynalint's.
-_KEPT = ("verdicts", "evidence", "last")
+_KEPT = ("verdicts", "evidence", "last", "findings")
 
 
 @click.command(epilog=_EPILOG)
 @configuration_options
 def clean(**options: Any) -> None:
-    """Remove the cached verdicts of earlier runs and the evidence recorded by `dynalint trace`.
+    """Remove the findings and verdicts of earlier runs, and the evidence recorded by `dynalint trace`.
 
-    The next check runs everything again.
+    The next check analyses and runs everything again.
     """
     from pathlib import Path
 

@@ -47,9 +47,9 @@ def show(path: str | None, form: str, **options: Any) -> None:
     from dynalint.cli.console import write
     from dynalint.cli.options import read_configuration
     from dynalint.config import show_path
-    from dynalint.engine import absolute
     from dynalint.report.json import document
     from dynalint.report.runners import in_text
+    from dynalint.workspace import absolute
 
     directory = Path.cwd()
     configuration = read_configuration(options)
@@ -80,10 +80,9 @@ def suggest(paths: tuple[str, ...], **options: Any) -> None:
     from dynalint.analysis import AnalysisOptions, analyze
     from dynalint.cli.console import write
     from dynalint.cli.options import read_configuration
-    from dynalint.engine import open_workspace
-    from dynalint.lint import search_folders
     from dynalint.report.runners import in_text
     from dynalint.roots import suggestions
+    from dynalint.workspace import open_workspace, search_folders
 
     workspace, _ = open_workspace([Path(path) for path in paths], read_configuration(options), Path.cwd())
     settings = workspace.settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +16,7 @@ from dynalint.report import FORMATS
 from dynalint.trust import UNTRUSTED
 
 if TYPE_CHECKING:
+    from dynalint.catalogue import KeptCatalogue
     from dynalint.config import Configuration, Layer, Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -211,14 +212,30 @@ def note_ignored(settings: Settings, options: Mapping[str, Any]) -> None:
         note(f"{listed} {'has' if len(settings.ignored) == 1 else 'have'} no effect, {UNTRUSTED}.", options["color"])
 
 
-def read_configuration(options: Mapping[str, Any]) -> Configuration:
-    """Return the configuration for the options of the command line.
+def kept_catalogue(options: Mapping[str, Any]) -> KeptCatalogue:
+    """Return the descriptions of all codes, which are kept in the user's cache folder.
+
+    Reading the configuration needs the codes, so the folder cannot be one that the configuration names, only one that
+    the command line or the environment names.
+    """
+    from dynalint.catalogue import KeptCatalogue
+    from dynalint.config import environment_layer
+    from dynalint.user_folders import cache_folder
+
+    values = environment_layer(os.environ, Path.cwd()).values
+    if options.get("no_cache") or values.get("cache") is False:
+        return KeptCatalogue(None)
+    named = options.get("cache_dir") or values.get("cache-dir")
+    return KeptCatalogue(cache_folder() if named is None else Path.cwd() / Path(named).expanduser())
+
+
+def read_configuration(options: Mapping[str, Any], known: Collection[str] | None = None) -> Configuration:
+    """Return the configuration for the options of the command line. `known` are all codes.
 
     Raises:
         UsageError: options cannot be combined.
         ConfigError: the configuration is invalid.
     """
-    from dynalint.catalogue import known_codes
     from dynalint.config import Configuration, Overrides, environment_layer, inline_layer
 
     directory = Path.cwd()
@@ -240,7 +257,7 @@ def read_configuration(options: Mapping[str, Any]) -> Configuration:
         raise UsageError("--config with a file and --isolated cannot be combined.")
     layers.append(options_layer(options, directory))
     overrides = Overrides(tuple(layers), file, isolated=options["isolated"])
-    return Configuration(overrides, known_codes(), directory)
+    return Configuration(overrides, kept_catalogue(options) if known is None else known, directory)
 
 
 def options_layer(options: Mapping[str, Any], directory: Path) -> Layer:

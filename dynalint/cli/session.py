@@ -9,26 +9,28 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from dynalint.analysis.notebook import SUFFIX
 from dynalint.analysis.source import SourceFile, parse_source, read_source
 from dynalint.baseline import Baseline, Compared
-from dynalint.catalogue import catalogue
 from dynalint.cli.activity import Activity
 from dynalint.cli.console import ColorChoice, fail, note, style_for, write, write_diff
 from dynalint.cli.execution import execution
-from dynalint.cli.options import STDIN, note_ignored, read_configuration
+from dynalint.cli.options import STDIN, kept_catalogue, note_ignored, read_configuration
 from dynalint.config import Settings
-from dynalint.engine import Checked, open_workspace, text_workspace
 from dynalint.errors import DynalintError, UsageError
 from dynalint.findings import Finding
 from dynalint.fingerprints import Identity, fingerprinted, repository_path, repository_top
 from dynalint.last_verdicts import LastVerdicts
-from dynalint.lint import Workspace
 from dynalint.placing import lines_by_place, placed
 from dynalint.report import FOLDING, Report, Style, render, render_statistics
 from dynalint.report.reasons import reasons
+from dynalint.workspace import Workspace, open_workspace, text_workspace
+
+if TYPE_CHECKING:
+    from dynalint.caching.checks import Recalled
+    from dynalint.engine import Checked
 
 
 class Run:
@@ -46,7 +48,8 @@ class Run:
         self._failures: list[str] = []
         self.color = cast("ColorChoice", options["color"])
         self.quiet = bool(options["quiet"])
-        self.configuration = read_configuration(options)
+        self.catalogue = kept_catalogue(options)
+        self.configuration = read_configuration(options, self.catalogue)
         self.directory = Path.cwd()
         self.stdin: bytes | None = None
         self.workspace = replace(self._open(), ignore_suppressions=bool(options["ignore_suppressions"]))
@@ -161,10 +164,34 @@ class Run:
             return False
         return not path.exists() or (path in self.workspace.files and entry.code in self.workspace.enabled(path))
 
-    def keep_verdicts(self, checked: Checked) -> None:
+    def recalled(self) -> Recalled | None:
+        """Return the result of an earlier check, if there is one and nothing has changed since."""
+        from dynalint.caching.checks import recalled
+
+        known = recalled(self.workspace)
+        if known is not None:
+            self.verbose("nothing has changed, so the findings come from the cache.")
+        return known
+
+    def check(self) -> Checked:
+        """Check the files."""
+        from dynalint import engine
+
+        with self.activity() as progress:
+            return engine.check(self.workspace, progress)
+
+    def keep(self, checked: Checked | Recalled) -> None:
+        """Store the result for later runs."""
+        from dynalint.caching.checks import keep
+
+        if self.settings.cache_directory is not None:
+            self.catalogue.keep()
+            keep(checked)
+
+    def keep_verdicts(self, checked: Checked | Recalled) -> None:
         """Store the verdicts for the editor if anything was run."""
         if self.settings.confirm != "never" and self.stdin is None and not checked.interrupted:
-            found = fingerprinted(checked.reported(refuted=True), checked.lines(), self.folder)
+            found = fingerprinted(checked.reported(refuted=True), lines_by_place(checked.files().items()), self.folder)
             paths = {repository_path(self.workspace.shown(path), self.folder) for path in self.workspace.files}
             LastVerdicts(self.settings.cache_directory).keep(found, paths, self.folder)
 
@@ -214,7 +241,7 @@ class Run:
             unsafe_fixes=self.settings.unsafe_fixes,
             quiet=self.quiet,
             folder=self.folder,
-            entries=catalogue(),
+            entries=self.catalogue,
             failures=tuple(self._failures),
             ran_by=self.ran_by if ran else "",
             compared=self._compared,

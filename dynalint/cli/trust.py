@@ -36,8 +36,8 @@ def trust(path: str | None, *, revoke: bool, **options: Any) -> None:
     from dynalint.catalogue import known_codes
     from dynalint.cli.console import note
     from dynalint.config import Configuration, Overrides
-    from dynalint.engine import absolute
     from dynalint.trust import Trust
+    from dynalint.workspace import absolute
 
     directory = Path.cwd()
     place = absolute(Path(path), directory) if path else directory

@@ -240,7 +240,7 @@ class Settings:
         default=None,
         metadata=_about(
             v.path,
-            "The folder for verdicts and evidence; by default a folder for the project in your cache folder.",
+            "The folder for findings, verdicts and evidence; by default a folder for the project in your cache folder.",
             reserved=_always,
         ),
     )

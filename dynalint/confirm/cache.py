@@ -8,15 +8,13 @@ counts as missing, so the cache never makes a run fail.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from dynalint.caching.folders import make_folder, write_atomically
 from dynalint.confirm.shards import Answers
 from dynalint.reading import MOST_NOTEBOOK_BYTES, read_bounded, read_json
 
@@ -126,30 +124,3 @@ class VerdictCache:
 
 def _key(question: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()[:32]
-
-
-def make_folder(folder: Path) -> None:
-    """Create a cache folder, with a `.gitignore` next to it.
-
-    Raises:
-        OSError: it cannot be created, or the path is a symbolic link, which could redirect what is written.
-    """
-    if folder.is_symlink():
-        raise OSError(errno.ELOOP, "it is a symbolic link", str(folder))
-    folder.mkdir(parents=True, exist_ok=True)
-    marker = folder.parent / ".gitignore"
-    if not marker.exists():
-        marker.write_text("*\n", encoding="utf-8")
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file atomically, so that a concurrent run never sees part of it."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        Path(temporary).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink()
-        raise

@@ -20,7 +20,7 @@ from dynalint.confirm.worker.dynamo.records import decode
 from dynalint.explaining.model import Advice, Explanation
 from dynalint.explaining.scribe import Scribe
 from dynalint.explaining.target import own_folder
-from dynalint.lint import Workspace
+from dynalint.workspace import Workspace
 
 
 class NotExplainedError(WorkerError):

@@ -19,7 +19,7 @@ from dynalint.confirm.wording import break_text
 from dynalint.confirm.worker.dynamo import graph_records as told
 from dynalint.confirm.worker.dynamo import records
 from dynalint.confirm.worker.dynamo.records import decode
-from dynalint.engine import in_project, open_workspace
+from dynalint.engine import in_project
 from dynalint.explaining.model import (
     Break,
     Eager,
@@ -33,8 +33,9 @@ from dynalint.explaining.model import (
     Step,
 )
 from dynalint.findings import Finding
-from dynalint.lint import Linter, Workspace
+from dynalint.lint import Linter
 from dynalint.rules import all_rules
+from dynalint.workspace import Workspace, open_workspace
 
 _LONGEST = 400
 

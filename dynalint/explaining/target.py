@@ -6,14 +6,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from dynalint.analysis.project import package_root
+from dynalint.analysis.disk import Disk
 from dynalint.config import Configuration, nearest
 from dynalint.confirm import ConfirmOptions, Target
 from dynalint.confirming import confirm_options, targets
-from dynalint.engine import absolute, open_workspace
 from dynalint.errors import UsageError
-from dynalint.lint import Linter, Workspace
+from dynalint.lint import Linter
 from dynalint.rules import all_rules
+from dynalint.workspace import Workspace, absolute, open_workspace
 
 
 def find_targets(
@@ -93,5 +93,5 @@ def _listed(known: list[Target]) -> str:
 
 def own_folder(path: Path) -> Path:
     """Return the package that contains a file, or the file itself: the user's own code, wherever it is."""
-    root, parts = package_root(path)
+    root, parts = Disk().package_root(path)
     return root / parts[0] if (root / parts[0]).is_dir() else path

@@ -15,18 +15,19 @@ from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, environment_layer, parse_layer, split_reserved
 from dynalint.diffs import hunks
 from dynalint.discover import is_excluded
-from dynalint.engine import check, in_project, open_workspace
+from dynalint.engine import check, in_project
 from dynalint.errors import DynalintError
 from dynalint.findings import Finding
 from dynalint.fingerprints import fingerprinted, repository_path, repository_top
 from dynalint.fix import FixOptions, Linted, fix_findings
 from dynalint.last_verdicts import LastVerdicts
-from dynalint.lint import Linter, Workspace
+from dynalint.lint import Linter
 from dynalint.offers import Offers
 from dynalint.placing import lines_by_place, placed, unplaced
 from dynalint.rules import all_rules
 from dynalint.silence import NOT_SILENCED, silence
 from dynalint.trust import Asked
+from dynalint.workspace import Workspace, open_workspace
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class Analyst:
             if checked.failures:
                 raise DynalintError("; ".join(checked.failures))
             top = self.folder.relative_to(repository_top(self.folder)).as_posix()
-            found = fingerprinted(checked.reported(refuted=True), checked.lines(), top)
+            found = fingerprinted(checked.reported(refuted=True), lines_by_place(checked.files().items()), top)
             shown = {repository_path(workspace.shown(one), top) for one in workspace.files}
             LastVerdicts(workspace.settings.cache_directory).keep(found, shown, top)
             return sum(one.evidence.status == "confirmed" for one in found)

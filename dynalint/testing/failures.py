@@ -60,9 +60,10 @@ def _linted(files: Sequence[Path]) -> tuple[Linted, ...]:
     """Return the static findings of files."""
     from dynalint.catalogue import known_codes
     from dynalint.config import Configuration, Overrides, parse_layer
-    from dynalint.engine import in_project, open_workspace
+    from dynalint.engine import in_project
     from dynalint.lint import Linter
     from dynalint.rules import all_rules
+    from dynalint.workspace import open_workspace
 
     if not files:
         return ()

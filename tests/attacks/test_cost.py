@@ -9,9 +9,9 @@ import pytest
 from dynalint.analysis import steps
 from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
-from dynalint.engine import open_workspace
 from dynalint.lint import Linter, LintResult
 from dynalint.rules import all_rules
+from dynalint.workspace import open_workspace
 
 from .conftest import BRANCH, Victim
 from .costly import INPUTS

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from dynalint import catalogue, engine
+from dynalint import rules as all_of_them
 from dynalint.analysis.events import Branch, Call, Event
 from dynalint.analysis.project import Project
 from dynalint.cli import run
@@ -106,7 +107,7 @@ class Model(nn.Module):
 def rules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let the rules above be all there are."""
     catalogue.catalogue.cache_clear()
-    for module in (engine, catalogue):
+    for module in (engine, all_of_them):
         monkeypatch.setattr(module, "all_rules", lambda: RULES)
     yield
     catalogue.catalogue.cache_clear()
@@ -114,7 +115,7 @@ def rules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working directory, and none of the variables that dynalint reads."""
+    """An empty working directory and cache, and none of the variables that dynalint reads."""
     import os
 
     for name in os.environ:
@@ -128,6 +129,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))  # which must not know other rules
     return folder
 
 

@@ -13,6 +13,7 @@ import dynalint
 from dynalint import around, engine
 from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
+from dynalint.workspace import open_workspace
 
 Run = Callable[..., Any]
 
@@ -162,7 +163,7 @@ def _around(*names: str) -> tuple[list[str], tuple[str, ...]]:
     folder = Path.cwd()
     layer = parse_layer({"confirm": "never"}, folder, lambda _: "test")
     configuration = Configuration(Overrides((layer,)), known_codes(), folder)
-    workspace, notes = engine.in_project(engine.open_workspace([Path(one) for one in names], configuration, folder)[0])
+    workspace, notes = engine.in_project(open_workspace([Path(one) for one in names], configuration, folder)[0])
     return [path.relative_to(folder).as_posix() for path in workspace.around], notes
 
 

@@ -12,6 +12,7 @@ from dynalint import engine
 from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
 from dynalint.fix import FixOptions, FixResult, Linted, Linter, Proposal, View, Views, fix_findings
+from dynalint.workspace import open_workspace
 
 from .test_engine import Toy, text_of
 
@@ -209,7 +210,7 @@ def test_a_real_project_comes_to_the_same_by_views(
         (package / name).write_text(text)
     layer = parse_layer({"confirm": "never", "unsafe-fixes": unsafe}, tmp_path, lambda _: "the test")
     configuration = Configuration(Overrides((layer,), isolated=True), known_codes(), tmp_path)
-    workspace, _ = engine.open_workspace([package], configuration, tmp_path)
+    workspace, _ = open_workspace([package], configuration, tmp_path)
     checked = engine.check(workspace).offered()
     result, failures = engine.fix(checked, verify=False)
     whole = fix_findings(checked.linted, checked.linter, FixOptions(unsafe=unsafe))

@@ -18,13 +18,13 @@ from dynalint.confirm import executors
 from dynalint.confirm.client import Answer, Hello
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.confirming import verifier
-from dynalint.engine import open_workspace
 from dynalint.findings import Finding, Fix, Step
 from dynalint.fix import FixOptions, Linted, Proof, fix_findings
 from dynalint.fix.edits import merged, replaced
 from dynalint.fix.verify import WorkerVerifier
 from dynalint.lint import Linter
 from dynalint.rules import Replacement, Rewrite, all_rules
+from dynalint.workspace import open_workspace
 
 from .conftest import unit_of
 

@@ -22,7 +22,7 @@ def rewrite_checking_call(scope: Scope, node: ast.expr) -> Rewrite | None:
     test = _whole_test(scope, node)
     call = scope.parents[test]
     call = scope.parents[call] if isinstance(call, ast.keyword) else call
-    statement = scope.parents[call]
+    statement = scope.parents.get(call)  # there is none around a lambda
     checker = scope.kind(call.func) if isinstance(call, ast.Call) else k.UNKNOWN
     if not isinstance(call, ast.Call) or not isinstance(statement, ast.Expr) or not isinstance(checker, k.Function):
         return None

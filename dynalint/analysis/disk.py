@@ -1,0 +1,117 @@
+"""The disk as an analysis sees it.
+
+All questions of the analysis to the disk go through here, and each is asked once. The answers are kept: a result holds
+for as long as the disk gives the same answers, which is how `dynalint.caching` knows that it may be reported again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from dynalint.analysis.source import SourceFile, Sources
+from dynalint.reading import is_inside, project_root, read_bounded
+
+
+class Disk:
+    """Answers questions about the disk.
+
+    `overrides` replaces the text of files (by absolute path), `sources` reads the others.
+    """
+
+    def __init__(self, sources: Sources | None = None, overrides: Mapping[Path, str] | None = None) -> None:
+        self.contents: dict[Path, bytes | None] = {}
+        """The content of the files read; None if a file could not be read, or changed in the meantime."""
+        self.files: dict[Path, bool] = {}
+        """Whether a path is a file."""
+        self.names: dict[str, dict[str, bool]] = {}
+        """Whether a folder contains a name, by folder."""
+        self.inside: dict[Path, bool] = {}
+        """Whether a file, with links resolved, is in the project of a checked file."""
+        self._sources = sources or Sources()
+        self._overrides = overrides or {}
+        self._listings: dict[str, frozenset[str]] = {}
+
+    def source(self, path: Path) -> SourceFile:
+        """Return the file at a path, parsed."""
+        text = self._overrides.get(absolute(path))
+        if text is not None:
+            return self._sources.given(path, text)
+        file = self._sources.read(path)
+        self._note(path, file.data)
+        return file
+
+    def text(self, path: Path, read: Callable[[Path], bytes] = read_bounded) -> bytes | None:
+        """Return the content of a file, unparsed; None if it cannot be read."""
+        try:
+            data = read(path)
+        except OSError:
+            data = None
+        self._note(path, data)
+        return data
+
+    def _note(self, path: Path, data: bytes | None) -> None:
+        self.contents[path] = data if self.contents.get(path, data) == data else None
+
+    def has(self, folder: Path, name: str) -> bool:
+        """Return whether a folder contains a file or folder with this name."""
+        key = str(folder)
+        known = self.names.setdefault(key, {})
+        if name not in known:
+            if key not in self._listings:
+                self._listings[key] = listing(key)
+            known[name] = name in self._listings[key]
+        return known[name]
+
+    def is_file(self, path: Path) -> bool:
+        """Return whether a path is a file."""
+        known = self.files.get(path)
+        if known is None:
+            known = self.files[path] = path.is_file()
+        return known
+
+    def is_inside(self, path: Path, folders: frozenset[Path]) -> bool:
+        """Return whether a path, with links resolved, is in one of the folders of the checked projects."""
+        known = self.inside.get(path)
+        if known is None:
+            known = self.inside[path] = any(is_inside(path, folder) for folder in folders)
+        return known
+
+    def module_name(self, path: Path, starts: list[Path]) -> str:
+        """Return the dotted name of a file: from its package root, or from one of `starts` above it."""
+        root, parts = self.package_root(path)
+        for folder in starts:
+            if folder != root and folder in root.parents:
+                between = root.relative_to(folder).parts
+                if all(part.isidentifier() for part in between):
+                    return ".".join([*between, *parts])
+        return ".".join(parts)
+
+    def package_root(self, path: Path) -> tuple[Path, list[str]]:
+        """Return the folder from which the file at `path` is imported, and the parts of its dotted name."""
+        parts = [] if path.name == "__init__.py" else [path.stem]
+        folder = path.parent
+        while self.is_file(folder / "__init__.py") and folder != folder.parent:
+            parts.insert(0, folder.name)
+            folder = folder.parent
+        return folder, parts or [path.stem]
+
+
+def bounds(checked: Iterable[Path]) -> frozenset[Path]:
+    """Return the folders of the projects of the checked files; imports read no files outside them."""
+    folders = {os.path.realpath(folder) for folder in {path.parent for path in checked}}
+    return frozenset(project_root(Path(folder)) for folder in folders)
+
+
+def listing(folder: str) -> frozenset[str]:
+    """Return the names in a folder; none if it cannot be read."""
+    try:
+        return frozenset(os.listdir(folder))  # noqa: PTH208 - only names are needed
+    except OSError:
+        return frozenset()
+
+
+def absolute(path: Path) -> Path:
+    """Return an absolute path. `Path.resolve` follows links, which changes the names of files."""
+    return Path(os.path.abspath(path))  # noqa: PTH100 - see above

@@ -1,0 +1,182 @@
+"""The result of a static check, kept in the cache folder and reported again while all that it rests on is the same.
+
+Only `check` without confirmation is answered this way. Confirming, fixing, explaining and silencing findings need the
+analysis itself: its events, trees and chains of calls are a hundred times as large as the findings, and would have to
+be read back at a cost close to that of computing them. The language server keeps its analysis in memory. Text from
+standard input is analysed anew, because it is rarely the same twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from dynalint.analysis.source import decode_source
+from dynalint.caching.basis import basis_of, contents_if_same
+from dynalint.caching.folders import Records
+from dynalint.caching.stamp import stamp
+from dynalint.environments import release_for
+from dynalint.findings import NO_COST, Cost, Edit, Finding, Fix, Step
+from dynalint.workspace import search_folders
+
+if TYPE_CHECKING:
+    from dynalint.analysis.source import SourceFile
+    from dynalint.engine import Checked
+    from dynalint.workspace import Workspace
+
+_FORMAT = 1
+FOLDER = "findings"
+_MOST, _MOST_BYTES = 32, 64 << 20
+
+Made = tuple[Fix | None] | None
+"""The fix of a finding, or None in a tuple if there is none; None if that has not been computed."""
+
+
+_PLAIN = tuple(
+    one.name for one in fields(Finding) if one.name not in ("steps", "evidence", "fix", "cost", "fingerprint")
+)
+
+
+class Recalled:
+    """The result of an earlier check, which still holds. The attributes are those of `Checked`."""
+
+    interrupted = ran = False
+    failures = ()
+    refuted = 0
+
+    def __init__(self, record: Mapping[str, Any], workspace: Workspace, contents: Mapping[str, bytes]) -> None:
+        """`contents` has the files of the workspace.
+
+        Raises:
+            KeyError, TypeError, AssertionError: the record is not dynalint's.
+        """
+        self.notes: tuple[str, ...] = tuple(record["notes"])
+        self.checked_again: Checked | None = None
+        self._workspace, self._contents = workspace, contents
+        self._findings = tuple(_finding(one) for one in record["findings"])
+        self.fixes: list[Made] = [one and (_fix(one["fix"]),) for one in record["fixes"]]
+        assert len(self._findings) == len(self.fixes)
+
+    @property
+    def failures_in_fixes(self) -> tuple[str, ...]:
+        """Sentences about errors in the computation of fixes."""
+        return () if self.checked_again is None else self.checked_again.failures_in_fixes
+
+    def reported(self, *, refuted: bool = False) -> tuple[Finding, ...]:
+        """Return the findings to report."""
+        return self._findings
+
+    def with_fixes(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        """Return some of the reported findings with their fixes, or with the reasons why there are none.
+
+        Fixes that nobody has asked for yet are computed, which takes an analysis.
+        """
+        findings = tuple(findings)
+        known = {_key(one): fix for one, fix in zip(self._findings, self.fixes, strict=True)}
+        made = [(finding, one) for finding in findings if (one := known[_key(finding)]) is not None]
+        if len(made) == len(findings):
+            return tuple(replace(finding, fix=one[0]) for finding, one in made)
+        from dynalint import engine
+
+        self.checked_again = engine.check(self._workspace)
+        return self.checked_again.with_fixes(findings)
+
+    def files(self) -> dict[str, SourceFile]:
+        """Return all files with findings, without their trees, by the paths of the findings."""
+        marked = {finding.path for finding in self._findings}
+        paths = {shown: path for path in self._workspace.files if (shown := self._workspace.shown(path)) in marked}
+        return {shown: decode_source(path, self._contents[str(path)]) for shown, path in paths.items()}
+
+
+def recalled(workspace: Workspace) -> Recalled | None:
+    """Return the result of an earlier check of the same files with the same settings, if it still holds."""
+    if (question := _question(workspace)) is None:
+        return None
+    record = _records(workspace).get(_hash(question))
+    try:
+        contents = contents_if_same(record["basis"], workspace) if record["question"] == question else None
+        return None if contents is None else Recalled(record["result"], workspace, contents)
+    except (KeyError, TypeError, ValueError, AttributeError, AssertionError):
+        return None  # there is no record, or it is not dynalint's
+
+
+def keep(checked: Checked | Recalled, known: Sequence[Made] | None = None) -> None:
+    """Store the result of a check for later runs, with the fixes computed so far, and those that were `known` before.
+
+    A result with failures is not stored: another attempt may succeed.
+    """
+    if isinstance(checked, Recalled):
+        if checked.checked_again is not None:
+            keep(checked.checked_again, checked.fixes)
+        return
+    workspace = checked.linter.workspace
+    question = None if checked.failures or checked.interrupted else _question(workspace)
+    basis = None if question is None else basis_of(checked)
+    if basis is None:
+        return
+    # Where the computation of fixes failed or was cut short, the outcome depends on which fixes were asked for.
+    sound = not (checked.lint.offers.cut_short or checked.lint.offers.failures)
+    made = checked.fixes_so_far()
+    fixes = [one or old for one, old in zip(made, known or [None] * len(made), strict=True)] if sound else []
+    result = {
+        "notes": checked.notes,
+        "findings": [_plain(finding) for finding in checked.reported()],
+        "fixes": [one and {"fix": one[0] and asdict(one[0])} for one in fixes] or [None] * len(made),
+    }
+    _records(workspace).put(_hash(question), {"question": question, "basis": basis, "result": result})
+
+
+def _question(workspace: Workspace) -> dict[str, Any] | None:
+    """Return what was asked for, as JSON; None if the answer is not kept."""
+    settings, code = workspace.settings, stamp()
+    texts = bool(workspace.texts) or workspace.unreadable is not None
+    if code is None or texts or settings.confirm != "never" or settings.cache_directory is None:
+        return None
+    return {
+        "format": _FORMAT,
+        "code": code,
+        "torch": release_for(settings),
+        "directory": str(workspace.directory),
+        "named": [str(path) for path in workspace.named],
+        "roots": settings.roots if isinstance(settings.roots, str) else list(settings.roots),
+        "search": [str(folder) for folder in search_folders(settings)],
+        "suppressions": not workspace.ignore_suppressions,
+        "codes": sorted(settings.selection.enabled),
+    }
+
+
+def _records(workspace: Workspace) -> Records:
+    folder = workspace.settings.cache_directory
+    return Records(None if folder is None else folder / FOLDER, _MOST, _MOST_BYTES)
+
+
+def _hash(question: Any) -> str:
+    return hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _key(finding: Finding) -> tuple[object, ...]:
+    return finding.cell, *finding.sort_key
+
+
+def _plain(finding: Finding) -> dict[str, Any]:
+    """Return a static finding as JSON, without its evidence and its fix."""
+    values = {name: getattr(finding, name) for name in _PLAIN}
+    steps = [asdict(step) for step in finding.steps]
+    return {**values, "steps": steps, "cost": None if finding.cost == NO_COST else asdict(finding.cost)}
+
+
+def _finding(values: Mapping[str, Any]) -> Finding:
+    steps, cost = tuple(Step(**step) for step in values["steps"]), values["cost"]
+    plain = {name: values[name] for name in _PLAIN}
+    lists = {"region": tuple(plain["region"]), "gb": tuple(plain["gb"])}
+    return Finding(**{**plain, **lists}, steps=steps, cost=NO_COST if cost is None else Cost(**cost))
+
+
+def _fix(values: Mapping[str, Any] | None) -> Fix | None:
+    if values is None:
+        return None
+    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    return Fix(**{**values, **lists, "edits": tuple(Edit(**edit) for edit in values["edits"])})

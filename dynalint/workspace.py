@@ -1,0 +1,127 @@
+"""The input of a run: the files to check, with their settings. No code of the analysis is imported here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dynalint.analysis.source import SourceFile, parse_source
+from dynalint.config import Configuration, Settings, show_path
+from dynalint.discover import Discovered, discover, is_excluded
+from dynalint.reading import is_inside, project_root
+
+if TYPE_CHECKING:
+    from dynalint.confirm.options import Execution
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The input of a run: the files to check (absolute, sorted), their settings, and the settings of the run.
+
+    `named` are the paths given by the user. `texts` replaces the content of files; `directory` is the base of displayed
+    paths. `unreadable` is a text that could not be decoded. With `ignore_suppressions`, comments silence nothing.
+    `around` are further files to analyse. `execution` says how code is run, or is None for the default.
+    """
+
+    files: tuple[Path, ...]
+    configuration: Configuration
+    settings: Settings
+    directory: Path
+    named: tuple[Path, ...] = ()
+    texts: Mapping[Path, str] = field(default_factory=dict)
+    unreadable: SourceFile | None = None
+    ignore_suppressions: bool = False
+    around: tuple[Path, ...] = ()
+    execution: Execution | None = None
+
+    @property
+    def analysed(self) -> tuple[Path, ...]:
+        """All files to analyse, in the order of the whole project."""
+        return tuple(sorted({*self.files, *self.around}, key=lambda path: path.parts)) if self.around else self.files
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no file of a project is left out: a whole project is checked, or nothing."""
+        tops = {project_root(folder) for folder in {path.parent for path in self.files}}
+        return all(any(top.is_relative_to(path) for path in self.named) for top in tops)
+
+    def shown(self, path: Path) -> str:
+        """Return the path of a file as displayed in findings."""
+        return show_path(path, self.directory)
+
+    def enabled(self, path: Path) -> frozenset[str]:
+        """Return the codes that are enabled for a file."""
+        return self.configuration.for_file(path).selection.enabled_for(path)
+
+    def fixable(self, path: Path) -> frozenset[str]:
+        """Return the codes whose findings in a file may be fixed."""
+        return self.configuration.for_file(path).selection.fixable
+
+
+def absolute(path: Path, directory: Path) -> Path:
+    """Return a path as an absolute path, below `directory` if it is in that folder, possibly through links."""
+    path = Path(os.path.normpath(directory / path.expanduser()))
+    if not path.is_relative_to(directory):
+        real = Path(os.path.realpath(path))
+        return real if real.is_relative_to(directory) else path
+    return path
+
+
+def open_workspace(
+    paths: Sequence[Path], configuration: Configuration, directory: Path
+) -> tuple[Workspace, Discovered]:
+    """Find the files to check in `paths`, or else those that the configuration includes, or the working directory.
+
+    Raises:
+        UsageError: a path does not exist.
+        ConfigError: a configuration file is invalid.
+    """
+    named = [absolute(path, directory) for path in paths]
+    settings = configuration.for_run(named)
+    included, notes = _included(settings, directory)
+    wanted = tuple(named) or (included if settings.include else (directory,))
+    found = discover(wanted, configuration.for_directory, force_exclude=settings.force_exclude)
+    if not named:
+        found = replace(found, notes=(*notes, *found.notes))
+    return Workspace(found.files, configuration, settings, directory, wanted), found
+
+
+def _included(settings: Settings, directory: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """Return the paths that the configuration includes, and a sentence about each path outside the project.
+
+    Only the user may decide to check or fix files outside the project.
+    """
+    root = project_root(Path(os.path.realpath(settings.root)))
+    inside = tuple(path for path in settings.include if is_inside(path, root))
+    notes = tuple(
+        f"{show_path(path, directory)}: skipped: `include` leads out of the project; name the path on the command line."
+        for path in settings.include
+        if path not in inside
+    )
+    return inside, notes
+
+
+def text_workspace(path: Path, data: bytes, configuration: Configuration, directory: Path) -> Workspace:
+    """Return a workspace with one file whose content is `data`, regardless of the file on disk.
+
+    Raises:
+        ConfigError: a configuration file is invalid.
+    """
+    path = absolute(path, directory)
+    settings = configuration.for_file(path)
+    if settings.force_exclude and is_excluded(path, configuration.for_directory):
+        return Workspace((), configuration, settings, directory)
+    file = parse_source(path, data)
+    if file.error is not None and not file.text:
+        return Workspace((), configuration, settings, directory, unreadable=file)
+    return Workspace((path,), configuration, settings, directory, (path,), {path: file.text})
+
+
+def search_folders(settings: Settings) -> tuple[Path, ...]:
+    """Return the folders that absolute imports may start from, besides the packages of the checked files."""
+    if settings.config_file is None:
+        return ()
+    return tuple(folder for folder in (settings.root, settings.root / "src") if folder.is_dir())

@@ -8,10 +8,14 @@ import hashlib
 import json
 import os
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 from dynalint.reading import MOST_NOTEBOOK_BYTES, read_bounded
+
+# A temporary file that is older than this, in seconds, belongs to no run any more.
+_LONGEST_WRITE = 3600.0
 
 
 def make_folder(folder: Path) -> None:
@@ -75,16 +79,18 @@ class Records:
             self._make_room()
 
     def _make_room(self) -> None:
-        """Remove the files that exceed the limits, and the temporary files of runs that were killed."""
+        """Remove the files that exceed the limits, and the temporary files of runs that were killed long ago."""
         assert self._folder is not None
         with os.scandir(self._folder) as found:
             known = sorted(((one.stat().st_mtime, one.stat().st_size, one.path) for one in found), reverse=True)
-        room = self._most_bytes
-        for index, (_, size, path) in enumerate(known):
+        room, oldest = self._most_bytes, time.time() - _LONGEST_WRITE
+        left_over = [path for changed, _, path in known if not path.endswith(".json") and changed < oldest]
+        for index, (_, size, path) in enumerate(one for one in known if one[2].endswith(".json")):
             room -= size
-            if index >= self._most or room < 0:
-                with contextlib.suppress(OSError):  # a concurrent run has removed it
-                    Path(path).unlink()
+            left_over += [path] if index >= self._most or room < 0 else []
+        for path in left_over:
+            with contextlib.suppress(OSError):  # a concurrent run has removed it
+                Path(path).unlink()
 
 
 def _checksum(body: bytes) -> bytes:

@@ -45,10 +45,11 @@ def test_large_ones_make_room_too(tmp_path: Path) -> None:
 
 
 def test_what_killed_runs_left_behind_makes_room(tmp_path: Path) -> None:
-    for number in range(10):
-        (tmp_path / f".tmp-{number}").write_text("")
+    for name in (".tmp-old", ".tmp-new"):
+        (tmp_path / name).write_text("")
+    os.utime(tmp_path / ".tmp-old", (1, 1))
     Records(tmp_path, 3, 1000).put("key", 1)
-    assert len(list(tmp_path.iterdir())) == 3
+    assert {path.name for path in tmp_path.iterdir()} == {".tmp-new", "key.json"}
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: data.replace(b"1", b"2"), lambda data: b""])

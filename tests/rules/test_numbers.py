@@ -6,6 +6,7 @@ import textwrap
 
 import pytest
 
+from dynalint import check_source
 from dynalint.fix.edits import plan_of, replaced
 from dynalint.rules import Declined, Example, Rewrite, Rule
 from dynalint.testing.cases import Case
@@ -276,3 +277,9 @@ def test_a_number_that_a_method_returns_is_followed_to_its_calls(use: str, why: 
     else:
         assert isinstance(found.answer, Declined)
         assert why in found.answer.reason
+
+
+def test_a_number_that_a_lambda_returns() -> None:
+    text = "import torch\n\ntorch.compile(lambda x: x.item())(torch.ones(1))\n"
+    (finding,) = check_source("a.py", text, isolated=True)  # raises if a rule fails
+    assert finding.code == "DYN201"

@@ -212,7 +212,10 @@ def views_of(checked: Checked) -> Views | None:
         return View(checked.linter.narrowed(paths), frozenset(paths))
 
     def felt(paths: Collection[Path]) -> View:
-        files = importers().reached(paths) & everything
+        # A method of a base class that calls the changed code through `self` stands in a file that does not import it.
+        changed = (function for function in checked.lint.analysis.functions if function.file.path in paths)
+        callers = {caller.file.path for function in changed for caller in function.leading_here}
+        files = (importers().reached(paths) | callers) & everything
         return alone(files) if len(files) * 2 < len(everything) else View(checked.linter)
 
     return Views(felt, alone)

@@ -14,15 +14,14 @@ import os
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from dynalint.confirm.searched_files import WORD, Block, SearchedFile
 from dynalint.reading import is_inside, read_bounded
 
-_WORD = re.compile(r"\w+")
 _TEST_FILE = re.compile(r"test_\w+\.py|\w+_tests?\.py")
 _EXAMPLE_FOLDERS = frozenset(("example", "examples", "demo", "demos"))
 _TEST_FOLDERS = frozenset(("test", "tests", "testing"))
@@ -38,118 +37,19 @@ _DIRECTIVE = re.compile(
 _DOCUMENTS = (".md", ".rst")
 _IMPORT = re.compile(r"^[ \t>]*(?:from ([A-Za-z]\w*(?:\.\w+)*) )?import (\w[\w., \t]*?)[ \t]*(?:#.*)?$", re.MULTILINE)
 _CALLED = re.compile(r"_*(test|main|demo|example|run|check)(_\w*)?|\w+_(test|demo|example)")
-_FRAMEWORKS = frozenset(("TestCase", "object", "ABC", "Protocol", ""))
-ANY = "*"
-"""Represents all tests of a class that have no separate block."""
 _MOST_FILES = 4000
 _LARGEST = 1 << 19
 # The number of steps from a class to a name in a test: through code that builds it, code that builds that, ...
 _STEPS = 3
 _MOST_TESTS = 24
 _MOST_SNIPPETS = 8
-_SLOW = ("slow", "cuda", "gpu", "skip", "network")
 
 
-@dataclass(frozen=True)
-class Block:
-    """A top-level definition of a file, or a test method of a class, with the words in it."""
-
-    name: str
-    words: frozenset[str]
-    is_test: bool = False
-    cost: int = 0
-    bases: tuple[str, ...] = ()
-    """The names of the bases of a class. For `ANY`, those whose tests the class inherits."""
-
-
-@dataclass(frozen=True)
-class _File:
-    path: Path
-    text: str
-
-    @cached_property
-    def tree(self) -> ast.Module:
-        with suppress(SyntaxError, ValueError, RecursionError):
-            return ast.parse(self.text)
-        return ast.Module([], [])
-
-    @cached_property
-    def imported(self) -> frozenset[str]:
-        """The last parts of the names of imported modules, and imported names, which may be modules."""
-        found: set[str] = set()
-        for node in ast.walk(self.tree):
-            if isinstance(node, (ast.Import, ast.ImportFrom)):
-                found.update(alias.name.rpartition(".")[2] for alias in node.names)
-                found.add((getattr(node, "module", None) or "").rpartition(".")[2])
-        return frozenset(found)
-
-    @cached_property
-    def words(self) -> frozenset[str]:
-        return frozenset(_WORD.findall(self.text))
-
-    @cached_property
-    def blocks(self) -> tuple[Block, ...]:
-        """The file's top-level definitions and the test methods of its classes."""
-        return tuple(self._blocks())
-
-    def _blocks(self) -> Iterator[Block]:
-        lines = self.text.splitlines()
-        for node in self.tree.body:
-            if isinstance(node, ast.ClassDef):
-                tests = [one for one in node.body if _is_test(one)]
-                shared = [one for one in node.body if one not in tests]
-                around = _words(lines, shared, node.decorator_list) if tests else frozenset[str]()
-                for test in tests:
-                    assert isinstance(test, ast.FunctionDef)
-                    words = _words(lines, [test], [])
-                    yield Block(f"{node.name}::{test.name}", words | around, is_test=True, cost=_cost(test, words))
-                words = _words(lines, [node], node.bases)
-                bases = _bases(node)
-                if bases and any("Test" in name for name in (node.name, *bases)):
-                    size = (node.end_lineno or 0) - node.lineno
-                    yield Block(f"{node.name}::{ANY}", words, True, size + _cost_of(words), bases)
-                yield Block(node.name, words, bases=bases)
-            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                words = _words(lines, [node], [])
-                yield Block(node.name, words, is_test=_is_test(node), cost=_cost(node, words))
-            elif isinstance(node, (ast.Assign, ast.AnnAssign)):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                words = _words(lines, [node], [])
-                yield from (Block(one.id, words) for one in targets if isinstance(one, ast.Name))
-
-
-def _is_test(node: ast.stmt) -> bool:
-    return isinstance(node, ast.FunctionDef) and node.name.startswith("test")
-
-
-def _is_helper(path: Path, test: _File) -> bool:
+def _is_helper(path: Path, test: SearchedFile) -> bool:
     """Whether a test file is the `conftest.py` of another test file, or is imported by it."""
     if path.name == "conftest.py":
         return test.path.is_relative_to(path.parent)
     return path.stem in test.imported
-
-
-def _bases(node: ast.ClassDef) -> tuple[str, ...]:
-    """Return the names of a class's bases, except those of frameworks."""
-    bases = [base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in node.bases]
-    return tuple(base for base in bases if base not in _FRAMEWORKS)
-
-
-def _cost(node: ast.stmt, words: frozenset[str]) -> int:
-    return (node.end_lineno or 0) - node.lineno + _cost_of(words)
-
-
-def _cost_of(words: frozenset[str]) -> int:
-    return 1000 * any(mark in word.lower() for word in words for mark in _SLOW)
-
-
-def _words(lines: Sequence[str], nodes: Iterable[ast.stmt], more: Iterable[ast.expr]) -> frozenset[str]:
-    found: set[str] = set()
-    every: list[ast.stmt | ast.expr] = [*nodes, *more]
-    for node in every:
-        first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
-        found.update(_WORD.findall("\n".join(lines[first - 1 : node.end_lineno])))
-    return frozenset(found)
 
 
 class CallSites:
@@ -157,13 +57,15 @@ class CallSites:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._classes: dict[str, list[Block]] = {}
+        self._above: dict[Path, list[SearchedFile]] = {}
 
     @cached_property
-    def _files(self) -> list[_File]:
+    def _files(self) -> list[SearchedFile]:
         found = []
         for path in self._paths():
             with suppress(OSError, ValueError):
-                found.append(_File(path, read_bounded(path, _LARGEST).decode(errors="replace")))
+                found.append(SearchedFile(path, read_bounded(path, _LARGEST).decode(errors="replace")))
         return found
 
     def _paths(self) -> Iterator[Path]:
@@ -177,11 +79,11 @@ class CallSites:
                     yield path
 
     @cached_property
-    def _tests(self) -> list[_File]:
+    def _tests(self) -> list[SearchedFile]:
         return [one for one in self._files if self._is_test(one.path)]
 
     @cached_property
-    def _library(self) -> list[_File]:
+    def _library(self) -> list[SearchedFile]:
         barred = _TEST_FOLDERS | _EXAMPLE_FOLDERS
         return [one for one in self._files if one.path.suffix == ".py" and barred.isdisjoint(self._parts(one.path))]
 
@@ -196,8 +98,11 @@ class CallSites:
         """Return tests that use a class or function of a file, found by its name; most direct and shortest first."""
         found: dict[tuple[str, str], tuple[int, bool, int]] = {}
         for step, names in enumerate(self._ways(name)):
+            heirs = self._heirs(names)
             for test in self._tests:
                 reaching = self._reaching(test, names)
+                if not reaching and heirs.isdisjoint(one for one, _ in test.heirs):
+                    continue
                 for block in test.blocks:
                     if not block.is_test:
                         continue
@@ -215,25 +120,40 @@ class CallSites:
         best = sorted(found, key=lambda key: (found[key], key))[:_MOST_TESTS]
         return [{"path": path, "name": test} for path, test in best]
 
+    def _heirs(self, names: frozenset[str]) -> set[str]:
+        """Return the names of the classes that inherit, at any distance, from one in a file with one of the names.
+
+        This only reads the text, so that files without such classes are not parsed.
+        """
+        found: set[str] = set()
+        for one in self._files:
+            if "test" in one.text and not names.isdisjoint(one.words):
+                found.update(block.name.partition("::")[0] for block in one.blocks if block.is_test)
+        grown = bool(found)
+        while grown:
+            new = {name for one in self._files for name, bases in one.heirs if not found.isdisjoint(bases)} - found
+            found |= new
+            grown = bool(new)
+        return found
+
     def _inherited(self, bases: Sequence[str], names: frozenset[str]) -> Iterator[Block]:
         """Yield the tests of the classes `bases`, and of their bases, that mention one of the names."""
         waiting, known = list(bases), set(bases)
         for base in waiting:
-            for one in self._classes.get(base, ()):
+            for one in self._blocks_of(base):
                 if one.is_test and not one.bases and not names.isdisjoint(one.words):
                     yield one
                 waiting += [more for more in one.bases if more not in known]
                 known.update(one.bases)
 
-    @cached_property
-    def _classes(self) -> dict[str, list[Block]]:
-        """The blocks of the project's classes that have tests or bases, by class name."""
-        found: dict[str, list[Block]] = {}
-        for block in (block for one in self._files if "test" in one.text for block in one.blocks):
-            owner, inside, _ = block.name.partition("::")
-            if inside or block.bases:
-                found.setdefault(owner, []).append(block)
-        return found
+    def _blocks_of(self, name: str) -> list[Block]:
+        """Return the blocks of the classes of that name that have tests or bases."""
+        if name not in self._classes:
+            head = re.compile(rf"^class[ \t]+{re.escape(name)}\b", re.MULTILINE)
+            files = (one for one in self._files if name in one.words and head.search(one.text))
+            blocks = [block for one in files for block in one.blocks if block.name.partition("::")[0] == name]
+            self._classes[name] = [block for block in blocks if "::" in block.name or block.bases]
+        return self._classes[name]
 
     def _ways(self, name: str) -> Iterator[frozenset[str]]:
         """Yield the name itself, then names of project code that mentions it, then of code that mentions those."""
@@ -247,9 +167,9 @@ class CallSites:
             if not names:
                 return
 
-    def _reaching(self, test: _File, names: frozenset[str]) -> set[str]:
+    def _reaching(self, test: SearchedFile, names: frozenset[str]) -> set[str]:
         """Return `names` and the names of fixtures, helpers and bases, in the file or its helpers, that use them."""
-        above = [one for one in self._tests if one is not test and _is_helper(one.path, test)]
+        above = self._helpers(test)
         own = [one for one in (*above, test) if not names.isdisjoint(one.words)]
         found = set(names)
         grown = bool(own)
@@ -259,6 +179,13 @@ class CallSites:
             found |= new
             grown = bool(new)
         return found if own else set()
+
+    def _helpers(self, test: SearchedFile) -> list[SearchedFile]:
+        """Return the test files with fixtures and helpers of a test file."""
+        if test.path not in self._above:
+            others = (one for one in self._tests if one is not test)
+            self._above[test.path] = [one for one in others if _is_helper(one.path, test)]
+        return self._above[test.path]
 
     def snippets(self, file: Path, name: str) -> list[dict[str, str]]:
         """Return runnable code that names a class or function: docstrings, `__main__` blocks, READMEs and examples.
@@ -297,7 +224,7 @@ class CallSites:
             for node in ast.walk(one.tree):
                 if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.Module)):
                     code = _examples_in(ast.get_docstring(node) or "")
-                    if name in _WORD.findall(code):
+                    if name in WORD.findall(code):
                         yield (
                             f"the docstring of `{getattr(node, 'name', one.path.name)}`",
                             _complete(before, code),
@@ -319,7 +246,7 @@ class CallSites:
             if one.path.suffix in _DOCUMENTS and name in one.words:
                 before: list[ast.stmt] = []
                 for code in map(_plain, _blocks(one)):
-                    if name in _WORD.findall(code):
+                    if name in WORD.findall(code):
                         yield f"`{one.path.name}`", _complete(before, code), one.path
                     before += _statements(code)
 
@@ -377,7 +304,7 @@ def _plain(code: str) -> str:
     return ""
 
 
-def _blocks(document: _File) -> list[str]:
+def _blocks(document: SearchedFile) -> list[str]:
     """Return the code in a document, in order."""
     if document.path.suffix == ".md":
         return _FENCED.findall(document.text)

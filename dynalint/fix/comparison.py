@@ -46,6 +46,24 @@ class Case:
         """Whether nothing is left to try."""
         return self.proof is not None or (self.inputs > 0 and self.seen >= self.sides.keys())
 
+    def fresh(self) -> Case:
+        """Return the case before anything was run."""
+        return Case(self.unit, self.sides, self.old_lines, self.new_lines)
+
+    def add(self, run: Case) -> None:
+        """Add what a run showed of the same unit, in this or another comparison from the same text.
+
+        Sides are numbered differently in each comparison, but always in the same order.
+        """
+        keys = dict(zip(run.sides, self.sides, strict=True))
+        self.seen |= {keys[key] for key in run.seen}
+        self.inputs += run.inputs
+        self.obstacles += run.obstacles
+        self.notes += run.notes
+        self.passed |= run.passed
+        if run.proof is not None:
+            self.refute(run.proof.detail, raises=run.proof.raises)
+
     def refute(self, detail: str, *, raises: bool = False) -> None:
         """Settle the case: a difference was found."""
         self.proof = Proof("refuted", detail, self.inputs, len(self.sides), len(self.seen), raises)
@@ -115,11 +133,13 @@ class Comparison:
             words, self._kept[path] = marks_kept(self._old[path], own, first, known)
             self._words.update(words)
 
-    def marked(self, cases: Sequence[Case]) -> dict[str, str]:
-        """Return the texts before the fix, with the marks of these cases."""
+    @property
+    def marked(self) -> dict[str, str]:
+        """The texts before the fix, with marks."""
         texts = dict(self.before)
         for path, file in self._old.items():
-            insertions = [one for case in cases for one in self._insertions[case].get(path, ())] + self._beside[path]
+            insertions = [one for places in self._insertions.values() for one in places.get(path, ())]
+            insertions += self._beside[path]
             texts[os.path.realpath(path)] = inserted(file.text, insertions)
         return texts
 

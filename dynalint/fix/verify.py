@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +33,27 @@ _SEARCH = 1 / 6
 _MOST_CRASHES = 4
 # Usually not caused by the code: the machine is under load, or torch itself crashes occasionally.
 _WORKER_FAULTS = frozenset({"supervisor", "lost", "signal"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What running one root before and after some `units` showed of those that it was run for.
+
+    The result also holds without units that the root does not reach, so it is not run again when these are rejected.
+    `reached` are the units that it does reach.
+    """
+
+    before: Mapping[str, str]
+    units: frozenset[Unit]
+    reached: frozenset[Unit]
+    shown: Mapping[Unit, Case]
+    exact: bool
+
+    def holds_for(self, cases: Sequence[Case], comparison: Comparison) -> bool:
+        """Whether the same run for `cases` in another comparison would show the same."""
+        units = {case.unit for case in comparison.cases}
+        same = self.exact == _exact(cases) and all(case.unit in self.shown for case in cases)
+        return same and self.reached <= units <= self.units and self.before == comparison.before
 
 
 class WorkerVerifier:
@@ -63,6 +84,7 @@ class WorkerVerifier:
         self._calls = ProjectCalls(options)
         self._worker: Worker | None = None
         self._obstacle: str | None = None
+        self._runs: dict[Target, _Run] = {}
 
     def __enter__(self) -> WorkerVerifier:  # noqa: PYI034 - typing.Self is not in Python 3.10
         return self
@@ -90,7 +112,12 @@ class WorkerVerifier:
             if target is None:
                 break
             cases = [case for case in comparison.cases if target in case.targets]
-            self._try(target, [case for case in cases if not case.complete], comparison)
+            pending = [case for case in cases if not case.complete]
+            run = self._runs.get(target)
+            if run is None or not run.holds_for(pending, comparison):
+                run = self._runs[target] = self._run(target, pending, comparison)
+            for case in pending:
+                case.add(run.shown[case.unit])
             for case in cases:
                 case.targets.remove(target)
         for case in comparison.cases:
@@ -98,7 +125,12 @@ class WorkerVerifier:
         return {case.unit: case.outcome() for case in comparison.cases}
 
     def _targets(self, unit: Unit) -> list[Target]:
-        """Return the roots that reach a unit: first those with a declared example, then the nearest, then their heirs.
+        """Return the roots to run for a unit: those with a declared example first, then the nearest."""
+        found = self._reaching(unit)
+        return sorted(found, key=lambda target: self._options.example_for(target) is None)[:_MOST_TARGETS]
+
+    def _reaching(self, unit: Unit) -> list[Target]:
+        """Return the roots that reach a unit, the nearest first, and then those that inherit their code.
 
         Of roots with the same name, those in the files of the call chain come first.
         """
@@ -116,8 +148,7 @@ class WorkerVerifier:
         way = sorted((target for target in self._roots if target.qualname in names), key=rank)
         near = [target for linted in unit.linted for target in self._near(linted.finding) if target in self._roots]
         heirs = (heir for target in way for heir in self._heirs.get(target, ()))
-        found = dict.fromkeys([*way[:1], *near, *way, *heirs])
-        return sorted(found, key=lambda target: self._options.example_for(target) is None)[:_MOST_TARGETS]
+        return list(dict.fromkeys([*way[:1], *near, *way, *heirs]))
 
     def _look_for_calls(self, comparison: Comparison) -> None:
         """Search for the project's calls to all targets. Targets with such calls come first."""
@@ -142,12 +173,21 @@ class WorkerVerifier:
         if self._progress is not None:
             self._progress(done, total, target.name)
 
-    def _try(self, target: Target, cases: Sequence[Case], comparison: Comparison) -> None:
-        """Run one root before and after the fix, and record the result for each case."""
+    def _run(self, target: Target, cases: Sequence[Case], comparison: Comparison) -> _Run:
+        """Run one root before and after the fix, and return what it showed of each case."""
         self._tell(sum(case.complete for case in comparison.cases), len(comparison.cases), target)
+        shown = {case.unit: case.fresh() for case in cases}
         answer = self._ask(target, cases, comparison)
-        if answer is None:
-            return
+        if answer is not None:
+            self._record(answer, target, list(shown.values()))
+        passed = frozenset(answer.parts.get("marks", ())) if answer is not None else frozenset()
+        reached = {case.unit for case in comparison.cases if passed & {mark for mark, _ in case.sides}}
+        reached |= {case.unit for case in comparison.cases if target in self._reaching(case.unit)}
+        units = frozenset(case.unit for case in comparison.cases)
+        return _Run(comparison.before, units, frozenset(reached), shown, _exact(cases))
+
+    def _record(self, answer: Answer, target: Target, cases: Sequence[Case]) -> None:
+        """Record in the cases what an answer shows of them."""
         problem = answer.parts.get("problem")
         if problem is not None and problem["version"] == "rewritten":
             for case in cases:
@@ -195,18 +235,22 @@ class WorkerVerifier:
         return {
             **request_for(replace(target, path=Path(os.path.realpath(target.path))), options, self._calls.of(target)),
             "overrides": {**given, **comparison.before},
-            "marked": {**given, **comparison.marked(cases)},
+            "marked": {**given, **comparison.marked},
             "rewritten": {**given, **comparison.after},
             "turned": comparison.turned(given),
             "sides": [list(key) for case in cases for key in sorted(case.sides, key=str)],
             "anyway": any(not case.sides for case in cases),
             "practical": self._practical,
             "half": any("float16" in text for text in comparison.after.values()),
-            "exact": all(case.unit.exact for case in cases),
+            "exact": _exact(cases),
             "numbers": sorted({name for case in cases for name in case.unit.new_state}),
             "methods": _methods(cases),
             "search_seconds": options.timeout * _SEARCH,
         }
+
+
+def _exact(cases: Iterable[Case]) -> bool:
+    return all(case.unit.exact for case in cases)
 
 
 def _limits(answer: Answer) -> Iterator[str]:

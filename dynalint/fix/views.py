@@ -165,8 +165,9 @@ def _root(finding: Finding) -> tuple[str, str | None]:
 
 
 def _shown(linted: Linted) -> tuple[object, ...]:
+    """Return what must be the same in a view. Of several shortest chains of calls, it may show another one."""
     finding, rewrite = linted.finding, linted.rewrite
-    return (*finding.sort_key, finding.end_line, finding.end_column, finding.region, rewrite and _edits(rewrite))
+    return (*finding.sort_key, finding.end_line, finding.end_column, rewrite and _edits(rewrite))
 
 
 def _edits(rewrite: Rewrite) -> tuple[object, ...]:

@@ -12,6 +12,7 @@ from dynalint import engine
 from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
 from dynalint.fix import FixOptions, FixResult, Linted, Linter, Proposal, View, Views, fix_findings
+from dynalint.fix.recheck import Item
 from dynalint.workspace import open_workspace
 
 from .test_engine import Toy, text_of
@@ -218,3 +219,33 @@ def test_a_real_project_comes_to_the_same_by_views(
     assert [one.sort_key for one in result.remaining] == [one.sort_key for one in whole.remaining]
     assert result.fixed
     assert not failures
+
+
+def test_the_view_has_the_base_class_that_calls_the_changed_code(tmp_path: Path) -> None:
+    """It does not import the file, so without it nothing would be compiled."""
+    package = tmp_path / "package"
+    package.mkdir()
+    layer = "class {}(Base):\n    def apply(self, x):\n        return {}(x)\n"
+    files = {
+        "__init__.py": "",
+        "base.py": "from torch import nn\n\n\nclass Base(nn.Module):\n    def forward(self, x):\n        return self.apply(x)\n",
+        "ops.py": "import torch\n\n\ndef scale(x: torch.Tensor):\n    if x.mean() > 1:\n        x = x - 1\n    return x\n",
+        "one.py": "from package.base import Base\nfrom package.ops import scale\n\n\n" + layer.format("One", "scale"),
+        **{f"other{n}.py": f"def other{n}(x):\n    return x\n" for n in range(6)},
+    }
+    for name, text in files.items():
+        (package / name).write_text(text)
+    configuration = Configuration(
+        Overrides((parse_layer({"confirm": "never"}, tmp_path, lambda _: "the test"),), isolated=True),
+        known_codes(),
+        tmp_path,
+    )
+    workspace, _ = open_workspace([package], configuration, tmp_path)
+    checked = engine.check(workspace).offered()
+    views = engine.views_of(checked)
+    assert views is not None
+    (finding,) = checked.linted
+    view = views.felt([finding.file.path])
+    assert view.files == {package / name for name in ("base.py", "one.py", "ops.py")}
+    items = [Item(finding, finding.finding)]
+    assert view.fitted(frozenset([finding.file.path]), items, {}) is not None

@@ -244,6 +244,46 @@ def test_code_that_ran_on_no_input_beside_code_that_did(path: Path, monkeypatch:
     assert "did not run on any of 7 inputs" in proof.detail
 
 
+def test_a_root_runs_again_only_if_it_reaches_what_was_rejected(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.write_text(
+        "def one(x):\n    return x + 1\n\n\ndef two(x):\n    return x + 2\n\n\ndef three(x):\n    return x + 3\n"
+    )
+    asked: list[str] = []
+
+    class FakeWorker:
+        hello = Hello("3", "2")
+
+        def __init__(self, options: object) -> None: ...
+
+        def ask(self, operation: str, request: Mapping[str, Any]) -> Answer:
+            if operation != "operations.verifying:verify":
+                return Answer("done", {}, {}, "")
+            name = request["target"]["qualname"]
+            asked.append(name)
+            ran = {"inputs": 3, "returned": 3, "error": "", "rounded": False, "stride": 1, "passed": []}
+            difference = {"what": "output: 1 is not 2", "where": "it", "stable": True, "passes": False, "raises": False}
+            sides = {tuple(side) for side in request["sides"]}
+            marks = [mark for mark, _ in sides] + ([0] if name == "three" else [])  # `three` calls `one` unnoticed
+            parts = {"ran": ran, "seen": [*map(list, sides)], "marks": marks, "compiled": {"problem": "nobody asked"}}
+            return Answer("done", {**parts, "difference": difference if name == "one" else None}, {}, "")
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(executors, "Worker", FakeWorker)
+    file = read_source(path)
+    names = {"one": "1", "two": "2", "three": "3"}
+    units = [unit_of(file, [(f"x + {one}", f"{one} + x")], function=name) for name, one in names.items()]
+    given = replace(options(path), examples={})
+    with WorkerVerifier(given, [Target(path, "model", name) for name in names]) as verify:
+        outcomes = []
+        for some in (units, units[1:], units[1:2]):
+            after = {path: replaced(file.text, merged(unit.plan for unit in some)[path])}
+            proofs = verify({}, after, some)
+            outcomes.append([proofs[unit].outcome for unit in some])
+    assert outcomes == [["refuted", "proven", "proven"], ["proven", "proven"], ["proven"]]
+    assert asked == ["one", "two", "three", "three"]
+
+
 def test_inputs_that_the_original_does_not_survive_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "model.py"
     path.write_text(CRASHING)

@@ -27,6 +27,7 @@ The request is one for `confirming` in which `overrides` holds the original sour
 Parts of the answer, in the order in which they are known:
 
     text        a description of how the target was built and called
+    marks       the marks that the original passed, whether or not they are in `sides`
     trying      the name of the input that the original is being called with; null while the fixed code runs
     problem     why no further parts follow: `{"version", "phase", "message"}`
     ran         `{"inputs", "returned", "error", "rounded", "stride", "passed"}`; `seen`, the sides that ran;
@@ -98,6 +99,7 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
         reply.part("problem", {"version": "original", "phase": "import", "message": message})
         return
     seen = marks.seen & wanted
+    reply.part("marks", sorted({mark for mark, _ in marks.seen}))
     _tell(reply, found, seen)
     if found.difference is not None or not found.returned:
         return

@@ -1,0 +1,123 @@
+"""The files in which the project's calls are searched for: their definitions, tests and imports, as far as needed."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+WORD = re.compile(r"\w+")
+_IMPORTS = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+)?import[ \t]+(\([^)]*\)|[^\n;]*)", re.MULTILINE)
+_COMMENT = re.compile(r"#.*")
+_CLASS = re.compile(r"^class[ \t]+(\w+)[ \t]*\(([^:]*)\)[ \t]*:", re.MULTILINE)
+_FRAMEWORKS = frozenset(("TestCase", "object", "ABC", "Protocol", ""))
+ANY = "*"
+"""Represents all tests of a class that have no separate block."""
+_SLOW = ("slow", "cuda", "gpu", "skip", "network")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A top-level definition of a file, or a test method of a class, with the words in it."""
+
+    name: str
+    words: frozenset[str]
+    is_test: bool = False
+    cost: int = 0
+    bases: tuple[str, ...] = ()
+    """The names of the bases of a class. For `ANY`, those whose tests the class inherits."""
+
+
+@dataclass(frozen=True)
+class SearchedFile:
+    """A file that is parsed only if its text is not enough."""
+
+    path: Path
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """The parsed file; empty if Python cannot parse it."""
+        with suppress(SyntaxError, ValueError, RecursionError):
+            return ast.parse(self.text)
+        return ast.Module([], [])
+
+    @cached_property
+    def imported(self) -> frozenset[str]:
+        """The last parts of the names of imported modules, and imported names, which may be modules."""
+        found: set[str] = set()
+        for module, names in _IMPORTS.findall(_COMMENT.sub("", self.text)):
+            found.add(module.rpartition(".")[2])
+            found.update(name.split()[0].rpartition(".")[2] for name in names.strip("()").split(",") if name.strip())
+        return frozenset(found)
+
+    @cached_property
+    def heirs(self) -> tuple[tuple[str, frozenset[str]], ...]:
+        """The names of the top-level classes that have bases, each with the words in these."""
+        return tuple((name, frozenset(WORD.findall(bases))) for name, bases in _CLASS.findall(self.text))
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """All words of the text."""
+        return frozenset(WORD.findall(self.text))
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """The file's top-level definitions and the test methods of its classes."""
+        return tuple(self._blocks())
+
+    def _blocks(self) -> Iterator[Block]:
+        lines = self.text.splitlines()
+        for node in self.tree.body:
+            if isinstance(node, ast.ClassDef):
+                tests = [one for one in node.body if _is_test(one)]
+                shared = [one for one in node.body if one not in tests]
+                around = _words(lines, shared, node.decorator_list) if tests else frozenset[str]()
+                for test in tests:
+                    assert isinstance(test, ast.FunctionDef)
+                    words = _words(lines, [test], [])
+                    yield Block(f"{node.name}::{test.name}", words | around, is_test=True, cost=_cost(test, words))
+                words = _words(lines, [node], node.bases)
+                bases = _bases(node)
+                if bases and any("Test" in name for name in (node.name, *bases)):
+                    size = (node.end_lineno or 0) - node.lineno
+                    yield Block(f"{node.name}::{ANY}", words, True, size + _cost_of(words), bases)
+                yield Block(node.name, words, bases=bases)
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                words = _words(lines, [node], [])
+                yield Block(node.name, words, is_test=_is_test(node), cost=_cost(node, words))
+            elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                words = _words(lines, [node], [])
+                yield from (Block(one.id, words) for one in targets if isinstance(one, ast.Name))
+
+
+def _is_test(node: ast.stmt) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name.startswith("test")
+
+
+def _bases(node: ast.ClassDef) -> tuple[str, ...]:
+    """Return the names of a class's bases, except those of frameworks."""
+    bases = [base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in node.bases]
+    return tuple(base for base in bases if base not in _FRAMEWORKS)
+
+
+def _cost(node: ast.stmt, words: frozenset[str]) -> int:
+    return (node.end_lineno or 0) - node.lineno + _cost_of(words)
+
+
+def _cost_of(words: frozenset[str]) -> int:
+    return 1000 * any(mark in word.lower() for word in words for mark in _SLOW)
+
+
+def _words(lines: Sequence[str], nodes: Iterable[ast.stmt], more: Iterable[ast.expr]) -> frozenset[str]:
+    found: set[str] = set()
+    every: list[ast.stmt | ast.expr] = [*nodes, *more]
+    for node in every:
+        first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
+        found.update(WORD.findall("\n".join(lines[first - 1 : node.end_lineno])))
+    return frozenset(found)

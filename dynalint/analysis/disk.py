@@ -7,11 +7,11 @@ for as long as the disk gives the same answers, which is how `dynalint.caching` 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from dynalint.analysis.source import SourceFile, Sources
-from dynalint.reading import is_inside, project_root, read_bounded
+from dynalint.analysis.source import SourceFile, Sources, read_file
+from dynalint.reading import is_inside, project_root
 
 
 class Disk:
@@ -21,8 +21,8 @@ class Disk:
     """
 
     def __init__(self, sources: Sources | None = None, overrides: Mapping[Path, str] | None = None) -> None:
-        self.contents: dict[Path, bytes | None] = {}
-        """The content of the files read; None if a file could not be read, or changed in the meantime."""
+        self.contents: dict[Path, bytes | str | None] = {}
+        """The content of the files read, or why a file could not be read; None if it has changed in the meantime."""
         self.files: dict[Path, bool] = {}
         """Whether a path is a file."""
         self.names: dict[str, dict[str, bool]] = {}
@@ -39,19 +39,16 @@ class Disk:
         if text is not None:
             return self._sources.given(path, text)
         file = self._sources.read(path)
-        self._note(path, file.data)
+        self._note(path, file.error.message if file.data is None and file.error is not None else file.data)
         return file
 
-    def text(self, path: Path, read: Callable[[Path], bytes] = read_bounded) -> bytes | None:
+    def text(self, path: Path) -> bytes | None:
         """Return the content of a file, unparsed; None if it cannot be read."""
-        try:
-            data = read(path)
-        except OSError:
-            data = None
+        data = read_file(path)
         self._note(path, data)
-        return data
+        return data if isinstance(data, bytes) else None
 
-    def _note(self, path: Path, data: bytes | None) -> None:
+    def _note(self, path: Path, data: bytes | str | None) -> None:
         self.contents[path] = data if self.contents.get(path, data) == data else None
 
     def has(self, folder: Path, name: str) -> bool:

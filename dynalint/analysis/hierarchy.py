@@ -43,6 +43,7 @@ class Hierarchy:
     _built: set[ClassInfo] = field(default_factory=set)
     _abstract: dict[ClassInfo, bool] = field(default_factory=dict)
     _reached: dict[ClassInfo, dict[str, Reached]] = field(default_factory=dict)
+    _below: dict[ClassInfo, list[ClassInfo]] = field(default_factory=dict)
 
     # Base classes.
 
@@ -144,6 +145,7 @@ class Hierarchy:
         above = self.mro(cls)
         for base in above:
             self._reached.pop(base, None)
+            self._below.pop(base, None)
         if self.interpreter is not None:
             self.interpreter.heirs.note_new(above)
 
@@ -161,7 +163,10 @@ class Hierarchy:
     def below(self, cls: ClassInfo) -> list[ClassInfo]:
         """Return a class and those of its subclasses that may have instances."""
         _ = self.all_classes
-        return [cls, *(one for one in cls.subclasses if self.may_be_built(one))]
+        known = self._below.get(cls)
+        if known is None:
+            known = self._below[cls] = [cls, *(one for one in cls.subclasses if self.may_be_built(one))]
+        return known
 
     def find_methods(self, instance: Instance, name: str) -> Reached:
         """Return the methods that calling `name` on an instance may reach, each with its receiver."""
@@ -176,13 +181,19 @@ class Hierarchy:
 
     def _find_below(self, instance: Instance, name: str) -> Iterable[tuple[FunctionInfo, Kind]]:
         base = instance.cls
+        inherited = self.find_method(base, name)
+        definers, above = self._definers.get(name, []), self.mro(base)
+        others = [cls for cls in definers if cls not in above]
+        # Unless several classes above define it, a class that inherits from no other definer has the method of `base`.
+        alike = len(definers) - len(others) <= 1
+        different = {one for cls in others for one in (cls, *cls.subclasses)} if alike else set()
         having: dict[FunctionInfo | None, list[ClassInfo]] = {}
         for one in self.below(base):
-            having.setdefault(self.find_method(one, name), []).append(one)
-        inherited = self.find_method(base, name)
+            method = inherited if alike and one not in different else self.find_method(one, name)
+            having.setdefault(method, []).append(one)
         if inherited is not None and inherited in having:
             yield inherited, instance
-        for cls in self._definers.get(name, ()):
+        for cls in definers:
             method = cls.methods[name]
             if cls is base or method is inherited:
                 continue

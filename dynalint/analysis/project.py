@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 from dynalint.analysis import torch_api
@@ -37,6 +38,7 @@ class Project(Hierarchy):
     _texts: dict[Path, bytes] = field(default_factory=dict)
     _kinds: dict[FunctionInfo, Mapping[ast.AST, Kind]] = field(default_factory=dict)
     _parents: dict[FunctionInfo, dict[ast.AST, ast.AST]] = field(default_factory=dict)
+    _mentioning: dict[str, tuple[int, list[ModuleInfo]]] = field(default_factory=dict)
     _uses: dict[str, list[tuple[SourceFile, FunctionInfo | None, ast.Attribute]]] = field(default_factory=dict)
 
     api = torch_api
@@ -189,11 +191,20 @@ class Project(Hierarchy):
         """Whether the project contains a string constant equal to `name`, as in `getattr` and `setattr`."""
         return any(isinstance(node, ast.Constant) and node.value == name for _, node in self.nodes_with(name))
 
+    def mentioning(self, text: str) -> list[ModuleInfo]:
+        """Return the modules read so far whose text contains `text`, in the order in which they were read."""
+        count, found = self._mentioning.get(text, (0, []))
+        if count < len(self.modules):
+            new = islice(self.modules.values(), count, None)
+            found = [*found, *(module for module in new if text in module.file.text)]
+            self._mentioning[text] = len(self.modules), found
+        return found
+
     def nodes_with(self, name: str) -> Iterator[tuple[ModuleInfo, ast.AST]]:
         """Yield the nodes on the lines that contain a name; whole statements without it are skipped."""
         word = re.escape(name)
         pattern = re.compile(rf"{word}(?<!\w{word})\b")  # a `\b` before the word would be far slower
-        for module in list(self.modules.values()):
+        for module in self.mentioning(name):
             lines = [module.file.position(match.start())[0] for match in pattern.finditer(module.file.text)]
             pending: list[ast.AST] = [*module.tree.body] if lines else []
             while pending:

@@ -120,6 +120,14 @@ class SourceFile:
         return (b"\xef\xbb\xbf" if self.bom else b"") + text.encode(self.encoding)
 
 
+def read_file(path: Path) -> bytes | str:
+    """Return the content of a file, or a sentence that says why it cannot be read."""
+    try:
+        return read_bounded(path, MOST_NOTEBOOK_BYTES if path.suffix == SUFFIX else MOST_BYTES)
+    except (OSError, ValueError) as fault:  # ValueError: a null byte in the name
+        return f"cannot read the file: {getattr(fault, 'strerror', None) or fault}"
+
+
 def read_source(path: Path) -> SourceFile:
     """Read and parse a file. If it is unreadable, binary or not Python, `error` says so."""
     return Sources().read(path)
@@ -134,11 +142,9 @@ class Sources:
 
     def read(self, path: Path) -> SourceFile:
         """Read a file."""
-        try:
-            data = read_bounded(path, MOST_NOTEBOOK_BYTES if path.suffix == SUFFIX else MOST_BYTES)
-        except (OSError, ValueError) as fault:  # ValueError: a null byte in the name
-            reason = getattr(fault, "strerror", None) or fault
-            return SourceFile(path, error=SourceError(1, 1, f"cannot read the file: {reason}"))
+        data = read_file(path)
+        if isinstance(data, str):
+            return SourceFile(path, error=SourceError(1, 1, data))
         known = self._read.get(path)
         if known is None or known.data != data:
             known = self._read[path] = parse_source(path, data)

@@ -68,7 +68,7 @@ class Budget:
         self.check()
         nodes = self._walked.get(node)
         if nodes is None:
-            nodes = tuple(ast.walk(node))
+            nodes = tuple(all_nodes(node))
             # Statements are walked repeatedly and, unlike expressions, never rebuilt.
             if isinstance(node, ast.stmt | ast.mod):
                 self._walked[node] = nodes
@@ -141,7 +141,28 @@ def walk(node: ast.AST) -> Iterator[ast.AST]:
         Exhausted: its budget is used up.
     """
     budget = _SPENT.get()
-    return ast.walk(node) if budget is None else iter(budget.walk(node))
+    return iter(all_nodes(node) if budget is None else budget.walk(node))
+
+
+def all_nodes(node: ast.AST) -> list[ast.AST]:
+    """Return what `ast.walk` yields, in half the time: fields that never contain nodes are not looked at."""
+    found = [node]
+    for one in found:
+        type_ = type(one)
+        names = _FIELDS.get(type_)
+        if names is None:
+            names = _FIELDS[type_] = tuple(name for name in type_._fields if name not in _TEXT)
+        for name in names:
+            value = getattr(one, name, None)
+            if isinstance(value, list):
+                found += [item for item in value if isinstance(item, ast.AST)]
+            elif isinstance(value, ast.AST):
+                found.append(value)
+    return found
+
+
+_TEXT = frozenset({"arg", "attr", "conversion", "id", "is_async", "kind", "level", "module", "type_comment"})
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
 
 
 def remembered(key: object, compute: Callable[[], T]) -> T:

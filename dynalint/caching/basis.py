@@ -3,72 +3,112 @@
 A result rests on the files that were found, the codes enabled and fixable in each, the content of every file that was
 read, also of those read only because a checked file imports them, the other answers of the disk (a new file can change
 where an import leads), and the options that rules read. The rest is part of the question, in `checks`.
+
+If only some files of a project are named, the others decide which of them are analysed too. They are looked at again
+if any of them has changed, and the result still holds if this leads to the same files.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynalint.analysis.disk import bounds, listing
-from dynalint.analysis.notebook import SUFFIX
+from dynalint.analysis.disk import Disk, bounds, listing
+from dynalint.analysis.source import read_file
 from dynalint.config import OPTIONS
 from dynalint.project_files import project_files
-from dynalint.reading import MOST_BYTES, MOST_NOTEBOOK_BYTES, is_inside, read_bounded
+from dynalint.reading import is_inside
 
 if TYPE_CHECKING:
+    from dynalint.around import Around
     from dynalint.engine import Checked
     from dynalint.workspace import Workspace
 
+Basis = dict[str, Any]
 
-def basis_of(checked: Checked) -> dict[str, Any] | None:
-    """Return what a result rests on, as JSON; None if it cannot be told, as where a file could not be read."""
-    workspace, disks = checked.linter.workspace, (checked.around.disk, checked.lint.analysis.project.disk)
-    contents: dict[Path, bytes | None] = {}
-    for disk in disks:
-        for path, data in disk.contents.items():
-            contents[path] = data if contents.get(path, data) == data else None
-    hashes = {str(path): None if data is None else _hash(data) for path, data in contents.items()}
-    if None in hashes.values():
+
+def basis_of(checked: Checked) -> Basis | None:
+    """Return what a result rests on, as JSON; None if files have changed while it was computed."""
+    workspace = checked.linter.workspace
+    near, disk = _near(checked.around), _answers(checked.lint.analysis.project.disk)
+    if near is None or disk is None:
         return None
-    names: dict[str, dict[str, bool]] = {}
-    for disk in disks:
-        for folder, known in disk.names.items():
-            names.setdefault(folder, {}).update(known)
     return {
         "files": _files(workspace),
-        "around": _texts(workspace.around),
-        "scanned": None if workspace.is_whole else _texts(checked.around.scanned),
-        "contents": hashes,
-        "is_file": {str(path): known for disk in disks for path, known in disk.files.items()},
-        "names": names,
-        "inside": {str(path): known for disk in disks for path, known in disk.inside.items()},
+        "near": None if workspace.is_whole else near,
+        "disk": disk,
         "options": checked.linter.options_read,
     }
 
 
-def contents_if_same(basis: Mapping[str, Any], workspace: Workspace) -> dict[str, bytes] | None:
-    """Return the content of the checked files if a result that rests on `basis` would be the same now, or else None."""
+def still_holds(basis: Basis, workspace: Workspace) -> bool:
+    """Return whether a result that rests on `basis` would be the same now; `basis` is updated if it has changed."""
     settings = workspace.settings
-    same = (
+    return (
         basis["files"] == _files(workspace)
         and all(key in OPTIONS and repr(settings.value(key)) == value for key, value in basis["options"].items())
-        and basis["scanned"] == (None if workspace.is_whole else _texts(_scanned(workspace)))
-        and all(os.path.isfile(path) is known for path, known in basis["is_file"].items())  # noqa: PTH113 - faster
-        and all(_names_hold(folder, known) for folder, known in basis["names"].items())
-        and _insides_hold(basis, workspace)
+        and _still_answers(basis["disk"], [*workspace.files, *_paths((basis["near"] or {}).get("files", ()))])
+        and (basis["near"] is None if workspace.is_whole else _near_holds(basis, workspace))
     )
-    return _contents(basis["contents"], basis["files"]["of"]) if same else None
 
 
-def _scanned(workspace: Workspace) -> tuple[Path, ...]:
-    return project_files(workspace.files, workspace.configuration)
+def content(basis: Basis, path: Path) -> bytes | None:
+    """Return the content of a checked file; None if it is not the one that the result rests on."""
+    data = read_file(path)
+    return b"" if isinstance(data, str) else data if _identity(data) == basis["disk"]["contents"][str(path)] else None
 
 
-def _files(workspace: Workspace) -> dict[str, Any]:
+def _near(around: Around) -> Basis | None:
+    answers = _answers(around.disk)
+    if answers is None:
+        return None
+    scanned, files = _texts(around.scanned), _texts(around.files)
+    return {"scanned": scanned, "disk": answers, "files": files, "notes": list(around.notes)}
+
+
+def _near_holds(basis: Basis, workspace: Workspace) -> bool:
+    known = basis["near"]
+    scanned = project_files(workspace.files, workspace.configuration)
+    if known["scanned"] == _texts(scanned) and _still_answers(known["disk"], ()):
+        return True
+    from dynalint.engine import surroundings
+
+    now = _near(surroundings(workspace))
+    basis["near"] = now
+    return now is not None and (now["files"], now["notes"]) == (known["files"], known["notes"])
+
+
+def _answers(disk: Disk) -> Basis | None:
+    if None in disk.contents.values():
+        return None
+    return {
+        "contents": {str(path): _identity(data) for path, data in disk.contents.items()},
+        "is_file": {str(path): known for path, known in disk.files.items()},
+        "names": disk.names,
+        "inside": {str(path): known for path, known in disk.inside.items()},
+    }
+
+
+def _still_answers(answers: Basis, checked: Iterable[Path]) -> bool:
+    """Return whether the disk gives these answers now. `checked` are the files whose projects count as inside."""
+    roots = bounds(checked) if answers["inside"] else ()
+    return (
+        all(os.path.isfile(path) is known for path, known in answers["is_file"].items())  # noqa: PTH113 - faster
+        and all(_has_still(folder, names) for folder, names in answers["names"].items())
+        and all(any(is_inside(Path(one), root) for root in roots) is known for one, known in answers["inside"].items())
+        and all(_identity(read_file(Path(path))) == known for path, known in answers["contents"].items())
+    )
+
+
+def _has_still(folder: str, names: Mapping[str, bool]) -> bool:
+    now = listing(folder)
+    return all((name in now) is known for name, known in names.items())
+
+
+def _files(workspace: Workspace) -> Basis:
     """Return the files, and the codes enabled and fixable in each, as indices of the different sets of codes."""
     sets: dict[frozenset[str], int] = {}
     files = {
@@ -78,36 +118,13 @@ def _files(workspace: Workspace) -> dict[str, Any]:
     return {"codes": [sorted(codes) for codes in sets], "of": files}
 
 
-def _names_hold(folder: str, known: Mapping[str, bool]) -> bool:
-    names = listing(folder)
-    return all((name in names) is held for name, held in known.items())
-
-
-def _insides_hold(basis: Mapping[str, Any], workspace: Workspace) -> bool:
-    if not basis["inside"]:
-        return True
-    roots = bounds([*workspace.files, *map(Path, basis["around"])])
-    return all(any(is_inside(Path(path), root) for root in roots) is known for path, known in basis["inside"].items())
-
-
-def _contents(hashes: Mapping[str, str], checked: Collection[str]) -> dict[str, bytes] | None:
-    """Return the content of the checked files if all files have these hashes, or else None."""
-    contents: dict[str, bytes] = {}
-    for path, known in hashes.items():
-        try:
-            data = read_bounded(Path(path), MOST_NOTEBOOK_BYTES if path.endswith(SUFFIX) else MOST_BYTES)
-        except (OSError, ValueError):
-            return None
-        if _hash(data) != known:
-            return None
-        if path in checked:
-            contents[path] = data
-    return contents
-
-
-def _hash(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _identity(data: bytes | str | None) -> str:
+    return hashlib.sha256(data).hexdigest() if isinstance(data, bytes) else f"unreadable: {data}"
 
 
 def _texts(paths: Iterable[Path]) -> list[str]:
     return [str(path) for path in paths]
+
+
+def _paths(texts: Iterable[str]) -> Iterable[Path]:
+    return map(Path, texts)

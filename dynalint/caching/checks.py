@@ -15,7 +15,7 @@ from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from dynalint.analysis.source import decode_source
-from dynalint.caching.basis import basis_of, contents_if_same
+from dynalint.caching.basis import Basis, basis_of, content, still_holds
 from dynalint.caching.folders import Records
 from dynalint.caching.stamp import stamp
 from dynalint.environments import release_for
@@ -47,15 +47,16 @@ class Recalled:
     failures = ()
     refuted = 0
 
-    def __init__(self, record: Mapping[str, Any], workspace: Workspace, contents: Mapping[str, bytes]) -> None:
-        """`contents` has the files of the workspace.
+    def __init__(self, record: Mapping[str, Any], workspace: Workspace) -> None:
+        """Read a record.
 
         Raises:
-            KeyError, TypeError, AssertionError: the record is not dynalint's.
+            KeyError, TypeError, AssertionError: it is not dynalint's.
         """
         self.notes: tuple[str, ...] = tuple(record["notes"])
         self.checked_again: Checked | None = None
-        self._workspace, self._contents = workspace, contents
+        self._workspace = workspace
+        self._files: dict[str, SourceFile] = {}
         self._findings = tuple(_finding(one) for one in record["findings"])
         self.fixes: list[Made] = [one and (_fix(one["fix"]),) for one in record["fixes"]]
         assert len(self._findings) == len(self.fixes)
@@ -86,19 +87,32 @@ class Recalled:
 
     def files(self) -> dict[str, SourceFile]:
         """Return all files with findings, without their trees, by the paths of the findings."""
+        return self._files
+
+    def read_files(self, basis: Basis) -> bool:
+        """Read the files with findings. Return whether they are still those that the result rests on."""
         marked = {finding.path for finding in self._findings}
         paths = {shown: path for path in self._workspace.files if (shown := self._workspace.shown(path)) in marked}
-        return {shown: decode_source(path, self._contents[str(path)]) for shown, path in paths.items()}
+        found = {shown: (path, content(basis, path)) for shown, path in paths.items()}
+        self._files = {shown: decode_source(path, data) for shown, (path, data) in found.items() if data is not None}
+        return len(self._files) == len(marked)
 
 
 def recalled(workspace: Workspace) -> Recalled | None:
     """Return the result of an earlier check of the same files with the same settings, if it still holds."""
     if (question := _question(workspace)) is None:
         return None
-    record = _records(workspace).get(_hash(question))
+    records, key = _records(workspace), _hash(question)
+    record = records.get(key)
     try:
-        contents = contents_if_same(record["basis"], workspace) if record["question"] == question else None
-        return None if contents is None else Recalled(record["result"], workspace, contents)
+        basis = record["basis"]
+        near = basis["near"]
+        if record["question"] != question or not still_holds(basis, workspace):
+            return None
+        found = Recalled(record["result"], workspace)
+        if basis["near"] is not near:
+            records.put(key, record)
+        return found if found.read_files(basis) else None
     except (KeyError, TypeError, ValueError, AttributeError, AssertionError):
         return None  # there is no record, or it is not dynalint's
 

@@ -141,6 +141,33 @@ def test_a_module_that_only_an_import_reads(check: Check, project: Path) -> None
     assert check("package/model.py") == check("package/model.py", "--no-cache") != before
 
 
+def test_a_change_that_has_no_bearing(check: Check, project: Path, findings: Findings) -> None:
+    write(project / "unrelated.py", "x = 1\n")
+    check("package/ops.py")
+    write(project / "other.py", "import torch\n\ntorch.compile(print)\n")
+    append(project / "unrelated.py", "y = 2\n")
+    assert is_recalled(check, "package/ops.py")
+    before = findings()[0].stat().st_ino
+    assert is_recalled(check, "package/ops.py")
+    assert findings()[0].stat().st_ino == before  # what the first of the two found out is kept, too
+    write(project / "other.py", "import torch\nfrom package.ops import scale\n\ntorch.compile(scale)(1, by=2)\n")
+    assert not is_recalled(check, "package/ops.py")
+    assert check("package/ops.py") == check("package/ops.py", "--no-cache")
+
+
+def test_files_that_cannot_be_read(check: Check, project: Path) -> None:
+    with (project / "large.py").open("wb") as file:
+        file.truncate(5 << 20)
+    (project / "package/gone.py").symlink_to(project / "nowhere.py")
+    for arguments in ((), ("train.py",)):
+        cold = check(*arguments)
+        assert ("larger than" in cold.out) is (not arguments)
+        assert is_recalled(check, *arguments)
+        assert check(*arguments) == cold == check(*arguments, "--no-cache")
+    (project / "large.py").write_text("x = 1\n")
+    assert not is_recalled(check)
+
+
 def test_options_have_records_of_their_own(check: Check, findings: Findings) -> None:
     arguments = [(), ("--select", "DYN1"), ("--ignore-suppressions",), ("--select-roots", "explicit"), ("package",)]
     cold = [check(*some, "--no-cache") for some in arguments]

@@ -15,6 +15,7 @@ from dynalint.analysis.kinds.values import (
     SOURCE_RANK,
     UNKNOWN,
     Class,
+    Composite,
     Dictionary,
     External,
     Function,
@@ -22,7 +23,6 @@ from dynalint.analysis.kinds.values import (
     Instance,
     Key,
     Kind,
-    Method,
     Object,
     Partial,
     Sequence,
@@ -275,7 +275,9 @@ def shallow(kind: Kind, depth: int = _DEEPEST) -> Kind:
     The functions and objects in a deeper container are kept, as if the outer one held them directly: a recursive walk
     through nested containers reaches them eventually.
     """
-    if depth == 0 and isinstance(kind, (Sequence, Dictionary, Function, Partial, Method)):
+    if not isinstance(kind, Composite):
+        return kind
+    if depth == 0 and not isinstance(kind, Union):
         return join_all(_code_in(kind)) if holds_code(kind) else UNKNOWN
     if isinstance(kind, Sequence):
         element = shallow(kind.element, depth - 1)

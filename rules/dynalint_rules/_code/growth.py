@@ -148,11 +148,10 @@ def same(left: ast.expr, right: ast.expr) -> bool:
 
 def reached_functions(project: Project, name: str) -> Iterator[FunctionInfo]:
     """Yield the functions that a compiled root reaches, in files that mention `name`, without constructors."""
-    for module in list(project.modules.values()):
-        if name in module.file.text:
-            for function in module.functions:
-                if function.reached and function.name != "__init__":
-                    yield function
+    for module in project.mentioning(name):
+        for function in module.functions:
+            if function.reached and function.name != "__init__":
+                yield function
 
 
 def related(left: ClassInfo | None, right: ClassInfo | None, project: Project) -> bool:

@@ -152,7 +152,8 @@ def _set_by_functions(module: ModuleInfo) -> set[str]:
     """Return the module-level names that functions of the module set or delete."""
 
     def found() -> set[str]:
-        return {name for node in walk(module.tree) if isinstance(node, ast.Global) for name in node.names}
+        nodes = walk(module.tree) if "global" in module.file.text else ()
+        return {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
 
     return remembered((_set_by_functions, module), found)
 

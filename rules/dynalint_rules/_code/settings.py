@@ -40,7 +40,7 @@ def _switched(project: Project, setting: str) -> frozenset[SourceFile] | None:
     """
     assigned = re.compile(rf"^[^#\n]*\.{setting}\s*=\s*True\b", re.MULTILINE)
     patched = re.compile(rf"\bpatch\(\s*(?:[^()#]*\W)??{setting}\W{{1,4}}True\b")
-    modules = [module for module in project.modules.values() if setting in module.file.text]
+    modules = project.mentioning(setting)
     if any(assigned.search(module.file.text) for module in modules if not _is_beside(module)):
         return None
     return frozenset(module.file for module in modules if patched.search(module.file.text))

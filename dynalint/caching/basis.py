@@ -33,8 +33,9 @@ Basis = dict[str, Any]
 def basis_of(checked: Checked) -> Basis | None:
     """Return what a result rests on, as JSON; None if files have changed while it was computed."""
     workspace = checked.linter.workspace
-    near, disk = _near(checked.around), _answers(checked.lint.analysis.project.disk)
-    if near is None or disk is None:
+    disk = _answers(checked.lint.analysis.project.disk)
+    near = None if disk is None else _near(checked.around, disk)
+    if near is None:
         return None
     return {
         "files": _files(workspace),
@@ -61,10 +62,13 @@ def content(basis: Basis, path: Path) -> bytes | None:
     return b"" if isinstance(data, str) else data if _identity(data) == basis["disk"]["contents"][str(path)] else None
 
 
-def _near(around: Around) -> Basis | None:
+def _near(around: Around, analysed: Basis) -> Basis | None:
+    """Return what decided which files were analysed, without the content of those, of which `analysed` tells."""
     answers = _answers(around.disk)
     if answers is None:
         return None
+    known = analysed["contents"]
+    answers["contents"] = {path: one for path, one in answers["contents"].items() if known.get(path) != one}
     scanned, files = _texts(around.scanned), _texts(around.files)
     return {"scanned": scanned, "disk": answers, "files": files, "notes": list(around.notes)}
 
@@ -76,7 +80,7 @@ def _near_holds(basis: Basis, workspace: Workspace) -> bool:
         return True
     from dynalint.engine import surroundings
 
-    now = _near(surroundings(workspace))
+    now = _near(surroundings(workspace), basis["disk"])
     basis["near"] = now
     return now is not None and (now["files"], now["notes"]) == (known["files"], known["notes"])
 

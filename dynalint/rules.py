@@ -106,8 +106,9 @@ class Rewrite:
     what. "suggestion" is never applied. `imports` are import statements that the new code needs at the top of the file,
     such as "import torch"; existing ones are not added again. `leaves` are the codes of other rules' findings that the
     new code may have, such as a branch on a former number that is now a tensor: the rewrite is applied together with
-    theirs or not at all. `shown` says that an unsafe rewrite is applied only if a run shows that its conditions are
-    met: not without a run, and not if the run shows any difference except rounding.
+    theirs or not at all. `own_calls` says that the conditions are about the arguments that callers pass, such as their
+    number of dimensions: inputs that dynalint has guessed do not show that they are met, only calls in the project's
+    own tests, documentation and examples do.
     """
 
     title: str
@@ -116,7 +117,7 @@ class Rewrite:
     conditions: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     leaves: tuple[str, ...] = ()
-    shown: bool = False
+    own_calls: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ class _Chain:
             self.unit,
             plan={self.path: _changes(before, replaced(self.text, plan[self.path]))},
             safety=max(self.unit.safety, step.safety, key=CAUTION.index),
-            shown=self.unit.shown or step.shown,
+            own_calls=self.unit.own_calls or step.own_calls,
             conditions=tuple(dict.fromkeys([*self.unit.conditions, *step.conditions])),
         )
 

@@ -39,6 +39,7 @@ class Case:
     obstacles: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     passed: set[str] = field(default_factory=set)
+    own_calls: bool = False
     proof: Proof | None = None
 
     @property
@@ -61,6 +62,7 @@ class Case:
         self.obstacles += run.obstacles
         self.notes += run.notes
         self.passed |= run.passed
+        self.own_calls |= run.own_calls
         if run.proof is not None:
             self.refute(run.proof.detail, raises=run.proof.raises)
 
@@ -78,7 +80,7 @@ class Case:
             passed = changes_of(self.passed)
             but = [f"but {'; '.join(passed)}"] if passed else []
             detail = "; ".join([f"equal on {self.inputs} inputs, {ran}", *self.notes, *but])
-            return Proof("proven", detail, *counts, passed=passed)
+            return Proof("proven", detail, *counts, passed=passed, own_calls=self.own_calls)
         if self.inputs:
             missing = next(side for key, side in sorted(self.sides.items(), key=str) if key not in self.seen)
             detail = f"{missing.words} on line {missing.line} did not run on any of {self.inputs} inputs"

@@ -42,8 +42,8 @@ Linter = Callable[[Mapping[Path, str]], Sequence[Linted]]
 class Unit:
     """The smallest part of a fix: a rewrite, all its changes, and the findings that it resolves.
 
-    `sources` are the files that the rewrite was made for. `shown` means that a run must also verify the conditions of
-    an unsafe rewrite.
+    `sources` are the files that the rewrite was made for. `own_calls` means that only calls in the project's own code
+    show that its conditions are met.
     """
 
     linted: tuple[Linted, ...]
@@ -52,7 +52,7 @@ class Unit:
     safety: Safety
     conditions: tuple[str, ...]
     sources: Mapping[Path, SourceFile]
-    shown: bool = False
+    own_calls: bool = False
 
     @property
     def exact(self) -> bool:
@@ -75,7 +75,8 @@ class Proof:
     `detail` is a clause: what was compared, what differed (with the input that shows it), or why nothing could be run.
     `inputs` counts the inputs tried, `sides` the branch sides and statements in the changed code, and `sides_run` those
     that ran in the original. `raises` means that the rewritten code failed where the original did not. `passed` lists
-    the differences that the chosen equivalence accepts.
+    the differences that the chosen equivalence accepts. `own_calls` is true if the inputs derive from a call in the
+    project's own code, or from a declared example.
     """
 
     outcome: Literal["proven", "refuted", "unverifiable"]
@@ -85,6 +86,7 @@ class Proof:
     sides_run: int = 0
     raises: bool = False
     passed: tuple[str, ...] = ()
+    own_calls: bool = False
 
 
 Verifier = Callable[[Mapping[Path, str], Mapping[Path, str], Sequence[Unit]], Mapping[Unit, Proof]]

@@ -201,7 +201,7 @@ class Rounds:
             self._refused.setdefault(item.origin, Refused(item.origin, str(fault)))
             return None
         sources = {replacement.file.path: replacement.file for replacement in rewrite.replacements}
-        about = (rewrite.title, rewrite.safety, rewrite.conditions, sources, rewrite.shown)
+        about = (rewrite.title, rewrite.safety, rewrite.conditions, sources, rewrite.own_calls)
         return Start(item, Unit((item.linted,), plan, *about), rewrite.leaves)
 
     def _unit(self, item: Item) -> Unit | None:
@@ -218,21 +218,19 @@ class Rounds:
 
     def _is_allowed(self, item: Item, fix: Rewrite | Unit) -> bool:
         """Whether a fix may be tried; if not, record the refusal."""
-        refusal = self._not_allowed(fix.safety, fix.conditions, shown=fix.shown)
+        refusal = self._not_allowed(fix.safety, fix.conditions)
         if refusal is not None:
             self._refused.setdefault(item.origin, Refused(item.origin, refusal[0], unlock=refusal[1]))
         return refusal is None
 
-    def _not_allowed(
-        self, safety: Safety, conditions: tuple[str, ...], *, shown: bool
-    ) -> tuple[str, str | None] | None:
+    def _not_allowed(self, safety: Safety, conditions: tuple[str, ...]) -> tuple[str, str | None] | None:
         """Why a fix must not be tried, with the option that would allow it; None if it may."""
         terms = "; ".join(conditions)
         if safety == "suggestion":
             return "it is only a suggestion; make the change by hand", None
         if safety == "unsafe" and not self._options.unsafe:
             return f"it is unsafe ({terms})" if terms else "it is unsafe", "--unsafe-fixes"
-        if (safety == "conditional" or shown) and self._verify is None:
+        if safety == "conditional" and self._verify is None:
             return "only a run can show that it is correct, and nothing was run", None
         return None
 
@@ -304,7 +302,8 @@ class Rounds:
             return replace(trial, trouble=f"a run showed a difference: {proofs[refuted[0]].detail}", suspects=refuted)
         # A run ends at the first difference. Without the unit that caused it, the remaining cases may pass in another
         # run.
-        blamed = {unit: reason for unit in refuted or units if (reason := refusal_of(unit, proofs[unit])) is not None}
+        refusals = {unit: refusal_of(unit, proofs[unit], guesses=self._options.unsafe) for unit in refuted or units}
+        blamed = {unit: reason for unit, reason in refusals.items() if reason is not None}
         return replace(trial, blamed=blamed)
 
     def _block(self, unit: Unit, reason: str, proof: Proof | None, *, for_good: bool = False) -> None:

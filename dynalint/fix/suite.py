@@ -192,7 +192,7 @@ class Suite:
 
 def _not_run(unit: Unit) -> Proof:
     """Return the proof used when no comparison is requested: the fix may be applied unless it must be verified."""
-    return Proof("unverifiable" if unit.safety == "conditional" or unit.shown else "proven", "only the tests were run")
+    return Proof("unverifiable" if unit.safety == "conditional" else "proven", "only the tests were run")
 
 
 def _first_line(file: SourceFile, line: int) -> int | None:

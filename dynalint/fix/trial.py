@@ -45,25 +45,30 @@ def united(units: Sequence[Unit]) -> Unit:
     linted = tuple(sorted((one for unit in units for one in unit.linted), key=offset_of))
     conditions = tuple(dict.fromkeys(condition for unit in units for condition in unit.conditions))
     first = units[0]
-    shown = any(unit.shown for unit in units)
-    return Unit(linted, first.plan, first.title, safety, conditions, first.sources, shown)
+    own_calls = any(unit.own_calls for unit in units)
+    return Unit(linted, first.plan, first.title, safety, conditions, first.sources, own_calls)
 
 
 def is_refuted(unit: Unit, proof: Proof) -> bool:
     """Whether a proof counts against applying a unit.
 
     An unsafe fix may change behaviour, and the user has asked for it. A difference is therefore reported but does not
-    count, unless the new code fails where the old one ran, or a run must verify its conditions.
+    count, unless the new code fails where the old one ran.
     """
-    return proof.outcome == "refuted" and (unit.safety != "unsafe" or unit.shown or proof.raises)
+    return proof.outcome == "refuted" and (unit.safety != "unsafe" or proof.raises)
 
 
-def refusal_of(unit: Unit, proof: Proof) -> str | None:
-    """Why a unit is not applied after a run; None if it is."""
+def refusal_of(unit: Unit, proof: Proof, *, guesses: bool) -> str | None:
+    """Why a unit is not applied after a run; None if it is. With `guesses`, inputs that were guessed always count."""
     if is_refuted(unit, proof):
         return f"a run showed a difference: {proof.detail}"
     if proof.outcome == "unverifiable" and unit.safety == "conditional":
         return f"a run could not show that it is correct: {proof.detail}"
+    if unit.own_calls and not proof.own_calls and not guesses:
+        return (
+            f"it is correct only if {unit.conditions[0]}, which guessed inputs do not show; add a test, a docstring "
+            "example or `[tool.dynalint.examples]` that calls it (`--unsafe-fixes` accepts guessed inputs)"
+        )
     if proof.outcome == "unverifiable" and unit.safety == "unsafe":
         return f"it is unsafe and could not be run: {proof.detail} (`--no-verify` applies it anyway)"
     return None

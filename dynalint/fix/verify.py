@@ -208,7 +208,9 @@ class WorkerVerifier:
                 case.seen |= seen & case.sides.keys()
                 case.inputs += answer.parts["ran"]["inputs"]
                 judge_compiled(case, answer.parts["compiled"], target.name)
-                case.notes += [*self._origin(target, answer), *_limits(answer)]
+                origin = tuple(self._origin(target, answer))
+                case.own_calls |= bool(origin) or self._options.example_for(target) is not None
+                case.notes += [*origin, *_limits(answer)]
                 case.passed.update(answer.parts["ran"]["passed"])
         if difference is None and obstacle is None:
             for case in cases:

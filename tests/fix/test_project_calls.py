@@ -111,6 +111,7 @@ def test_a_call_of_a_test_proves_a_fix(project: Path) -> None:
     proof, _ = proven(project, [(BRANCH, RIGHT)])
     assert proof.outcome == "proven", proof.detail
     assert "starting from the call Encoder(dict) in tests/test_model.py::test_" in proof.detail
+    assert proof.own_calls
 
 
 def test_a_difference_shows_on_the_one_call_that_reaches_it(project: Path) -> None:
@@ -143,7 +144,9 @@ def test_guesses_come_last_and_only_where_they_are_allowed(project: Path) -> Non
     edit = ("x * 3 if x.sum() > 0 else x * 4", "torch.where(x.sum() > 0, x * 3, x * 4)")
     proof, _ = proven(project, [edit], "Free.forward")
     assert "test_free" in proof.detail
+    assert proof.own_calls
     proof, _ = proven(project, [edit], "Free.forward", confirm_from=("guesses",))
+    assert not proof.own_calls
     assert (proof.outcome, "test_free" in proof.detail) == ("proven", False)
     (project / "tests/test_model.py").unlink()
     proof, _ = proven(project, [edit], "Free.forward", confirm_from=("tests", "docs"))

@@ -271,6 +271,12 @@ def only_value(scope: Scope, name: str, outside: ast.AST) -> ast.expr | None:
     return parent.value if isinstance(parent, ast.Assign) and parent.targets == stores else None
 
 
+def has_one_value(scope: Scope, name: str) -> bool:
+    """Return whether a local name or parameter has only one value in the whole function."""
+    stores = [one for one in names(scope, name) if not isinstance(one.ctx, ast.Load)]
+    return name in scope.function.locals and len(stores) + (name in parameters(scope)) == 1
+
+
 def names(scope: Scope, name: str) -> Iterator[ast.Name]:
     """Yield all places that use a name."""
     return (node for node in walk(scope.function.node) if isinstance(node, ast.Name) and node.id == name)

@@ -3,14 +3,54 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 
 from dynalint.rulekit import Subscript, is_mask, k
+from dynalint_rules._code.names import only_value
+from dynalint_rules._code.scope import Scope
+
+
+@dataclass(frozen=True)
+class Selection:
+    """`node` selects the elements of `source` where `mask` is true."""
+
+    node: ast.expr
+    source: ast.expr
+    mask: ast.expr
+
+
+def selection_of(node: ast.Subscript | ast.Call) -> Selection | None:
+    """Return the selection made by `x[mask]`, `x.masked_select(mask)` or `torch.masked_select(x, mask)`."""
+    if isinstance(node, ast.Subscript):
+        return Selection(node, node.value, node.slice)
+    if node.keywords or not isinstance(node.func, ast.Attribute):
+        return None
+    if len(node.args) == 2:
+        return Selection(node, *node.args)
+    return Selection(node, node.func.value, node.args[0]) if len(node.args) == 1 else None
 
 
 def reads_by_mask(event: Subscript) -> bool:
     """Return whether `event` selects elements of a tensor by a bool tensor."""
     taken_from = k.only_tensor(event.base) is not None or isinstance(event.base, k.Unknown)
     return event.context == "load" and taken_from and is_mask(event.index)
+
+
+def is_selected(scope: Scope, node: ast.expr) -> bool:
+    """Return whether a value is computed from a selection by a bool tensor, as far as the function's names show."""
+    waiting, known = [node], set[str]()
+    for one in waiting:
+        if isinstance(one, ast.Subscript) and is_mask(scope.kind(one.slice)):
+            return True
+        if isinstance(one, ast.BinOp):
+            waiting += [one.left, one.right]
+        elif isinstance(one, ast.UnaryOp):
+            waiting.append(one.operand)
+        elif isinstance(one, ast.Name) and one.id not in known:
+            known.add(one.id)
+            value = only_value(scope, one.id, one)
+            waiting += [value] if value is not None else []
+    return False
 
 
 def target_of(event: Subscript) -> ast.Subscript | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, rw, torch_api
+from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Violation, k, rw, torch_api
 from dynalint_rules._code.counts import count_of
+from dynalint_rules._code.effects import effects_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import SHAPES, captures_shapes
-from dynalint_rules._shared.mask.bins import binned
 from dynalint_rules._shared.mask.places import listed_tensor, masked_instead
 from dynalint_rules._shared.number.numbers import flow_of
 
@@ -73,7 +73,7 @@ class CountingCall(Rule):
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Count, or use the mask; decline if the list of indices itself is used."""
         if event.callee.endswith(".bincount"):
-            return binned(Scope.of(event, project), event)
+            return _binned(Scope.of(event, project), event)
         if event.callee in (*_LISTING, "torch.where"):
             scope = Scope.of(event, project)
             rewrite = _stored_by_mask(scope, event) or _counted(scope, event) or masked_instead(scope, event)
@@ -128,3 +128,30 @@ def _stored_by_mask(scope: Scope, event: Call) -> Rewrite | None:
     edits = rw.written(scope.file, (node, rw.kept(scope.file, mask)))
     shown = f"{scope.quote(mask)} is as large as {scope.quote(target.value)} in each of its dimensions"
     return Rewrite("Index with the mask itself", "conditional", edits, (shown,))
+
+
+def _binned(scope: Scope, event: Call) -> Rewrite:
+    """Return the rewrite that adds ones into a tensor of zeros, one per bin.
+
+    Raises:
+        Refusal: the code does not show the number of bins, or adds up weights instead of counting.
+    """
+    node, function = event.node, event.node.func
+    method = event.callee == "Tensor.bincount" and isinstance(function, ast.Attribute)
+    given = [*([function.value] if method and isinstance(function, ast.Attribute) else []), *node.args]
+    keywords = {one.arg: one.value for one in node.keywords}
+    if len(given) != 1 or keywords.keys() != {"minlength"} or event.callee.startswith("numpy."):
+        raise Refusal(
+            "the code does not say how many bins there are; sum `one_hot(t, n)` over its first dimension, with "
+            "the number "
+            "from the configuration"
+        )
+    source, bins = given[0], keywords["minlength"]
+    if not isinstance(source, ast.Name | ast.Attribute):
+        raise Refusal(f"{scope.quote(source)} would be computed more than once; assign it to a name first")
+    effects_of(scope, [source, bins])
+    text, torch = scope.text(source), scope.torch
+    made = f"{torch}.zeros({scope.text(bins)}, dtype={torch}.int64, device={text}.device)"
+    edits = rw.written(scope.file, (node, f"{made}.scatter_add(0, {text}, {torch}.ones_like({text}))"))
+    below = f"{scope.quote(source)} is a one-dimensional int64 tensor with values less than {scope.quote(bins)}"
+    return Rewrite("Add ones into a fixed number of bins", "conditional", edits, (below,), scope.imports)

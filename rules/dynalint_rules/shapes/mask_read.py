@@ -8,10 +8,10 @@ from dynalint.rulekit import Call, Declined, Project, Refusal, Rewrite, Rule, Su
 from dynalint_rules._code.counts import count_of
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._code.selection import reads_by_mask, target_of
+from dynalint_rules._code.selection import reads_by_mask, selection_of, target_of
 from dynalint_rules._code.settings import SHAPES, captures_shapes
 from dynalint_rules._shared.mask.masked_stores import put_back, stored_next
-from dynalint_rules._shared.mask.selected_chains import reduced_at_last, selection_of
+from dynalint_rules._shared.mask.selected_chains import reduced_at_last
 from dynalint_rules._shared.number.numbers import flow_of
 
 _SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})

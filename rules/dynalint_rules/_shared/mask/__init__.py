@@ -2,5 +2,5 @@
 
 `masked.py` and `shortcuts.py` remove tests that only save work, and `masked_stores.py` handles stores.
 `selected_chains.py` and `selected_losses.py` handle reductions, and `trailing.py` guesses dimensions. `places.py`
-handles lists of indices, and `bins.py` handles `bincount`.
+handles lists of indices.
 """

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from contextlib import suppress
 
-from dynalint.rulekit import Refusal, Rewrite, Safety, Subscript, k, rw, walk
+from dynalint.rulekit import Refusal, Rewrite, Subscript, k, rw, walk
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.memory import changed_in_place, is_own
 from dynalint_rules._code.names import loads, within
@@ -154,9 +154,8 @@ class _Store:
         edits = rw.written(file, (run, [f"{head}{scope.torch}.where({mask}, {text}, {old})"]))
         title = "Compute the value for all elements and select with `torch.where`"
         known = [is_certain(scope, one, self.mask) for one in self.reads.values()] if self.rows else []
-        safety: Safety = "conditional" if all(known) else "unsafe"
-        shown = safety == "unsafe"
-        return Rewrite(title, safety, edits, tuple(self._conditions(name)), scope.imports, shown=shown)
+        conditions = tuple(self._conditions(name))
+        return Rewrite(title, "conditional", edits, conditions, scope.imports, own_calls=not all(known))
 
     def _copied(self, name: str) -> tuple[ast.stmt, str] | None:
         """Return the previous statement if it sets the target to a copy of a tensor, and the text of that tensor."""

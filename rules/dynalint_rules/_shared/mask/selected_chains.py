@@ -12,51 +12,35 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dynalint.rulekit import Refusal, Rewrite, k, rw, walk, walk_function
+from dynalint.rulekit import Refusal, Rewrite, Safety, k, rw, walk, walk_function
 from dynalint_rules._code.calls import callee
+from dynalint_rules._code.counts import count_of
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.memory import may_change_in_place
-from dynalint_rules._code.names import loads, only_value, parameters
+from dynalint_rules._code.names import end_of, has_one_value, loads, only_value, parameters
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.selection import Selection, is_selected, selection_of
 from dynalint_rules._shared.branch.domain import guarded_operands
 from dynalint_rules._shared.branch.sides import FINITE
 from dynalint_rules._shared.mask.selected_losses import Loss, loss_of
 from dynalint_rules._shared.mask.trailing import LESS, is_certain, is_last, row_size, trailing
+from dynalint_rules._shared.number.numbers import flow_of
 
 if TYPE_CHECKING:
     import libcst as cst
 
 OTHER_ORDER = "the sum is computed in a different order, and equal up to rounding"
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
+_COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 ELEMENTWISE = frozenset(
     "abs square pow neg log log1p log2 log10 exp expm1 sqrt rsqrt sin cos tan tanh sigmoid relu reciprocal "
-    "clamp float double add sub mul div gelu silu softplus detach".split()
+    "clamp clip float double add sub mul div gelu silu softplus detach".split()
 )
 _SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
 _APART = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr, ast.Assert, ast.Raise, ast.Delete, *_APART)
 # Values that one of these masks excludes are usually NaN or infinite, and so are their gradients.
 _NO_NUMBERS = frozenset({"isnan", "isinf", "isfinite"})
-
-
-@dataclass(frozen=True)
-class Selection:
-    """`node` selects the elements of `source` where `mask` is true."""
-
-    node: ast.expr
-    source: ast.expr
-    mask: ast.expr
-
-
-def selection_of(node: ast.Subscript | ast.Call) -> Selection | None:
-    """Return the selection made by `x[mask]`, `x.masked_select(mask)` or `torch.masked_select(x, mask)`."""
-    if isinstance(node, ast.Subscript):
-        return Selection(node, node.value, node.slice)
-    if node.keywords or not isinstance(node.func, ast.Attribute):
-        return None
-    if len(node.args) == 2:
-        return Selection(node, *node.args)
-    return Selection(node, node.func.value, node.args[0]) if len(node.args) == 1 else None
 
 
 def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
@@ -68,11 +52,15 @@ def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
     chain.follow()
     chain.write()
     title = "Compute with all elements, and reduce with zeros where the mask is false"
-    edits = rw.written(scope.file, *chain.edits)
+    flows = [flow_of(scope, count, "int", wide=True) for count in chain.counts]
+    edits = rw.written(scope.file, *chain.edits, *(edit for flow in flows for edit in flow.edits))
     shape = f"{scope.quote(read.mask)} covers the first dimensions of the tensor that it selects from"
-    clauses = (shape, OTHER_ORDER, FINITE)
-    certain = chain.is_certain()
-    return Rewrite(title, "conditional" if certain else "unsafe", edits, clauses, scope.imports, shown=not certain)
+    clauses = dict.fromkeys([shape, OTHER_ORDER, FINITE, *(clause for flow in flows for clause in flow.clauses)])
+    safety: Safety = "unsafe" if any(flow.changes for flow in flows) else "conditional"
+    imports = dict.fromkeys([*scope.imports, *(one for flow in flows for one in flow.imports)])
+    leaves = dict.fromkeys(code for flow in flows for code in flow.leaves)
+    own_calls = not chain.is_certain()
+    return Rewrite(title, safety, edits, tuple(clauses), tuple(imports), tuple(leaves), own_calls=own_calls)
 
 
 @dataclass
@@ -89,20 +77,23 @@ class _Chain:
     """The replacement for all selections by one mask.
 
     `rows` means that rows are selected. `names` maps names of selected elements to their number of dimensions per
-    element of the mask. `joined` are selections that are combined with others elementwise, and `kept` are the values of
-    the names.
+    element of the mask, and `known` are all these names, some of which get another value later. `joined` are selections
+    that are combined with others elementwise, `kept` are the values of the names, and `counts` are expressions that
+    only count the selected elements.
     """
 
     scope: Scope
     read: Selection
     rows: bool = False
     names: dict[str, int] = field(default_factory=dict)
+    known: set[str] = field(default_factory=set)
     edits: list[rw.Change] = field(default_factory=list)
     selections: list[tuple[Selection, int]] = field(default_factory=list)
     reduced: dict[ast.Call, _Reduction] = field(default_factory=dict)
     losses: dict[ast.Call, tuple[Loss, dict[ast.expr, int]]] = field(default_factory=dict)
     joined: set[ast.expr] = field(default_factory=set)
     kept: list[ast.expr] = field(default_factory=list)
+    counts: list[ast.expr] = field(default_factory=list)
     risky: bool = False
 
     def is_stable(self) -> bool:
@@ -140,15 +131,18 @@ class _Chain:
             uses = [one for one in walk(statement) if isinstance(one, ast.Name) and one.id in self.names]
             if (selections or uses) and not self._reads(statement, selections):
                 return False
+            if isinstance(statement, ast.Assign) and not (self.kept and self.kept[-1] is statement.value):
+                for target in statement.targets:
+                    self.names.pop(getattr(target, "id", ""), None)
         computed = [*self.kept, *self.losses, *(one.values for one in self.reduced.values())]
         try:
             self.risky = any([bool(guarded_operands(scope, value)) for value in computed])  # noqa: C419 - all may raise
         except Refusal:
             return False
         own = {id(one) for one in walk_function(scope.function.node)}
-        ends = bool(self.reduced) or bool(self.losses)
+        ends = bool(self.reduced) or bool(self.losses) or bool(self.counts)
         whole = all(set(reached) == set(loss.operands) for loss, reached in self.losses.values())
-        return ends and whole and all(id(one) in own for name in self.names for one in loads(scope, name))
+        return ends and whole and all(id(one) in own for name in self.known for one in loads(scope, name))
 
     def _statements(self) -> Iterator[ast.stmt | ast.expr]:
         """Yield the simple statements in order, and the expressions that other statements begin with."""
@@ -177,7 +171,7 @@ class _Chain:
         for one in selections:
             if self.scope.tensor(one.source) is None and not isinstance(self.scope.kind(one.source), k.Unknown):
                 return False
-            if not self._keeps(one.source):
+            if not self._keeps(one.source) or is_selected(self.scope, one.source):
                 return False
             apart = isinstance(one.node, ast.Call)  # `masked_select` broadcasts the mask
             own = 0 if apart else trailing(self.scope, one.source, one.mask)
@@ -197,6 +191,7 @@ class _Chain:
             if not isinstance(target, ast.Name) or not self._is_new(target):
                 return False
             self.names[target.id] = max(values)
+            self.known.add(target.id)
             self.kept.append(statement.value)
         return True
 
@@ -214,11 +209,12 @@ class _Chain:
         return node.id in self.names and isinstance(node.ctx, ast.Load)
 
     def _is_new(self, target: ast.Name) -> bool:
-        """Return whether a name has no other meaning in the function."""
-        stores = [one for one in walk(self.scope.function.node) if _stores(one, target.id)]
-        return (
-            stores == [target] and target.id in self.scope.function.locals and target.id not in parameters(self.scope)
-        )
+        """Return whether the order of the statements shows where a name has this value."""
+        function = self.scope.function
+        stores = [one for one in walk(function.node) if _stores(one, target.id)]
+        top = [one.targets for one in function.statements if isinstance(one, ast.Assign)]
+        alone = stores == [target] and target.id not in parameters(self.scope)
+        return target.id in function.locals and (alone or all([one] in top for one in stores))
 
     def _climb(self, node: ast.expr, statement: ast.stmt | ast.expr, own: int) -> int | None:
         """Return the dimensions per element of the mask if a statement uses an operand only elementwise.
@@ -226,7 +222,10 @@ class _Chain:
         The result is -1 if the operand is reduced, and None for any other use.
         """
         scope = self.scope
-        parent = scope.parents[node]
+        parent, count = scope.parents[node], count_of(scope, node)
+        if count is not None and not (count.elements and own):
+            self.counts.append(count.node)
+            return -1
         if parent is statement:
             return own if isinstance(statement, ast.Assign) else None
         if isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.USub):
@@ -234,6 +233,10 @@ class _Chain:
         if isinstance(parent, ast.BinOp) and isinstance(parent.op, _OPERATORS):
             other = parent.right if node is parent.left else parent.left
             return self._climb(parent, statement, own) if self._goes_along(other, own) else None
+        if isinstance(parent, ast.Compare) and isinstance(parent.ops[0], _COMPARISONS):
+            other = parent.comparators[0] if node is parent.left else parent.left
+            along = len(parent.ops) == 1 and self._goes_along(other, own)
+            return self._climb(parent, statement, own) if along else None
         if isinstance(parent, ast.Call):
             return self._argument(parent, node, statement, own)
         call = scope.parents.get(parent)
@@ -253,13 +256,15 @@ class _Chain:
             self.losses.setdefault(call, (loss, {}))[1][node] = own
             self.joined.add(node)
             return -1
-        if call.keywords:
-            return None
-        if call.args == [node] and name in ("torch.sum", "torch.mean"):
+        if call.args == [node] and not call.keywords and name in ("torch.sum", "torch.mean"):
             return self._reduce(call, node, short, own)
         elementwise = name.startswith("torch.") and short in ELEMENTWISE
-        along = elementwise and all(self._goes_along(one, own) for one in call.args if one is not node)
-        return self._climb(call, statement, own) if along else None
+        return self._climb(call, statement, own) if elementwise and self._all_along(call, node, own) else None
+
+    def _all_along(self, call: ast.Call, node: ast.expr | None, own: int) -> bool:
+        """Return whether all arguments but one go along with it."""
+        given = [*(one for one in call.args if one is not node), *(one.value for one in call.keywords)]
+        return all(self._goes_along(one, own) for one in given)
 
     def _method(self, call: ast.Call, method: ast.Attribute, statement: ast.stmt | ast.expr, own: int) -> int | None:
         """Return the same as `_climb` for the receiver of a method."""
@@ -267,9 +272,7 @@ class _Chain:
             return self._reduce(call, method.value, method.attr, own)
         if method.attr in LESS and is_last(call) and own:
             return self._climb(call, statement, own - 1)
-        if call.keywords:
-            return None
-        elementwise = method.attr in ELEMENTWISE and all(self._goes_along(one, own) for one in call.args)
+        elementwise = method.attr in ELEMENTWISE and self._all_along(call, None, own)
         return self._climb(call, statement, own) if elementwise else None
 
     def _goes_along(self, node: ast.expr, own: int) -> bool:
@@ -317,7 +320,9 @@ class _Chain:
             if risky and one.node not in [found.values for found in self.reduced.values()]:
                 # Elements that are not selected must be excluded even if they are NaN, or their gradient would be NaN.
                 source = rw.call(f"{scope.torch}.where", self._mask_over(own), source, rw.number(1))
-            self.edits.append((one.node, source))
+                self.edits.append((one.node, source))
+            else:
+                self.edits += self._without_name(one) or [(one.node, source)]
         for call, found in self.reduced.items():
             values = rw.kept(scope.file, found.values)
             self.edits.append((call, self._total(values, found.name, found.own)))
@@ -327,7 +332,25 @@ class _Chain:
                 self.edits += loss.with_ignored(scope, call, mask, value)
             else:
                 self.edits.append((call, self._total(loss.of_each(scope, call), loss.reduction, own)))
+        self.edits += [(count, rw.method(self._mask, "sum")) for count in self.counts]
         self._drop_mask()
+
+    def _without_name(self, one: Selection) -> list[rw.Change]:
+        """Return the changes that remove a name for selected elements, which now has the value of another name.
+
+        Elements that are only counted need no name either. The result is empty if the name stays.
+        """
+        scope, statement = self.scope, self.scope.parents[one.node]
+        if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+            return []
+        name, source = statement.targets[0].id, getattr(one.source, "id", "")
+        uses = [use for use in loads(scope, name) if (use.lineno, use.col_offset) > end_of(statement)]
+        uses = [use for use in uses if (count := count_of(scope, use)) is None or count.node not in self.counts]
+        if not uses or source == name:
+            return [(statement, [])]
+        if not has_one_value(scope, name) or not has_one_value(scope, source):
+            return []
+        return [(statement, []), *((use, rw.kept(scope.file, one.source)) for use in uses)]
 
     def _total(self, values: cst.BaseExpression, name: str, own: int) -> cst.BaseExpression:
         """Reduce over the full shape."""

@@ -44,7 +44,7 @@ class LintResult:
 
     `silenced` are findings that a comment silences or whose code is not selected. Confirmation needs them, so that it
     does not report the same breaks as newly discovered. `failures` are sentences about errors in dynalint, each with
-    the name of the file.
+    the name of the file; `crashed` says that an exception was raised, rather than that a limit was reached.
     """
 
     linted: tuple[Linted, ...]
@@ -53,6 +53,7 @@ class LintResult:
     suppressions: Mapping[Path, Suppressions]
     failures: tuple[str, ...]
     offers: Offers
+    crashed: bool = False
 
 
 class RuleSet:
@@ -230,6 +231,7 @@ class _Pass:
         self._silenced: list[Linted] = []
         self._answers: dict[object, Answer] = {}
         self._costs = Costs(analysis.project)
+        self._crashed = any(failure.crashed for failure in analysis.failures)
         self._failures = [
             f"{workspace.shown(failure.path)}: cannot analyse {failure.function}: {failure.fault}"
             for failure in analysis.failures
@@ -249,7 +251,8 @@ class _Pass:
         failures = tuple(dict.fromkeys([*self._failures, *exhausted]))
         silenced = tuple(self._silenced)
         offers = Offers(self._workspace.shown, self._workspace.fixable, self._answers)
-        return LintResult(tuple(linted), silenced, self._analysis, self._suppressions, failures, offers)
+        crashed = self._crashed
+        return LintResult(tuple(linted), silenced, self._analysis, self._suppressions, failures, offers, crashed)
 
     def _file(self, file: SourceFile, flags: Sequence[Flag]) -> Iterator[Linted]:
         shown, enabled = self._workspace.shown(file.path), self._enabled[file.path]
@@ -307,6 +310,7 @@ class _Pass:
         if isinstance(fault, Exhausted):
             self._analysis.budgets.leave_out(event.function)
             return
+        self._crashed = True
         if event.function.file.path in self._named:
             place = f"{self._workspace.shown(event.function.file.path)}:{event.node.lineno}"
             self._failures.append(f"{place}: {rule.code} failed: {type(fault).__name__}: {fault}")

@@ -54,11 +54,15 @@ _DEEPEST_CALL = 40
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A function on which dynalint itself failed: the file, the function and the error, for a one-line message."""
+    """A function on which dynalint itself failed: the file, the function and the error, for a one-line message.
+
+    `crashed` says that an exception was raised, rather than that a limit was reached.
+    """
 
     path: Path
     function: str
     fault: str
+    crashed: bool = False
 
 
 class Interpreter:
@@ -253,7 +257,7 @@ class Interpreter:
             context.returns = UNKNOWN
             deep = isinstance(fault, RecursionError)
             said = "it is nested too deeply" if deep else f"{type(fault).__name__}: {fault}"
-            failure = Failure(context.function.file.path, context.function.qualname, said)
+            failure = Failure(context.function.file.path, context.function.qualname, said, crashed=not deep)
             if failure not in self.failures:
                 self.failures.append(failure)
         finally:

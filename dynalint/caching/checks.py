@@ -44,7 +44,6 @@ class Recalled:
     """The result of an earlier check, which still holds. The attributes are those of `Checked`."""
 
     interrupted = ran = False
-    failures = ()
     refuted = 0
 
     def __init__(self, record: Mapping[str, Any], workspace: Workspace) -> None:
@@ -54,6 +53,7 @@ class Recalled:
             KeyError, TypeError, AssertionError: it is not dynalint's.
         """
         self.notes: tuple[str, ...] = tuple(record["notes"])
+        self.failures: tuple[str, ...] = tuple(record["failures"])
         self.checked_again: Checked | None = None
         self._workspace = workspace
         self._files: dict[str, SourceFile] = {}
@@ -120,14 +120,14 @@ def recalled(workspace: Workspace) -> Recalled | None:
 def keep(checked: Checked | Recalled, known: Sequence[Made] | None = None) -> None:
     """Store the result of a check for later runs, with the fixes computed so far, and those that were `known` before.
 
-    A result with failures is not stored: another attempt may succeed.
+    A result is not stored if an exception was raised: another attempt may succeed.
     """
     if isinstance(checked, Recalled):
         if checked.checked_again is not None:
             keep(checked.checked_again, checked.fixes)
         return
     workspace = checked.linter.workspace
-    question = None if checked.failures or checked.interrupted else _question(workspace)
+    question = None if checked.lint.crashed or checked.interrupted else _question(workspace)
     basis = None if question is None else basis_of(checked)
     if basis is None:
         return
@@ -137,6 +137,7 @@ def keep(checked: Checked | Recalled, known: Sequence[Made] | None = None) -> No
     fixes = [one or old for one, old in zip(made, known or [None] * len(made), strict=True)] if sound else []
     result = {
         "notes": checked.notes,
+        "failures": checked.failures,
         "findings": [_plain(finding) for finding in checked.reported()],
         "fixes": [one and {"fix": one[0] and asdict(one[0])} for one in fixes] or [None] * len(made),
     }
@@ -156,6 +157,7 @@ def _question(workspace: Workspace) -> dict[str, Any] | None:
         "directory": str(workspace.directory),
         "named": [str(path) for path in workspace.named],
         "roots": settings.roots if isinstance(settings.roots, str) else list(settings.roots),
+        "origin of roots": settings.origins.get("roots"),  # which a sentence about an unknown root names
         "search": [str(folder) for folder in search_folders(settings)],
         "suppressions": not workspace.ignore_suppressions,
         "codes": sorted(settings.selection.enabled),

@@ -184,12 +184,14 @@ def test_another_folder_shows_other_paths(check: Check, project: Path, environme
     assert "../package/model.py:" in ran.stdout
 
 
-def test_a_result_with_failures_is_not_kept(check: Check, project: Path, findings: Findings) -> None:
+def test_failures_are_reported_again(check: Check, project: Path) -> None:
     append(project / "pyproject.toml", 'roots = ["package.model:Modle"]\n')
-    for _ in range(2):
-        ran = check()
-        assert (ran.code, "Modle" in ran.err) == (2, True)
-    assert not findings()
+    cold = check()
+    assert (cold.code, "pyproject.toml:6: `roots`: there is no" in cold.err) == (2, True)
+    assert is_recalled(check)
+    assert check() == cold
+    edit(project / "pyproject.toml", "[tool.dynalint]", "[tool.dynalint]\n")
+    assert check() == check("--no-cache") != cold
 
 
 def test_standard_input_is_not_kept(project: Path, environment: Mapping[str, str], findings: Findings) -> None:

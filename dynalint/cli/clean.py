@@ -19,7 +19,7 @@ Examples:
 """
 
 # Folders in the cache that dynalint creates. Anything else there is not dynalint's.
-_KEPT = ("verdicts", "evidence", "last", "findings")
+_KEPT = ("verdicts", "evidence", "last", "findings", "rules")
 
 
 @click.command(epilog=_EPILOG)

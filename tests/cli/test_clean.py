@@ -14,7 +14,7 @@ Run = Callable[..., Any]
 
 
 def fill(folder: Path) -> None:
-    for name in ("verdicts/a.json", "evidence/b/c.json", ".gitignore"):
+    for name in ("verdicts/a.json", "evidence/b/c.json", "findings/d.json", "rules/e.json", ".gitignore"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("*")
 
@@ -33,7 +33,7 @@ def test_the_cache_is_removed(dynalint: Run, place: Path, cache: Path) -> None:
     fill(cache)
     ran = dynalint("clean")
     shown = f"../caches/dynalint/{cache.name}"
-    assert (ran.code, ran.out, ran.err) == (0, "", f"note: removed 2 files from {shown}.\n")
+    assert (ran.code, ran.out, ran.err) == (0, "", f"note: removed 4 files from {shown}.\n")
     assert not cache.exists()
     assert dynalint("clean").err == f"note: nothing in {shown}.\n"
     assert dynalint("clean", "-q").err == ""

@@ -19,11 +19,12 @@ from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import DISABLED, call_function, keeping_out
 from dynalint.analysis.hooks import hooks_of, note_hook
 from dynalint.analysis.instances import instance_call, instantiate
-from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
-from dynalint.analysis.members import named_member, trace_backward
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join, join_all
+from dynalint.analysis.members import trace_backward
 from dynalint.analysis.method_calls import object_method, store_by_name, tensor_method
 from dynalint.analysis.named_attributes import name_of
 from dynalint.analysis.noting import note_call
+from dynalint.analysis.selected_members import CHILDREN, listed, named_member
 from dynalint.analysis.sparse import made_sparse, note_sparse_method
 from dynalint.analysis.torch_calls import torch_call
 from dynalint.analysis.usage import method_of_tensors, note_arguments, note_converted, note_masks, unknown_method
@@ -205,9 +206,9 @@ def _by_name(frame: Frame, name: str, args: list[Kind], node: ast.Call, known: K
     """The result of `setattr` or `getattr` with a name that the code computes."""
     if name == "builtins.setattr" and len(args) == 3:
         store_by_name(frame, args[0], name_of(node.args[1], args[1]), args[2])
-    elif name == "builtins.getattr" and len(args) == 2 and known == UNKNOWN:
-        pattern = name_of(node.args[1], args[1])
-        return known if pattern is None else named_member(frame, args[0], pattern)
+    elif name == "builtins.getattr" and len(args) >= 2 and known == UNKNOWN:
+        found = named_member(frame, args[0], node.args[1], args[1])
+        return join_all([found, *args[2:]])
     return known
 
 
@@ -251,6 +252,8 @@ def _method_call(
     receiver = callee.receiver
     if isinstance(receiver, k.Tensor):
         return tensor_method(frame, receiver, callee.name, args, keywords, node, starred=starred)
+    if isinstance(receiver, (k.Sequence, k.Dictionary)) and callee.name in CHILDREN:
+        return listed(callee.name, receiver.element if isinstance(receiver, k.Sequence) else receiver.value)
     if isinstance(receiver, (k.Sequence, k.Dictionary, k.Value)):
         if isinstance(receiver, k.Sequence) and callee.name == "sort":
             _note_ordering(frame, node, "list.sort", receiver, keywords)

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from dynalint.analysis import kinds as k
 from dynalint.analysis.index import FunctionInfo, walk_function
 from dynalint.analysis.kinds import Kind
+from dynalint.analysis.selected_members import is_module
 
 if TYPE_CHECKING:
     from dynalint.analysis.frame import Frame
@@ -71,12 +72,4 @@ def wrapped(frame: Frame, node: ast.Assign) -> Kind | None:
         return None
     given = any(isinstance(one, ast.Name) and one.id == target.id for one in call.args)
     kind = frame.env.get(target.id) if given else None
-    return kind if kind is not None and all(_is_module(frame, one) for one in kind.members) else None
-
-
-def _is_module(frame: Frame, kind: Kind) -> bool:
-    project = frame.interpreter.project
-    if isinstance(kind, k.Object):
-        cls = project.api.torch_class(kind.type)
-        return cls is not None and cls.is_module
-    return isinstance(kind, k.Instance) and project.is_module_class(kind.cls)
+    return kind if kind is not None and all(is_module(frame, one) for one in kind.members) else None

@@ -86,7 +86,7 @@ _BIDIRECTIONAL = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU")
 _GIVING_TENSORS = frozenset(f"torchmetrics.utilities.{name}" for name in ("dim_zero_cat", "data.dim_zero_cat"))
 # Libraries whose layers return a tensor for a tensor; those named `...WithSize` and the like return a tuple.
 _LAYERS = ("einops.layers.", "timm.layers.", "timm.models.layers.", "torchvision.ops.")
-_PASS_THROUGH = {"copy.copy", "copy.deepcopy", "typing.cast"}
+_PASS_THROUGH = {"copy.copy", "copy.deepcopy", "typing.cast", "builtins.staticmethod"}
 
 
 def layer_call(type_: str, args: list[Kind]) -> Kind:

@@ -9,6 +9,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.events import Call
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import UNKNOWN, Kind
+from dynalint.analysis.stores import note_forward
 
 HOOKED = "torch.utils.hooks.BackwardHook.__call__"
 """The name under which a rule watches calls such as `self.layer(...)` if `self.layer` has a backward hook."""
@@ -24,7 +25,10 @@ def note_hook(frame: Frame, node: ast.Call, args: list[Kind]) -> None:
     interpreter, owner, name = frame.interpreter, frame.receiver.cls, node.func.attr
     if name in _REGISTERING or name in _RUN_IN_CALL:
         attribute = frame.self_attribute(node.func.value)
-        if attribute is not None and name in _REGISTERING:
+        on_self = isinstance(node.func.value, ast.Name) and node.func.value.id == frame.self_name
+        if on_self and name in _RUN_IN_CALL and args:
+            note_forward(frame, args[0])
+        elif attribute is not None and name in _REGISTERING:
             interpreter.hooked.add((owner, attribute))
         elif attribute is not None and args:
             interpreter.hooks.setdefault((owner, attribute), {})[name, k.lasting(args[0])] = None

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # arguments, but no comparisons. There is no leading `\b`, because a pattern that starts with plain text matches six
 # times as fast.
 _STORE = re.compile(r"self\.(\w+)\s*(?:,|\)|:[^=\n]{1,200}=|[-+*/%&|^@]?=(?!=)|//=|\*\*=|<<=|>>=)")
+_QUOTED = re.compile(r"""["'](\w+)["']""")
 
 # Fields with strings and numbers, and those with operators and contexts, which are shared within a tree.
 _NO_NODES = frozenset({"arg", "attr", "conversion", "ctx", "id", "is_async", "kind", "level", "module", "op", "ops"})
@@ -245,6 +246,11 @@ class ModuleInfo:
     def stores(self) -> list[tuple[int, str]]:
         """The lines that may assign to an attribute of `self`, with its name, in order."""
         return [(self.file.position(match.start())[0], match[1]) for match in _STORE.finditer(self.file.text)]
+
+    @cached_property
+    def quoted(self) -> frozenset[str]:
+        """The names that the text has in quotes."""
+        return frozenset(_QUOTED.findall(self.file.text))
 
     @cached_property
     def top(self) -> FunctionInfo:

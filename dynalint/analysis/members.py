@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import operator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from dynalint.analysis import kinds as k
@@ -19,6 +20,7 @@ from dynalint.analysis.torch_calls import convert
 # Layers whose weight is a matrix.
 _WEIGHTS_OF_ROWS = frozenset({"torch.nn.Embedding", "torch.nn.EmbeddingBag", "torch.nn.Linear"})
 _CONTEXT = k.Object("torch.autograd.Function")
+_ANY_MODULE = k.External("torch.nn.Module")
 _PLAIN = {"none": type(None), **{one.__name__: one for one in (bool, int, float, complex, str, tuple, list, set, dict)}}
 
 
@@ -65,17 +67,8 @@ def _of_plain(owner: k.Sequence | k.Dictionary | k.Value, name: str) -> Kind:
     return UNKNOWN if hasattr(plain, name) and not callable(getattr(plain, name)) else k.Method(owner, name)
 
 
-def named_member(frame: Frame, owner: Kind, pattern: str) -> Kind:
-    """Return the join of the kinds of all attributes whose names match a pattern."""
-    if not isinstance(owner, k.Instance):
-        return UNKNOWN
-    found = [_stored(frame, owner, pattern)]
-    for cls in frame.interpreter.project.mro(owner.cls):
-        found += [_stored(frame, owner, name) for name in cls.attributes if fits(name, pattern)]
-    return join_all(found) if any(kind is not NOTHING for kind in found) else UNKNOWN
-
-
-def _stored(frame: Frame, owner: k.Instance, name: str) -> Kind:
+def stored(frame: Frame, owner: k.Instance, name: str) -> Kind:
+    """Return the kind of an attribute that methods store on instances, or `NOTHING`."""
     kind = frame.interpreter.attributes.read(owner.cls, name, frame)
     if kind is NOTHING:
         return kind
@@ -156,16 +149,19 @@ def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
     method = project.find_method(owner.cls, name)
     if method is not None:
         return bind(frame, method, owner)
-    kind = _stored(frame, owner, name)
+    kind = stored(frame, owner, name)
     if kind is not NOTHING:
         return kind
     for cls in project.mro(owner.cls):
         patterns = [pattern for pattern in cls.attributes if HOLE in pattern and fits(name, pattern)]
         if patterns:
-            return join_all([_stored(frame, owner, pattern) for pattern in patterns])
+            return join_all([stored(frame, owner, pattern) for pattern in patterns])
         if name in cls.body:
             value = _field(frame, cls, name)
-            return k.with_home(value, k.Home("class", name)) if k.is_mutable(value) else value
+            if not _is_choice(value):
+                return k.with_home(value, k.Home("class", name)) if k.is_mutable(value) else value
+            below = list(_chosen_below(frame, owner.cls, name))
+            return join_all([*([] if below and value == _ANY_MODULE else [value]), *below])
         if name in cls.classes:
             return k.Class(cls.classes[name])
     if name == "__class__":
@@ -176,6 +172,21 @@ def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
     if isinstance(kind, k.Unknown) and project.is_module_class(owner.cls):
         return _of_torch_class(frame, owner, "torch.nn.Module", name)
     return kind
+
+
+def _is_choice(kind: Kind) -> bool:
+    """Whether a class constant is a class or function, or None in its place, which subclasses replace by others."""
+    return kind == k.NONE or isinstance(kind, (k.Class, k.Function, k.External))
+
+
+def _chosen_below(frame: Frame, cls: ClassInfo, name: str) -> Iterator[Kind]:
+    """The classes and functions that subclasses have under a name; `self` in a constructor may be one of theirs."""
+    _ = frame.interpreter.project.all_classes
+    for one in cls.subclasses:
+        if name in one.body:
+            kind = frame.interpreter.scopes.in_scope(one.body[name], one.module, one.parent)
+            if _is_choice(kind) and kind != k.NONE:
+                yield kind
 
 
 def _inherited(frame: Frame, cls: ClassInfo, owner: Kind, name: str) -> Kind:
@@ -216,7 +227,9 @@ def _field(frame: Frame, cls: ClassInfo, name: str) -> Kind:
     if annotation is None:
         return value
     declared = declared_kind(frame.interpreter, annotation, cls.module)
-    return declared if isinstance(value, k.Unknown) else k.widened(join(declared, value))
+    if isinstance(declared, k.Unknown) or isinstance(value, k.Unknown):
+        return k.widened(value if isinstance(declared, k.Unknown) else declared)
+    return k.widened(join(declared, value))
 
 
 def _held(kind: Kind, name: str) -> Kind:

@@ -11,8 +11,9 @@ from dynalint.analysis.events import InplaceChange
 from dynalint.analysis.externals import external_call
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import UNKNOWN, Kind, join
-from dynalint.analysis.named_attributes import name_of
+from dynalint.analysis.named_attributes import HOLE, name_of
 from dynalint.analysis.noting import note_call
+from dynalint.analysis.selected_members import CHILDREN, is_module, listed, modules_in
 from dynalint.analysis.sparse import made_sparse
 from dynalint.analysis.torch_calls import torch_call
 
@@ -56,6 +57,8 @@ def object_method(
         store_by_name(frame, receiver, name_of(node.args[0], args[0]), args[1])
     elif name == "register_buffer" and isinstance(receiver, k.Instance):
         _register_buffer(frame, receiver, args, keywords)
+    elif name in CHILDREN and isinstance(receiver, k.Instance):
+        return listed(name, modules_in(frame, receiver))
     return receiver if name in ("to", "cuda", "cpu", "train", "eval", "half") else result
 
 
@@ -109,7 +112,12 @@ def _register_buffer(frame: Frame, receiver: k.Instance, args: list[Kind], keywo
 
 
 def store_by_name(frame: Frame, owner: Kind, name: str | None, value: Kind) -> None:
-    """Store like an assignment: a store to a method's own `self` goes to the class that defines the method."""
+    """Store like an assignment: a store to a method's own `self` goes to the class that defines the method.
+
+    Under a name of which nothing is known, only modules are stored.
+    """
+    if name is None and all(is_module(frame, one) for one in value.members):
+        name = HOLE
     if name is not None and isinstance(owner, k.Instance):
         own = frame.receiver.cls if isinstance(frame.receiver, k.Instance) else owner.cls
         frame.interpreter.attributes.store(own if own in owner.cls.above else owner.cls, name, value, frame)

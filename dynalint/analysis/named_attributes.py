@@ -40,10 +40,19 @@ def _pattern(node: ast.expr) -> str:
     return HOLE
 
 
+def filler(name: str, pattern: str) -> str | None:
+    """Return the text that stands for the only placeholder of a pattern in a matching name; otherwise None."""
+    first, *last = pattern.split(HOLE)
+    if len(last) != 1 or len(name) <= len(first) + len(last[0]):
+        return None
+    matches = name.startswith(first) and name.endswith(last[0])
+    return name[len(first) : len(name) - len(last[0])] if matches else None
+
+
 @cache
 def fits(name: str, pattern: str) -> bool:
-    """Whether a name matches a pattern."""
-    if HOLE not in pattern or HOLE in name:
+    """Whether a name matches a pattern with text of its own."""
+    if HOLE not in pattern or HOLE in name or pattern == HOLE:
         return False
     first, *pieces, last = pattern.split(HOLE)
     if not name.startswith(first):

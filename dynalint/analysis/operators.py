@@ -10,6 +10,7 @@ from typing import Any
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.kinds import UNKNOWN, DType, Kind, join_all
+from dynalint.analysis.ranks import broadcast
 
 # Up to this many repetitions, each item is known by position; beyond that, only the join of the items is known.
 _MOST_REPEATED = 16
@@ -102,8 +103,7 @@ def repeated(op: ast.operator, left: Kind, right: Kind) -> k.Sequence | None:
 def _tensor_binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
     """A tensor with any valid operand gives a tensor; None and containers raise, so they do not matter."""
     dtypes = [_dtype(side) for side in (left, right)]
-    ranks = [_rank(side) for side in (left, right)]
-    rank = 0 if ranks == [0, 0] else None
+    rank = None if isinstance(op, ast.MatMult) else broadcast((left, right))
     array = all(isinstance(side, k.Value) or (isinstance(side, k.Tensor) and side.array) for side in (left, right))
     left_dtype, right_dtype = dtypes
     dtype: DType | None = None
@@ -124,10 +124,6 @@ def _dtype(kind: Kind) -> DType | None:
     if isinstance(kind, k.Value) and kind.type in _DTYPE_RANK:
         return kind.type  # type: ignore[return-value]
     return None
-
-
-def _rank(kind: Kind) -> int | None:
-    return kind.rank if isinstance(kind, k.Tensor) else 0 if isinstance(kind, k.Value) else None
 
 
 def _number_binary(op: ast.operator, left: k.Value, right: k.Value) -> Kind:
@@ -171,10 +167,9 @@ def _compare(op: ast.cmpop, left: Kind, right: Kind) -> Kind:
         others = [side for side in (left, right) if not isinstance(side, k.Tensor)]
         if others and isinstance(others[0], k.Value) and others[0].type not in _NUMBERS:
             return k.BOOL  # `t == None`, `t == "auto"`: nothing to compare element by element
-        ranks = [_rank(side) for side in (left, right)]
         array = all(side.array for side in tensors)
         foreseen = _foreseen(left) and _foreseen(right)
-        return k.Tensor("bool", 0 if ranks == [0, 0] else None, array=array, foreseen=foreseen)
+        return k.Tensor("bool", broadcast((left, right)), array=array, foreseen=foreseen)
     if isinstance(left, k.Value) and isinstance(right, k.Value):
         fold = _FOLDED.get(type(op))
         source = left.source if k.SOURCE_RANK[left.source] >= k.SOURCE_RANK[right.source] else right.source

@@ -18,7 +18,7 @@ from dynalint.analysis.named_roots import named_root
 from dynalint.analysis.project import Project
 
 _COMPILE_CALL = re.compile(r"compile\(")
-_FORWARD_STORE = re.compile(r"\b(self|cls)\.forward = (?!None\b)")
+_FORWARD_STORE = re.compile(r"\b(self|cls)\.(forward = (?!None\b)|register_forward_(pre_)?hook\()")
 _COMPILERS = ("torch.compile", "torch._dynamo.optimize")
 # Methods that run in a module that inherits its `forward` from a library.
 _METHODS_OF_METRICS = ("update", "compute")
@@ -71,8 +71,14 @@ def _entered(interpreter: Interpreter, cls: ClassInfo) -> list[FunctionInfo]:
     names = _entries(interpreter.project, cls)
     if names:
         interpreter.project.note_built(cls)
-    own = (cls.methods[name] for name in names if name in cls.methods)
+    methods = (interpreter.project.find_method(cls, name) for name in names)
+    own = (one for one in methods if one is not None and (one.owner is cls or _is_mixed_in(interpreter.project, one)))
     return [method for method in own if not _is_kept_out(interpreter, method)]
+
+
+def _is_mixed_in(project: Project, method: FunctionInfo) -> bool:
+    """Whether a class that is no module itself defines a method, for modules that inherit from it."""
+    return method.owner is not None and not project.is_module_class(method.owner)
 
 
 def _note_named(project: Project, function: FunctionInfo) -> None:
@@ -102,7 +108,10 @@ def _is_compiled(interpreter: Interpreter, function: FunctionInfo) -> bool:
 
 
 def _put_in_place_of_forward(interpreter: Interpreter, modules: list[ModuleInfo]) -> list[FunctionInfo]:
-    """Return the functions that modules assign to their own `forward`; other patches are for debugging or export."""
+    """Return the functions that modules assign to their own `forward` or register as their own forward hooks.
+
+    Other patches are for debugging or export.
+    """
     _run_with(interpreter, modules, _FORWARD_STORE)
     checked = (function for function in interpreter.forwards if interpreter.project.is_checked(function.file))
     return [function for function in checked if not _is_kept_out(interpreter, function)]

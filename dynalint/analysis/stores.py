@@ -68,6 +68,17 @@ def _unpack(frame: Frame, target: ast.Tuple | ast.List, kind: Kind, value: ast.e
         else:
             part = element_of(kind)
         bind_target(frame, element, part, values[index] if values else None)
+    if isinstance(kind, k.Sequence) and kind.type == "torch.Size" and not starred:
+        _note_rank(frame, value, len(target.elts))
+
+
+def _note_rank(frame: Frame, shape: ast.expr | None, rank: int) -> None:
+    """Record the rank of a tensor whose shape is unpacked: `batch, channels = x.shape`."""
+    method = shape.func if isinstance(shape, ast.Call) and not (shape.args or shape.keywords) else shape
+    owner = method.value if isinstance(method, ast.Attribute) and method.attr in ("shape", "size") else None
+    tensor = frame.env.get(owner.id) if isinstance(owner, ast.Name) else None
+    if isinstance(owner, ast.Name) and isinstance(tensor, k.Tensor) and tensor.rank is None:
+        frame.env[owner.id] = replace(tensor, rank=rank)
 
 
 def rebind(frame: Frame, node: ast.expr, kind: Kind) -> None:
@@ -143,7 +154,7 @@ def _store_attribute(frame: Frame, target: ast.Attribute, kind: Kind, value: ast
 def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augmented: bool, reads_old: bool) -> None:
     """Store to `owner.name`: on `self`, on a class, or on an object in `self` or a global."""
     if target.attr == "forward" and _is_own_module(frame, target.value):
-        _note_forward(frame, kind)
+        note_forward(frame, kind)
     name = frame.self_attribute(target)
     if name is not None and isinstance(frame.receiver, k.Instance):
         key = f"{frame.self_name}.{name}"
@@ -187,11 +198,11 @@ def _is_own_module(frame: Frame, node: ast.expr) -> bool:
     return own and any(isinstance(one, (k.Instance, k.Class)) and project.is_module_class(one.cls) for one in owners)
 
 
-def _note_forward(frame: Frame, kind: Kind) -> None:
-    """Record a function that a module runs as its forward: `self.forward = self.fast`, `cls.forward = checkpointed`."""
+def note_forward(frame: Frame, kind: Kind) -> None:
+    """Record a function that calling a module runs: `self.forward = self.fast`, or a forward hook of `self`."""
     for one in kind.members:
         if isinstance(one, k.Partial):
-            _note_forward(frame, one.callee)
+            note_forward(frame, one.callee)
         elif isinstance(one, k.Function):
             frame.interpreter.forwards[one.function] = None
 

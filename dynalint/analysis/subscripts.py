@@ -10,6 +10,7 @@ from dynalint.analysis.dunders import call_special
 from dynalint.analysis.events import Subscript
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import UNKNOWN, Kind, join_all
+from dynalint.analysis.ranks import indexed
 
 _MODULE_LISTS = ("torch.nn.ModuleList", "torch.nn.Sequential", "torch.nn.ParameterList")
 
@@ -138,17 +139,9 @@ def element_at(frame: Frame, base: Kind, node: ast.expr, index: Kind) -> Kind:
 
 
 def _of_tensor(base: k.Tensor, index: Kind) -> Kind:
-    """An element or view; the rank is known if the index consists of numbers only."""
+    """An element or view."""
     parts = index.items if isinstance(index, k.Sequence) and index.type == "tuple" else (index,)
-    rank = None
-    if base.rank is not None and parts is not None:
-        numbers = sum(isinstance(part, k.Value) and part.type == "int" for part in parts)
-        slices = sum(isinstance(part, k.Sequence) and part.type == "slice" for part in parts)
-        if numbers + slices == len(parts) and numbers <= base.rank:
-            rank = base.rank - numbers
-        mask = k.only_tensor(index)
-        if mask is not None and mask.dtype == "bool" and mask.rank:
-            rank = base.rank - mask.rank + 1
+    rank = None if base.rank is None or parts is None else indexed(base.rank, parts)
     return k.Tensor(base.dtype, rank, array=base.array, foreseen=base.foreseen)
 
 

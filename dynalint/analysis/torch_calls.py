@@ -9,15 +9,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api, torch_kinds
 from dynalint.analysis.dtypes import CONVERSIONS, common_dtype, given_dtype, tensors_in
 from dynalint.analysis.kinds import UNKNOWN, DType, Kind, join_all
-
-# The rank of the tensors that these always return, by the last part of the name.
-_RANKS = {
-    **dict.fromkeys(("arange", "linspace", "randperm", "bincount", "masked_select"), 1),
-    **dict.fromkeys(("nonzero", "argwhere", "eye"), 2),
-}
-_SIZED = frozenset(f"torch.{name}" for name in "empty full normal ones rand randint randn zeros".split())
-# Create a tensor from the numbers in their argument.
-_FROM_NUMBERS = ("torch.tensor", "torch.as_tensor", "torch.Tensor.new_tensor")
+from dynalint.analysis.ranks import FROM_NUMBERS, broadcast, with_rank
 
 
 @cache
@@ -125,28 +117,16 @@ def torch_call(
         return join_all([*others, k.only_tensor(subject) or k.TENSOR])
     kind = convert(overload.kind, common_dtype(tensors, args))
     if isinstance(kind, k.Tensor):
-        if kind.rank is None and "elementwise" in overload.flags and tensors and all(one.rank == 0 for one in tensors):
-            kind = k.Tensor(kind.dtype, 0)
+        if kind.rank is None and "elementwise" in overload.flags:
+            operands = [*([] if receiver is None else [receiver]), *args, *keywords.values()]
+            kind = k.Tensor(kind.dtype, broadcast(operands))
         given = given_dtype(entry.name, tensors, args, keywords)
         if given is not None:
             kind = k.Tensor(given[0], kind.rank)
-        rank = _RANKS.get(entry.name.rpartition(".")[2], _rank_of_given(entry.name, args, keywords))
-        if kind.rank is None and rank is not None:
-            kind = replace(kind, rank=rank)
-        if _is_foreseen(entry.name, overload, tensors, args, keywords):
-            kind = replace(kind, foreseen=True)
+    kind = with_rank(kind, entry.name, tensors, args, keywords, method=isinstance(receiver, k.Tensor))
+    if isinstance(kind, k.Tensor) and _is_foreseen(entry.name, overload, tensors, args, keywords):
+        kind = replace(kind, foreseen=True)
     return kind
-
-
-def _rank_of_given(name: str, args: list[Kind], keywords: dict[str, Kind]) -> int | None:
-    """Return the rank of a factory's result, from a size of known length or from numbers in lists."""
-    if name in _FROM_NUMBERS:
-        given, rank = (args[0] if args else UNKNOWN), 0
-        while isinstance(given, k.Sequence):
-            given, rank = given.element, rank + 1
-        return rank if k.is_number(given) else None
-    sizes = [one for one in (*args, keywords.get("size")) if isinstance(one, k.Sequence)] if name in _SIZED else []
-    return len(sizes[0].items) if len(sizes) == 1 and sizes[0].items is not None else None
 
 
 def _is_foreseen(
@@ -156,7 +136,7 @@ def _is_foreseen(
 
     On a GPU it may not. The source does not show the device, and dynalint must not flag what it cannot know.
     """
-    if name in _FROM_NUMBERS:
+    if name in FROM_NUMBERS:
         return bool(args) and is_one_number(args[0])
     if not (tensors or args) or not all(tensor.foreseen for tensor in tensors):
         return False

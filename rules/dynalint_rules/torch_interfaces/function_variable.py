@@ -5,23 +5,26 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import FUNCTION_VARIABLE, Project, Read, Rule, Violation, k
+from dynalint.rulekit import FUNCTION_VARIABLE, Project, Read, Rule, Violation, Write, k
 
 
 class FunctionVariable(Rule):
     code = "DYN623"
     name = "function-variable"
     summary = "A class variable of an autograd function, or `apply` of an instance, breaks the graph"
-    gb = ("GB4841", "GB6215", "GB0055", "GB0156")
-    events = (Read,)
+    gb = ("GB4841", "GB6215", "GB0055", "GB0156", "GB0467")
+    events = (Read, Write)
     calls = frozenset({FUNCTION_VARIABLE, "torch.autograd.Function.apply"})
     refusal = "the code does not show what else sets or reads it; keep it in a global, or pass it to `apply`"
 
-    def check(self, event: Read, project: Project) -> Iterable[Violation]:
-        """Flag a class variable that is used, and `apply` of an instance that existed before the call."""
+    def check(self, event: Read | Write, project: Project) -> Iterable[Violation]:
+        """Flag a class variable that is used or set, and `apply` of an instance that existed before the call."""
         if event.name == FUNCTION_VARIABLE:
-            if _is_used(event, project):
-                shown = ast.unparse(event.node)
+            shown = ast.unparse(event.node)
+            if isinstance(event, Write):
+                text = f"`{shown}` is a class variable of an autograd function, which Dynamo cannot set"
+                yield Violation(event.node, text, help="set it outside the compiled code, or pass it to `apply`")
+            elif _is_used(event, project):
                 text = f"`{shown}` is a class variable of an autograd function, which Dynamo does not support"
                 yield Violation(event.node, text, help="keep it in a module global, or pass it to `apply`")
         elif isinstance(event.owner, k.Instance) and not event.owner.made:

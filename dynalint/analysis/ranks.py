@@ -1,0 +1,149 @@
+"""The number of dimensions of what torch operations return, from that of their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.kinds import Kind
+
+# Results of these always have this rank.
+_FIXED = {
+    **dict.fromkeys(("arange", "linspace", "logspace", "randperm", "bincount", "masked_select", "ravel"), 1),
+    **dict.fromkeys(("nonzero", "argwhere", "eye"), 2),
+}
+# The rank of their results is the number of sizes that they are given: by position, in a sequence or as `size`.
+_SIZED = frozenset("empty full normal ones rand randint randn zeros".split())
+_SIZED_METHODS = frozenset("view reshape expand new_zeros new_ones new_empty new_full".split())
+# Their results have the rank of their first tensor, or of each tensor in a list.
+_KEEPING = frozenset(
+    "argsort cat clone concat concatenate contiguous cpu cuda cummax cummin cumprod cumsum detach empty_like flip "
+    "full_like gather index_add index_copy index_fill index_select log_softmax logcumsumexp masked_fill ones_like "
+    "permute rand_like randint_like randn_like repeat_interleave roll scatter scatter_add softmax softmin sort t to "
+    "topk transpose tril triu type type_as zeros_like chunk split tensor_split narrow pad".split()
+)
+_REDUCING = frozenset(
+    "all amax amin any argmax argmin logsumexp max mean median min mode nanmean nansum norm prod std sum var".split()
+)
+_LIKE_THE_OTHER = frozenset(("expand_as", "view_as", "reshape_as"))
+_ONE_MORE = frozenset(("unsqueeze", "stack", "one_hot"))
+FROM_NUMBERS = ("torch.tensor", "torch.as_tensor", "torch.Tensor.new_tensor")
+"""These create a tensor from the numbers in their argument."""
+
+
+def with_rank(
+    kind: Kind, name: str, tensors: Sequence[k.Tensor], args: Sequence[Kind], keywords: dict[str, Kind], *, method: bool
+) -> Kind:
+    """Return the result of the torch function or method `name` with its rank, if that is known.
+
+    `tensors` are those among the arguments, with the receiver of a method first. `args` are given by position, without
+    the receiver.
+    """
+    if isinstance(kind, k.Tensor):
+        if kind.rank is not None:
+            return kind
+        rank = _rank(name, tensors, args, keywords, method=method)
+        return kind if rank is None else replace(kind, rank=rank)
+    if isinstance(kind, k.Sequence) and kind.type == "tuple" and all(isinstance(one, k.Tensor) for one in _items(kind)):
+        last = name.rpartition(".")[2]
+        rank = 1 if last == "where" else _rank(name, tensors, args, keywords, method=method)
+        if rank is not None:
+            items = None if kind.items is None else tuple(_ranked(one, rank) for one in kind.items)
+            return replace(kind, element=_ranked(kind.element, rank), items=items)
+    return kind
+
+
+def _items(kind: k.Sequence) -> Sequence[Kind]:
+    return kind.items if kind.items is not None else (kind.element,)
+
+
+def _ranked(kind: Kind, rank: int) -> Kind:
+    return replace(kind, rank=rank) if isinstance(kind, k.Tensor) and kind.rank is None else kind
+
+
+def _rank(
+    name: str, tensors: Sequence[k.Tensor], args: Sequence[Kind], keywords: dict[str, Kind], *, method: bool
+) -> int | None:
+    last = name.rpartition(".")[2]
+    if last in _FIXED:
+        return _FIXED[last]
+    if name in FROM_NUMBERS:
+        return _of_numbers(args)
+    others = args if method else args[1:]
+    if last in _SIZED or (last in _SIZED_METHODS and (method or last == "reshape")):
+        return _number_of_sizes(args if last in _SIZED else others, keywords, last)
+    if last == "flatten" and not others and not keywords:
+        return 1
+    rank = tensors[0].rank if tensors else None
+    if last in _LIKE_THE_OTHER:
+        return tensors[1].rank if len(tensors) > 1 else None
+    if rank is None:
+        return None
+    if last in _KEEPING:
+        return rank
+    if last in _ONE_MORE:
+        return rank + 1
+    if last == "unbind" and rank:
+        return rank - 1
+    return _reduced(rank, others, keywords) if last in _REDUCING else None
+
+
+def _of_numbers(args: Sequence[Kind]) -> int | None:
+    """The rank of a tensor made of numbers in lists."""
+    given, rank = (args[0] if args else k.UNKNOWN), 0
+    while isinstance(given, k.Sequence):
+        given, rank = given.element, rank + 1
+    return rank if k.is_number(given) else None
+
+
+def _number_of_sizes(args: Sequence[Kind], keywords: dict[str, Kind], name: str) -> int | None:
+    given = [keywords["size"]] if "size" in keywords else list(args)
+    sequences = [one for one in given if isinstance(one, k.Sequence)]
+    if sequences:
+        return len(sequences[0].items) if len(sequences) == 1 and sequences[0].items is not None else None
+    if name in ("full", "normal", "randint", "new_full") or not given:
+        return None
+    return len(given) if all(isinstance(one, k.Value) and one.type == "int" for one in given) else None
+
+
+def _reduced(rank: int, others: Sequence[Kind], keywords: dict[str, Kind]) -> int | None:
+    """The rank after a reduction over one dimension."""
+    by_place = others[0] if others else k.UNKNOWN
+    dim = keywords.get("dim", keywords.get("axis", by_place))
+    keep = keywords.get("keepdim", others[1] if len(others) > 1 else k.constant(False))
+    if not (isinstance(dim, k.Value) and dim.type == "int" and isinstance(keep, k.Value) and rank):
+        return None
+    return {True: rank, False: rank - 1}.get(keep.constant) if isinstance(keep.constant, bool) else None
+
+
+def broadcast(operands: Iterable[Kind]) -> int | None:
+    """Return the rank of the result of an elementwise operation; None unless that of each tensor is known."""
+    ranks = list[int]()
+    for one in operands:
+        if isinstance(one, k.Tensor) and one.rank is not None:
+            ranks.append(one.rank)
+        elif not isinstance(one, (k.Value, k.External, k.Object)):
+            return None
+    return max(ranks, default=None)
+
+
+def indexed(base: int, parts: Sequence[Kind]) -> int | None:
+    """Return the rank of `x[parts]` for a tensor `x` of rank `base`; None if it is not known."""
+    left, chosen = base, list[int]()
+    for part in parts:
+        tensor = k.only_tensor(part)
+        if isinstance(part, k.Value) and part.type == "int":
+            left -= 1
+        elif part == k.NONE:
+            left += 1
+        elif tensor is not None and tensor.rank is not None and tensor.dtype is not None:
+            left -= tensor.rank if tensor.dtype == "bool" else 1
+            chosen.append(1 if tensor.dtype == "bool" else tensor.rank)
+        elif not (isinstance(part, k.Sequence) and part.type == "slice") and not _is_ellipsis(part):
+            return None
+    return left + max(chosen, default=0) if left >= 0 else None
+
+
+def _is_ellipsis(kind: Kind) -> bool:
+    return isinstance(kind, k.Value) and kind.type == "ellipsis"

@@ -206,9 +206,8 @@ def _by_name(frame: Frame, name: str, args: list[Kind], node: ast.Call, known: K
     """The result of `setattr` or `getattr` with a name that the code computes."""
     if name == "builtins.setattr" and len(args) == 3:
         store_by_name(frame, args[0], name_of(node.args[1], args[1]), args[2])
-    elif name == "builtins.getattr" and len(args) >= 2 and known == UNKNOWN:
-        found = named_member(frame, args[0], node.args[1], args[1])
-        return join_all([found, *args[2:]])
+    elif name == "builtins.getattr" and known == UNKNOWN and len(args) >= 2 and args[2:] in ([], [k.NONE]):
+        return join_all([named_member(frame, args[0], node.args[1], args[1]), *args[2:]])
     return known
 
 

@@ -18,6 +18,7 @@ from dynalint.analysis.signatures import has_decorator
 from dynalint.analysis.subscripts import note_index, taken_apart
 
 FUNCTION_VARIABLE = "torch.autograd.Function.*"
+APPLY = "torch.autograd.Function.apply"
 """The name under which a rule watches reads of a variable in the class body of an autograd function."""
 # Attributes of the old value that a new value may use without depending on the old value's contents.
 _PLACEMENT = frozenset({"device", "dtype"})
@@ -256,11 +257,14 @@ def _name_outside(frame: Frame, owner: k.Instance, attribute: str) -> str:
 
 
 def _name_of_function(frame: Frame, cls: ClassInfo, attribute: str) -> str:
-    """The name of a variable in the class body of an autograd function; otherwise empty."""
+    """The name of a variable in the class body of an autograd function, or of its `apply`; otherwise empty."""
     project = frame.interpreter.project
-    if not any(attribute in one.body for one in project.mro(cls)):
+    applied = attribute == "apply"
+    if not applied and not any(attribute in one.body for one in project.mro(cls)):
         return ""
-    return FUNCTION_VARIABLE if "torch.autograd.Function" in project.lineage(cls)[1] else ""
+    if "torch.autograd.Function" not in project.lineage(cls)[1]:
+        return ""
+    return APPLY if applied else FUNCTION_VARIABLE
 
 
 def note_item(frame: Frame, node: ast.Subscript, base: Kind) -> None:

@@ -12,6 +12,7 @@ _CALLS = {
     "base64": "b64encode b64decode",
     "binascii": "crc32 hexlify unhexlify",
     "PIL.Image": "fromarray new",
+    "sklearn.utils": "murmurhash3_32",
     "pywt": "Wavelet dwt_coeff_len dwt_max_level wavedec",
     "scipy.fft": "dct dst fft fftn idct idst ifft ifftn irfft next_fast_len rfft",
     "scipy.fftpack": "dct fft idct ifft irfft next_fast_len rfft",

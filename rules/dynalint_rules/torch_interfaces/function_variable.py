@@ -1,4 +1,4 @@
-"""DYN623: class variables of an autograd function, and `apply` of an instance."""
+"""DYN623: class variables and class methods of an autograd function, and `apply` of an instance."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dynalint.rulekit import FUNCTION_VARIABLE, Project, Read, Rule, Violation, 
 class FunctionVariable(Rule):
     code = "DYN623"
     name = "function-variable"
-    summary = "A class variable of an autograd function, or `apply` of an instance, breaks the graph"
-    gb = ("GB4841", "GB6215", "GB0055", "GB0156", "GB0467")
+    summary = "A class variable or class method of an autograd function, or `apply` of an instance, breaks the graph"
+    gb = ("GB4841", "GB6215", "GB0055", "GB0156", "GB0467", "GB7312")
     events = (Read, Write)
     calls = frozenset({FUNCTION_VARIABLE, "torch.autograd.Function.apply"})
     refusal = "the code does not show what else sets or reads it; keep it in a global, or pass it to `apply`"
 
     def check(self, event: Read | Write, project: Project) -> Iterable[Violation]:
-        """Flag a class variable that is used or set, and `apply` of an instance that existed before the call."""
+        """Flag a class variable that is used or set, and `apply` with class methods or of an older instance."""
         if event.name == FUNCTION_VARIABLE:
             shown = ast.unparse(event.node)
             if isinstance(event, Write):
@@ -27,12 +27,26 @@ class FunctionVariable(Rule):
             elif _is_used(event, project):
                 text = f"`{shown}` is a class variable of an autograd function, which Dynamo does not support"
                 yield Violation(event.node, text, help="keep it in a module global, or pass it to `apply`")
+        elif isinstance(event.owner, k.Class):
+            method = _class_method(event.owner, project)
+            if method is not None:
+                text = f"`{method}` of the autograd function is a class method; Dynamo only supports static ones"
+                yield Violation(event.node, text, help=f"make `{method}` a static method and name the class in it")
         elif isinstance(event.owner, k.Instance) and not event.owner.made:
             text = (
                 f"`{ast.unparse(event.node.value)}` is an instance of an autograd function; Dynamo only supports "
                 "`apply` of the class"
             )
             yield Violation(event.node, text, help="store the class, not an instance", torch="<2.14")
+
+
+def _class_method(owner: k.Class, project: Project) -> str | None:
+    """Return the first of `forward` and `backward` that is a class method."""
+    for name in ("forward", "backward"):
+        method = project.find_method(owner.cls, name)
+        if method is not None and "classmethod" in method.decorators:
+            return name
+    return None
 
 
 def _is_used(event: Read, project: Project) -> bool:

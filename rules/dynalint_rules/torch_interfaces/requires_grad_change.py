@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Project, Rule, Violation, Write, k, leads_to_raise, walk
+from dynalint.rulekit import Call, FunctionInfo, Project, Rule, Violation, Write, k, leads_to_raise, walk
+from dynalint_rules._code.handover import parameter_of
 
 # These were observed to break with `requires_grad=True`. Dynamo traces `t.new_zeros` and the like.
 _FACTORIES = (
@@ -55,28 +56,49 @@ def _changes(event: Call, project: Project) -> bool:
     if is_owned:
         return asks is False
     owner = event.node.func.value if isinstance(event.node.func, ast.Attribute) else None
-    return asks is True and owner is not None and _is_leaf(owner, event, project)
+    return asks is True and owner is not None and _is_leaf(owner, event.function, project)
 
 
-def _is_leaf(node: ast.expr, event: Call, project: Project) -> bool:
-    """Return whether a tensor is certainly a leaf without a gradient: detached, new, or an argument of the root."""
+def _is_leaf(node: ast.expr, function: FunctionInfo, project: Project, seen: tuple[FunctionInfo, ...] = ()) -> bool:
+    """Return whether a tensor is certainly a leaf without a gradient: detached, new, or an argument of the root.
+
+    `seen` are the functions that hand it on.
+    """
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        made = project.kinds(event.function).get(node.func)
+        made = project.kinds(function).get(node.func)
         if node.func.attr == "detach" or (isinstance(made, k.External) and made.name in _NEW):
             return True
         is_method = isinstance(made, k.Method) and isinstance(made.receiver, k.Tensor)
-        return is_method and _is_leaf(node.func.value, event, project)
+        return is_method and _is_leaf(node.func.value, function, project, seen)
     if isinstance(node, ast.Attribute):
         return node.attr == "data"
     if not isinstance(node, ast.Name):
         return False
-    inside = list(walk(event.function.node))
-    named = [one for one in inside if isinstance(one, ast.Name) and one.id == node.id and one.lineno < node.lineno]
-    stores = [one for one in named if isinstance(one.ctx, ast.Store)]
+    named = [one for one in walk(function.node) if isinstance(one, ast.Name) and one.id == node.id]
+    stores = [one for one in named if isinstance(one.ctx, ast.Store) and one.lineno < node.lineno]
     if stores:
-        parent = project.parents(event.function).get(max(stores, key=lambda one: one.lineno))
-        return isinstance(parent, ast.Assign) and _is_leaf(parent.value, event, project)
-    return event.function.caller is None and any(isinstance(one, ast.arg) and one.arg == node.id for one in inside)
+        parent = project.parents(function).get(max(stores, key=lambda one: one.lineno))
+        return isinstance(parent, ast.Assign) and _is_leaf(parent.value, function, project, seen)
+    if not any(isinstance(one, ast.arg) and one.arg == node.id for one in walk(function.node)):
+        return False
+    return function.caller is None or _is_handed_a_leaf(function, node.id, project, seen)
+
+
+def _is_handed_a_leaf(function: FunctionInfo, name: str, project: Project, seen: tuple[FunctionInfo, ...]) -> bool:
+    """Return whether every call of a function that compiled code makes hands it a leaf for a parameter."""
+    handed: list[bool] = []
+    seen = (*seen, function)
+    for caller in function.called_by:
+        if caller in seen:
+            return False
+        kinds = project.kinds(caller)
+        for call in (one for one in walk(caller.node) if isinstance(one, ast.Call)):
+            callee = kinds.get(call.func)
+            if isinstance(callee, k.Function) and callee.function is function:
+                given = [*call.args, *(keyword.value for keyword in call.keywords)]
+                own = (one for one in given if parameter_of(callee, call, one) == name)
+                handed += [_is_leaf(one, caller, project, seen) for one in own]
+    return bool(handed) and all(handed)
 
 
 def _true(node: ast.Call, name: str) -> str | None:

@@ -282,12 +282,15 @@ def is_instance(project: Project, kind: Kind, tested: Kind) -> bool | None:
 def _is_project_instance(project: Project, kind: Kind, tested: k.Class) -> bool | None:
     if k.is_record(kind):
         return None  # the class of the original is not known
+    if isinstance(kind, k.Tensor) and any(base in _TENSORS for base in project.lineage(tested.cls)[1]):
+        return None
     if not isinstance(kind, k.Instance):
         return None if isinstance(kind, k.Object) else False
     # An instance of a base class may be an instance of the subclass at run time.
     return True if tested.cls in project.mro(kind.cls) else None
 
 
+_TENSORS = ("torch.Tensor", "torch.nn.Parameter", "torch.nn.Buffer")
 _NUMERIC = {"numbers.Number": ("bool", "int", "float", "complex"), "numbers.Integral": ("bool", "int")}
 
 

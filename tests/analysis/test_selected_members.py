@@ -213,3 +213,20 @@ class Model(nn.Module):
         return self.config.f(x)
 """
     assert functions(model) == ["read"]
+
+
+def test_a_tensor_may_be_of_a_subclass() -> None:
+    model = """
+import torch
+from torch import nn
+
+class Lazy(nn.Parameter):
+    pass
+
+class Model(nn.Linear):
+    def forward(self, x: torch.Tensor):
+        if isinstance(self.weight, Lazy):
+            self.weight = nn.Parameter(x.new_empty(3, 3))
+        return x
+"""
+    assert "Model.forward" in [one.function for one in dynalint.check_source("m.py", model)]

@@ -30,7 +30,7 @@ class FunctionVariable(Rule):
         elif isinstance(event.owner, k.Class):
             method = _class_method(event.owner, project)
             if method is not None:
-                text = f"`{method}` of the autograd function is a class method; Dynamo only supports static ones"
+                text = f"`{method}` of the autograd function is a class method, which Dynamo cannot call for gradients"
                 yield Violation(event.node, text, help=f"make `{method}` a static method and name the class in it")
         elif isinstance(event.owner, k.Instance) and not event.owner.made:
             text = (

@@ -20,11 +20,11 @@ _SIZED_METHODS = frozenset("view reshape expand new_zeros new_ones new_empty new
 _KEEPING = frozenset(
     "argsort cat clone concat concatenate contiguous cpu cuda cummax cummin cumprod cumsum detach empty_like flip "
     "full_like gather index_add index_copy index_fill index_select log_softmax logcumsumexp masked_fill ones_like "
-    "permute rand_like randint_like randn_like repeat_interleave roll scatter scatter_add softmax softmin sort t to "
+    "permute rand_like randint_like randn_like roll scatter scatter_add softmax softmin sort t to "
     "topk transpose tril triu type type_as zeros_like chunk split tensor_split narrow pad".split()
 )
 _REDUCING = frozenset(
-    "all amax amin any argmax argmin logsumexp max mean median min mode nanmean nansum norm prod std sum var".split()
+    "all amax amin any argmax argmin logsumexp max mean median min mode nanmean nansum norm prod sum".split()
 )
 _LIKE_THE_OTHER = frozenset(("expand_as", "view_as", "reshape_as"))
 _ONE_MORE = frozenset(("unsqueeze", "stack", "one_hot"))
@@ -41,13 +41,14 @@ def with_rank(
     the receiver.
     """
     if isinstance(kind, k.Tensor):
-        if kind.rank is not None:
+        others = args if method else args[1:]
+        apart = name.endswith(".norm") and (len(others) > 1 or "dim" in keywords)  # the torch data knows no `dim` of it
+        if kind.rank is not None and not apart:
             return kind
-        rank = _rank(name, tensors, args, keywords, method=method)
-        return kind if rank is None else replace(kind, rank=rank)
+        return replace(kind, rank=_rank(name, tensors, args, keywords, method=method))
     if isinstance(kind, k.Sequence) and kind.type == "tuple" and all(isinstance(one, k.Tensor) for one in _items(kind)):
         last = name.rpartition(".")[2]
-        rank = 1 if last == "where" else _rank(name, tensors, args, keywords, method=method)
+        rank = 1 if last in ("where", "nonzero") else _rank(name, tensors, args, keywords, method=method)
         if rank is not None:
             items = None if kind.items is None else tuple(_ranked(one, rank) for one in kind.items)
             return replace(kind, element=_ranked(kind.element, rank), items=items)
@@ -86,7 +87,11 @@ def _rank(
         return rank + 1
     if last == "unbind" and rank:
         return rank - 1
-    return _reduced(rank, others, keywords) if last in _REDUCING else None
+    if last == "repeat_interleave":
+        return rank if "dim" in keywords or len(others) > 1 else 1
+    if last in ("std", "var"):
+        return _reduced(rank, others[:1], keywords)  # the second argument is `unbiased`
+    return _reduced(rank, others[1:] if last == "norm" else others, keywords) if last in _REDUCING else None
 
 
 def _of_numbers(args: Sequence[Kind]) -> int | None:

@@ -40,6 +40,10 @@ def codes(lines: str, index: str) -> list[str]:
         ("i = torch.stack([torch.arange(3), torch.arange(3)])", "i[0, 0]"),
         ("i = torch.arange(6).view(2, 3)", "i[0][1]"),
         ("b, n = t.shape; i = t[t > 0]", "i[0]"),
+        ("b, n = t.shape; i = t.repeat_interleave(2)", "i[0]"),
+        ("b, n = t.shape; i = t.nonzero(as_tuple=True)[0]", "i[0]"),
+        ("b, n = t.shape; i = t.var(0, True).long()", "i[0]"),
+        ("b, n = t.shape; i = t.norm(2, 1).long()", "i[0]"),
     ],
 )
 def test_an_index_without_dimensions_is_found(lines: str, index: str) -> None:
@@ -59,6 +63,8 @@ def test_an_index_without_dimensions_is_found(lines: str, index: str) -> None:
         ("i = torch.arange(3) + t", "i[0]"),
         ("i = torch.arange(6).view(t.shape)", "i[0]"),
         ("i = torch.arange(6)", "i[None, 0]"),
+        ("b, n = t.shape; i = t.norm(2, 1).long()", "i"),
+        ("b, n = t.shape; i = t.norm(dim=1).long()", "i"),
     ],
 )
 def test_nothing_is_said_of_an_index_that_may_have_dimensions(lines: str, index: str) -> None:

@@ -66,8 +66,8 @@ def refusal_of(unit: Unit, proof: Proof, *, guesses: bool) -> str | None:
         return f"a run could not show that it is correct: {proof.detail}"
     if unit.own_calls and not proof.own_calls and not guesses:
         return (
-            f"it is correct only if {unit.conditions[0]}, which guessed inputs do not show; add a test, a docstring "
-            "example or `[tool.dynalint.examples]` that calls it (`--unsafe-fixes` accepts guessed inputs)"
+            f"guessed inputs do not show that its conditions are met ({'; '.join(unit.conditions)}); add a test, a "
+            "docstring example or `[tool.dynalint.examples]` that calls it (`--unsafe-fixes` accepts guessed inputs)"
         )
     if proof.outcome == "unverifiable" and unit.safety == "unsafe":
         return f"it is unsafe and could not be run: {proof.detail} (`--no-verify` applies it anyway)"

@@ -348,7 +348,8 @@ class _Chain:
         uses = [use for use in uses if (count := count_of(scope, use)) is None or count.node not in self.counts]
         if not uses or source == name:
             return [(statement, [])]
-        if not has_one_value(scope, name) or not has_one_value(scope, source):
+        alone = [statement] in (getattr(scope.parents.get(statement), block, None) for block in ("body", "orelse"))
+        if alone or not has_one_value(scope, name) or not has_one_value(scope, source):
             return []
         return [(statement, []), *((use, rw.kept(scope.file, one.source)) for use in uses)]
 

@@ -87,11 +87,23 @@ def asking(event: Change, project: Project) -> Asking | None:
         if one.leaves and way(event.statement, parents) != way(one.statement, parents):
             continue  # another condition also decides which call creates it
         # Dynamo does not guard on the result of a tensor test.
-        if k.only_tensor(kinds.get(test, k.UNKNOWN)) is None and state.is_asked_for(test):
+        is_guard = k.only_tensor(kinds.get(test, k.UNKNOWN)) is None and not _is_settled(test, kinds)
+        if is_guard and state.is_asked_for(test):
             missing = _says_missing(test, state, truth=one.truth)
             if missing or (missing is None and not one.leaves):
                 return one
     return None
+
+
+def _is_settled(test: ast.expr, kinds: Mapping[ast.AST, k.Kind]) -> bool:
+    """Return whether a call settles a test before it reads any state: `torch.compiler.is_compiling() or ...`."""
+    if not isinstance(test, ast.BoolOp):
+        return False
+    first, settling = test.values[0], isinstance(test.op, ast.Or)
+    while isinstance(first, ast.UnaryOp) and isinstance(first.op, ast.Not):
+        first, settling = first.operand, not settling
+    kind = kinds.get(first, k.UNKNOWN)
+    return isinstance(first, ast.Call) and isinstance(kind, k.Value) and kind.constant is settling
 
 
 def is_made_for_sure(event: Change, found: Asking, project: Project) -> bool:

@@ -23,6 +23,7 @@ from dynalint.rulekit import (
 from dynalint_rules._code.absent import Asking, asking, is_made_for_sure, key_added, turns_from_none
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.growth import is_counter, is_held, same
+from dynalint_rules._code.memo import Memo
 from dynalint_rules._code.names import around, is_shared, sets, within
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import Attribute
@@ -112,10 +113,25 @@ class LazyState(Rule):
             return Declined("the code does not say which values the keys have before the first call; add them by hand")
         if isinstance(event, StateChange) and _comes_of_none(event, project):
             return Declined("the initial value depends on the input; start with zeros by hand")
-        return Declined(
-            "the value that the first call creates may depend on its input; create it in the constructor or in every "
-            "call, or call the model once before compiling it"
-        )
+        found = asking(event, project)
+        assert found is not None
+        return _created_in_each_call(Scope.of(event, project), event, found)
+
+
+def _created_in_each_call(scope: Scope, event: StateChange | ContainerChange, found: Asking) -> Rewrite:
+    """Return the rewrite that reads kept state in eager code only, so that Dynamo does not guard on it.
+
+    Raises:
+        Refusal: the next call needs the state of this one, or may find state that depends on other arguments.
+    """
+    if isinstance(event, ContainerChange):
+        raise Refusal("Dynamo guards on the keys of the dict that it changes; create the value in each call by hand")
+    Memo.of(scope, event, found).refuse_other_values()
+    compiling = rw.call(f"{scope.torch}.compiler.is_compiling")
+    first, sign = (compiling, "or") if found.truth else (rw.negation(compiling), "and")
+    edits = rw.written(scope.file, (found.statement.test, lambda test: rw.operation(first, sign, test)))
+    condition = f"creating `{_place(event)}` again gives the same value; compiled code creates it in each call"
+    return Rewrite("Find it only in eager code", "conditional", edits, (condition,), scope.imports)
 
 
 def _moved_for_the_call(scope: Scope, event: StateChange) -> Rewrite:

@@ -1,0 +1,201 @@
+"""Values that the first call keeps for later calls, and what they are computed from.
+
+if self.cache is not None and self.cache[0] == n:      if self.mask is None:
+    return self.cache[1]                                   self.mask = make(self.size)
+self.cache = (n, make(n))                              return x * self.mask
+return self.cache[1]
+
+Compiled code can compute such a value in each call if it is the same each time: it comes from settings of the object
+and from arguments that the test compares.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from dynalint.rulekit import ContainerChange, Refusal, StateChange, k, walk
+from dynalint_rules._code.absent import Asking
+from dynalint_rules._code.effects import effects_of
+from dynalint_rules._code.names import around, is_named, parameters, within
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.uses import self_name
+
+_METADATA = frozenset({"shape", "size", "dim", "ndim", "device", "dtype", "layout", "numel", "nelement"})
+_SAME_TEXT = frozenset({"str", "tuple", "list", "int", "repr"})
+
+
+@dataclass(frozen=True)
+class Memo:
+    """The statements that create kept state, all in one block, under or after the test `found`."""
+
+    scope: Scope
+    found: Asking
+    block: list[ast.stmt]
+
+    @classmethod
+    def of(cls, scope: Scope, event: StateChange | ContainerChange, found: Asking) -> Memo:
+        """Return the statements that create the state that an event stores.
+
+        Raises:
+            Refusal: the test stands elsewhere.
+        """
+        if found.leaves:
+            block = around(scope.parents, found.statement)[1]
+        else:
+            block = found.statement.body if found.truth else found.statement.orelse
+        if not isinstance(found.statement, ast.If) or event.statement not in block:
+            raise Refusal("a test elsewhere decides whether the state is created; create it in the constructor by hand")
+        until = block.index(event.statement) + 1 if found.leaves else len(block)
+        return cls(scope, found, block[:until])
+
+    def refuse_other_values(self) -> None:
+        """Ensure that each call that passes the test would create the same value.
+
+        Raises:
+            Refusal: the value depends on an argument that the test does not compare, on a parameter that training
+                changes, or on random numbers.
+        """
+        compared = {text for part in self._parts() for key in self._keys(part) for text in self._origins(key)}
+        sources = _Sources(self.scope, self.found.statement)
+        read = [text for statement in self.block for text in sources.of(statement)]
+        for text in read:
+            if not any(text == one or text.startswith((f"{one}.", f"{one}[")) for one in compared):
+                raise _differs(f"`{text}`")
+        if not read and not sources.devices:
+            raise Refusal("no argument decides the value; create it in the constructor by hand, as a buffer")
+        for statement in self.block:
+            self._refuse_other_calls(statement)
+
+    def _refuse_other_calls(self, statement: ast.stmt) -> None:
+        """Ensure that the calls in a statement give the same for the same arguments, and use no learned parameters."""
+        for node in walk(statement):
+            if isinstance(node, ast.Call):
+                try:
+                    same = not effects_of(self.scope, [node], besides=self._fills_own_list).layers
+                except Refusal:
+                    same = False
+                if not same:
+                    raise _differs(self.scope.quote(node))
+
+    def _fills_own_list(self, call: ast.Call) -> bool:
+        """Return whether a call appends to a list that the same code creates."""
+        made = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr == "append" else None
+        if not isinstance(made, ast.Name):
+            return False
+        values = (one.value for one in self.block if isinstance(one, ast.Assign) and is_named(one.targets[0], made.id))
+        return any(isinstance(value, ast.List) for value in values)
+
+    def _parts(self) -> list[ast.expr]:
+        """Return the operands of the test, each of which decides alone that the state is missing."""
+        test = self.found.statement.test
+        joined = ast.Or if self.found.truth else ast.And
+        return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, joined) else [test]
+
+    def _keys(self, part: ast.expr) -> Iterator[ast.expr]:
+        """Yield the sides of a comparison that is true exactly if the call may use the state."""
+        missing = self.found.truth
+        if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Not):
+            part, missing = part.operand, not missing
+        if isinstance(part, ast.Compare) and len(part.ops) == 1:
+            differs = isinstance(part.ops[0], ast.NotEq | ast.NotIn | ast.IsNot)
+            same = isinstance(part.ops[0], ast.Eq | ast.In | ast.Is)
+            if differs if missing else same:
+                yield from (part.left, part.comparators[0])
+
+    def _origins(self, key: ast.expr) -> Iterator[str]:
+        """Yield the texts of the expressions that a key consists of."""
+        if isinstance(key, ast.Tuple):
+            for one in key.elts:
+                yield from self._origins(one)
+        elif isinstance(key, ast.Call) and isinstance(key.func, ast.Name) and key.func.id in _SAME_TEXT and key.args:
+            yield from self._origins(key.args[0])
+        elif isinstance(key, ast.Name) and key.id not in parameters(self.scope):
+            for value in _values_of(self.scope, key.id, []) or ():
+                yield from self._origins(value)
+        else:
+            yield ast.unparse(key)
+
+
+@dataclass
+class _Sources:
+    """Finds the arguments that code depends on, through local names that are set before `statement`.
+
+    `devices` are the devices that it reads.
+    """
+
+    scope: Scope
+    statement: ast.stmt
+    followed: set[str] = field(default_factory=set)
+    devices: list[ast.expr] = field(default_factory=list)
+
+    def of(self, node: ast.AST) -> Iterator[str]:
+        """Yield the texts of the arguments, or of the metadata of arguments, that a node reads.
+
+        Raises:
+            Refusal: it reads the elements of a tensor, or something of which nothing is known.
+        """
+        for name in walk(node):
+            tensor = self.scope.tensor(name)
+            if isinstance(name, ast.expr) and tensor is not None and tensor.origin == "parameter":
+                raise _differs(self.scope.quote(name))
+            if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load) and name.id in self.scope.function.locals:
+                if name.id in parameters(self.scope) and name.id != self_name(self.scope.function):
+                    yield from self._argument(name)
+                if name.id not in self.followed:
+                    self.followed.add(name.id)
+                    values = _values_of(self.scope, name.id, self._inside())
+                    if values is None:
+                        raise _differs(self.scope.quote(name))
+                    for value in values:
+                        yield from self.of(value)
+
+    def _inside(self) -> Sequence[ast.AST]:
+        """Return the code that creates the state, whose own assignments are examined anyway."""
+        return [self.statement, *around(self.scope.parents, self.statement)[1]]
+
+    def _argument(self, name: ast.Name) -> Iterator[str]:
+        """Yield what a read of a parameter depends on: the parameter, or its metadata such as `x.shape[1]`."""
+        chain: list[ast.expr] = [name]
+        while isinstance(parent := self.scope.parents.get(chain[-1]), ast.Attribute | ast.Subscript | ast.Call):
+            if (parent.func if isinstance(parent, ast.Call) else parent.value) is not chain[-1]:
+                break
+            chain.append(parent)
+        devices = [one for one in chain if self._is_device(one)]
+        if devices:
+            self.devices += devices
+        elif all(isinstance(one, k.Value) or one == k.NONE for one in self.scope.kind(name).members):
+            yield name.id
+        elif len(chain) > 1 and isinstance(chain[1], ast.Attribute) and chain[1].attr in _METADATA:
+            yield ast.unparse(chain[-1])
+        else:
+            raise _differs(self.scope.quote(name))
+
+    def _is_device(self, node: ast.expr) -> bool:
+        """Return whether an expression is a device. State on another device would raise in eager code."""
+        kind = self.scope.kind(node)
+        return isinstance(kind, k.Value) and kind.type == "device"
+
+
+def _values_of(scope: Scope, name: str, outside: Sequence[ast.AST]) -> list[ast.expr] | None:
+    """Return the values assigned to a name, except inside some statements, or None if one is not a plain assignment."""
+    values = []
+    for node in walk(scope.function.node):
+        if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load):
+            if any(within(node, one, scope) for one in outside):
+                continue
+            parent = scope.parents.get(node)
+            while isinstance(parent, ast.Tuple | ast.List | ast.Starred):
+                parent = scope.parents.get(parent)
+            if not isinstance(parent, ast.Assign | ast.AnnAssign) or parent.value is None:
+                return None
+            values.append(parent.value)
+    return values
+
+
+def _differs(shown: str) -> Refusal:
+    return Refusal(
+        f"the value depends on {shown}, which may differ in later calls; create it in each call, or register a buffer "
+        "in the constructor, by hand"
+    )

@@ -6,7 +6,7 @@ import nox
 
 PYTHON = ("3.10", "3.11", "3.12", "3.13", "3.14")
 # The oldest release that is tested, the one that `./dev test` takes, and the newest.
-TORCH = ("2.11.0", "2.13.0", "2.14.1")
+TORCH = ("2.11.0", "2.13.0", "2.15.0")
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "venv"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 # The supported releases, oldest first. Ranges in settings are evaluated on these.
-SUPPORTED = ("2.6", "2.7", "2.8", "2.9", "2.10", "2.11", "2.12", "2.13", "2.14")
+SUPPORTED = ("2.6", "2.7", "2.8", "2.9", "2.10", "2.11", "2.12", "2.13", "2.14", "2.15")
 
 _CLAUSE = re.compile(r"(==|!=|<=|>=|<|>|~=)?\s*(\d+(?:\.\d+)*)")
 _RELEASE = re.compile(r"\d+(\.\d+)*")

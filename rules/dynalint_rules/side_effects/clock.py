@@ -21,7 +21,7 @@ class ClockCall(Rule):
     code = "DYN404"
     name = "clock-call"
     summary = "Reading the clock or sleeping breaks the graph"
-    gb = ("GB0007", "GB0156", "GB0147")
+    gb = ("GB0007", "GB0156", "GB0147", "GB9193")
     events = (Call,)
     calls = frozenset({*(f"time.{name}" for name in _TIME), *(f"datetime.{name}" for name in _DATES)})
 

@@ -80,6 +80,8 @@ def _arguments(frame: Frame, node: ast.Call) -> Arguments:
     for argument in node.args:
         if isinstance(argument, ast.Starred):
             inner = evaluate(frame, argument.value)
+            if k.may_be_tensor(inner):
+                frame.interpreter.unpacked.add(argument.value)
             if isinstance(inner, k.Sequence) and inner.items is not None and not unpacked:
                 args += inner.items
             else:

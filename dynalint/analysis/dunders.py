@@ -34,6 +34,8 @@ _COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Gt: ("__gt__", "__lt__"),
     ast.GtE: ("__ge__", "__le__"),
 }
+# Kinds that may be instances of project classes.
+_OBJECTS = (k.Instance, k.Union)
 _UNARY: dict[type[ast.AST], str] = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert"}
 
 
@@ -45,6 +47,8 @@ def method_name(operator: ast.operator | ast.unaryop, *, reflected: bool = False
 
 def operate(frame: Frame, node: ast.BinOp, left: Kind, right: Kind) -> Kind | None:
     """Return the result of `left op right` if a project class defines the operator; otherwise None."""
+    if not isinstance(left, _OBJECTS) and not isinstance(right, _OBJECTS):
+        return None
     sides = (left, method_name(node.op), right), (right, method_name(node.op, reflected=True), left)
     for owner, method, other in sides:
         result = _call(frame, owner, method, [other])
@@ -63,6 +67,8 @@ def operate_unary(frame: Frame, node: ast.UnaryOp, operand: Kind) -> Kind | None
 
 
 def _call(frame: Frame, owner: Kind, name: str, args: list[Kind]) -> Kind | None:
+    if not isinstance(owner, _OBJECTS):
+        return None
     objects = k.without(owner, "none").members
     is_object = bool(objects) and all(isinstance(one, k.Instance) for one in objects)
     return call_special(frame, owner, name, args) if is_object else None
@@ -73,6 +79,8 @@ def call_special(frame: Frame, owner: Kind, name: str, args: list[Kind]) -> Kind
 
     Subclasses of tensors are left to the tensor methods.
     """
+    if not isinstance(owner, _OBJECTS):
+        return None
     project = frame.interpreter.project
     having: dict[FunctionInfo, list[Kind]] = {}
     for one in owner.members:
@@ -87,7 +95,7 @@ def call_special(frame: Frame, owner: Kind, name: str, args: list[Kind]) -> Kind
 
 def spread(frame: Frame, kind: Kind) -> Kind:
     """Return `kind` with the iterator of a project instance in place of the instance."""
-    if not any(isinstance(one, k.Instance) for one in kind.members):
+    if not isinstance(kind, _OBJECTS) or not any(isinstance(one, k.Instance) for one in kind.members):
         return kind
     return k.join_all([_iterator(frame, one) if isinstance(one, k.Instance) else one for one in kind.members])
 

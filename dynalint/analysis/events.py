@@ -7,8 +7,10 @@ under `if not torch.compiler.is_compiling():` and other branches that cannot be 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal
+
+from dynalint.analysis.records import record
 
 if TYPE_CHECKING:
     from dynalint.analysis.index import FunctionInfo
@@ -21,7 +23,7 @@ BranchForm = Literal[
 FormatStyle = Literal["percent", "fstring", "format"]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Position:
     """The statements around an event in its function (a comprehension is a loop). In some, a graph break costs more."""
 
@@ -30,7 +32,7 @@ class Position:
     with_: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class Event:
     """Something that happens at `node`, inside `statement`, in `function`.
 
@@ -48,7 +50,7 @@ class Event:
     others: tuple[Event | None, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class Branch(Event):
     """A tensor is converted to bool to decide a branch: `node` is the expression tested.
 
@@ -62,7 +64,7 @@ class Branch(Event):
     kind: Kind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class Call(Event):
     """A call to something outside the project that a rule watches.
 
@@ -81,7 +83,7 @@ class Call(Event):
     flags: frozenset[Flag] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class Read(Event):
     """A read of an attribute outside the project, other than a method, that a rule watches.
 
@@ -94,7 +96,7 @@ class Read(Event):
     owner: Kind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class Write(Event):
     """A store to an attribute outside the project that a rule watches: `t.requires_grad = True`.
 
@@ -107,7 +109,7 @@ class Write(Event):
     value: Kind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class Load(Event):
     """A read of a variable or attribute that Dynamo rejects because the value is a sparse tensor or recurrent layer."""
 
@@ -115,7 +117,7 @@ class Load(Event):
     kind: Kind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class Subscript(Event):
     """`base[index]` is read, stored or deleted, and the index contains a tensor or a number read from one."""
 
@@ -125,14 +127,14 @@ class Subscript(Event):
     context: Literal["load", "store", "delete"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class Iteration(Event):
     """A loop or comprehension iterates over `node`: a tensor, a range, or another sequence."""
 
     kind: Kind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class Format(Event):
     """A tensor is formatted as text; `node` is the formatted expression. `spec` is true if there is a format spec."""
 
@@ -141,7 +143,7 @@ class Format(Event):
     spec: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class StateChange(Event):
     """State that outlives the call gets a new value: `self.n += 1`, `Model.n = ...`, `global n; n += 1`.
 
@@ -159,7 +161,7 @@ class StateChange(Event):
     fresh: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class ContainerChange(Event):
     """A container that outlives the call is changed: `self.feats.append(x)`, `CACHE[key] = x`, `names += [x]`.
 
@@ -172,7 +174,7 @@ class ContainerChange(Event):
     args: tuple[Kind, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class InplaceChange(Event):
     """A buffer, parameter or tensor attribute of `self` is changed in place.
 
@@ -185,7 +187,7 @@ class InplaceChange(Event):
     method: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class ItemWrite(Event):
     """An item of something outside the project is set or deleted: `os.environ["NAME"] = value`, `name` "os.environ"."""
 
@@ -193,7 +195,7 @@ class ItemWrite(Event):
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class Entry(Event):
     """A `with` statement enters `kind`; `home` says where it is stored if it existed before the call."""
 
@@ -202,7 +204,7 @@ class Entry(Event):
     home: Home | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class Ordering(Event):
     """Values are sorted, or searched for the first one, by `callee`: `sorted`, `list.sort`, `min` or `max`.
 
@@ -218,7 +220,7 @@ class Ordering(Event):
     has_key: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class Operation(Event):
     """An operator applied to values that are neither all plain nor arithmetic on tensors.
 
@@ -232,14 +234,14 @@ class Operation(Event):
     right: Kind | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class Raising(Event):
     """An exception is raised; `node` is the statement."""
 
     node: ast.Raise
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class GlobalRead(Event):
     """A read of a module global that some function of the module changes, by `global` or by setting an item."""
 
@@ -248,21 +250,21 @@ class GlobalRead(Event):
     kind: Kind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class Importing(Event):
     """An import within the region; `node` is the statement."""
 
     node: ast.Import | ast.ImportFrom
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class ClassDefinition(Event):
     """A class definition within the region; `node` is the statement."""
 
     node: ast.ClassDef
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class GeneratorRoot(Event):
     """A compiled function is a generator; `called` is true if compiled code calls it as well."""
 
@@ -270,7 +272,7 @@ class GeneratorRoot(Event):
     called: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@record(frozen=True, slots=True, kw_only=True, eq=False)
 class CompilerUse(Event):
     """A checked file refers to a part of torch's compiler, in compiled code or not.
 

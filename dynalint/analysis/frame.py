@@ -28,7 +28,7 @@ def is_fact(name: str) -> bool:
     return name.endswith(")")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Context:
     """A function with one set of argument kinds, and the summary of its runs.
 
@@ -70,7 +70,7 @@ class Context:
         return not any(tensor_and_number(kind, own.get(name, NOTHING)) for name, kind in params.items())
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Frame:
     """One run of a context (or of an expression at the top level of a module, where `context` is None).
 

@@ -214,6 +214,6 @@ def _kept(kind: Kind) -> Kind:
     """The kind to keep of an argument of a small function, or of a default: everything except the values of numbers."""
     if isinstance(kind, k.Value) and kind.type in ("int", "float") and kind.constant is not k.MISSING:
         return k.Value(kind.type, k.MISSING, kind.source)
-    if isinstance(kind, k.Tensor):
+    if isinstance(kind, k.Tensor) and kind.foreseen:
         return replace(kind, foreseen=False)
     return kind

@@ -98,15 +98,21 @@ def _leaving(statements: Sequence[ast.stmt]) -> ast.stmt | None:
 
 def calls_in_loops(function: FunctionInfo, breaking: Collection[FunctionInfo], project: Project) -> Iterator[Event]:
     """Yield an event for each call in a loop to a function that breaks the graph, so that Dynamo skips the caller."""
+    if not breaking or project.interpreter is None:
+        return
+    called = {callee.function for one in project.interpreter.contexts.get(function, ()) for callee in one.callees}
+    if called.isdisjoint(breaking):
+        return
     parents = project.parents(function)
-    for node in (one for one in parents if isinstance(one, ast.Call)) if breaking else ():
+    for node in (one for one in parents if isinstance(one, ast.Call)):
         around = [one for one, _ in ancestors(node, parents)]
         if any(isinstance(one, _LOOPS) for one in around) and not any(isinstance(one, _OPEN) for one in around):
             statement = next(one for one in around if isinstance(one, ast.stmt))
             event = Event(node=node, statement=statement, function=function, position=Position(loop=True))
-            called = called_function(project.kinds(function).get(node.func, UNKNOWN), project)
-            if called in breaking and ends_function(event, parents):
-                yield event
+            if ends_function(event, parents):
+                reached = called_function(project.kinds(function).get(node.func, UNKNOWN), project)
+                if reached in breaking:
+                    yield event
 
 
 def called_function(kind: Kind, project: Project) -> FunctionInfo | None:

@@ -28,7 +28,7 @@ _QUOTED = re.compile(r"""["'](\w+)["']""")
 
 # Fields with strings and numbers, and those with operators and contexts, which are shared within a tree.
 _NO_NODES = frozenset({"arg", "attr", "conversion", "ctx", "id", "is_async", "kind", "level", "module", "op", "ops"})
-_NODE_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
+_NODE_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: ()}
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -323,7 +323,9 @@ def children(node: ast.AST) -> list[ast.AST]:
         names = _NODE_FIELDS[type_] = tuple(name for name in type_._fields if name not in _NO_NODES)
     for name in names:
         value = getattr(node, name, None)
-        if isinstance(value, list):
+        if value is None:
+            continue
+        if type(value) is list:
             found += [item for item in value if isinstance(item, ast.AST)]
         elif isinstance(value, ast.AST):
             found.append(value)

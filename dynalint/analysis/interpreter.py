@@ -74,6 +74,7 @@ class Interpreter:
         self.failures: list[Failure] = []
         self.budgets = Budgets(steps.MOST_STEPS)
         self.compiled: dict[Kind, None] = {}
+        self.unpacked: set[ast.expr] = set()
         self.forwards: dict[FunctionInfo, None] = {}
         self.scripts: set[FunctionInfo | None] = set()
         self.hooked: set[tuple[ClassInfo, str]] = set()

@@ -6,6 +6,7 @@ import ast
 import operator
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from dynalint.analysis import kinds as k
@@ -50,6 +51,7 @@ def unary(op: ast.unaryop, operand: Kind) -> Kind:
     return join_all(results)
 
 
+@lru_cache(maxsize=4096)
 def binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
     """Return the kind of `left op right`."""
     left, right = k.present(left), k.present(right)
@@ -147,6 +149,7 @@ def _number_binary(op: ast.operator, left: k.Value, right: k.Value) -> Kind:
     return k.Value(type_, k.MISSING, source)
 
 
+@lru_cache(maxsize=4096)
 def compare(op: ast.cmpop, left: Kind, right: Kind) -> Kind:
     """Return the kind of `left op right` for a comparison."""
     if isinstance(op, (ast.Is, ast.IsNot)):

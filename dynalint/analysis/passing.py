@@ -16,13 +16,15 @@ def either_caller(old: Kind, new: Kind) -> Kind:
     the graph.
     """
     joined = either_known(old, new)
-    one, other, either = k.only_tensor(old), k.only_tensor(new), k.only_tensor(joined)
+    one, other = k.only_tensor(old), k.only_tensor(new)
+    either = None if one is None or other is None else k.only_tensor(joined)
     if one is None or other is None or either is None:
         return joined
     dtype = one.dtype or other.dtype if None in (one.dtype, other.dtype) else either.dtype
-    tensor = replace(either, dtype=dtype, sparse=one.sparse or other.sparse)
-    if tensor == either:
+    sparse = one.sparse or other.sparse
+    if dtype == either.dtype and sparse == either.sparse:
         return joined
+    tensor = replace(either, dtype=dtype, sparse=sparse)
     return join(tensor, k.NONE) if k.NONE in joined.members else tensor
 
 
@@ -85,7 +87,11 @@ def widen(context: Context, params: Environment) -> bool:
         if name not in context.params and is_fact(name):
             continue  # unknown for some caller
         old = context.params.get(name, NOTHING)
-        if kind is old or (name in context.crowded and (isinstance(old, Unknown) or isinstance(kind, Unknown))):
+        if (
+            kind is old
+            or kind == old
+            or (name in context.crowded and (isinstance(old, Unknown) or isinstance(kind, Unknown)))
+        ):
             continue
         new = join(old, kind) if name in context.crowded else either_caller(old, kind)
         if _differ(old, kind):
@@ -106,8 +112,8 @@ def left_behind(frame: Frame) -> tuple[Environment, dict[str, str]]:
     """
     if frame.self_name is None or frame.context is None or not frame.exits:
         return {}, {}
-    prefix = f"{frame.self_name}."
-    common = set.intersection(*({name for name in env if name.startswith(prefix)} for env in frame.exits))
+    prefix, (first, *others) = f"{frame.self_name}.", frame.exits
+    common = [name for name in first if name.startswith(prefix) and all(name in env for env in others)]
     objects = {id(kind): name for name, kind in frame.context.params.items() if isinstance(kind, (k.Instance, k.Union))}
     exits, handed = {}, {}
     for name in sorted(common):

@@ -164,6 +164,10 @@ class Project(Hierarchy):
             known = self._kinds[function] = self.interpreter.record_kinds(function)
         return known
 
+    def may_unpack_tensor(self, node: ast.expr) -> bool:
+        """Return whether `*node` in a call may unpack a tensor into arguments."""
+        return self.interpreter is not None and node in self.interpreter.unpacked
+
     def parents(self, function: FunctionInfo) -> Mapping[ast.AST, ast.AST]:
         """Return the parent of every node of a function."""
         known = self._parents.get(function)

@@ -45,7 +45,8 @@ def with_rank(
         apart = name.endswith(".norm") and (len(others) > 1 or "dim" in keywords)  # the torch data knows no `dim` of it
         if kind.rank is not None and not apart:
             return kind
-        return replace(kind, rank=_rank(name, tensors, args, keywords, method=method))
+        rank = _rank(name, tensors, args, keywords, method=method)
+        return kind if rank == kind.rank else replace(kind, rank=rank)
     if isinstance(kind, k.Sequence) and kind.type == "tuple" and all(isinstance(one, k.Tensor) for one in _items(kind)):
         last = name.rpartition(".")[2]
         rank = 1 if last in ("where", "nonzero") else _rank(name, tensors, args, keywords, method=method)

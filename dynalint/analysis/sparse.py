@@ -54,7 +54,8 @@ def made_sparse(name: str, receiver: Kind | None, result: Kind) -> Kind:
 
 def note_load(frame: Frame, node: ast.Name | ast.Attribute, kind: Kind) -> Kind:
     """Emit a read of a variable or attribute that Dynamo rejects; return its kind."""
-    if isinstance(kind, (k.Tensor, k.Union, k.Object)) and _is_refused(kind):
+    refused = kind.sparse if isinstance(kind, k.Tensor) else isinstance(kind, (k.Union, k.Object)) and _is_refused(kind)
+    if refused:
         frame.emit(Load, node, kind=kind)
     return kind
 
@@ -64,7 +65,7 @@ def _is_refused(kind: Kind) -> bool:
     tensor = k.only_tensor(kind)
     if tensor is not None:
         return tensor.sparse
-    return all(one == k.NONE or (isinstance(one, k.Object) and one.type in RECURRENT_LAYERS) for one in kind.members)
+    return all(one.type in RECURRENT_LAYERS if isinstance(one, k.Object) else one == k.NONE for one in kind.members)
 
 
 def as_sparse(kind: Kind) -> Kind:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dynalint.analysis import kinds as k
 from dynalint.analysis.annotations import annotation_kind, as_declared
 from dynalint.analysis.build import bind_imports
+from dynalint.analysis.carried import carried
 from dynalint.analysis.decorators import wrapped
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.dunders import call_special, spread
@@ -156,9 +157,9 @@ def _meet(frame: Frame, ends: list[Environment]) -> bool:
     return True
 
 
-def _loop(frame: Frame, body: list[ast.stmt], enter: Callable[[], bool | None], orelse: list[ast.stmt]) -> bool:
+def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, enter: Callable[[], bool | None]) -> bool:
     """Run a loop to its fixpoint. `enter` binds the target or tests the condition; False if the body never runs."""
-    before = frame.env
+    before, body, orelse = frame.env, node.body, node.orelse
     frame.breaks.append([])
     frame.continues.append([])
     frame.loop += 1
@@ -175,7 +176,10 @@ def _loop(frame: Frame, body: list[ast.stmt], enter: Callable[[], bool | None], 
         _meet(frame, [head, *ends, *frame.continues[-1]])
         if frame.env == head:
             break
+        stays = _is_followed(frame, node, head)
         head = frame.env
+        if stays and not (frame.breaks[-1] and (orelse or _endless(frame, enter, entered))):
+            break
     else:
         line = body[0].lineno
         note_cut(f"the loop around line {line} is not followed beyond {_MOST_ROUNDS} iterations; split its computation")
@@ -188,6 +192,19 @@ def _loop(frame: Frame, body: list[ast.stmt], enter: Callable[[], bool | None], 
         if run_block(frame, orelse):
             ends.append(frame.env)
     return _meet(frame, ends)
+
+
+def _is_followed(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, head: Environment) -> bool:
+    """Whether no change in an iteration, which began with `head`, matters to the next one."""
+    env = frame.env
+    changed = {name for name in {**head, **env} if head.get(name) is not env.get(name)}
+    changed = {name for name in changed if head.get(name) != env.get(name)}
+    if frame.function is None or frame.globals or any("." in name or is_fact(name) for name in changed):
+        return False
+    known = frame.function.known
+    if node not in known:
+        known[node] = carried(getattr(node, "target", None), getattr(node, "test", None), node.body)
+    return known[node] is not None and known[node].isdisjoint(changed)
 
 
 def _endless(frame: Frame, enter: Callable[[], bool | None], entered: bool | None) -> bool:
@@ -206,7 +223,7 @@ def _for(frame: Frame, node: ast.For | ast.AsyncFor) -> bool:
         bind_target(frame, node.target, element, None)
         return None
 
-    return _loop(frame, node.body, enter, node.orelse)
+    return _loop(frame, node, enter)
 
 
 def _while(frame: Frame, node: ast.While) -> bool:
@@ -219,7 +236,7 @@ def _while(frame: Frame, node: ast.While) -> bool:
         return answer
 
     enter.endless = endless  # type: ignore[attr-defined]
-    return _loop(frame, node.body, enter, node.orelse)
+    return _loop(frame, node, enter)
 
 
 def _break(frame: Frame, node: ast.Break) -> bool:

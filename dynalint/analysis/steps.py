@@ -154,7 +154,9 @@ def all_nodes(node: ast.AST) -> list[ast.AST]:
             names = _FIELDS[type_] = tuple(name for name in type_._fields if name not in _TEXT)
         for name in names:
             value = getattr(one, name, None)
-            if isinstance(value, list):
+            if value is None:
+                continue
+            if type(value) is list:
                 found += [item for item in value if isinstance(item, ast.AST)]
             elif isinstance(value, ast.AST):
                 found.append(value)
@@ -162,7 +164,7 @@ def all_nodes(node: ast.AST) -> list[ast.AST]:
 
 
 _TEXT = frozenset({"arg", "attr", "conversion", "id", "is_async", "kind", "level", "module", "type_comment"})
-_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: ()}
 
 
 def remembered(key: object, compute: Callable[[], T]) -> T:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api, torch_kinds
@@ -106,15 +106,35 @@ def torch_call(
     entry: torch_api.Entry, receiver: Kind | None, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
 ) -> Kind:
     """Return the result of a torch function or method for these arguments."""
+    result = _result(entry, receiver, tuple(args), tuple(keywords.items()), starred)
+    if result is None:
+        subject = _subject(receiver, args)
+        return k.only_tensor(subject) or subject
+    return result
+
+
+def _subject(receiver: Kind | None, args: list[Kind]) -> Kind:
+    """The operand that an in-place operation returns: the receiver of a method, or the first argument."""
+    return receiver if isinstance(receiver, k.Tensor) else args[0] if args else UNKNOWN
+
+
+@lru_cache(maxsize=16_384)
+def _result(
+    entry: torch_api.Entry,
+    receiver: Kind | None,
+    positional: tuple[Kind, ...],
+    named: tuple[tuple[str, Kind], ...],
+    starred: bool,
+) -> Kind | None:
+    """Return the result of a call; None if it is the operand itself."""
+    args, keywords = list(positional), dict(named)
     overload = _resolved(entry, *_hints(args, keywords), starred)
     tensors = tensors_in([*([receiver] if receiver is not None else []), *args, *keywords.values()])
-    # An in-place operation returns its operand: the receiver of a method, or the first argument of a function or layer.
-    subject = receiver if isinstance(receiver, k.Tensor) else args[0] if args else UNKNOWN
     if overload.kind.name == "self":
-        return k.only_tensor(subject) or subject
+        return None
     if overload.kind.name == "union" and any(item.name == "self" for item in overload.kind.items):
         others = [convert(item, None) for item in overload.kind.items if item.name != "self"]
-        return join_all([*others, k.only_tensor(subject) or k.TENSOR])
+        return join_all([*others, k.only_tensor(_subject(receiver, args)) or k.TENSOR])
     kind = convert(overload.kind, common_dtype(tensors, args))
     if isinstance(kind, k.Tensor):
         if kind.rank is None and "elementwise" in overload.flags:
@@ -138,8 +158,11 @@ def _is_foreseen(
     """
     if name in FROM_NUMBERS:
         return bool(args) and is_one_number(args[0])
-    if not (tensors or args) or not all(tensor.foreseen for tensor in tensors):
+    if not (tensors or args):
         return False
+    for tensor in tensors:
+        if not tensor.foreseen:
+            return False
     if name in CONVERSIONS:
         return True
     numbers = (one for one in (*args, *keywords.values()) if not isinstance(one, k.Tensor))

@@ -18,6 +18,7 @@ from dynalint.analysis.torch_api import Entry
 _OF_TENSORS = ("max", "mean", "min", "var", "numpy", "long", "bool", "int")
 # Numbers and loggers have these methods too; without arguments and with the result used, they are tensor methods.
 _COMPUTING = ("exp", "log", "sqrt")
+_SHOWING = frozenset({*_OF_TENSORS, *_COMPUTING})
 # Methods that return a size, on any object.
 _MEASURING = ("size", "dim", "numel", "nelement", "ndimension")
 # These return the kind of their receiver, whether it is a tensor or a module.
@@ -29,7 +30,7 @@ _TAKING_SEQUENCES = ("cat", "concat", "concatenate", "stack", "hstack", "vstack"
 def method_of_tensors(frame: Frame, call: ast.Call) -> Kind | None:
     """Return the tensor method that `x.mean()` calls if `x` is a parameter of unknown kind."""
     node, statement = call.func, frame.statement
-    if not isinstance(node, ast.Attribute) or node.attr not in (*_OF_TENSORS, *_COMPUTING):
+    if not isinstance(node, ast.Attribute) or node.attr not in _SHOWING:
         return None
     used = not (isinstance(statement, ast.Expr) and statement.value is call)
     if node.attr in _COMPUTING and (call.args or call.keywords or not used):
@@ -73,7 +74,10 @@ def note_masks(frame: Frame, keywords: dict[str, Kind]) -> None:
 
 def note_arguments(frame: Frame, node: ast.Call, callee: Kind, args: list[Kind]) -> None:
     """Record a parameter as a tensor if torch accepts only tensors there: in a layer, a function or a tensor method."""
-    if not any(isinstance(kind, k.Unknown) and kind.parameter is not None for kind in args):
+    for kind in args:
+        if isinstance(kind, k.Unknown) and kind.parameter is not None:
+            break
+    else:
         if isinstance(callee, k.External) and callee.name.startswith("torch.") and node.args:
             _note_elements(frame, callee.name, node.args[0])
         return

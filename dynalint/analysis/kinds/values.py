@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from dynalint.analysis.records import record
 from dynalint.analysis.steps import note_cut
 
 if TYPE_CHECKING:
@@ -69,16 +69,17 @@ class Composite(Kind):
         size, made = 1, False
         for part in parts:
             size += part.size
-            made = made or part.made
-        object.__setattr__(self, "made", made)
+            if part.made:
+                made = True
+        self.made = made
         fits = size <= MOST_PARTS
-        object.__setattr__(self, "size", size if fits else 1)
+        self.size = size if fits else 1
         if not fits and any(holds_code(part) for part in parts):
             note_parts()
         return fits
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Unknown(Kind):
     """Any value. `parameter` names the parameter of the current function that it still equals, if any.
 
@@ -91,12 +92,12 @@ class Unknown(Kind):
     optional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Nothing(Kind):
     """No value: unreachable or not computed yet."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Tensor(Kind):
     """A torch tensor. `dtype` is its class of dtypes and `rank` its number of dimensions; None if unknown.
 
@@ -115,7 +116,7 @@ class Tensor(Kind):
     sparse: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Value(Kind):
     """A plain Python value of builtin type `type` ("int", "float", "bool", "str", "none", "dtype", "device", ...).
 
@@ -128,9 +129,11 @@ class Value(Kind):
     source: Source = "python"
 
     def __hash__(self) -> int:
-        return hash((self.type, self.source))
+        return hash((self.type, self.constant))
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         if not isinstance(other, Value) or self.type != other.type or self.source != other.source:
             return False
         return is_same_constant(self.constant, other.constant)
@@ -141,7 +144,7 @@ def is_same_constant(one: Any, other: Any) -> bool:
     return one is other or (type(one) is type(other) and bool(one == other))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Home:
     """The place where a container or state that outlives the call is stored: an attribute, a global, a default, ..."""
 
@@ -149,7 +152,7 @@ class Home:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Sequence(Composite):
     """A list, tuple, set, deque, generator, `nn.ModuleList`, `nn.Sequential` or a similar type, named by `type`.
 
@@ -169,7 +172,7 @@ class Sequence(Composite):
             object.__setattr__(self, "items", None)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Dictionary(Composite):
     """A dict, `nn.ModuleDict` or similar. `items` holds the kinds by constant key, `value` the join of all values.
 
@@ -221,7 +224,7 @@ class Dictionary(Composite):
         return next((kind for name, kind in self.items if name == key and type(name) is type(key)), None)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Instance(Kind):
     """An instance of a class of the project; with `below`, of that class or any subclass.
 
@@ -233,14 +236,14 @@ class Instance(Kind):
     below: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Object(Kind):
     """An instance of a class outside the project, by its dotted name: `logging.Logger`, `torch.nn.Linear`, ..."""
 
     type: str
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Function(Composite):
     """A function of the project, bound to `receiver` where it is a method, with `args`/`keywords` already given."""
 
@@ -257,14 +260,14 @@ class Function(Composite):
             object.__setattr__(self, "keywords", tuple((name, UNKNOWN) for name, _ in self.keywords))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Class(Kind):
     """A class of the project."""
 
     cls: ClassInfo
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class External(Kind):
     """A function, class or module outside the project, by its dotted name: `torch.relu`, `time`, `builtins.print`."""
 
@@ -277,7 +280,7 @@ def external(name: str) -> External:
     return External(name)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Method(Composite):
     """A method of a value that is not a project instance: `t.item`, `names.append`, `logger.info`."""
 
@@ -289,14 +292,14 @@ class Method(Composite):
             object.__setattr__(self, "receiver", UNKNOWN)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Module(Kind):
     """A Python module of the project."""
 
     module: ModuleInfo
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Super(Kind):
     """The result of `super()` in a method of `cls` for an instance `receiver`."""
 
@@ -304,7 +307,7 @@ class Super(Kind):
     receiver: Kind
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Partial(Composite):
     """`functools.partial` of something outside the project, or any callable wrapped with arguments."""
 
@@ -319,7 +322,7 @@ class Partial(Composite):
             object.__setattr__(self, "keywords", tuple((name, UNKNOWN) for name, _ in self.keywords))
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Union(Composite):
     """One of several kinds, none of which is unknown, nothing, or a union."""
 

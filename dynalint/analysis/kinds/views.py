@@ -29,7 +29,9 @@ _MUTABLE = frozenset({"list", "dict", "set", "deque", "defaultdict", "OrderedDic
 
 def without(kind: Kind, type_: str) -> Kind:
     """Return `kind` without the alternatives that are Python values of `type_`, as after `is not None`."""
-    return rejoined(kind, [one for one in kind.members if not (isinstance(one, Value) and one.type == type_)])
+    if not isinstance(kind, Union):
+        return NOTHING if isinstance(kind, Value) and kind.type == type_ else kind
+    return rejoined(kind, [one for one in kind.alternatives if not (isinstance(one, Value) and one.type == type_)])
 
 
 def present(kind: Kind) -> Kind:

@@ -81,14 +81,16 @@ class Asking:
 
 def asking(event: Change, project: Project) -> Asking | None:
     """Return the statement around or before a change that tests whether the state already exists."""
-    state, kinds, parents = _State.of(event), project.kinds(event.function), project.parents(event.function)
+    state, parents = _State.of(event), project.parents(event.function)
     for one in _on_the_way(event.statement, event.function, project):
         test = one.statement.test
         if one.leaves and way(event.statement, parents) != way(one.statement, parents):
             continue  # another condition also decides which call creates it
+        if not state.is_asked_for(test):
+            continue
         # Dynamo does not guard on the result of a tensor test.
-        is_guard = k.only_tensor(kinds.get(test, k.UNKNOWN)) is None and not _is_settled(test, kinds)
-        if is_guard and state.is_asked_for(test):
+        kinds = project.kinds(event.function)
+        if k.only_tensor(kinds.get(test, k.UNKNOWN)) is None and not _is_settled(test, kinds):
             missing = _says_missing(test, state, truth=one.truth)
             if missing or (missing is None and not one.leaves):
                 return one

@@ -53,7 +53,7 @@ def refuse_changed_later(scope: Scope, nodes: Iterable[ast.expr], around: ast.AS
     """
     for node in nodes:
         for read in _read_in(scope, node, handed) if handed or not _is_read_by_none(scope, node) else ():
-            for place in _later_changes(scope, read, around):
+            for place in sorted(_later_changes(scope, read, around), key=lambda one: (one.lineno, one.col_offset)):
                 raise Refusal(
                     f"{scope.quote(place)} on line {place.lineno} may change a tensor in place, but the gradient of "
                     f"{scope.quote(read)} needs its old value; write it out of place first"

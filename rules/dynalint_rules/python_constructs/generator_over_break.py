@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from dynalint.rulekit import FunctionInfo, Iteration, Project, Rule, Violation, k, walk
+from dynalint.rulekit import FunctionInfo, Iteration, Project, Rule, Violation, dotted_name, k, walk
 
 
 class GeneratorOverBreak(Rule):
@@ -23,12 +23,16 @@ class GeneratorOverBreak(Rule):
         call = _handed_to(event.node, parents)
         if call is None or _is_given_up(call, parents):
             return
+        inside = [one for one in walk(call.args[0]) if isinstance(one, ast.Call)]
+        assert project.interpreter is not None
+        name = dotted_name(project.interpreter, event.function, call.func)
+        if name is not None and (name != "builtins.sum" or not inside):
+            return
         kinds = project.kinds(event.function)
         taker = kinds.get(call.func, k.UNKNOWN)
         takers = [*_functions(taker, project)]
         if not takers and taker != k.External("builtins.sum"):
             return
-        inside = [one for one in walk(call.args[0]) if isinstance(one, ast.Call)]
         called = [one for node in inside for one in _functions(kinds.get(node.func, k.UNKNOWN), project)]
         within = tuple(dict.fromkeys([*called, *takers]))
         if within:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 
 from dynalint.rulekit import Branch, Call, FunctionInfo, Project, Rule, Violation, k, walk
 from dynalint_rules._code.settings import captures_scalars
@@ -57,7 +58,6 @@ class _Reading:
 
     def __init__(self, function: FunctionInfo, project: Project) -> None:
         self._function, self._project = function, project
-        self._kinds: Mapping[ast.AST, k.Kind] = project.kinds(function)
         self._parents = project.parents(function)
 
     def outlives_break(self, event: Call) -> bool:
@@ -147,6 +147,10 @@ class _Reading:
                 return True
             return any(self._comes_from_outside(value, seen) for value in self._values(node.id))
         return any(self._comes_from_outside(child, seen) for child in ast.iter_child_nodes(node))
+
+    @cached_property
+    def _kinds(self) -> Mapping[ast.AST, k.Kind]:
+        return self._project.kinds(self._function)
 
     @property
     def _parameters(self) -> set[str]:

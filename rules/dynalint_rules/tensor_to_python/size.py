@@ -96,6 +96,7 @@ def _sizes(event: Call) -> Iterator[tuple[ast.expr, k.Kind]]:
 def _unpacked(event: Call, project: Project) -> list[ast.expr]:
     """Return the tensors that `*` unpacks into sizes."""
     starred = [one.value for one in event.node.args if isinstance(one, ast.Starred)]
+    starred = [one for one in starred if project.may_unpack_tensor(one)]
     kinds = project.kinds(event.function) if starred else {}
     tensors = ((node, k.only_tensor(kinds.get(node, k.UNKNOWN))) for node in starred)
     return [node for node, tensor in tensors if tensor is not None and not tensor.foreseen]
@@ -130,13 +131,16 @@ def _is_input(event: Call, node: ast.expr, project: Project) -> bool:
     # A value computed here is new, even if its operands are not.
     if any(isinstance(one, ast.Call | ast.Subscript | ast.Attribute | ast.BinOp) for one in inside):
         return False
-    kinds, parents = project.kinds(event.function), project.parents(event.function)
+    parents = project.parents(event.function)
+    ends = [end.node for end in _ends(event, project) if always_before(end.node, event.node, parents)]
+    if not ends:
+        return False
+    kinds = project.kinds(event.function)
     names = {one.id for one in inside if isinstance(one, ast.Name) and k.only_tensor(kinds.get(one, k.UNKNOWN))}
     if isinstance(node, ast.Name) and _holds_tensor(kinds.get(node, k.UNKNOWN)):
         names.add(node.id)
     if not names:
         return False
-    ends = [end.node for end in _ends(event, project) if always_before(end.node, event.node, parents)]
     for one in walk(event.function.node):
         if isinstance(one, ast.Name) and one.id in names and isinstance(one.ctx, ast.Store):
             ends = [end for end in ends if (one.lineno, one.col_offset) < (end.lineno, end.col_offset)]

@@ -5,7 +5,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from dynalint.rulekit import Call, Declined, Event, Project, Rewrite, Rule, Subscript, Violation, k, rw, walk
+from dynalint.rulekit import (
+    Call,
+    Declined,
+    Event,
+    Project,
+    Rewrite,
+    Rule,
+    Subscript,
+    Violation,
+    index_parts,
+    k,
+    rw,
+    walk,
+)
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.foreseen import is_stored_number
@@ -119,6 +132,8 @@ def _is_number(scope: Scope, value: ast.expr, changing: set[str]) -> bool:
 
 def _tensors(event: Event, project: Project) -> list[ast.expr]:
     """Return the bounds that are certainly tensors."""
+    if isinstance(event, Subscript) and not any(k.may_be_tensor(part) for part in index_parts(event.index)):
+        return []
     kinds = project.kinds(event.function)
     tensors = ((bound, k.only_tensor(kinds.get(bound, k.UNKNOWN))) for bound in _bounds(event))
     return [bound for bound, tensor in tensors if tensor is not None and not is_stored_number(tensor)]

@@ -79,7 +79,11 @@ def stored(frame: Frame, owner: k.Instance, name: str) -> Kind:
 def _left(frame: Frame, owner: k.Instance, name: str) -> Kind:
     """The class constant that an attribute may still hold if no constructor stores it: None, or a flag."""
     classes = frame.interpreter.project.mro(owner.cls)
-    value = next((cls.body[name] for cls in classes if name in cls.body), None)
+    value = None
+    for cls in classes:
+        if name in cls.body:
+            value = cls.body[name]
+            break
     if not isinstance(value, ast.Constant) or not (value.value is None or isinstance(value.value, bool)):
         return NOTHING
     stored = any(function.name == "__init__" for cls in classes for function, _ in cls.stores.get(name, ()))

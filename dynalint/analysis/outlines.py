@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dynalint.analysis.build import absolute_name
+from dynalint.analysis.records import record
 
 _IMPORT = re.compile(
     r"^[ \t]*(?:from(?:[ \t]+|(?=\.))(\.*[ \t]*[\w.]*)[ \t]*import[ \t]*(\((?:[^)#]|#.*)*\)|(?:[^\\\n#;]|\\\r?\n)+)"
@@ -29,7 +30,7 @@ _ASSIGNED = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Imported:
     """A name that an import statement binds: `module` is absolute, `attribute` None for the module itself."""
 
@@ -55,7 +56,8 @@ class Outline:
     def _imports(self) -> Iterator[Imported]:
         for match in _IMPORT.finditer(self.text):
             source, named, modules = match.groups()
-            names = _NAME.finditer(_COMMENT.sub("", named or modules))
+            listed = named or modules
+            names = _NAME.finditer(_COMMENT.sub("", listed) if "#" in listed else listed)
             if source is None:
                 for one in names:
                     name, alias = one.groups()

@@ -197,8 +197,8 @@ def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, enter: Callabl
 def _is_followed(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, head: Environment) -> bool:
     """Whether no change in an iteration, which began with `head`, matters to the next one."""
     env = frame.env
-    changed = {name for name in {**head, **env} if head.get(name) is not env.get(name)}
-    changed = {name for name in changed if head.get(name) != env.get(name)}
+    changed = {name for name, kind in env.items() if head.get(name) is not kind and head.get(name) != kind}
+    changed.update(head.keys() - env.keys())
     if frame.function is None or frame.globals or any("." in name or is_fact(name) for name in changed):
         return False
     known = frame.function.known

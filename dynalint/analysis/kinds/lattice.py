@@ -275,7 +275,7 @@ def shallow(kind: Kind, depth: int = _DEEPEST) -> Kind:
     The functions and objects in a deeper container are kept, as if the outer one held them directly: a recursive walk
     through nested containers reaches them eventually.
     """
-    if not isinstance(kind, Composite):
+    if not isinstance(kind, Composite) or kind.depth <= depth:
         return kind
     if depth == 0 and not isinstance(kind, Union):
         return join_all(_code_in(kind)) if holds_code(kind) else UNKNOWN

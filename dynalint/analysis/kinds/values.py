@@ -56,21 +56,28 @@ class Kind:
 class Composite(Kind):
     """A kind that contains others, at most `MOST_PARTS`; beyond that, its contents are unknown.
 
+    `depth` is at least the number of containers inside each other.
+
     For example, a value that is put into itself twice in each iteration of a loop doubles in size each time.
     """
 
-    __slots__ = ("made", "size")
+    __slots__ = ("depth", "made", "size")
 
+    depth: int
     size: int
     made: bool
 
     def _holds(self, *parts: Kind) -> bool:
-        """Compute the size and whether a part is new; return whether the size is within the limit."""
-        size, made = 1, False
+        """Compute depth, size and whether a part is new; return whether the size is within the limit."""
+        depth, size, made = 0, 1, False
         for part in parts:
             size += part.size
-            if part.made:
+            if isinstance(part, Composite):
+                depth = max(depth, part.depth)
+                made = made or part.made
+            elif part.made:
                 made = True
+        self.depth = depth + 1
         self.made = made
         fits = size <= MOST_PARTS
         self.size = size if fits else 1

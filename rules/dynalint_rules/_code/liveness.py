@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from dynalint.rulekit import walk
-from dynalint_rules._code.names import around
+from dynalint_rules._code.names import around, is_shared
 from dynalint_rules._code.scope import Scope
 
 _Use = Literal["read", "gone"] | None
@@ -35,13 +35,12 @@ def is_dead_after(scope: Scope, name: str, statement: ast.stmt) -> bool:
 
 def _is_used_elsewhere(scope: Scope, name: str) -> bool:
     """Return whether a name also belongs to another scope, or a nested function reads it."""
-    for node in walk(scope.function.node):
-        if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
-            return True
-        inner = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef)
-        if inner and node is not scope.function.node and _mentions(node, name):
-            return True
-    return False
+    known = scope.function.known
+    if _is_used_elsewhere not in known:
+        own = scope.function.node
+        scopes = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+        known[_is_used_elsewhere] = [node for node in walk(own) if isinstance(node, scopes) and node is not own]
+    return is_shared(scope, name) or any(_mentions(node, name) for node in known[_is_used_elsewhere])
 
 
 def _first_use(statements: Sequence[ast.stmt], name: str) -> _Use:

@@ -111,9 +111,11 @@ def _sides_around(scope: Scope, node: ast.AST) -> dict[ast.If, bool]:
 
 def changes_in_place(scope: Scope, name: str, outside: ast.AST | None = None) -> Iterator[ast.stmt | ast.expr]:
     """Yield the places in the function, except inside `outside`, that change the tensor under `name`."""
+    return (one for one in _changed(scope, name) if outside is None or not within(one, outside, scope))
+
+
+def _changed(scope: Scope, name: str) -> Iterator[ast.stmt | ast.expr]:
     for node in walk_function(scope.function.node):
-        if outside is not None and within(node, outside, scope):
-            continue
         if isinstance(node, ast.AugAssign):
             target: ast.expr = node.target
             if isinstance(target, ast.Name) and target.id == name and k.is_number(kind_of_name(scope, name, node)):

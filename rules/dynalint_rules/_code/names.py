@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TypeGuard
 
-from dynalint.rulekit import Refusal, k, walk
+from dynalint.rulekit import Refusal, k, step, walk
 from dynalint_rules._code.scope import Scope, as_tensor
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -17,9 +18,20 @@ _CONDITIONAL = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, as
 
 def loads(scope: Scope, name: str) -> Iterator[ast.Name]:
     """Yield every place in the function, including nested functions, that reads `name`."""
-    for node in walk(scope.function.node):
-        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
-            yield node
+    return (node for node in names(scope, name) if isinstance(node.ctx, ast.Load))
+
+
+def names(scope: Scope, name: str) -> list[ast.Name]:
+    """Return all places in the function, including nested functions, that use `name`."""
+    known = scope.function.known
+    if names not in known:
+        known[names] = by_name = defaultdict[str, list[ast.Name]](list)
+        for node in walk(scope.function.node):
+            if isinstance(node, ast.Name):
+                by_name[node.id].append(node)
+    found: list[ast.Name] = known[names].get(name, [])
+    step(len(found))
+    return found
 
 
 def reads(scope: Scope, node: ast.expr, kept: str) -> Iterator[ast.expr]:
@@ -35,8 +47,7 @@ def reads(scope: Scope, node: ast.expr, kept: str) -> Iterator[ast.expr]:
     target = statement.targets[0]
     if len(statement.targets) > 1 or not isinstance(target, ast.Name) or target.id not in scope.function.locals:
         raise Refusal(kept)
-    names = (one for one in walk(scope.function.node) if isinstance(one, ast.Name) and one.id == target.id)
-    if any(one is not target and not isinstance(one.ctx, ast.Load) for one in names):
+    if any(one is not target and not isinstance(one.ctx, ast.Load) for one in names(scope, target.id)):
         raise Refusal(f"`{target.id}` is assigned in several places; give this value its own name first")
     yield from loads(scope, target.id)
 
@@ -260,11 +271,7 @@ def only_value(scope: Scope, name: str, outside: ast.AST) -> ast.expr | None:
     Assignments inside `outside` do not count.
     """
     inside = {id(node) for node in walk(outside)}
-    stores = [
-        node
-        for node in walk(scope.function.node)
-        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store) and id(node) not in inside
-    ]
+    stores = [node for node in names(scope, name) if isinstance(node.ctx, ast.Store) and id(node) not in inside]
     if len(stores) != 1 or name in parameters(scope):
         return None
     parent = scope.parents.get(stores[0])
@@ -277,12 +284,10 @@ def has_one_value(scope: Scope, name: str) -> bool:
     return name in scope.function.locals and len(stores) + (name in parameters(scope)) == 1
 
 
-def names(scope: Scope, name: str) -> Iterator[ast.Name]:
-    """Yield all places that use a name."""
-    return (node for node in walk(scope.function.node) if isinstance(node, ast.Name) and node.id == name)
-
-
 def is_shared(scope: Scope, name: str) -> bool:
     """Return whether a name is declared as `global` or `nonlocal`."""
-    walked = walk(scope.function.node)
-    return any(isinstance(node, ast.Global | ast.Nonlocal) and name in node.names for node in walked)
+    known = scope.function.known
+    if is_shared not in known:
+        walked = walk(scope.function.node)
+        known[is_shared] = {one for node in walked if isinstance(node, ast.Global | ast.Nonlocal) for one in node.names}
+    return name in known[is_shared]

@@ -391,6 +391,32 @@ class Sized(nn.Module):
         return x + 1
 
 
+class _Embedding(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(32, 16)
+
+    def forward(self, data: Any) -> torch.Tensor:
+        return self.table(data["input_ids"])
+
+
+class _OfBatch(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.fc = _Embedding(), nn.Linear(16, 8)
+
+    def forward(self, batch: dict[str, torch.Tensor], scale: float) -> torch.Tensor:
+        return self.fc(self.embedding(batch) + batch["features"]) * scale
+
+
+def test_a_dict_has_the_keys_that_the_code_reads() -> None:
+    found = find_call(_OfBatch(), "cpu", 60)
+    batch, _ = found.call[0]
+    assert sorted(batch) == ["features", "input_ids"]
+    assert not batch["input_ids"].is_floating_point()
+    assert "batch['features']=" in found.text
+
+
 def test_a_size_that_only_the_message_tells_of_is_taken_from_there() -> None:
     (x,), _ = find_call(Sized(), "cpu", 30).call
     assert x.shape[1] == 24

@@ -26,7 +26,8 @@ class AssertOnTensor(Rule):
         if isinstance(event, Call):
             if event.args and k.only_tensor(event.args[0]) is not None:
                 message = "`torch._assert` evaluates the truth of a tensor"
-                yield Violation(event.node, message, help="Check on the device with `torch._assert_async`.")
+                help_ = "Check on the device with `torch._assert_async`."
+                yield Violation(event.node, message, help=help_, torch="<2.15")
             return
         operand = operand_of(event)
         if operand is None or not isinstance(event, Branch) or event.form == "in" or not asks_tensor(event, project):

@@ -40,7 +40,8 @@ class ContextManager(Rule):
     def check(self, event: Entry | Call, project: Project) -> Iterable[Violation]:
         """Flag objects that Dynamo cannot enter, and calls of context managers that it cannot create."""
         if isinstance(event, Call):
-            yield Violation(event.node, f"Dynamo does not support the context manager `{event.callee}()`")
+            torch = "<2.15" if event.callee == "contextlib.closing" else ""
+            yield Violation(event.node, f"Dynamo does not support the context manager `{event.callee}()`", torch=torch)
         elif isinstance(event, Entry):
             what = _unknown(event, project)
             if what:

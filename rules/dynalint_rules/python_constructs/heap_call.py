@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dynalint.rulekit import Call, Rule
+from collections.abc import Iterable
+
+from dynalint.rulekit import Call, Project, Rule, Violation, leads_to_raise
 
 _CALLS = {
     "heapq": "heappush heappop heapify heappushpop heapreplace nlargest nsmallest merge",
@@ -17,5 +19,10 @@ class HeapCall(Rule):
     gb = ("GB0007", "GB0059")
     events = (Call,)
     calls = frozenset(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split())
-    message = "`{callee}()` is a C function that Dynamo cannot trace"
     refusal = "the code around the call uses the list too; write it with `sorted` or `list.sort`"
+
+    def check(self, event: Call, project: Project) -> Iterable[Violation]:
+        """Flag the call, wherever it is. From torch 2.15 on, Dynamo traces `heapq`."""
+        if not leads_to_raise(event, project):
+            message = f"`{event.callee}()` is a C function that Dynamo cannot trace"
+            yield Violation(event.node, message, torch="<2.15" if event.callee.startswith("heapq.") else "")

@@ -45,8 +45,16 @@ _CALLS: dict[str, str] = {
     "urllib.parse": "quote",
     "weakref": "proxy",
 }
-# Traced from torch 2.14 on.
-_TRACED_LATER = frozenset({"contextvars.ContextVar.get", "deque.rotate", "itertools.combinations_with_replacement"})
+# Later releases trace these.
+_TRACED_LATER = {
+    **dict.fromkeys(("contextvars.ContextVar.get", "deque.rotate", "itertools.combinations_with_replacement"), "<2.14"),
+    **dict.fromkeys(
+        (f"builtins.{name}" for name in "bytes bytearray object staticmethod classmethod".split()), "<2.15"
+    ),
+    **dict.fromkeys((f"cmath.{name}" for name in _CALLS["cmath"].split()), "<2.15"),
+    **dict.fromkeys(("functools.cmp_to_key", "inspect.cleandoc", "operator.indexOf", "operator.setitem"), "<2.15"),
+    **dict.fromkeys(("statistics.mode", "types.SimpleNamespace"), "<2.15"),
+}
 # Functions of other packages whose Python code breaks the graph, by package and by break. Each was run with torchvision
 # 0.28, opt_einsum 3.4, pandas 3.1, networkx 3.6, torch-geometric 2.8, torchdiffeq 0.2.5, ptwt 1.0.1, pyro 1.9.2,
 # gpytorch 1.15, torchmetrics 1.9, torchaudio 2.11 and pydantic 2.
@@ -190,7 +198,7 @@ class LibraryCall(Rule):
     name = "library-call"
     summary = "A function of the standard library or another package that Dynamo does not trace breaks the graph"
     gb = (
-        *("GB0007", "GB0059", "GB0147", "GB0156", "GB0134", "GB0055", "GB4411", "GB7786"),
+        *("GB0007", "GB0059", "GB0147", "GB0156", "GB0134", "GB0055", "GB0088", "GB4411", "GB6815", "GB7786"),
         *("GB0008", "GB0036", "GB0124", "GB0157", "GB0170", "GB0207", "GB0208", "GB0257", "GB0294"),
     )
     events = (Call,)
@@ -219,7 +227,7 @@ class LibraryCall(Rule):
                 event.node,
                 f"Dynamo does not trace `{shown}()`, and breaks the graph there",
                 help="compute its value earlier: in the constructor, or at module level",
-                torch="<2.14" if event.callee in _TRACED_LATER else "",
+                torch=_TRACED_LATER.get(event.callee, ""),
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:

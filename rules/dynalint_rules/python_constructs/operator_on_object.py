@@ -36,7 +36,7 @@ class OperatorOnObject(Rule):
                 event.node,
                 f"Dynamo does not trace `{operator}` into a method of `{name}`",
                 help="call a method of the object",
-                torch="<2.14" if event.operator is ast.Invert else "",
+                torch="<2.14" if event.operator is ast.Invert else "<2.15",
             )
 
     def fix(self, event: Operation, violation: Violation, project: Project) -> Declined:

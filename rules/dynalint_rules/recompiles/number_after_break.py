@@ -29,16 +29,19 @@ class NumberAfterBreak(Rule):
         reading = _Reading(event.function, project)
         if not reading.is_captured(event) or not reading.is_input(tensor):
             return
+        torch = ""
         if reading.meets_tensor(event.node):
             message = "the code after this break is compiled for the number read here, and recompiles for the next one"
-        elif reading.outlives_break(event):
+        elif later := reading.while_needed(event):
+            # From torch 2.15 on, code that only reads further numbers takes any number.
+            torch = "<2.15" if all(one.statement is event.statement for one in later) else ""
             message = (
                 "the number read here is needed after the next break, and the code before that break recompiles for "
                 "the next number"
             )
         else:
             return
-        yield Violation(event.node, message, help="Keep the value as a 0-dim tensor.")
+        yield Violation(event.node, message, help="Keep the value as a 0-dim tensor.", torch=torch)
 
 
 def _tensor_read(event: Call) -> ast.expr | None:
@@ -60,12 +63,14 @@ class _Reading:
         self._function, self._project = function, project
         self._parents = project.parents(function)
 
-    def outlives_break(self, event: Call) -> bool:
-        """Return whether another read follows, in the same expression or later, while the number is still needed."""
+    def while_needed(self, event: Call) -> list[Call]:
+        """Return the reads that follow, in the same expression or later, while the number is still needed."""
         reads = sorted(self._reads(), key=lambda one: _place(one.node))
         own = [one for one in reads if one.statement is event.statement]
         # Only the first read in an expression is flagged.
-        return bool(own) and own[0].node is event.node and any(self._is_kept(event, other) for other in reads)
+        if not own or own[0].node is not event.node:
+            return []
+        return [other for other in reads if self._is_kept(event, other)]
 
     def _is_kept(self, event: Call, other: Call) -> bool:
         if _place(other.node) <= _place(event.node):

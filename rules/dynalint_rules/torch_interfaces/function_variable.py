@@ -12,7 +12,7 @@ class FunctionVariable(Rule):
     code = "DYN623"
     name = "function-variable"
     summary = "A class variable or class method of an autograd function, or `apply` of an instance, breaks the graph"
-    gb = ("GB4841", "GB6215", "GB0055", "GB0156", "GB0467", "GB7312")
+    gb = ("GB4841", "GB6215", "GB0055", "GB0088", "GB0156", "GB0467", "GB7312")
     events = (Read, Write)
     calls = frozenset({FUNCTION_VARIABLE, "torch.autograd.Function.apply"})
     refusal = "the code does not show what else sets or reads it; keep it in a global, or pass it to `apply`"

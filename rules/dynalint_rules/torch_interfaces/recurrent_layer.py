@@ -16,7 +16,7 @@ class RecurrentLayer(Rule):
     code = "DYN601"
     name = "recurrent-layer"
     summary = "A recurrent layer of torch leaves the rest of the function in eager"
-    gb = ("GB0014",)
+    gb = ("GB0014", "GB0148", "GB0175", "GB4841")
     gives_up = True
     events = (Call, Read, Load)
     calls = frozenset(f"{name}.*" for name in RECURRENT_LAYERS)
@@ -46,6 +46,7 @@ class RecurrentLayer(Rule):
                 f"Dynamo does not trace {shown}, and the function is not compiled from here on",
                 help="compile the parts before and after the layer separately, or use a cell in a loop",
                 setting="allow_rnn",
+                torch="<2.15" if isinstance(event, Load) and not _is_tested(used, parents) else "",
             )
 
 
@@ -62,6 +63,12 @@ def _is_used(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
     return (isinstance(parent, ast.Attribute) and parent.value is node) or (
         isinstance(parent, ast.Call) and parent.func is node
     )
+
+
+def _is_tested(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Return whether an expression is an argument of `isinstance`."""
+    call = parents.get(node)
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "isinstance"
 
 
 def _owner(event: Call | Read | Load) -> ast.expr:

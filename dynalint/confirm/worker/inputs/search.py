@@ -15,7 +15,7 @@ import traceback
 import types
 import typing
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -26,14 +26,8 @@ from torch.utils import _pytree as pytree
 
 from ..dynamo import runs
 from ..dynamo.runs import Call, force_eager
-from .guessed_values import (
-    BATCH,
-    LENGTH,
-    NoGuessError,
-    by_name,
-    for_parameter,
-    hints_of,
-)
+from .dict_arguments import items_read, with_dicts
+from .guessed_values import BATCH, LENGTH, NoGuessError, by_name, for_parameter, hints_of
 from .sizes_by_config import packed
 from .small_configs import is_configuration
 from .stated_shapes import stated_specs
@@ -135,8 +129,9 @@ class _Search:
             if repr(specs) in self._tried or _unfit(specs):
                 continue
             self._tried.add(repr(specs))
-            call = _call(self._function, specs, self._device)
-            trouble = _attempt(self._function, specs, call)
+            made = _made(specs, self._device)
+            call = _call(self._function, made)
+            trouble = _attempt(self._function, made, call)
             if trouble is None:
                 found = Found(call, ", ".join(f"{name}={worded(value)}" for name, value in specs.items()))
                 if not _rank_depends_on_masks(self._function, call):
@@ -176,23 +171,41 @@ def _first_guess(function: Callable[..., Any]) -> Specs:
         needed = [item for item in parameters if item.name == getattr(function, "main_input_name", None)]
     specs: dict[str, Any] = {}
     for parameter in needed:
-        guess = _guess(function, parameter, first=not specs)
-        if guess is not None:
-            specs[parameter.name] = guess
+        specs.update(_guesses(function, parameter, first=not specs))
     for settings in _settings_of(function):
         specs.update(packed(settings, specs))
     return specs
 
 
-def _guess(function: Callable[..., Any], parameter: inspect.Parameter, *, first: bool) -> Any:
-    """Return a guess for one parameter of a call, or None if nothing is known about its annotation."""
+def _guesses(function: Callable[..., Any], parameter: inspect.Parameter, *, first: bool) -> Specs:
+    """Return a guess for one parameter of a call, or for each item that is read from it by a string key.
+
+    The result is empty if nothing is known about its annotation.
+    """
     target = function.forward if isinstance(function, nn.Module) else function
-    name, hint = parameter.name, hints_of(target).get(parameter.name, parameter.annotation)
+    hint = hints_of(target).get(parameter.name, parameter.annotation)
+    items = items_read(function, parameter.name) if _may_be_dict(hint) else {}
+    named = items or {parameter.name: parameter.name}
+    found: dict[str, Any] = {}
+    for spec, name in named.items():
+        guess = _guess(function, name, Any if items else hint, first=first and not found)
+        if guess is not None:
+            found[spec] = guess
+    return found
+
+
+def _may_be_dict(hint: Any) -> bool:
+    plain = typing.get_origin(hint) or hint
+    return isinstance(hint, str) or hint in (inspect.Parameter.empty, Any) or plain in (dict, Mapping, MutableMapping)
+
+
+def _guess(function: Callable[..., Any], name: str, hint: Any, *, first: bool) -> Any:
+    """Return a guess for a parameter with this name and annotation, or None if nothing is known about the latter."""
     choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
     if len(choices) == 1 and typing.get_origin(hint) in (typing.Union, types.UnionType):
         hint = choices[0]
     # Annotations with dimensions are from jaxtyping; `stated_shapes` reads them.
-    unknown = isinstance(hint, str) or hint in (parameter.empty, Any) or hasattr(hint, "dim_str")
+    unknown = isinstance(hint, str) or hint in (inspect.Parameter.empty, Any) or hasattr(hint, "dim_str")
     if (unknown or hint in KINDS) and not (unknown and name.startswith(_FLAG)):
         layers = list(function.modules()) if isinstance(function, nn.Module) else []
         wanted = next((takes[0] for layer in layers if (takes := wanted_by(layer))), GENERIC[0])
@@ -222,11 +235,12 @@ def _settings_of(function: Callable[..., Any]) -> Iterator[Any]:
 def _supplied(function: Callable[..., Any], specs: Specs, trouble: Trouble) -> Iterator[Specs]:
     """Yield specs that add an optional parameter that the error shows to be needed."""
     target = function.forward if isinstance(function, nn.Module) else function
-    missed = [item for item in parameters_of(target) if item.name not in specs and item.name in trouble.missed]
+    given = with_dicts(specs)
+    missed = [item for item in parameters_of(target) if item.name not in given and item.name in trouble.missed]
     for parameter in missed:
-        guess = _guess(function, parameter, first=not specs)
-        if guess is not None:
-            yield {**specs, parameter.name: guess}
+        guesses = _guesses(function, parameter, first=not specs)
+        if guesses:
+            yield {**specs, **guesses}
 
 
 def _missed(error: Exception, names: Iterable[str]) -> tuple[str, ...]:
@@ -284,20 +298,25 @@ def _generic(start: Specs) -> Iterator[Specs]:
         yield {**start, **dict.fromkeys(tensors, spec)}
 
 
-def _call(function: Callable[..., Any], specs: Specs, device: str) -> Call:
-    """Make the arguments of a call, positional where the signature allows it, as a user would write it."""
+def _made(specs: Specs, device: str) -> dict[str, Any]:
+    """Make the values of specs."""
     runs.seed_torch(0)
-    made = {name: spec.make().to(device) if isinstance(spec, TensorSpec) else spec for name, spec in specs.items()}
+    return {name: spec.make().to(device) if isinstance(spec, TensorSpec) else spec for name, spec in specs.items()}
+
+
+def _call(function: Callable[..., Any], made: Mapping[str, Any]) -> Call:
+    """Return a call with these values, positional where the signature allows it, as a user would write it."""
     target = function.forward if isinstance(function, nn.Module) else function
     args: list[Any] = []
+    values = with_dicts(made)
     for parameter in parameters_of(target):
-        if parameter.name not in made or parameter.kind == parameter.KEYWORD_ONLY:
+        if parameter.name not in values or parameter.kind == parameter.KEYWORD_ONLY:
             break
-        args.append(made.pop(parameter.name))
-    return tuple(args), made
+        args.append(values.pop(parameter.name))
+    return tuple(args), values
 
 
-def _attempt(function: Callable[..., Any], specs: Specs, call: Call) -> Trouble | None:
+def _attempt(function: Callable[..., Any], made: Mapping[str, Any], call: Call) -> Trouble | None:
     """Call once in eager. Returns the error, if any, and the torch layer that was running."""
     args, kwargs = call
     entered: list[tuple[nn.Module, Any]] = []
@@ -312,10 +331,8 @@ def _attempt(function: Callable[..., Any], specs: Specs, call: Call) -> Trouble 
                 raise
             layer, given = entered[-1] if entered else (None, None)
             received = given if isinstance(given, torch.Tensor) else None
-            # `_call` puts the first specs into `args`, in order.
-            named = {**dict(zip(specs, args, strict=False)), **kwargs}
-            direct = next((name for name, value in named.items() if received is not None and value is received), None)
-            missed = _missed(error, [name for name in _names(function) if name not in specs])
+            direct = next((name for name, value in made.items() if received is not None and value is received), None)
+            missed = _missed(error, [name for name in _names(function) if name not in with_dicts(made)])
             return Trouble(f"{type(error).__name__}: {error}", layer, received, direct, missed, error)
     return None
 

@@ -183,8 +183,8 @@ def test_evidence_needs_no_example_and_holds_while_the_file_does(folder: Folder)
                 self.layer = nn.Linear(config["in"], config["out"])
 
             def forward(self, batch):
-                y = self.layer(batch["x"])
-                if batch["debug"] and y.isnan().any():
+                y = self.layer(batch.x)
+                if batch.debug and y.isnan().any():
                     raise ValueError("no number")
                 if y.sum() > 0:
                     y = -y
@@ -194,10 +194,12 @@ def test_evidence_needs_no_example_and_holds_while_the_file_does(folder: Folder)
     folder.write(
         "use.py",
         """
+        from types import SimpleNamespace
+
         import torch
         from needy import Needy
 
-        Needy({"in": 3, "out": 4})({"x": torch.ones(2, 3), "debug": False})
+        Needy({"in": 3, "out": 4})(SimpleNamespace(x=torch.ones(2, 3), debug=False))
         """,
     )
     before = folder.verdicts("needy.py")

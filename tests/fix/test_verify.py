@@ -52,6 +52,15 @@ def test_an_exact_rewrite_is_proven_on_both_sides(prove: Prove) -> None:
     assert proof.detail.endswith("one graph")
 
 
+def test_a_module_that_all_models_share_has_the_mode_of_the_one_that_runs(prove: Prove) -> None:
+    """It is a global, as of constraints by default. The search for the rare side makes more models in training mode."""
+    branch = "if (x.sum() - 11.1).abs() < 0.05:\n    h = h * 2"
+    shared = model(f"h = self.smooth(h)\n{branch}").replace("class Model", "SMOOTH = nn.Softplus()\n\nclass Model")
+    source = shared.replace("self.n = 0", "self.smooth = SMOOTH")
+    proof = prove(source, (branch, "h = torch.where((x.sum() - 11.1).abs() < 0.05, h * 2, h)"), gb=("GB0170",))
+    assert proof.outcome != "refuted", proof
+
+
 def test_a_side_meets_the_answers_of_tests_that_stay(prove: Prove) -> None:
     """Where the second branch leaves it out too, nothing gives `gain` a gradient but the first one's other side."""
     branch = "if h.mean() > 0.3:\n    g = h * 2"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -75,13 +75,16 @@ class Pair:
         _level(*self._functions, change)
         if change is not None and change.count is not None:
             _count_from(*self._functions, equality.numbers, change.count)
+        self._modes = [_modes(function) for function in self._functions]
 
     def step(self, trial: Trial) -> tuple[str | None, Observation, Observation]:
         """Run one trial on both. Returns the difference, if any, and both observations."""
-        seen = [
-            _observed(subject, function, trial, self._change, training=self._training)
-            for subject, function in zip(self._subjects, self._functions, strict=True)
-        ]
+        seen = []
+        for index, (subject, function) in enumerate(zip(self._subjects, self._functions, strict=True)):
+            # A module that is a global of the project is part of every callable: others may have changed its mode.
+            _set_modes(self._modes[index])
+            seen.append(_observed(subject, function, trial, self._change, training=self._training))
+            self._modes[index] = _modes(function)
         return difference(seen[0], seen[1], self.equality), seen[0], seen[1]
 
     def probe(self) -> Callable[[Trial], None]:
@@ -144,6 +147,16 @@ def _level(one: Any, other: Any, change: StateChange | None) -> None:
                 source.copy_(change.of(source, generator))
             if target is not None and (target.shape, target.dtype) == (source.shape, source.dtype):
                 target.copy_(source)
+
+
+def _modes(function: Any) -> list[tuple[nn.Module, bool]]:
+    """Return the modules of a callable with their modes: True in training."""
+    return [(module, module.training) for _, module in modules_of(function)]
+
+
+def _set_modes(modes: Iterable[tuple[nn.Module, bool]]) -> None:
+    for module, training in modes:
+        module.training = training
 
 
 def _cast(subject: Subject, change: StateChange | None) -> Subject:

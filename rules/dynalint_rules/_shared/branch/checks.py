@@ -25,6 +25,7 @@ from dynalint_rules._shared.branch.truth import (
 from dynalint_rules._shared.text import held_together
 
 _SENTENCES = re.compile(r"(.*[.!?])(?:\s|$)", re.DOTALL)
+_GIVEN = re.compile(r"[\s,;:.(]+(?:but\s+)?(?:got|found|received|given)\b[\s:=]*\.\.\.\)?\.?$", re.IGNORECASE)
 CHECKED = "In compiled code, check on the device with `torch._assert_async`"
 
 
@@ -273,11 +274,11 @@ def without_values(node: ast.expr | None) -> str | None:
     """Return the code of an f-string as a plain string, or None for any other expression.
 
     The string consists of the sentences before the first value or, if there are none, of the text with an ellipsis for
-    each value.
+    each value, without the clause that says what was given.
     """
     if not isinstance(node, ast.JoinedStr):
         return None
     parts = [str(part.value) if isinstance(part, ast.Constant) else None for part in node.values]
     sentences = _SENTENCES.match(parts[0] or "") if None in parts else None
     text = sentences[1] if sentences else "".join("..." if part is None else part for part in parts)
-    return json.dumps(text, ensure_ascii=False)
+    return json.dumps(_GIVEN.sub("", text) or text, ensure_ascii=False)

@@ -1,0 +1,81 @@
+"""Count what Dynamo makes of a call, for `build_gallery.py`; run by the interpreter that has the package.
+
+    python gallery_probe.py DRIVER OUTPUTS
+
+DRIVER is Python code that defines `target` and `calls`, a list of tuples of arguments. What it returns in eager code is
+saved to OUTPUTS, or compared with it if the file exists. Prints a JSON object.
+"""
+
+# ruff: noqa: SLF001 - torch._dynamo is what is asked
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch._dynamo
+
+
+def called(function: Any, arguments: Any) -> Any:
+    """Return the result of a call with copies of the arguments, always with the same random numbers."""
+    torch.manual_seed(0)
+    return function(*(one.clone() if isinstance(one, torch.Tensor) else one for one in arguments))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether results are equal up to rounding."""
+    try:
+        torch.testing.assert_close(one, other, equal_nan=True)
+    except AssertionError:
+        return False
+    return True
+
+
+def probed(target: Any, calls: list[Any], outputs: Path) -> dict[str, Any]:
+    """Return the numbers of graphs, breaks and recompilations, the reasons, and which results are equal."""
+    eager = [called(target, one) for one in calls]
+    if not outputs.exists():
+        torch.save(eager, outputs)
+    explained = called(torch._dynamo.explain(target), calls[0])
+    torch._dynamo.reset()
+    graphs: list[int] = []
+
+    def count(module: torch.fx.GraphModule, _: Any) -> Any:
+        graphs.append(len(module.graph.nodes))
+        return module.forward
+
+    compiled = torch.compile(target, backend=count)
+    results = [called(compiled, calls[0])]
+    first = len(graphs)
+    results += [called(compiled, one) for one in calls[1:]]
+    return {
+        "graphs": explained.graph_count,
+        "breaks": explained.graph_break_count,
+        "reasons": list(dict.fromkeys(worded(one) for one in explained.break_reasons)),
+        "calls": len(calls),
+        "recompiled": len(graphs) - first,
+        "compiled_equals_eager": same(results, eager),
+        "equals_before": same(torch.load(outputs, weights_only=False), eager),
+    }
+
+
+def worded(found: Any) -> str:
+    """Return where a graph break is, and the first line of its reason, with the id of the break."""
+    place = found.user_stack[-1] if found.user_stack else None
+    where = f"`{Path(place.filename).name}:{place.lineno}`: " if place else ""
+    known = re.search(r"gb\d{4}", found.reason)
+    reason = found.reason.splitlines()[0].strip().replace("generic_jump TensorVariable()", "branch on a tensor")
+    return f"{where}{reason}" + (f" ({known[0].upper()})" if known else "")
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    names: dict[str, Any] = {}
+    torch.manual_seed(0)
+    exec(Path(sys.argv[1]).read_text(encoding="utf-8"), names)  # noqa: S102 - the gallery's own data
+    print(json.dumps(probed(names["target"], names["calls"], Path(sys.argv[2]))))

@@ -12,6 +12,7 @@ from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.facts import learn, note_narrowed
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind
+from dynalint.analysis.reach import returned_value
 from dynalint.analysis.signatures import parameter_default
 from dynalint.analysis.steps import walk
 
@@ -58,11 +59,13 @@ def is_condition(frame: Frame, node: ast.expr, kind: Kind, way: bool | None = No
     A tensor already breaks the graph at the test. Some outcomes are assumed: an argument that is required, or for which
     a caller passes a tensor, is not None. A flag or constructor setting has its default value, and so does an argument
     that is compared with its default. A module is both trained and evaluated. A loop counter exceeds a constant in some
-    iteration. Shapes that are compared agree.
+    iteration. Shapes that are compared agree. Tensors have elements, and a cache that the code fills is not None later.
     """
     if k.may_be_tensor(kind) or (way is not None and (_is_mode(frame, node) or by_default(frame, node) is way)):
         return False
     if (way and _is_late_round(frame, node)) or (way is not None and _if_shapes_agree(node) is way):
+        return False
+    if way is not None and way in (_if_filled(frame, node), _if_not_empty(frame, node)):
         return False
     context = frame.context
     if context is None or not (isinstance(node, ast.Compare) and isinstance(node.left, ast.Name)):
@@ -113,6 +116,44 @@ def _if_shapes_agree(node: ast.expr) -> bool | None:
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and all(map(_is_shape, (node.left, *node.comparators))):
         return {ast.Eq: True, ast.NotEq: False}.get(type(node.ops[0]))
     return None
+
+
+def _if_filled(frame: Frame, node: ast.expr) -> bool | None:
+    """The outcome of `self.cache is None` in the second call, if this function itself fills it; otherwise None."""
+    if not (isinstance(node, ast.Compare) and len(node.ops) == 1 and _is_none(node.comparators[0])):
+        return None
+    name = frame.self_attribute(node.left)
+    if name is None or not isinstance(frame.receiver, k.Instance):
+        return None
+    stores = [one for cls in frame.interpreter.project.mro(frame.receiver.cls) for one in cls.stores.get(name, ())]
+    filled = any(function is frame.function and not _stores_none(statement) for function, statement in stores)
+    return {ast.Is: False, ast.IsNot: True}.get(type(node.ops[0])) if filled else None
+
+
+def _stores_none(statement: ast.stmt) -> bool:
+    return isinstance(statement, (ast.Assign, ast.AnnAssign)) and (statement.value is None or _is_none(statement.value))
+
+
+def _if_not_empty(frame: Frame, node: ast.expr) -> bool | None:
+    """The outcome of a test whether a tensor is empty, if it is not; None for any other test.
+
+    The test may be the whole body of a function: `is_empty(t)`.
+    """
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        callee = evaluate(frame, node.func)
+        asked = returned_value(callee.function) if isinstance(callee, k.Function) else None
+        return None if asked is None else _if_counted(asked)
+    return _if_counted(node)
+
+
+def _if_counted(node: ast.expr) -> bool | None:
+    if not (isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.left, ast.Call)):
+        return None
+    other, counted = node.comparators[0], node.left.func
+    if not (isinstance(counted, ast.Attribute) and counted.attr in ("numel", "nelement")):
+        return None
+    zero = isinstance(other, ast.Constant) and type(other.value) is int and other.value == 0
+    return {ast.Eq: False, ast.NotEq: True, ast.Gt: True}.get(type(node.ops[0])) if zero else None
 
 
 def _is_shape(node: ast.expr) -> bool:

@@ -831,3 +831,45 @@ class Model(nn.Module):
         "logging.Logger.info",
         "logging.Logger.debug",
     ]
+
+
+@pytest.mark.parametrize(
+    ("filled", "is_certain"),
+    [("torch.arange(8.0)", True), ("None", False)],
+)
+def test_cache_that_the_function_fills(tmp_path: Path, filled: str, is_certain: bool) -> None:
+    code = f"""
+class Model(nn.Module):
+    def __init__(self, table=None):
+        super().__init__()
+        self.table = table
+
+    def forward(self, x: torch.Tensor):
+        if self.table is None or x.max() > len(self.table):
+            self.table = {filled}
+        return x
+"""
+    (event,) = [event for event in analyzed(tmp_path, code).events if isinstance(event, Branch)]
+    assert (event.condition is None) is is_certain
+
+
+@pytest.mark.parametrize(
+    ("test", "is_certain"),
+    [
+        ("is_empty(x) or x.max() < 0", True),
+        ("x.numel() > 0 and x.max() < 0", True),
+        ("is_empty(x) and x.max() < 0", False),
+        ("x.numel() > 8 and x.max() < 0", False),
+    ],
+)
+def test_tensor_that_is_not_empty(tmp_path: Path, test: str, is_certain: bool) -> None:
+    code = f"""
+def is_empty(rows):
+    return rows.numel() == 0
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor):
+        return [x] if {test} else x
+"""
+    (event,) = [event for event in analyzed(tmp_path, code).events if isinstance(event, Branch)]
+    assert (event.condition is None) is is_certain

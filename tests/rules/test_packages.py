@@ -48,6 +48,16 @@ def test_what_ends_the_graph_is_flagged_with_its_break() -> None:
     assert _found(body) == {1: ("GB0036",), 2: ("GB0124",), 3: ("GB0170",), 4: ("GB0156",)}
 
 
+def test_lengths_that_a_caller_gives_are_not_read() -> None:
+    body = """
+    from torch_einops_utils import lens_to_mask, pad_sequence
+    mask = lens_to_mask(boxes)
+    mask = lens_to_mask(boxes, max_len=8)
+    return pad_sequence([x, x[:2]])
+    """
+    assert _found(body) == {2: ("GB0124",), 4: ("GB0124",)}
+
+
 def test_what_is_traced_is_not() -> None:
     body = """
     x = self.second(self.resize(x))

@@ -57,7 +57,7 @@ _TRACED_LATER = {
 }
 # Functions of other packages whose Python code breaks the graph, by package and by break. Each was run with torchvision
 # 0.28, opt_einsum 3.4, pandas 3.1, networkx 3.6, torch-geometric 2.8, torchdiffeq 0.2.5, ptwt 1.0.1, pyro 1.9.2,
-# gpytorch 1.15, torchmetrics 1.9, torchaudio 2.11 and pydantic 2.
+# gpytorch 1.15, torchmetrics 1.9, torchaudio 2.11, torch-einops-utils 0.2 and pydantic 2.
 _GRAPHS = {
     "GB0036": "add_random_edge add_remaining_self_loops contains_isolated_nodes dense_to_sparse dropout_edge "
     "get_laplacian get_self_loop_attr mask_select mask_to_index remove_isolated_nodes remove_self_loops "
@@ -97,6 +97,7 @@ _PACKAGES: dict[str, dict[str, str]] = {
     "torch_geometric.nn": _POOLS,
     "torch_geometric.nn.pool": _POOLS,
     "torch_geometric.utils": _GRAPHS,
+    "torch_einops_utils": {"GB0124": "lens_to_mask pad_sequence pad_sequence_and_cat"},
     "torchaudio.functional": {
         "GB0007": "inverse_spectrogram spectral_centroid spectrogram",
         "GB0124": "pitch_shift resample vad",
@@ -115,6 +116,7 @@ _PACKAGES: dict[str, dict[str, str]] = {
 # Arguments that would otherwise be computed from the data: their position and names.
 _GIVEN: dict[str, tuple[int, tuple[str, ...]]] = {
     **{f"torch_geometric.utils.{name}": (3, ("num_nodes",)) for name in ("add_self_loops", "sort_edge_index")},
+    "torch_einops_utils.lens_to_mask": (1, ("max_len",)),
     "torch_geometric.utils.index_to_mask": (1, ("size",)),
     "torch_geometric.utils.normalize_edge_index": (1, ("num_nodes",)),
     "torch_geometric.utils.normalized_cut": (2, ("num_nodes",)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dynalint.rulekit import Call, FunctionInfo, Project, Rule, Violation, Write, k, leads_to_raise, walk
 from dynalint_rules._code.handover import parameter_of
@@ -60,18 +60,27 @@ def _changes(event: Call, project: Project) -> bool:
 
 
 def _is_leaf(node: ast.expr, function: FunctionInfo, project: Project, seen: tuple[FunctionInfo, ...] = ()) -> bool:
-    """Return whether a tensor is certainly a leaf without a gradient: detached, new, or an argument of the root.
+    """Return whether a tensor certainly needs no gradient.
 
-    `seen` are the functions that hand it on.
+    It is detached, new, an argument of the root, or computed from such tensors alone. `seen` are the functions that
+    hand it on.
     """
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+    if isinstance(node, ast.Call):
         made = project.kinds(function).get(node.func)
-        if node.func.attr == "detach" or (isinstance(made, k.External) and made.name in _NEW):
-            return True
+        if isinstance(made, k.External):
+            computed = made.name.startswith("torch.") and _is_computed(node.args, function, project, seen)
+            return made.name in _NEW or (computed and not node.keywords)
+        if not isinstance(node.func, ast.Attribute):
+            return False
         is_method = isinstance(made, k.Method) and isinstance(made.receiver, k.Tensor)
-        return is_method and _is_leaf(node.func.value, function, project, seen)
+        given = [node.func.value, *node.args, *(keyword.value for keyword in node.keywords)]
+        return node.func.attr == "detach" or (is_method and _is_computed(given, function, project, seen))
     if isinstance(node, ast.Attribute):
         return node.attr == "data"
+    if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.List, ast.Tuple)):
+        return _is_computed([*ast.iter_child_nodes(node)], function, project, seen)
+    if isinstance(node, ast.Subscript):
+        return _is_leaf(node.value, function, project, seen)
     if not isinstance(node, ast.Name):
         return False
     named = [one for one in walk(function.node) if isinstance(one, ast.Name) and one.id == node.id]
@@ -82,6 +91,20 @@ def _is_leaf(node: ast.expr, function: FunctionInfo, project: Project, seen: tup
     if not any(isinstance(one, ast.arg) and one.arg == node.id for one in walk(function.node)):
         return False
     return function.caller is None or _is_handed_a_leaf(function, node.id, project, seen)
+
+
+def _is_computed(
+    given: Sequence[ast.AST], function: FunctionInfo, project: Project, seen: tuple[FunctionInfo, ...]
+) -> bool:
+    """Return whether there are tensors among operands or arguments, and none of them needs a gradient."""
+    kinds = project.kinds(function)
+    operands = [one for one in given if isinstance(one, ast.expr)]
+    tensors = [one for one in operands if not _is_plain(kinds.get(one, k.UNKNOWN))]
+    return bool(tensors) and all(_is_leaf(one, function, project, seen) for one in tensors)
+
+
+def _is_plain(kind: k.Kind) -> bool:
+    return all(isinstance(one, k.Value) for one in kind.members)
 
 
 def _is_handed_a_leaf(function: FunctionInfo, name: str, project: Project, seen: tuple[FunctionInfo, ...]) -> bool:

@@ -133,7 +133,7 @@ def _callers(interpreter: Interpreter, function: FunctionInfo) -> dict[FunctionI
 
 
 def _always_calls(caller: FunctionInfo, function: FunctionInfo, project: Project) -> bool:
-    """Whether a function calls another unconditionally, with no alternative to the call."""
+    """Whether a function always calls another, outside any conditional branch."""
     parents, kinds = project.parents(caller), project.kinds(caller)
     return any(
         called_function(kinds.get(node.func, k.UNKNOWN), project) is function and not way(node, parents)

@@ -373,7 +373,7 @@ def _of_object(frame: Frame, owner: k.Object, name: str) -> Kind:
 
 
 def _of_torch_class(frame: Frame, owner: Kind, type_: str, name: str) -> Kind:
-    """An attribute or method of instances of a torch class."""
+    """Return the kind of an attribute or method on a torch class instance."""
     cls = frame.interpreter.project.api.torch_class(type_)
     assert cls is not None
     attribute = cls.attribute(name)

@@ -37,7 +37,7 @@ class Asking:
             return answer
         self._show(proposal)
         while True:
-            write(f"Accept it? [y]es, [n]o, [a]ll or [s]kip all of {', '.join(codes)}, [q]uit, [?]: ")
+            write(f"Accept this fix? [y]es, [n]o, [a]ccept all or [s]kip all for {', '.join(codes)}, [q]uit, [?]: ")
             given = sys.stdin.readline() if sys.stdin is not None else ""
             letter = given.strip().lower()[:1] if given else "q"
             if letter in ("y", "a"):

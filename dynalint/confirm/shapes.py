@@ -1,4 +1,4 @@
-"""The types of the parts of a worker's answer that are not records, to reject malformed answers."""
+"""Types for the non-record parts of a worker's answer, used to reject malformed answers."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def test_each_fix_is_shown_and_asked_about(ask: Run) -> None:
     ran, text = ask("n", "y")
     assert "print(x)" in text
     assert "print(y)" not in text
-    assert ran.out.count("Accept it?") == 2
+    assert ran.out.count("Accept this fix?") == 2
     assert "two.py:6:9: DYN401" in ran.out
     assert "+        if not flag: pass" in ran.out
     assert "two.py:6:9: DYN401 not fixed: you skipped it" in ran.err
@@ -161,7 +161,7 @@ def test_each_fix_is_shown_and_asked_about(ask: Run) -> None:
 def test_answers(ask: Run, answers: tuple[str, ...], fixed: int, asked: int) -> None:
     ran, text = ask(*answers)
     assert text.count("if not flag: pass") == fixed
-    assert ran.out.count("Accept it?") == asked
+    assert ran.out.count("Accept this fix?") == asked
     assert ("accept it and all further fixes" in ran.out) is ("?" in answers)
 
 

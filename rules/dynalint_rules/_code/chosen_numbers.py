@@ -14,7 +14,7 @@ from dynalint_rules._code.scope import Scope
 
 
 def tensor_again_conditions(scope: Scope, *nodes: ast.expr) -> list[str]:
-    """Return the conditions under which expressions certainly are tensors."""
+    """Return the conditions under which expressions are guaranteed to be tensors."""
     known: dict[tuple[str, frozenset[str]], list[str]] = {}
     return list(dict.fromkeys(text for node in nodes for text in _conditions(scope, node, frozenset(), known)))
 

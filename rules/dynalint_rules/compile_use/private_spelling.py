@@ -55,7 +55,7 @@ def _catches_absence(handler: ast.ExceptHandler) -> bool:
 class PrivateSpelling(Rule):
     code = "DYN011"
     name = "private-spelling"
-    summary = "A private name of torch's compiler is used although there is a public one"
+    summary = "A private torch compiler API is used that has a public equivalent"
     category = "advice"
     severity = "info"
     events = (CompilerUse,)

@@ -34,7 +34,9 @@ class DynamicCode(Rule):
             "importlib.__import__",
         }
     )
-    refusal = "the code does not show what is intended; use `getattr` or a dict, or look it up in the constructor"
+    refusal = (
+        "dynalint cannot tell from the code what is intended; use `getattr` or a dict, or look it up in the constructor"
+    )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call, unless it is an `eval` that Dynamo can evaluate."""

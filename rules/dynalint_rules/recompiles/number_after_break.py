@@ -15,7 +15,7 @@ _NUMBERS = ("int", "float")
 class NumberAfterBreak(Rule):
     code = "DYN804"
     name = "number-after-break"
-    summary = "A number read from a tensor recompiles the code after the graph break"
+    summary = "The code after a graph break is recompiled when a number read from a tensor changes"
     category = "recompile"
     severity = "info"
     events = (Call,)

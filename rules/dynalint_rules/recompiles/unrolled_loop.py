@@ -36,7 +36,7 @@ class UnrolledLoop(Rule):
             )
 
     def fix(self, event: Iteration, violation: Violation, project: Project) -> Declined:
-        """Decline: the code does not show whether the rows depend on each other."""
+        """Decline: dynalint cannot tell from the code whether the rows depend on each other."""
         return Declined(_BY_HAND)
 
 

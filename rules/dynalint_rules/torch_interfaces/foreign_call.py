@@ -1,4 +1,4 @@
-"""DYN615: a C function that belongs neither to torch nor to NumPy."""
+"""DYN615: a C function that is not part of torch or NumPy."""
 
 from __future__ import annotations
 

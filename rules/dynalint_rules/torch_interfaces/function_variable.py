@@ -15,7 +15,9 @@ class FunctionVariable(Rule):
     gb = ("GB4841", "GB6215", "GB0055", "GB0088", "GB0156", "GB0467", "GB7312")
     events = (Read, Write)
     calls = frozenset({FUNCTION_VARIABLE, "torch.autograd.Function.apply"})
-    refusal = "the code does not show what else sets or reads it; keep it in a global, or pass it to `apply`"
+    refusal = (
+        "dynalint cannot tell from the code what else sets or reads it; keep it in a global, or pass it to `apply`"
+    )
 
     def check(self, event: Read | Write, project: Project) -> Iterable[Violation]:
         """Flag a class variable that is used or set, and `apply` with class methods or of an older instance."""

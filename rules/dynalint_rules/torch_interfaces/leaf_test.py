@@ -16,7 +16,7 @@ class LeafTest(Rule):
     calls = frozenset({"Tensor.is_leaf"})
     message = "compiled code keeps the value that `is_leaf` had for the first argument"
     help = "test outside the compiled code and pass in the result"
-    refusal = "the code does not show why it treats a leaf differently; pass the result as an argument"
+    refusal = "dynalint cannot tell from the code why it treats a leaf differently; pass the result as an argument"
 
     def flags(self, event: Read, project: Project) -> bool:
         """Return whether this reads `is_leaf` of an unchanged argument of the outermost compiled function."""

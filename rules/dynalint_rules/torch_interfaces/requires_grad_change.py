@@ -23,8 +23,8 @@ class RequiresGradChange(Rule):
     name = "requires-grad-change"
     summary = "Changing `requires_grad` breaks the graph"
     refusal = (
-        "the code does not show who reads the gradient; set it before the call, or remove it if it sets False on a "
-        "new tensor"
+        "dynalint cannot tell from the code who reads the gradient; set it before the call, or remove it if it sets "
+        "False on a new tensor"
     )
     gb = ("GB0206", "GB0125", "GB8985", "GB0225")
     events = (Call, Write)

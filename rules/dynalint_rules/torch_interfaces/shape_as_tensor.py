@@ -16,7 +16,7 @@ class ShapeAsTensor(Rule):
     events = (Call,)
     calls = frozenset({f"{k.SHAPE_AS_TENSOR.type}.*", "int.*"})
     gives_up = True
-    refusal = "the code does not show whether the shape has to be a tensor; use `x.shape` if not"
+    refusal = "dynalint cannot tell from the code whether the shape has to be a tensor; use `x.shape` if not"
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag methods that tensors have, but tuples or ints do not."""

@@ -99,7 +99,8 @@ class UntracedTorch(Rule):
         if event.callee.startswith(("Tensor.", "dtype.")):
             return Declined("the result depends on the tensor; query it outside the compiled code, and pass it in")
         return Declined(
-            "the code does not show whether the result changes; query it once, in `__init__`, if it does not"
+            "dynalint cannot tell from the code whether the result changes; if it is constant, query it once in "
+            "`__init__`"
         )
 
 

@@ -34,7 +34,7 @@ class Build:
 
     @property
     def words(self) -> str:
-        """A description of the change, for a sentence."""
+        """The change as a phrase, for use in messages."""
         return f"{self.cls} built with {self.argument}={self.value!r}"
 
 

@@ -136,7 +136,7 @@ def frames_of(stack: Iterable[traceback.FrameSummary]) -> tuple[Frame, ...]:
 
 
 def stack_above_dynamo() -> list[traceback.FrameSummary]:
-    """Return the Python frames that called the frame being compiled, without those of torch and the worker."""
+    """Return the Python frames that led to the frame being compiled, excluding those in torch and the worker."""
     above: list[traceback.FrameSummary] = []
     for summary in traceback.extract_stack():
         if Path(summary.filename).name == "convert_frame.py":

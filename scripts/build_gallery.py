@@ -108,7 +108,9 @@ def prepared(work: Path, requires: Sequence[str]) -> Path:
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", work / "venv"], check=True)
         own = next(one for one in sys.path if one.endswith("site-packages"))
-        (next((work / "venv" / "lib").iterdir()) / "site-packages" / "torch_of_dynalint.pth").write_text(own + "\n")
+        lent = next((work / "venv" / "lib").iterdir()) / "site-packages" / "torch_of_dynalint.pth"
+        # `addsitedir` also finds what is installed there as editable, such as dynalint and its plugin for pytest.
+        lent.write_text(f"import site; site.addsitedir({own!r})\n")
     if requires:
         ran = run([python, "-m", "pip", "install", "-q", *requires], work)
         if ran.returncode:

@@ -10,6 +10,7 @@ saved to OUTPUTS, or compared with it if the file exists. Prints a JSON object.
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import sys
@@ -27,6 +28,11 @@ def called(function: Any, arguments: Any) -> Any:
     return function(*(one.clone() if isinstance(one, torch.Tensor) else one for one in arguments))
 
 
+def fresh(target: Any) -> Any:
+    """Return a module as it is before its first call, or a function."""
+    return copy.deepcopy(target) if isinstance(target, torch.nn.Module) else target
+
+
 def same(one: Any, other: Any) -> bool:
     """Whether results are equal up to rounding."""
     try:
@@ -38,18 +44,18 @@ def same(one: Any, other: Any) -> bool:
 
 def probed(target: Any, calls: list[Any], outputs: Path) -> dict[str, Any]:
     """Return the numbers of graphs, breaks and recompilations, the reasons, and which results are equal."""
-    eager = [called(target, one) for one in calls]
+    eager = [called(function, one) for function in [fresh(target)] for one in calls]
     if not outputs.exists():
         torch.save(eager, outputs)
-    explained = called(torch._dynamo.explain(target), calls[0])
-    torch._dynamo.reset()
+    explained = called(torch._dynamo.explain(fresh(target)), calls[0])
+    torch.compiler.reset()
     graphs: list[int] = []
 
     def count(module: torch.fx.GraphModule, _: Any) -> Any:
         graphs.append(len(module.graph.nodes))
         return module.forward
 
-    compiled = torch.compile(target, backend=count)
+    compiled = torch.compile(fresh(target), backend=count)
     results = [called(compiled, calls[0])]
     first = len(graphs)
     results += [called(compiled, one) for one in calls[1:]]

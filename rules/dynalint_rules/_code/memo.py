@@ -88,21 +88,36 @@ class Memo:
         return any(isinstance(value, ast.List) for value in values)
 
     def _parts(self) -> list[ast.expr]:
-        """Return the operands of the test, each of which decides alone that the state is missing."""
+        """Return the operands of the test, each of which decides alone that the state is missing.
+
+        Raises:
+            Refusal: another condition keeps the state missing.
+        """
         test = self.found.statement.test
-        joined = ast.Or if self.found.truth else ast.And
-        return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, joined) else [test]
+        if not isinstance(test, ast.BoolOp):
+            return [test]
+        if isinstance(test.op, ast.Or) is not self.found.truth:
+            raise Refusal(
+                "another condition also decides whether the state is created; create it in the constructor by hand"
+            )
+        return test.values
 
     def _keys(self, part: ast.expr) -> Iterator[ast.expr]:
-        """Yield the sides of a comparison that is true exactly if the call may use the state."""
+        """Yield what a part of the test compares with state that the block stores, if equality means using it."""
         missing = self.found.truth
         if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Not):
             part, missing = part.operand, not missing
         if isinstance(part, ast.Compare) and len(part.ops) == 1:
-            differs = isinstance(part.ops[0], ast.NotEq | ast.NotIn | ast.IsNot)
-            same = isinstance(part.ops[0], ast.Eq | ast.In | ast.Is)
-            if differs if missing else same:
-                yield from (part.left, part.comparators[0])
+            kept = (ast.NotEq, ast.NotIn, ast.IsNot) if missing else (ast.Eq, ast.In, ast.Is)
+            sides = (part.left, part.comparators[0])
+            for side, other in (sides, sides[::-1]):
+                if isinstance(part.ops[0], kept) and any(ast.unparse(node) in self._stored() for node in walk(side)):
+                    yield other
+
+    def _stored(self) -> set[str]:
+        """Return the attributes that the statements store to, as text."""
+        nodes = (node for statement in self.block for node in walk(statement))
+        return {ast.unparse(one) for one in nodes if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store)}
 
     def _origins(self, key: ast.expr) -> Iterator[str]:
         """Yield the texts of the expressions that a key consists of."""

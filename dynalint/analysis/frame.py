@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from dynalint.analysis.events import Event, Position
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
-from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, tensor_and_number
-from dynalint.analysis.steps import Budget
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, join, tensor_and_number
+from dynalint.analysis.steps import Budget, step
 
 if TYPE_CHECKING:
     from dynalint.analysis.interpreter import Interpreter
 
 Environment = dict[str, Kind]
+
+# Joining this many names costs as much as evaluating one expression.
+_MANY = 16
 
 
 @cache
@@ -26,6 +29,29 @@ def _position(loop: bool, try_: bool, with_: bool) -> Position:
 def is_fact(name: str) -> bool:
     """Whether a name in an environment denotes a fact (`dynalint.analysis.facts`) and not a variable."""
     return name.endswith(")")
+
+
+def join_environments(left: Environment, right: Environment) -> Environment:
+    """Return the environment where two paths meet.
+
+    A local bound on only one path has that path's kind, because reading it on the other would raise. An attribute of
+    `self` set on only one path is dropped, because on the other it still has its value from before the call. A fact
+    known on only one path is dropped as well.
+    """
+    if left is right:
+        return left
+    step(len(left) // _MANY)
+    joined: Environment = {}
+    for name, kind in left.items():
+        other = right.get(name)
+        if other is not None:
+            joined[name] = kind if kind is other else join(kind, other)
+        elif "." not in name and not is_fact(name):
+            joined[name] = kind
+    for name, kind in right.items():
+        if name not in left and "." not in name and not is_fact(name):
+            joined[name] = kind
+    return joined
 
 
 @dataclass(eq=False, slots=True)

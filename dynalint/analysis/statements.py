@@ -15,19 +15,17 @@ from dynalint.analysis.dunders import call_special, spread
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.events import ClassDefinition, Entry, Importing, Raising
 from dynalint.analysis.expressions import note_iteration, test
-from dynalint.analysis.frame import Environment, Frame, is_fact
+from dynalint.analysis.frame import Environment, Frame, is_fact, join_environments
 from dynalint.analysis.kinds import UNKNOWN, Kind, join
 from dynalint.analysis.narrowing import narrow, truth
 from dynalint.analysis.operators import binary
-from dynalint.analysis.steps import note_cut, step, walk
+from dynalint.analysis.steps import note_cut, walk
 from dynalint.analysis.stores import augmented_store, bind_target, held_by, note_item
 from dynalint.analysis.subjects import subject
 
 # The maximum number of iterations until a loop reaches its fixpoint; real loops take three. After that, the current
 # environment is used.
 _MOST_ROUNDS = 24
-# Joining this many names costs as much as evaluating one expression.
-_MANY = 16
 _ENTERING_THEMSELVES = ("contextlib.ExitStack", "io.TextIOWrapper")
 
 
@@ -38,29 +36,6 @@ def run_block(frame: Frame, body: list[ast.stmt]) -> bool:
         if not _RUNNERS.get(type(statement), _ignore)(frame, statement):
             return False
     return True
-
-
-def join_environments(left: Environment, right: Environment) -> Environment:
-    """Return the environment where two paths meet.
-
-    A local bound on only one path has that path's kind, because reading it on the other would raise. An attribute of
-    `self` set on only one path is dropped, because on the other it still has its value from before the call. A fact
-    known on only one path is dropped as well.
-    """
-    if left is right:
-        return left
-    step(len(left) // _MANY)
-    joined: Environment = {}
-    for name, kind in left.items():
-        other = right.get(name)
-        if other is not None:
-            joined[name] = kind if kind is other else join(kind, other)
-        elif "." not in name and not is_fact(name):
-            joined[name] = kind
-    for name, kind in right.items():
-        if name not in left and "." not in name and not is_fact(name):
-            joined[name] = kind
-    return joined
 
 
 def _ignore(frame: Frame, node: ast.stmt) -> bool:

@@ -131,7 +131,7 @@ def _created_in_each_call(scope: Scope, event: StateChange | ContainerChange, fo
     first, sign = (compiling, "or") if found.truth else (rw.negation(compiling), "and")
     edits = rw.written(scope.file, (found.statement.test, lambda test: rw.operation(first, sign, test)))
     condition = f"creating `{_place(event)}` again gives the same value; compiled code creates it in each call"
-    return Rewrite("Find it only in eager code", "conditional", edits, (condition,), scope.imports)
+    return Rewrite("Use the cached value in eager code only", "conditional", edits, (condition,), scope.imports)
 
 
 def _moved_for_the_call(scope: Scope, event: StateChange) -> Rewrite:

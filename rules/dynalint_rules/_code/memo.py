@@ -23,7 +23,8 @@ from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import self_name
 
 _METADATA = frozenset({"shape", "size", "dim", "ndim", "device", "dtype", "layout", "numel", "nelement"})
-_SAME_TEXT = frozenset({"str", "tuple", "list", "int", "repr"})
+# Functions whose results are equal only for equal arguments.
+_DISTINCT = frozenset({"str", "tuple", "list", "repr"})
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class Memo:
         if isinstance(key, ast.Tuple):
             for one in key.elts:
                 yield from self._origins(one)
-        elif isinstance(key, ast.Call) and isinstance(key.func, ast.Name) and key.func.id in _SAME_TEXT and key.args:
+        elif isinstance(key, ast.Call) and isinstance(key.func, ast.Name) and key.func.id in _DISTINCT and key.args:
             yield from self._origins(key.args[0])
         elif isinstance(key, ast.Name) and key.id not in parameters(self.scope):
             for value in _values_of(self.scope, key.id, []) or ():

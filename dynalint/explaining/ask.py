@@ -24,7 +24,7 @@ from dynalint.workspace import Workspace
 
 
 class NotExplainedError(WorkerError):
-    """The target could not be run to completion. The text says why and what to do."""
+    """The target could not be run to completion. The message says why and what to do."""
 
 
 def explain(
@@ -35,12 +35,12 @@ def explain(
     *,
     advise: bool = True,
 ) -> Explanation:
-    """Run a target in the worker and return everything about its graphs.
+    """Run a target in the worker and return everything that is known about its graphs.
 
-    With `advise`, also try remedies.
+    If `advise` is true, also try out remedies.
 
     Raises:
-        WorkerError: the interpreter cannot be run, no sandbox is available, or the target cannot be run.
+        WorkerError: The interpreter cannot be started, no sandbox is available, or the target cannot be run.
     """
     target = replace(target, path=Path(os.path.realpath(target.path)))
     options = replace(options, roots=(*options.roots, own_folder(target.path)))
@@ -72,7 +72,7 @@ def explain(
 
 @contextlib.contextmanager
 def _making_sense(target: Target) -> Iterator[None]:
-    """Context that turns exceptions from a malformed answer, which the checked code may have forged, into one error."""
+    """Raise NotExplainedError if an answer is malformed, because the code being checked may have forged it."""
     try:
         yield
     except (TypeError, ValueError, LookupError, AttributeError) as error:
@@ -85,7 +85,7 @@ def _may_be_helped(run: records.Run) -> bool:
 
 
 def _advice(answer: Answer) -> Advice | None:
-    """Return the remedies that were tried, possibly incomplete, or None if nothing could be tried."""
+    """Return the remedies that were tried, or None if nothing could be tried. The list can be incomplete."""
     parts = answer.parts
     if "before" not in parts:
         return None

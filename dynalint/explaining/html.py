@@ -1,4 +1,4 @@
-"""An explanation as one self-contained HTML page: no network, no fonts, and no script except its own."""
+"""Render an explanation as a self-contained HTML page. It needs no network or fonts, and runs only its own script."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOOKS = {True: "good", False: "bad", None: ""}
 
 
 def render(found: Explanation) -> str:
-    """Return the page."""
+    """Return the HTML page for an explanation."""
     page = files("dynalint.explaining") / "page"
     style, script = ((page / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     title = f"{found.target}: {words.headline(found)}"
@@ -30,7 +30,7 @@ class _Page:
         self._largest = max((graph.size for graph in found.graphs), default=1) or 1
         self._excerpts = excerpts(found)
         self._text = {source.path: source.lines for source in found.sources}
-        # The targets for links: lines that are shown, and graphs that have a card.
+        # Links can point to the lines that are shown and to the graphs that have a card.
         self._lines = {
             (part.path, line.number): f"line-{at}-{line.number}" for at, part in self._parts() for line in part.lines
         }
@@ -109,7 +109,7 @@ class _Page:
             yield f'<tr class="note"><td class="n"></td><td class="g"></td><td class="t">{mark} {kind}</td></tr>'
 
     def _code(self, line: Line) -> str:
-        """Return the text of a line, with the code that breaks underlined."""
+        """Return the line's text with the code that breaks underlined."""
         text = line.text or " "
         shown = cells(text)
         if not line.breaks:
@@ -129,7 +129,7 @@ class _Page:
     def _flow(self) -> Iterator[str]:
         found = self._found
         if not found.graphs:
-            yield '<p class="box">Dynamo made no graph: everything ran in Python.</p>'
+            yield '<p class="box">Dynamo compiled no graphs, so everything ran in Python.</p>'
             return
         yield '<ol class="flow">'
         if found.steps:
@@ -279,12 +279,13 @@ class _Page:
 
     def _footer(self) -> Iterator[str]:
         yield "<footer><p>All figures were measured by running the code; none are estimated. Bytes crossing a cut"
-        yield "belong to tensors that one graph made and a later one takes; values that only Python reads do not count."
+        yield "belong to tensors that one graph produces and a later graph uses. Values that only Python reads"
+        yield "are not counted."
         yield "</p></footer>"
 
 
 def _measured(counted: Iterable[tuple[str, int, int]]) -> Iterator[str]:
-    """Yield a table of counts before and after."""
+    """Yield a table with the counts before and after a remedy."""
     yield '<table class="measured"><tr><td></td><th scope="col">before</th><th scope="col">after</th></tr>'
     for name, before, after in counted:
         yield f'<tr><th scope="row">{name}</th><td>{before}</td><td>{after}</td></tr>'

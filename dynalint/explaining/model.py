@@ -1,4 +1,4 @@
-"""The explanation of one target as plain data, with paths, lines and numbers as they are displayed."""
+"""The explanation of a target as plain data, with paths, lines and numbers as they are displayed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from dynalint.confirm.worker.dynamo.graph_records import Guards, Outcome, Remedy
 
 @dataclass(frozen=True)
 class Place:
-    """A line of source. Columns are 1-based, in characters, with an exclusive end; both are 0 if unknown."""
+    """A line of source code.
+
+    Columns are 1-based, count characters, and have an exclusive end. Unknown columns are 0.
+    """
 
     path: str
     line: int
@@ -23,7 +26,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator that a line calls `count` times; `place` is None if no line of the user's code calls it."""
+    """An operator that a line calls `count` times. `place` is None if the user's code does not call it directly."""
 
     name: str
     count: int
@@ -32,10 +35,10 @@ class Operator:
 
 @dataclass(frozen=True)
 class Graph:
-    """One graph. `number` is 1-based, in compile order; `resumes` says that it continues a function after a break.
+    """A graph. `number` is 1-based and in compilation order. `resumes` means that the graph continues after a break.
 
     `call` is the 1-based number of the call that compiled it. `replaces` is the guard that failed before a
-    recompilation, or None for a first compilation.
+    recompilation, or None if the graph was compiled for the first time.
     """
 
     number: int
@@ -59,7 +62,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Rule:
-    """dynalint's own finding on the line of a break. `fix` is the title of its fix, if it has one."""
+    """dynalint's own finding on the line that breaks. `fix` is the title of its fix, if it has one."""
 
     code: str
     name: str
@@ -72,9 +75,9 @@ class Rule:
 class Break:
     """A place where Dynamo breaks the graph or skips the rest of the function.
 
-    `ends` are the numbers of the graphs that it ended. `loses` are functions that fell back to eager because of it,
-    `cuts_off` those whose remainder did. `consequence` says that Dynamo only reached it because of another break in the
-    same function.
+    `ends` are the numbers of the graphs that it ended. `loses` are the functions that fell back to eager mode because
+    of it, and `cuts_off` are the functions whose remaining code did. `consequence` means that Dynamo only reached the
+    break because of another break in the same function.
     """
 
     place: Place
@@ -94,7 +97,10 @@ class Break:
 
 @dataclass(frozen=True)
 class Recompile:
-    """A recompilation because `guard` failed, in call `call`; `batch` says that this call had another batch size."""
+    """A recompilation in call number `call` because `guard` failed.
+
+    `batch` is true if the call had another batch size.
+    """
 
     function: str
     place: Place
@@ -105,7 +111,7 @@ class Recompile:
 
 @dataclass(frozen=True)
 class Eager:
-    """A function that runs only in Python, outside all graphs, and why."""
+    """A function that runs only in Python, outside all graphs, and the reason."""
 
     function: str
     place: Place
@@ -114,10 +120,10 @@ class Eager:
 
 @dataclass(frozen=True)
 class Step:
-    """One run of a graph within a call, and the gap after it.
+    """A graph that runs as part of a call, and the gap after it.
 
-    `ended_by` is the index of the break that ends it, or None if its function returned. `crossing` is the data that it
-    and earlier steps pass to later ones.
+    `ended_by` is the index of the break that ends it, or None if its function returned. `crossing` is the data that
+    this step and earlier steps pass to later ones.
     """
 
     graph: int
@@ -128,9 +134,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Advice:
-    """Remedies for breaks and recompiles: how the target compiles without any, which helped, and all that were tried.
+    """Remedies for breaks and recompilations.
 
-    `cut_short` says that time ran out before all of them were tried.
+    `before` says how the target compiles without a remedy. `remedies` are those that helped, and `tried` are all that
+    were tried. If `cut_short` is true, time ran out before all of them could be tried.
     """
 
     before: Outcome
@@ -141,7 +148,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Source:
-    """A file of the user's code: its lines, the numbers of those that ran, and its functions by their lines."""
+    """A file with user code: its lines, the numbers of the lines that ran, and the functions with their lines."""
 
     path: str
     lines: tuple[str, ...]
@@ -151,7 +158,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The explanation of a target. `fullgraph` says whether it succeeds, or is None if not tried."""
+    """The explanation of a target.
+
+    `fullgraph` says whether `fullgraph=True` succeeds, or is None if it was not tried.
+    """
 
     target: str
     inputs: str
@@ -178,11 +188,11 @@ class Explanation:
 
     @property
     def causes(self) -> tuple[Break, ...]:
-        """The breaks that are not the consequence of another."""
+        """The breaks that are not a consequence of another break."""
         return tuple(one for one in self.breaks if not one.consequence)
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything except the source text as a JSON-compatible value."""
+        """Return everything except the source code as a value that can be converted to JSON."""
         record = asdict(self)
         del record["sources"]
         record["calls"] = {"same": self.calls[0], "batch": self.calls[1]}

@@ -1,4 +1,4 @@
-"""The data for drawing an explanation: the steps of one call with repeats folded, and the lines of each graph."""
+"""Prepare an explanation for drawing: fold repeated steps, and find the lines and graphs to show side by side."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _CONTEXT = 2
 
 @dataclass(frozen=True)
 class Repeat:
-    """A sequence of steps that occurs `times` times in a row."""
+    """A sequence of steps that is repeated `times` times in a row."""
 
     steps: tuple[Step, ...]
     times: int
 
 
 def folded(steps: Sequence[Step]) -> list[Step | Repeat]:
-    """Return the steps, with each sequence of graphs that repeats folded into one item."""
+    """Return the steps with each repeated sequence of graphs folded into a single item."""
     items: list[Step | Repeat] = []
     at = 0
     while at < len(steps):
@@ -35,7 +35,7 @@ def folded(steps: Sequence[Step]) -> list[Step | Repeat]:
 
 
 def _longest_repeat(steps: Sequence[Step], at: int) -> tuple[int, int]:
-    """Return the period and count of the repetition that covers the most steps from `at`; shorter periods win ties."""
+    """Return the period and count of the repetition that covers the most steps from `at`. Shorter periods win ties."""
     graphs = [(step.graph, step.ended_by) for step in steps]
     best = (1, 1)
     for period in range(1, min(_LONGEST_PERIOD, (len(steps) - at) // 2) + 1):
@@ -50,9 +50,9 @@ def _longest_repeat(steps: Sequence[Step], at: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of source, with the numbers of the graphs that it was traced into and the indices of the breaks on it.
+    """A source line, with the numbers of the graphs that contain it and the indices of the breaks on it.
 
-    `eager` says that it ran but is not in a graph.
+    If `eager` is true, the line ran but is not in a graph.
     """
 
     number: int
@@ -64,15 +64,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Consecutive lines of a file: a function with some context."""
+    """Consecutive lines in a file, usually a function."""
 
     path: str
     lines: tuple[Line, ...]
 
 
 def excerpts(found: Explanation) -> list[Excerpt]:
-    """Return the functions that Dynamo traced or broke in, by file, each line with its graphs and breaks."""
-    # A graph that replaces another would only repeat its lines.
+    """Return, file by file, the functions that Dynamo traced or broke in. Each line has its graphs and breaks."""
+    # A graph that replaces another graph would only repeat its lines.
     first = {graph.number for graph in found.first_graphs}
     return [part for source in found.sources for part in _of_file(found, source, first)]
 
@@ -105,7 +105,7 @@ def _of_file(found: Explanation, source: Source, first: set[int]) -> list[Excerp
 
 
 def _between(number: int, graphs: dict[int, list[int]], lines: Sequence[str]) -> list[int]:
-    """Return the graphs around a blank line or comment within one graph; none for other lines."""
+    """Return the graphs that contain both neighbours of a blank line or comment. Other lines have none."""
     text = lines[number - 1].strip()
     if text and not text.startswith("#"):
         return []

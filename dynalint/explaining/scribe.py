@@ -1,4 +1,4 @@
-"""Convert the worker's answer for one target to displayed terms: places, functions and dynalint's own rules."""
+"""Convert the worker's answer for a target to what is displayed: locations, functions and dynalint's own rules."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LONGEST = 400
 
 
 class Scribe:
-    """Builds the explanation from one answer."""
+    """Builds an explanation from the worker's answer."""
 
     def __init__(self, parts: Mapping[str, Any], options: ConfirmOptions, workspace: Workspace) -> None:
         self._parts = parts
@@ -55,7 +55,7 @@ class Scribe:
         self._same = int(parts["calls"]["same"])
 
     def explanation(self, target: Target) -> Explanation:
-        """Return the explanation for the answer. The caller fills in the versions."""
+        """Return the explanation. The caller fills in the versions."""
         parts, flow = self._parts, self._flow
         breaks, ended = self._breaks()
         graphs = tuple(self._graph(number, graph) for number, graph in enumerate(flow.graphs))
@@ -113,7 +113,7 @@ class Scribe:
         )
 
     def _breaks(self) -> tuple[tuple[Break, ...], dict[str, int]]:
-        """Return the places that break, without duplicates, and the index of the break that ended each compile."""
+        """Return the places that break, without duplicates, and the index of the break that ended each compilation."""
         confirmation = self._confirmation()
         numbers = {graph.compile_id: number for number, graph in enumerate(self._flow.graphs, 1)}
         found: dict[tuple[str, int, str], Break] = {}
@@ -159,7 +159,7 @@ class Scribe:
         )
 
     def _with_effect(self, known: Break, effect: str, compile_id: str, numbers: Mapping[str, int]) -> Break:
-        """Return a break with its effect on one more frame added."""
+        """Add the effect on another frame to `known`."""
         compiled = self._compiles.get(compile_id)
         name = (
             self._function(compiled.file, compiled.line, compiled.function) if compiled is not None else known.function
@@ -185,7 +185,7 @@ class Scribe:
         placed = []
         for finding in findings:
             path = os.path.realpath(self._workspace.directory / finding.path)
-            # Advice may be about a break that depends on a condition; here the condition was met.
+            # Advice can be about a break that only happens under a condition. Here, the condition was met.
             broken = replace(finding, category="graph-break") if finding.category == "advice" else finding
             placed.append(Placed(broken, path, self._sources.spot(path, finding)))
         return Confirmation(placed, (), self._sources, self._is_own)
@@ -212,14 +212,14 @@ class Scribe:
         return list(found.values())
 
     def _shown_files(self, graphs: Sequence[Graph], breaks: Sequence[Break]) -> list[str]:
-        """Return the user's files in which something was traced or broke, starting with the most traced."""
+        """Return the user's files in which code was traced or broke. Files with more traced lines come first."""
         count: dict[str, int] = {}
         for graph in graphs:
             for path, lines in graph.lines.items():
                 count[path] = count.get(path, 0) + len(lines)
         for one in breaks:
             count.setdefault(one.place.path, 0)
-        # The answer may be forged, so the worker cannot choose which files are shown.
+        # The answer may be forged, so the worker must not be able to choose which files are shown.
         own = [path for path in count if self._is_own(os.path.realpath(self._workspace.directory / path))]
         return sorted(own, key=lambda path: (-count[path], path))
 
@@ -249,7 +249,7 @@ def _real(stack: Sequence[records.Frame]) -> tuple[records.Frame, ...]:
 
 
 def _frame(confirmation: Confirmation, found: records.Break) -> records.Frame | None:
-    """Return the frame that a break is attributed to: the innermost one in the user's code, or else the innermost."""
+    """Return the frame that a break is attributed to: the innermost user frame, or else the innermost frame."""
     return confirmation.own_frame(found.stack) or (found.stack[-1] if found.stack else None)
 
 

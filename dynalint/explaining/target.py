@@ -1,4 +1,4 @@
-"""Find what to run from a name: "package.module:Class", "path/to/file.py:Class" or "file.py::Class"."""
+"""Find out what to run from "package.module:Class", "path/to/file.py:Class" or "file.py::Class"."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from dynalint.workspace import Workspace, absolute, open_workspace
 def find_targets(
     text: str, configuration: Configuration, directory: Path
 ) -> tuple[list[Target], ConfirmOptions, Workspace]:
-    """Return the targets that `text` names, the options to run them with, and the workspace of their file.
+    """Return the targets that `text` names, the options for running them, and the workspace that contains their file.
 
-    A file without a name means all the models and compiled functions in it, in order.
+    A file without a name stands for all models and compiled functions in it, in order.
 
     Raises:
-        UsageError: the file or module does not exist, or the name is ambiguous.
-        ConfigError: the configuration is invalid.
+        UsageError: The file or module does not exist, or the name is ambiguous.
+        ConfigError: The configuration is invalid.
     """
     where, qualname = _split(text)
     path = _file(where, configuration, directory)
@@ -53,7 +53,10 @@ def find_targets(
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return the file or module, and the name in it or an empty string. The colon of a Windows drive does not split."""
+    """Split `text` into the file or module and the name in it, which can be empty.
+
+    Keep the colon of a Windows drive.
+    """
     for separator in ("::", ":"):
         where, found, qualname = text.rpartition(separator)
         if found and all(part.isidentifier() for part in qualname.split(".")):
@@ -92,6 +95,9 @@ def _listed(known: list[Target]) -> str:
 
 
 def own_folder(path: Path) -> Path:
-    """Return the package that contains a file, or the file itself: the user's own code, wherever it is."""
+    """Return the package that contains a file, or the file itself.
+
+    This counts as the user's own code, wherever it is.
+    """
     root, parts = Disk().package_root(path)
     return root / parts[0] if (root / parts[0]).is_dir() else path

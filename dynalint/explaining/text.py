@@ -1,4 +1,4 @@
-"""Explanations as text for the terminal."""
+"""Render explanations as text for the terminal."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _CONDITIONS = 6
 
 
 def render(found: Explanation, style: Style, *, verbose: bool = False) -> str:
-    """Return the explanation as text; with `verbose`, include all operators and guards."""
+    """Return the explanation as text. If `verbose` is true, include all operators and guards."""
     return "\n".join(_Writer(found, style, verbose=verbose).lines()) + "\n"
 
 
 def brief(found: Explanation, style: Style) -> str:
-    """Return the headline, and one line for each break and for each function outside all graphs."""
+    """Return the headline, followed by a line for each break and for each function outside all graphs."""
     lines = [f"{style.paint(visible(found.target), 'bold')}: {words.headline(found)}"]
     for one in found.breaks:
         rule = f"{one.rule.code} {one.rule.name}" if one.rule is not None else words.what(one)
@@ -125,7 +125,7 @@ class _Writer:
         conditions = graph.guards.conditions
         total = sum(graph.guards.kinds.values())
         shown = conditions if self._verbose else conditions[:_CONDITIONS]
-        yield from self._wrapped(f"{words.count(total, 'guard')}{', among them' if shown else ''}", 5)
+        yield from self._wrapped(f"{words.count(total, 'guard')}{', including' if shown else ''}", 5)
         for condition in shown:
             yield from self._wrapped(visible(condition), 7, 2)
         if len(conditions) > len(shown):

@@ -1,4 +1,4 @@
-"""Numbers and sentences shared by the text and HTML formats."""
+"""Numbers and sentences that the text and HTML formats share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dynalint.explaining.model import Advice, Break, Explanation, Rule, Step
 
 
 def count(number: int, noun: str) -> str:
-    """Return a number with its noun, such as "1 graph" or "3 graphs"."""
+    """Return a number with a noun, such as "1 graph" or "3 graphs"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
@@ -25,7 +25,7 @@ def _bytes(number: int) -> str:
 
 
 def headline(found: Explanation) -> str:
-    """Return the numbers of graphs, graph breaks and recompiles in one line."""
+    """Return the number of graphs, graph breaks and recompiles as a single line."""
     graphs = count(len(found.first_graphs), "graph")
     breaks = count(len(found.causes), "graph break")
     again = count(len(found.recompiles), "recompile")
@@ -33,41 +33,41 @@ def headline(found: Explanation) -> str:
 
 
 def verdict(passes: bool | None) -> str:
-    """Return "passes", "fails" or "was not tried"."""
+    """Describe whether `fullgraph=True` succeeded."""
     return {True: "passes", False: "fails", None: "was not tried"}[passes]
 
 
 def basis(found: Explanation) -> str:
-    """Return a description of the run: versions, device and calls."""
+    """Describe how the target was run: versions, device and calls."""
     same, batch = found.calls
     more = f", {batch} with another batch size" if batch else ""
     return f"torch {found.torch} on {found.device}, Python {found.python}; {same} identical calls{more}"
 
 
 def what(found: Break) -> str:
-    """Return the id and type of a break."""
+    """Return a break's id and type."""
     return " ".join(filter(None, (found.gb, found.type or found.reason)))
 
 
 def cost(step: Step) -> str:
-    """Return the cost of a gap between graphs: the data passed across it."""
+    """Describe the data that is passed across the gap after a step."""
     return f"passes on {size(step.crossing)}"
 
 
 def effect(found: Break) -> str:
-    """Return the cost of a break beyond one more graph, or an empty string."""
+    """Describe what a break costs apart from an additional graph, or return an empty string."""
     if found.loses:
         return f"All of {' and '.join(found.loses)} falls back to eager."
     return f"The rest of {' and '.join(found.cuts_off)} falls back to eager." if found.cuts_off else ""
 
 
 def hints(found: Break) -> list[str]:
-    """Return those of Dynamo's hints that are specific to this break."""
+    """Return the hints from Dynamo that are specific to this break."""
     return helpful_hints(found.hints)
 
 
 def remedy(rule: Rule) -> str:
-    """Return a rule's help, and whether `dynalint fix` does it."""
+    """Return a rule's help, and mention `dynalint fix` if it can make the change."""
     help_text = rule.help or rule.message
     help_text = help_text[:1].upper() + help_text[1:]
     if help_text and not help_text.endswith((".", "!", "?")):
@@ -80,17 +80,17 @@ def remedy(rule: Rule) -> str:
 CUT_SHORT = "Time ran out before everything was tried; raise `timeout` in the configuration."
 REMEDIES = {
     "settings": "Dynamo settings",
-    "fullgraph": "The whole graph or an error",
+    "fullgraph": "A single graph or an error",
 }
 
 
 def remedy_title(remedy: Remedy) -> str:
-    """Return a title for the kind of remedy."""
+    """Return a title for this kind of remedy."""
     return REMEDIES[remedy.kind]
 
 
 def counted(before: Outcome, after: Outcome) -> list[tuple[str, int, int]]:
-    """Return the counts before and after a remedy, by name."""
+    """Return the name of each count with its values before and after a remedy."""
     return [
         ("breaks", before.breaks, after.breaks),
         ("graph runs per call", before.graphs, after.graphs),
@@ -100,7 +100,7 @@ def counted(before: Outcome, after: Outcome) -> list[tuple[str, int, int]]:
 
 
 def equality(remedy: Remedy) -> str:
-    """Return whether the results stayed equal."""
+    """Describe whether the results are still equal."""
     if remedy.equal is None:
         return "Results were not compared, because the code gives different results in every run."
     if remedy.equal:
@@ -109,7 +109,7 @@ def equality(remedy: Remedy) -> str:
 
 
 def others(advice: Advice) -> list[str]:
-    """Return sentences about options that were tried on their own and are no remedy."""
+    """Return sentences about options that were tried on their own and are not part of a remedy."""
     rest, helps = _left_over(advice), _helping(advice)
     useless = [name for name in rest if name not in helps]
     also = helps if advice.remedies else []
@@ -121,13 +121,13 @@ def others(advice: Advice) -> list[str]:
 
 
 def _left_over(advice: Advice) -> list[str]:
-    """Return the names of options that were tried on their own and are no remedy."""
+    """Return the names of options that were tried on their own and are not part of a remedy."""
     used = {name for remedy in advice.remedies for name in remedy.tried.name.split(" and ")}
     return [one.name for one in advice.tried if " and " not in one.name and one.name not in used]
 
 
 def _helping(advice: Advice) -> list[str]:
-    """Return the names of those that reduced breaks or recompilations."""
+    """Return the names of the left-over options that reduced breaks or recompilations."""
     rest, before = _left_over(advice), (advice.before.breaks, advice.before.recompiles)
     fewer = (one.name for one in advice.tried if not one.outcome.error and _counts(one.outcome) < before)
     return [name for name in fewer if name in rest]
@@ -140,6 +140,7 @@ def _counts(outcome: Outcome) -> tuple[int, int]:
 def no_help(advice: Advice) -> str:
     """Return the text to show if there is no remedy."""
     helps = _helping(advice)
-    if helps:  # time ran out before results were compared
+    if helps:  # Time ran out before the results were compared.
         return f"Fewer breaks or recompilations with {', '.join(helps)}, but results were not compared in time."
-    return f"Nothing that was tried ({len(advice.tried)} options) reduced breaks or recompilations: change the source."
+    tried = f"None of the options that were tried ({len(advice.tried)})"
+    return f"{tried} reduced breaks or recompilations. Change the source instead."

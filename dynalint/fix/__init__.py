@@ -1,12 +1,14 @@
-"""Fixing: from the rewrites of rules to changed files, or findings left alone with a reason.
+"""Fixing findings: apply the rules' rewrites, or leave a finding alone and say why.
 
     result = fix_findings(linted, lint, FixOptions(unsafe=False), verify)     # in memory
     print("".join(file.diff(name(file.source)) for file in result.files))     # a dry run
+
     writer = Writer(name)                                                     # --apply
     result = writer.finish(fix_findings(linted, lint, FixOptions(keep=writer.keep), verify))
 
-`linted` pairs each finding (with its evidence, so that refuted ones are left alone) with its file and its rewrite.
-`lint` does the same for the project with some texts replaced. `verify` is None if no code may be run.
+`linted` pairs each finding with its file and its rewrite. The findings carry their evidence, so that refuted findings
+are left alone. `lint` lints the project again with the text of some files replaced. `verify` is None if no code may be
+run.
 """
 
 from __future__ import annotations

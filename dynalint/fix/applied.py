@@ -1,4 +1,4 @@
-"""Findings as they are reported after trying their fixes: the applied change, and whether a run has verified it."""
+"""Findings as reported after their fixes have been tried: which change was made, and whether it was verified."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from dynalint.fix.model import Proof, Unit
 
 
 def as_applied(finding: Finding, unit: Unit, proof: Proof | None, first: SourceFile | None) -> Finding:
-    """Return a finding with the fix actually applied, such as a longer form, or one together with follow-up rewrites.
+    """Return a finding with the fix that was actually applied.
 
-    `first` is the file as first read, if the unit changes no other file. Edits refer to positions in that text, so they
-    stay as offered if other fixes had changed the file before.
+    That fix can differ from the one offered: it can be a longer form, or it can include follow-up rewrites. If the unit
+    changes no other file, `first` is the file as it was first read. Edits refer to positions in that text, so if other
+    fixes changed the file first, the edits stay as they were offered.
     """
     fix = finding.fix
     if fix is None:
         return finding
     if fix.declined is not None:
-        # There was no fix until others had changed the surrounding code.
+        # There was no fix until other fixes had changed the surrounding code.
         fix = Fix(unit.title, unit.safety, unit.conditions)
     if proof is not None and proof.outcome != "unverifiable":
         fix = replace(fix, verified=proof.outcome == "proven")
@@ -34,7 +35,7 @@ def as_applied(finding: Finding, unit: Unit, proof: Proof | None, first: SourceF
 
 
 def as_repaired(finding: Finding, units: Sequence[Unit], proofs: Mapping[Unit, Proof]) -> Finding:
-    """Return a finding that disappeared because one or all of `units` changed its code, with the applied change."""
+    """Return a finding that disappeared because `units` changed its code, together with the change that was applied."""
     first, *others = [unit for unit in units if any(one.finding.path == finding.path for one in unit.linted)] or units
     near = [first, *others]
     outcomes = {proofs[unit].outcome for unit in near if unit in proofs}

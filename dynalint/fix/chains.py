@@ -1,7 +1,7 @@
-"""Rewrites that leave new findings to other rules, combined with the rewrites of those findings.
+"""Combine rewrites that leave new findings with the rewrites of those findings.
 
-If a number becomes a tensor, a branch that depends on it remains, and only another rule can rewrite that branch. The
-first rewrite is useless without the second, so the two form one fix.
+When a number becomes a tensor, any branch that depends on it is still there, and only another rule can rewrite that
+branch. The first rewrite is useless without the second, so the two form a single fix.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_STEPS = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Start:
-    """A unit for an item that leaves new findings with the codes `leaves`."""
+    """A unit whose item leaves new findings with the codes in `leaves`."""
 
     item: Item
     unit: Unit
@@ -33,7 +33,7 @@ class Start:
 
 
 class Chains:
-    """Results for units that leave findings, cached as long as the surrounding code stays the same."""
+    """Units that have been combined with follow-up rewrites, cached until the surrounding code changes."""
 
     def __init__(self, sight: Sight) -> None:
         self._sight = sight
@@ -41,7 +41,7 @@ class Chains:
         self._refused: dict[Finding, tuple[Path, EditError]] = {}
 
     def result(self, start: Start) -> Unit | EditError | None:
-        """Return the result for a start, or the reason why it has none; None if it has not been computed."""
+        """Return the combined unit for `start`, or the error that prevents it, or None if it is not computed yet."""
         if start.item.origin in self._refused:
             return self._refused[start.item.origin][1]
         unit = self._units.get(id(start.item.linted))
@@ -50,7 +50,7 @@ class Chains:
     def complete(
         self, starts: Sequence[Start], around: frozenset[Path], items: Sequence[Item], texts: Mapping[Path, str]
     ) -> None:
-        """Compute the results of starts, grouped by view, since each step lints a view."""
+        """Compute the missing results. Each step lints a view, so starts with the same view are processed together."""
         groups: dict[frozenset[Path] | None, tuple[View, list[Start]]] = {}
         for start in starts:
             if self.result(start) is None:
@@ -76,9 +76,9 @@ class Chains:
 def completed(
     starts: Sequence[Start], items: Sequence[Item], texts: Mapping[Path, str], lint: Linter
 ) -> list[Unit | EditError]:
-    """Return each start combined with the rewrites of all findings that it leaves, or why one of these has none.
+    """Return each start combined with the rewrites of all the findings it leaves, or the error that prevents this.
 
-    `items` are the findings of the state in `texts`. Chains in different files take their steps together.
+    `items` are the findings for the state in `texts`. Chains in different files advance together.
     """
     chains = [_Chain(start) for start in starts]
     while going := [chain for chain in chains if chain.error is None and not chain.done]:
@@ -92,7 +92,10 @@ def completed(
 def _left(
     chains: Sequence[_Chain], items: Sequence[Item], texts: Mapping[Path, str], lint: Linter
 ) -> dict[Unit, list[Linted]]:
-    """Return the findings that each chain has left so far; chains with possibly common ones are linted separately."""
+    """Return the findings that each chain has left so far.
+
+    If it is unclear which chain caused a finding, each of the chains involved is linted separately.
+    """
     units = [chain.unit for chain in chains]
     after = lint({**texts, **{chain.path: chain.text for chain in chains}})
     left, unclear = brought(items, after, units, whole=[chain.unit for chain in chains if chain.whole])
@@ -103,14 +106,14 @@ def _left(
 
 
 class _Chain:
-    """A unit that is being extended until it leaves no findings; `error` says why it cannot be."""
+    """A unit that is extended until it leaves no findings. If that is impossible, `error` says why."""
 
     def __init__(self, start: Start) -> None:
         self.unit, self._leaves = start.unit, start.leaves
         self.path, *others = start.unit.plan
         self.done = False
-        # A unit that leaves findings with its own code has moved breaks to other places in its text, where Dynamo would
-        # report them.
+        # A unit that leaves findings with its own code has moved its breaks elsewhere in its text, and Dynamo would
+        # report them there.
         self.whole = start.unit.linted[0].finding.code in start.leaves
         self.error = (
             EditError("it changes several files, and the follow-up changes have to be made by hand") if others else None
@@ -119,15 +122,15 @@ class _Chain:
 
     @property
     def text(self) -> str:
-        """The current text of the file."""
+        """The file's current text."""
         return replaced(self.unit.sources[self.path].text, self.unit.plan[self.path])
 
     def advance(self, left: Sequence[Linted]) -> None:
-        """Add the rewrite of the first finding left."""
+        """Add the rewrite of the first finding that is left."""
         self.done, self._steps = not left, self._steps + 1
         try:
             if left:
-                # A finding without a rewrite may get one once another finding has been rewritten.
+                # A finding that has no rewrite yet may get one after another finding has been rewritten.
                 ready = (one for one in left if one.rewrite is not None and one.finding.code in self._leaves)
                 self._add(_step(next(ready, left[0]), self._leaves))
         except EditError as fault:
@@ -150,7 +153,7 @@ class _Chain:
 
 
 def _step(left: Linted, leaves: Collection[str]) -> Rewrite:
-    """Return the rewrite of one of the findings left."""
+    """Return the rewrite of `left`, a finding that the chain has left."""
     finding = left.finding
     if finding.code in leaves and left.rewrite is not None:
         return left.rewrite
@@ -159,7 +162,7 @@ def _step(left: Linted, leaves: Collection[str]) -> Rewrite:
 
 
 def _changes(old: str, new: str) -> tuple[Change, ...]:
-    """Return the changes, in whole lines, that turn one text into another."""
+    """Return the whole-line changes that turn `old` into `new`."""
     before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
     starts = [0]
     for line in before:

@@ -1,4 +1,4 @@
-"""Two states of the project compared by running them, and the code that each unit of the fix requires to run."""
+"""Compare two states of the project by running them, and determine the code that must run for each part of the fix."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from dynalint.fix.edits import Change, Moves, merged
 from dynalint.fix.model import Proof, Unit
 from dynalint.fix.sides import Insertion, Key, Side, inserted, marks_beside, marks_kept, sides_of
 
-# Marks of unchanged tests are numbered from here on.
+# Marks in unchanged tests are numbered from here.
 _BESIDE = 1_000_000
 _MOST_PASSED = 3
-# The wording used by `differences.let_pass`.
+# Must match the wording in `differences.let_pass`.
 _ZEROS = " has a gradient of zeros, not None"
 
 
 @dataclass(eq=False)
 class Case:
-    """A unit being tried: the code that has to run, the code that has run, and the outcome.
+    """A unit that is being tried: the code that has to run, the code that has run so far, and the outcome.
 
-    `old_lines` and `new_lines` are the changed lines by resolved path, before and after the fix.
+    `old_lines` and `new_lines` are the changed lines before and after the fix, keyed by resolved path.
     """
 
     unit: Unit
@@ -48,13 +48,13 @@ class Case:
         return self.proof is not None or (self.inputs > 0 and self.seen >= self.sides.keys())
 
     def fresh(self) -> Case:
-        """Return the case before anything was run."""
+        """Return a copy of the case without any results."""
         return Case(self.unit, self.sides, self.old_lines, self.new_lines)
 
     def add(self, run: Case) -> None:
-        """Add what a run showed of the same unit, in this or another comparison from the same text.
+        """Add the results of another run of the same unit, which can come from another comparison of the same text.
 
-        Sides are numbered differently in each comparison, but always in the same order.
+        Branches are numbered differently in each comparison, but always in the same order.
         """
         keys = dict(zip(run.sides, self.sides, strict=True))
         self.seen |= {keys[key] for key in run.seen}
@@ -67,16 +67,16 @@ class Case:
             self.refute(run.proof.detail, raises=run.proof.raises)
 
     def refute(self, detail: str, *, raises: bool = False) -> None:
-        """Settle the case: a difference was found."""
+        """Settle the case because a difference was found."""
         self.proof = Proof("refuted", detail, self.inputs, len(self.sides), len(self.seen), raises)
 
     def outcome(self) -> Proof:
-        """Return the proof, after all targets have been tried."""
+        """Return the proof. Call this after all targets have been tried."""
         if self.proof is not None:
             return self.proof
         counts = (self.inputs, len(self.sides), len(self.seen))
         if self.complete:
-            ran = f"{counts[2]} of {counts[1]} sides and statements ran" if self.sides else "all of it ran"
+            ran = f"{counts[2]} of {counts[1]} branches and statements ran" if self.sides else "all of it ran"
             passed = changes_of(self.passed)
             but = [f"but {'; '.join(passed)}"] if passed else []
             detail = "; ".join([f"equal on {self.inputs} inputs, {ran}", *self.notes, *but])
@@ -89,7 +89,7 @@ class Case:
 
 
 def changes_of(passed: Iterable[str]) -> tuple[str, ...]:
-    """Return the differences between two versions as readable clauses, with the parameters that have zeros combined."""
+    """Describe the differences between two versions as clauses, combining the parameters whose gradients are zeros."""
     found = sorted(passed)
     zeros = [name.removesuffix(_ZEROS) for name in found if name.endswith(_ZEROS)]
     others = tuple(clause for clause in found if not clause.endswith(_ZEROS))
@@ -102,7 +102,10 @@ def changes_of(passed: Iterable[str]) -> tuple[str, ...]:
 
 
 class Comparison:
-    """Two states of the project and the units between them, each with the code it requires to run; paths resolved."""
+    """Two states of the project and the units that turn one into the other.
+
+    Each unit has the code that must run to verify it. Paths are resolved.
+    """
 
     def __init__(self, before: Mapping[Path, str], after: Mapping[Path, str], units: Sequence[Unit]) -> None:
         self._changes = merged(unit.plan for unit in units)
@@ -137,7 +140,7 @@ class Comparison:
 
     @property
     def marked(self) -> dict[str, str]:
-        """The texts before the fix, with marks."""
+        """The texts before the fix, with marks inserted."""
         texts = dict(self.before)
         for path, file in self._old.items():
             insertions = [one for places in self._insertions.values() for one in places.get(path, ())]
@@ -146,14 +149,14 @@ class Comparison:
         return texts
 
     def turned(self, given: Mapping[str, str]) -> dict[str, Any]:
-        """Return the texts after the fix with marks on the unchanged tests, and a description of each of these."""
+        """Return the texts after the fix with marks in the unchanged tests, and a description of each mark."""
         rewritten = dict(self.after)
         for path, file in self._new.items():
             rewritten[os.path.realpath(path)] = inserted(file.text, self._kept[path])
         return {"rewritten": {**given, **rewritten}, "words": sorted(self._words.items())}
 
     def same_code(self, unit: Unit) -> bool:
-        """Whether the files that a unit changes contain the same code before and after."""
+        """Whether a unit leaves the code in its files unchanged, apart from comments and layout."""
         for path in unit.plan:
             old, new = self._old[path].tree, self._new[path].tree
             if old is None or new is None or ast.dump(old) != ast.dump(new):
@@ -162,7 +165,7 @@ class Comparison:
 
 
 def _text_of(path: Path, units: Sequence[Unit]) -> str:
-    """The text that units were made for, in a file that no earlier round has changed."""
+    """Return the text that the units were made for. No earlier round has changed this file."""
     return next(unit.sources[path].text for unit in units if path in unit.plan)
 
 
@@ -176,7 +179,7 @@ def _new_lines(file: SourceFile, changes: Sequence[Change], own: Sequence[Change
 
 
 def _only_takes_out(file: SourceFile, start: int, end: int) -> bool:
-    """Whether a change at the start of a line only deletes, so that the text there now used to be further down."""
+    """Whether a change only deletes lines, so that the text now at its position used to be further down."""
     number, _ = file.position(start)
     return start == end and not file.text[file.line_starts[number - 1] : start].strip()
 

@@ -1,6 +1,6 @@
-"""Applying a rule's rewrite to text: entire rewrites or none, and no change to any other character.
+"""Apply a rule's rewrite to a file's text. A rewrite is applied completely or not at all, and nothing else changes.
 
-Offsets count characters of `SourceFile.text`, as in `Replacement`. New lines use the line ending of the file.
+Offsets count characters in `SourceFile.text`, as in `Replacement`. New lines use the file's own line ending.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from dynalint.rules import Rewrite
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Replace the characters from offset `start` up to `end` by `content`.
+    """Replace the characters from offset `start` up to `end` with `content`.
 
-    `shared` marks an import that several rewrites may add at the same position; it is added once.
+    `shared` marks an import that more than one rewrite can add at the same position. It is added only once.
     """
 
     start: int
@@ -32,20 +32,20 @@ class Change:
 
     @property
     def inserts_lines(self) -> bool:
-        """Whether it inserts whole lines and deletes nothing."""
+        """Whether the change inserts whole lines and deletes nothing."""
         return self.start == self.end and "\n" in self.content.replace("\r", "\n")
 
 
 Plan = Mapping[Path, tuple[Change, ...]]
-"""All changes of a rewrite by file: sorted and without overlaps."""
+"""All changes that a rewrite makes, by file. They are sorted and do not overlap."""
 
 
 def plan_of(rewrite: Rewrite) -> Plan:
-    """Return the changes of a rewrite, including new imports.
+    """Return the changes that a rewrite makes, including the imports it needs.
 
     Raises:
-        EditError: its replacements overlap, change nothing, reach outside the text, contain a character that the
-            file's encoding lacks, or need a name that the file uses for something else.
+        EditError: The replacements overlap, change nothing, reach outside the text, contain a character that the file's
+            encoding lacks, or need a name that the file uses for something else.
     """
     files: dict[Path, SourceFile] = {}
     changes: dict[Path, list[Change]] = {}
@@ -72,7 +72,10 @@ def plan_of(rewrite: Rewrite) -> Plan:
 
 
 def collide(left: Change, right: Change) -> bool:
-    """Whether two changes of a text conflict; the same import twice does not, nor do whole lines at one position."""
+    """Whether two changes to the same text conflict.
+
+    Adding the same import twice is not a conflict, and neither is inserting whole lines at the same position.
+    """
     if left == right:
         return not left.shared
     if left.start == right.start and left.inserts_lines and right.inserts_lines:
@@ -81,7 +84,7 @@ def collide(left: Change, right: Change) -> bool:
 
 
 def merged(plans: Iterable[Plan]) -> dict[Path, tuple[Change, ...]]:
-    """Return the combined changes of compatible plans, sorted, with each shared one once."""
+    """Return the combined changes from compatible plans, sorted, with each shared change included only once."""
     changes: dict[Path, list[Change]] = {}
     for plan in plans:
         for path, wanted in plan.items():
@@ -91,13 +94,13 @@ def merged(plans: Iterable[Plan]) -> dict[Path, tuple[Change, ...]]:
 
 
 class Accepted:
-    """The plans chosen so far in a round, and whether another one is compatible with them."""
+    """The plans chosen so far in a round."""
 
     def __init__(self) -> None:
         self._changes: dict[Path, list[Change]] = {}
 
     def add(self, plan: Plan) -> bool:
-        """Add a plan if none of its changes conflicts with an existing one; return whether it was added."""
+        """Add `plan` if it is compatible with the plans chosen so far, and return whether it was added."""
         for path, wanted in plan.items():
             known = self._changes.get(path, ())
             if any(collide(mine, other) for mine in known for other in wanted):
@@ -108,7 +111,7 @@ class Accepted:
 
 
 def replaced(text: str, changes: Sequence[Change]) -> str:
-    """Return `text` with sorted changes applied."""
+    """Return `text` with `changes` applied, which must be sorted."""
     pieces: list[str] = []
     position = 0
     for change in changes:
@@ -118,7 +121,7 @@ def replaced(text: str, changes: Sequence[Change]) -> str:
 
 
 class Moves:
-    """Maps positions in a text to positions after sorted changes."""
+    """Maps positions in a text to positions after `changes`, which must be sorted."""
 
     def __init__(self, changes: Sequence[Change]) -> None:
         self._changes = changes
@@ -129,26 +132,26 @@ class Moves:
             self._shifts.append(self._shifts[-1] + len(change.content) - (change.end - change.start))
 
     def inside(self, offset: int) -> int | None:
-        """Return the index of the change that replaces the character at `offset`; None if none does."""
+        """Return the index of the change that replaces the character at `offset`, or None if it is not replaced."""
         index = bisect_right(self._starts, offset) - 1
         while index >= 0 and self._starts[index] == self._ends[index]:
             index -= 1
         return index if index >= 0 and offset < self._ends[index] else None
 
     def moved(self, offset: int) -> int:
-        """Return the new offset of the character at `offset`; for a replaced one, the start of its replacement."""
+        """Return the new offset of the character at `offset`, or where its replacement starts if it is replaced."""
         index = self.inside(offset)
         if index is not None:
             return self._starts[index] + self._shifts[index]
         return offset + self._shifts[bisect_right(self._ends, offset)]
 
     def new_span(self, index: int) -> tuple[int, int]:
-        """Return the start and end of the content of change `index` in the new text."""
+        """Return where change `index` starts and ends in the new text."""
         start = self._starts[index] + self._shifts[index]
         return start, start + len(self._changes[index].content)
 
     def written_by(self, offset: int) -> int | None:
-        """Return the index of the change whose content includes the character at `offset` of the new text."""
+        """Return the index of the change that wrote the character at `offset` in the new text."""
         for index in range(len(self._changes)):
             start, end = self.new_span(index)
             if start <= offset < end:
@@ -157,7 +160,7 @@ class Moves:
 
 
 def to_edits(rewrite: Rewrite, file: SourceFile, name: Callable[[SourceFile], str]) -> tuple[Edit, ...]:
-    """Return a rewrite as line and column edits, for a finding in `file`; `name` formats the path of another file.
+    """Convert a rewrite to line and column edits for a finding in `file`. `name` formats the path of any other file.
 
     Raises EditError if the rewrite cannot be applied.
     """
@@ -169,13 +172,13 @@ def to_edits(rewrite: Rewrite, file: SourceFile, name: Callable[[SourceFile], st
 
 
 def edits_of(changes: Iterable[Change], source: SourceFile, path: str | None = None) -> Iterator[Edit]:
-    """Yield changes of the text of a file as line and column edits."""
+    """Yield `changes` to the text of `source` as line and column edits."""
     for change in changes:
         yield Edit(*source.position(change.start), *source.position(change.end), change.content, path)
 
 
 def _in_order(changes: Iterable[Change]) -> list[Change]:
-    """Sort by position only, stably: lines inserted at the same position keep their order."""
+    """Sort changes by position only. The sort is stable, so lines inserted at the same position keep their order."""
     return sorted(changes, key=lambda change: (change.start, change.end))
 
 
@@ -193,5 +196,5 @@ def _check_encodable(content: str, file: SourceFile) -> None:
 
 
 def _mentions(content: str, statement: str) -> bool:
-    """Whether new code uses the name that an import statement binds."""
+    """Whether the new code uses the name that an import statement binds."""
     return re.search(rf"(?<![\w.]){re.escape(bound_name(statement))}\b", content) is not None

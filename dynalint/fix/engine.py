@@ -1,4 +1,4 @@
-"""Compute all possible fixes in memory, with views of the project if these suffice, or else with all of it."""
+"""Compute all possible fixes in memory. Only parts of the project are linted, unless that gives unreliable results."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def fix_findings(
     verify: Verifier | None = None,
     views: Views | None = None,
 ) -> FixResult:
-    """Fix as many of `linted` as possible, in memory; `verify` is None if no code may be run.
+    """Fix as many of `linted` as possible, in memory. `verify` is None if no code may be run.
 
-    `lint` lints the whole project. Without `views`, every step does so.
+    `lint` lints the whole project, and is used for every step if `views` is None.
     """
     if views is not None:
         if options.decide is not None:
@@ -32,7 +32,7 @@ def fix_findings(
 
 
 def remembering(decide: Decider) -> Decider:
-    """Ask about each fix only once, however often it is proposed."""
+    """Wrap `decide` so that it is asked only once about each fix, even if the fix is proposed again."""
     answers: dict[tuple[object, ...], Literal["accept", "skip", "quit"]] = {}
 
     def ask(proposal: Proposal) -> Literal["accept", "skip", "quit"]:

@@ -1,4 +1,4 @@
-"""The place for a new import in a file, and whether the file needs one."""
+"""Decide whether a file needs a new import, and where to insert it."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _Import = ast.Import | ast.ImportFrom
 
 
 class EditError(Exception):
-    """A rewrite that cannot be applied; the text gives the reason in a clause that can follow "not fixed: "."""
+    """A rewrite that cannot be applied. The message is a clause that can follow "not fixed: "."""
 
 
 def bound_name(statement: str) -> str:
-    """Return the name that an import statement with one alias binds."""
+    """Return the name that an import statement binds. The statement must import a single name."""
     alias = _parsed(statement).names[0]
     return alias.asname or alias.name.partition(".")[0]
 
 
 def import_place(file: SourceFile, statement: str) -> tuple[int, str] | None:
-    """Return the offset and the text to insert there so that `file` has the import; None if it already has it.
+    """Return an offset, and the text to insert there to import `statement`, or None if `file` already imports it.
 
     Raises:
-        EditError: the file uses the name for something else, or does not parse.
+        EditError: The file uses the name for something else, or does not parse.
     """
     if file.tree is None:
         raise EditError("the file does not parse")
@@ -54,7 +54,7 @@ def _parsed(statement: str) -> _Import:
 
 
 def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements that run on import, including those in `try`, `if` and `with`."""
+    """Yield the statements that run on import, including those nested in `try`, `if` and `with`."""
     for node in body:
         yield node
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
@@ -77,7 +77,7 @@ def _provides(node: _Import, wanted: _Import) -> bool:
         )
     if need.asname is not None:
         return any((alias.name, alias.asname) == (need.name, need.asname) for alias in node.names)
-    # `import a.b` binds `a` and loads `a.b`; so do `import a.b.c` and, for a plain name, `import a as a`.
+    # `import a.b` binds `a` and loads `a.b`, and so does `import a.b.c`. For a plain name, `import a as a` is the same.
     return any(
         (alias.asname is None and f"{alias.name}.".startswith(f"{need.name}."))
         or (alias.asname == need.name == alias.name)
@@ -91,7 +91,7 @@ def _binds(node: _Import, alias: ast.alias) -> str:
 
 
 def _bindings(node: ast.stmt) -> set[str]:
-    """The names that a statement other than an import binds at the top level."""
+    """Return the names that a statement binds at the top level, if it is not an import."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {node.name}
     targets: list[ast.expr] = []
@@ -109,12 +109,12 @@ def _root(node: _Import) -> str:
 
 
 def below_imports(file: SourceFile, statement: str) -> tuple[int, str]:
-    """Return the offset and the text to insert there so that a statement about torch runs once `file` is imported.
+    """Return an offset, and the text to insert there so that a statement about torch runs when `file` is imported.
 
-    It goes below the imports of torch and those that directly follow.
+    The statement goes below the torch imports and any imports that directly follow them.
 
     Raises:
-        EditError: the file does not import torch at its top level, or does not parse.
+        EditError: The file does not import torch at its top level, or does not parse.
     """
     if file.tree is None:
         raise EditError("the file does not parse")
@@ -166,7 +166,7 @@ def _after_docstring(tree: ast.Module) -> tuple[ast.stmt | None, list[ast.stmt]]
 
 
 def _starts_line(file: SourceFile, node: ast.stmt) -> bool:
-    """Whether only white space precedes `node` on its line."""
+    """Whether `node` is the first thing on its line."""
     start = file.line_starts[node.lineno - 1]
     return not file.text[start : file.span(node)[0]].strip()
 
@@ -184,7 +184,7 @@ def _below(file: SourceFile, body: list[ast.stmt], node: ast.stmt, lines: str) -
 
 
 def _at_top(file: SourceFile, statement: str) -> tuple[int, str]:
-    """Insert below the initial comments of the file: an interpreter line, an encoding, a licence."""
+    """Insert below the comments at the top of the file, such as an interpreter line, an encoding or a licence."""
     line = 1
     while file.line(line).lstrip().startswith("#") and line < len(file.line_starts):
         line += 1

@@ -1,4 +1,4 @@
-"""Judging a fix by the compiler's behaviour after it."""
+"""Judge a fix by what the compiler does with the new code."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def judge_compiled(case: Case, compiled: Mapping[str, Any], name: str) -> None:
-    """Refute a case whose fix leaves or adds a break, a recompile or a wrong result; note other remaining problems.
+    """Refute a case if its fix leaves or causes a break, a recompilation or a wrong result. Note any other problems.
 
-    `compiled` is the entry of that name in the answer of `equivalence.verify`. Problems that existed before and that
-    the fix does not target do not count: other findings stay until their own fixes.
+    `compiled` is the entry with that name in the answer to `equivalence.verify`. Problems that already existed and that
+    the fix does not target are ignored, because other findings remain until their own fixes are applied.
     """
     categories = {linted.finding.category for linted in case.unit.linted}
     if "problem" in compiled:
@@ -25,13 +25,13 @@ def judge_compiled(case: Case, compiled: Mapping[str, Any], name: str) -> None:
         return
     recompiles, before = compiled["recompiles"], compiled["recompiled_before"] or 0
     if compiled["differed_before"] and not compiled["differs"]:
-        case.notes.append("the compiled code is now correct")  # and this may need more compilations
+        case.notes.append("the compiled code is now correct")  # Becoming correct may take more compilations.
     elif recompiles > before or (recompiles and recompiles == before and "recompile" in categories):
         case.refute(f"{name} recompiles for the same kind of inputs ({compiled['reason']})")
     elif compiled["differs"] and (not compiled["differed_before"] or "miscompile" in categories):
         case.refute(f"{name} gives different results when compiled: {compiled['differs']}")
     elif compiled["failure"] is not None or compiled["breaks"]:
-        case.notes.append("it still breaks elsewhere")
+        case.notes.append("there are still breaks elsewhere")
     else:
         case.notes.append("one graph")
 
@@ -54,7 +54,7 @@ def _troubles(case: Case, compiled: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _stands_in(place: Mapping[str, Any], lines: Mapping[str, set[int]]) -> bool:
-    """Whether the innermost frame in any of the changed files is on a changed line."""
+    """Whether the break is on a changed line, judged by the innermost frame that is in a changed file."""
     for frame in reversed(place["frames"]):
         known = lines.get(os.path.realpath(frame["file"]))
         if known is not None:

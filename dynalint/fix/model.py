@@ -1,4 +1,4 @@
-"""Data types that the parts of the fix engine exchange, with each other and with the command line."""
+"""Data types shared by the parts of the fix engine and the command line."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from dynalint.findings import Finding, Safety
 from dynalint.fix.edits import Plan
 from dynalint.rules import Rewrite
 
-# Matches only at the beginning of a line, and therefore at the top level of a module.
+# Matches only at the start of a line, and therefore only at the top level of a module.
 _CONSTANT = re.compile(r"^(_[A-Z][A-Z0-9_]*) = ", re.MULTILINE)
 _BUFFER = re.compile(r"""\bregister_buffer\(\s*["'](\w+)["']""")
 
 
 @dataclass(frozen=True, slots=True)
 class Linted:
-    """A finding, its file as read, and the rewrite that its rule offers, if any.
+    """A finding, the file it was found in, and the rewrite that its rule offers, if any.
 
-    `conditional` marks advice about code that breaks the graph only under a condition; with an observed break, it is a
-    graph break.
+    `conditional` marks advice about code that breaks the graph only under some condition. If a break was observed, the
+    finding is reported as a graph break.
     """
 
     finding: Finding
@@ -35,15 +35,15 @@ class Linted:
 
 
 Linter = Callable[[Mapping[Path, str]], Sequence[Linted]]
-"""Lints the project with the texts of some files replaced; returns the selected findings that are not suppressed."""
+"""Lints the project with the text of some files replaced. Returns the selected findings that are not suppressed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unit:
-    """The smallest part of a fix: a rewrite, all its changes, and the findings that it resolves.
+    """The smallest part of a fix: a rewrite, all of its changes, and the findings that it resolves.
 
-    `sources` are the files that the rewrite was made for. `own_calls` means that only calls in the project's own code
-    show that its conditions are met.
+    `sources` are the files that the rewrite was made for. If `own_calls` is true, only calls made by the project's own
+    code can show that the rewrite's conditions are met.
     """
 
     linted: tuple[Linted, ...]
@@ -56,12 +56,15 @@ class Unit:
 
     @property
     def exact(self) -> bool:
-        """Whether results must be bitwise equal; a rewrite without that guarantee says "rounding" in a condition."""
+        """Whether results must be bitwise equal.
+
+        A rewrite that cannot promise this says "rounding" in one of its conditions.
+        """
         return not any("rounding" in condition for condition in self.conditions)
 
     @property
     def new_state(self) -> frozenset[str]:
-        """Names of state in the new code: buffers, in which a number may now be a 0-dim tensor, and constants."""
+        """Names of the state added by the new code: constants, and buffers where a number may now be a 0-dim tensor."""
         contents = (change.content for changes in self.plan.values() for change in changes)
         return frozenset(
             name for content in contents for found in (_BUFFER, _CONSTANT) for name in found.findall(content)
@@ -70,13 +73,13 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The result of running the original and the rewritten code side by side, for one unit.
+    """The result for one unit of running the original and the rewritten code side by side.
 
-    `detail` is a clause: what was compared, what differed (with the input that shows it), or why nothing could be run.
-    `inputs` counts the inputs tried, `sides` the branch sides and statements in the changed code, and `sides_run` those
-    that ran in the original. `raises` means that the rewritten code failed where the original did not. `passed` lists
-    the differences that the chosen equivalence accepts. `own_calls` is true if the inputs derive from a call in the
-    project's own code, or from a declared example.
+    `detail` is a clause that says what was compared, what was different and for which input, or why nothing could be
+    run. `inputs` is the number of inputs tried, `sides` the number of branches and statements in the changed code, and
+    `sides_run` how many of those ran in the original code. `raises` means that the rewritten code failed where the
+    original did not. `passed` lists the differences that the chosen equivalence accepts. `own_calls` is true if the
+    inputs come from a call in the project's own code or from a declared example.
     """
 
     outcome: Literal["proven", "refuted", "unverifiable"]
@@ -90,18 +93,18 @@ class Proof:
 
 
 Verifier = Callable[[Mapping[Path, str], Mapping[Path, str], Sequence[Unit]], Mapping[Unit, Proof]]
-"""Compares two states of the project, given as the texts that differ from the disk; returns a proof for each unit.
+"""Compares two states of the project, given as the texts that differ from the disk. Returns a proof for each unit.
 
-If several units change the same code and a difference appears, all of them are refuted, and the engine finds the one at
-fault.
+If more than one unit changes the same code and a difference is found, all of them are refuted, and the engine works out
+which one is at fault.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A fix that has passed all checks, before it is accepted; `proof` is None if nothing was run.
+    """A fix that has passed all checks but has not been accepted yet. `proof` is None if nothing was run.
 
-    `diffs` has the old and new text of each file, with only this fix applied.
+    `diffs` has the old and new text of each file with only this fix applied.
     """
 
     unit: Unit
@@ -110,12 +113,15 @@ class Proposal:
 
 
 Decider = Callable[[Proposal], Literal["accept", "skip", "quit"]]
-"""Decides about a fix; after `quit` there are no more questions, and no more fixes are accepted."""
+"""Decides about a fix. After `quit`, it is not asked again and no more fixes are accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A finding that was fixed. `finding.fix.verified` says whether a run verified it, `proof` gives the details."""
+    """A finding that was fixed.
+
+    `finding.fix.verified` says whether the fix was verified, and `proof` has the details.
+    """
 
     finding: Finding
     proof: Proof | None
@@ -123,9 +129,9 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A finding with a fix that was not applied, and the reason; `refuted` if a run found a difference.
+    """A finding whose fix was not applied, and the reason. `refuted` is true if running the fix showed a difference.
 
-    `unlock` names the option that would apply it, if there is one.
+    `unlock` names the option that would apply the fix, if there is one.
     """
 
     finding: Finding
@@ -136,7 +142,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class ChangedFile:
-    """A file with its new text. The encoding, byte-order mark and line endings are those of `source`."""
+    """A file with its new text. The encoding, byte-order mark and line endings are the same as in `source`."""
 
     source: SourceFile
     text: str
@@ -148,9 +154,9 @@ class ChangedFile:
         return self.source.encode(self.text)
 
     def diff(self, name: str, context: int = 3) -> str:
-        """Return the unified diff between the old and the new text in the format of `git apply`; `name` is the path.
+        """Return the unified diff between the old and the new text, in the format of `git apply`. `name` is the path.
 
-        For a notebook, it contains a diff for each changed cell.
+        If the file is a notebook, there is a diff for each changed cell.
         """
         if self.source.cells is not None:
             before, after = self.source.cells.codes(), Cells(self.text).codes()
@@ -161,15 +167,15 @@ class ChangedFile:
 
 
 Keeper = Callable[[Sequence[ChangedFile], Sequence[Sequence[Path]]], None]
-"""Receives files after fixes were accepted, and the groups of paths that must be written together."""
+"""Receives the files each time fixes are accepted, and the groups of paths that must be written together."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixResult:
-    """The result of the rounds.
+    """The result of all rounds.
 
-    `remaining` are the findings of the new state, with positions in the new text. `groups` lists the files that are
-    written together or not at all. `notes` are sentences for the user.
+    `remaining` are the findings that are left, with positions in the new text. `groups` lists the files that must be
+    written together. `notes` are sentences for the user.
     """
 
     files: tuple[ChangedFile, ...]
@@ -182,7 +188,7 @@ class FixResult:
 
 
 def unified_diff(old: str, new: str, name: str, context: int = 3) -> str:
-    """Return the unified diff of two texts, with `a/` and `b/` names and the marker for a missing last newline."""
+    """Return the unified diff of two texts, with `a/` and `b/` prefixes and the marker for a missing final newline."""
     parts = [f"--- {_quoted(f'a/{name}')}\n", f"+++ {_quoted(f'b/{name}')}\n"]
     for head, lines in hunks(_lines(old), _lines(new), context):
         parts.append(f"{head}\n")
@@ -191,7 +197,7 @@ def unified_diff(old: str, new: str, name: str, context: int = 3) -> str:
 
 
 def _quoted(name: str) -> str:
-    """Return a file name as git quotes it in a diff, since a line break in it would add lines to the diff."""
+    """Quote a file name the way git does in a diff, because a line break in the name would add lines to the diff."""
     if name.isprintable() and not set(name) & {'"', "\\"}:
         return name
     data = name.encode("utf-8", "surrogateescape")
@@ -199,15 +205,17 @@ def _quoted(name: str) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Split at line feeds only, as diff and patch do; `str.splitlines` would also split at form feeds."""
+    """Split at line feeds only, as diff and patch do. `str.splitlines` would also split at form feeds."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 @dataclass(frozen=True, slots=True)
 class FixOptions:
-    """The fixes to apply: `unsafe` includes unsafe fixes, `unlikely` includes fixes of code that is rarely compiled.
+    """Which fixes to apply.
 
-    `decide` makes the final decision on each fix, and `keep` receives the files as fixes are accepted.
+    `unsafe` includes unsafe fixes, and `unlikely` includes fixes to code that is rarely compiled.
+
+    `decide` has the final say on each fix, and `keep` receives the files each time fixes are accepted.
     """
 
     unsafe: bool = False

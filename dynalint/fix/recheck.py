@@ -1,7 +1,7 @@
-"""Comparing the findings before and after a fix, which are related to each other by the edits between them.
+"""Compare the findings before and after a fix, using the edits to match old findings to new ones.
 
-A finding outside the changed text must be at its old position, moved by the edits before it. The text that a unit wrote
-must not contain more findings of a code than the text it replaced, minus those that the unit removes.
+A finding outside the changed text must be at its old position, shifted by the edits before it. The text written by a
+unit must not have more findings with the same code than the text it replaced, not counting those that the unit removes.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from dynalint.findings import Finding
 from dynalint.fix.edits import Change, Moves, merged
 from dynalint.fix.model import Linted, Unit
 
-# Codes of findings that only a run can show; linting again does not detect them.
+# Codes of findings that can only be found by running code, so linting again does not find them.
 ONLY_BY_RUNNING = frozenset({"DYN001", "DYN002", "DYN012"})
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A finding in the state at the beginning of a round.
+    """A finding at the start of a round.
 
-    `origin` is the corresponding finding in the first state, itself if there is none. `blocked` is the reason why its
-    fix must not be applied, if any.
+    `origin` is the same finding before the first round, or the finding itself if it is new. If its fix must not be
+    applied, `blocked` says why.
     """
 
     linted: Linted
@@ -33,13 +33,17 @@ class Item:
 
     @property
     def start(self) -> int:
-        """Offset of the finding in its file."""
+        """The offset where the finding starts in its file."""
         return offset_of(self.linted)
 
 
 @dataclass(frozen=True, slots=True)
 class Recheck:
-    """The `blamed` units with reasons, `trouble` without a clear cause and its `suspects`, and the new items."""
+    """The result of a recheck.
+
+    `blamed` are the units at fault, with reasons. `trouble` is a problem without a clear cause, and `suspects` are the
+    units that may have caused it. `items` are the new findings.
+    """
 
     blamed: Mapping[Unit, str]
     trouble: str | None
@@ -48,14 +52,14 @@ class Recheck:
 
 
 def offset_of(linted: Linted) -> int:
-    """Return the offset at which a finding starts."""
+    """Return the offset where a finding starts."""
     starts = linted.file.line_starts
     line = min(max(linted.finding.line, 1), len(starts))
     return starts[line - 1] + linted.finding.column - 1
 
 
 def in_order(items: Iterable[Item]) -> tuple[Item, ...]:
-    """Return items in the order of reports."""
+    """Return items in the same order as in reports."""
     return tuple(sorted(items, key=lambda item: item.linted.finding.sort_key))
 
 
@@ -96,9 +100,9 @@ def recheck(
 
 
 def _near(extra: Linted, units: Sequence[Unit]) -> Sequence[Unit]:
-    """Return the units that most likely cause a new finding: in the same file, or in the same call chain from a root.
+    """Return the units most likely to have caused a new finding, because they share its file or its call chain.
 
-    If there are none, any unit may have caused it.
+    If there are none, return all units, because any of them may have caused it.
     """
     on_way = way(extra.finding) - {None}
     near = [
@@ -114,10 +118,9 @@ def brought(
 ) -> tuple[dict[Unit, list[Linted]], set[Unit]]:
     """Return the findings that are new after applying `units`, grouped by unit and sorted by position.
 
-    Each unit changes other files.
-
-    Every finding in text written by a unit in `whole` is new. A finding outside the text of all units may have several
-    causes; those units are returned separately, since their findings are not known.
+    Each unit must change different files. Every finding in text written by a unit in `whole` counts as new. If a
+    finding is outside the text of all units, more than one of them may have caused it. Those units are returned
+    separately, because their findings are unknown.
     """
     places = _Places(units, merged(unit.plan for unit in units))
     allowed, _, found = _sorted_out(places, before, after, units)
@@ -137,7 +140,7 @@ def brought(
 def _sorted_out(
     places: _Places, before: Sequence[Item], after: Sequence[Linted], units: Sequence[Unit]
 ) -> tuple[defaultdict[Hashable, list[Item]], dict[Hashable, Unit], defaultdict[Hashable, list[Linted]]]:
-    """Return, by place, the findings allowed afterwards, the units that remove one, and the findings present."""
+    """Return, by location, the findings allowed afterwards, the units that remove one, and the findings present."""
     removed_by = {id(linted): unit for unit in units for linted in unit.linted}
     allowed: defaultdict[Hashable, list[Item]] = defaultdict(list)
     owners: dict[Hashable, Unit] = {}
@@ -179,16 +182,17 @@ class _Places:
         return (path, code, start) if index is None else (self._writers[path][index], code)
 
     def owner(self, key: Hashable) -> Unit | None:
-        """The unit whose text contains a key, if any."""
+        """Return the unit whose text a key refers to, if any."""
         return self._units[key[0]] if isinstance(key, tuple) and isinstance(key[0], int) else None
 
 
 def _carried(known: Sequence[Item], present: Sequence[Linted]) -> Iterable[Item]:
-    """Copy evidence, origin and block reasons from the old findings to the corresponding new ones."""
+    """Copy the evidence, origin and block reason from each old finding to the matching new one."""
     known = sorted(known, key=lambda item: item.start)
     present = sorted(present, key=offset_of)
     if len(known) != len(present):
-        # Some disappeared with the surrounding code, but it is not known which. Any that may be blocked stays blocked.
+        # Some findings disappeared with the surrounding code, but which ones is unknown, so all of them inherit the
+        # block.
         blocked = next((item.blocked for item in known if item.blocked), None)
         refuted = any(item.linted.finding.evidence.status == "refuted" for item in known)
         reason = blocked or ("it may be a place that Dynamo traces without a break" if refuted else None)
@@ -204,7 +208,7 @@ def _carried(known: Sequence[Item], present: Sequence[Linted]) -> Iterable[Item]
 
 
 def carried(linted: Linted, changes: Sequence[Change], texts: Mapping[Path, str]) -> Linted | None:
-    """Return a finding at its position after `changes`; None if they replaced its code."""
+    """Return a finding at its position after `changes`, or None if they replaced its code."""
     if not changes:
         return linted
     moves, start = Moves(changes), offset_of(linted)
@@ -220,7 +224,7 @@ def carried(linted: Linted, changes: Sequence[Change], texts: Mapping[Path, str]
 
 
 def moved(items: Iterable[Item], changes: Mapping[Path, Sequence[Change]], texts: Mapping[Path, str]) -> Iterator[Item]:
-    """Yield items without a fix at their positions after `changes`, except those whose code was replaced."""
+    """Yield items at their positions after `changes`, except those whose code was replaced."""
     for item in items:
         path = item.linted.file.path
         linted = carried(item.linted, changes.get(path, ()), texts)
@@ -229,6 +233,6 @@ def moved(items: Iterable[Item], changes: Mapping[Path, Sequence[Change]], texts
 
 
 def count_codes(findings: Iterable[Finding]) -> str:
-    """Return codes with their counts for a sentence: "DYN101, DYN401 (2)"."""
+    """Return codes with their counts for use in a sentence, such as "DYN101, DYN401 (2)"."""
     counts = Counter(finding.code for finding in findings)
     return ", ".join(code if count == 1 else f"{code} ({count})" for code, count in sorted(counts.items()))

@@ -1,10 +1,10 @@
-"""The rounds of fixing: they choose the rewrites and apply them in memory until no more are possible.
+"""Choose rewrites and apply them in memory, in rounds, until no more rewrites are possible.
 
-A round applies the rewrites that do not overlap, parses and lints the result, and runs it against the previous state.
-Rewrites that cause problems are dropped individually. The next round starts from the new text.
+Each round applies rewrites that do not overlap, parses and lints the result, and compares it with the previous state by
+running both. Rewrites that cause problems are dropped one by one. The next round starts from the new text.
 
-Files that no fix changes together, and that no compiled root reaches together, have separate rounds. Each is judged by
-the view of the project that its changes affect. At the end, the whole project is linted once more.
+Files that are not connected by a fix or a compiled root have separate rounds. To judge a round, dynalint lints only the
+part of the project that its changes affect. At the end, it lints the whole project once more.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MOST_ROUNDS = 10
 
 
 class Rounds:
-    """The rounds over one set of findings; `result` returns their outcome."""
+    """The rounds for one set of findings. `result` returns the outcome."""
 
     def __init__(self, linted: Sequence[Linted], sight: Sight, options: FixOptions, verify: Verifier | None) -> None:
         self._sight, self._options, self._verify = sight, options, verify
@@ -66,23 +66,23 @@ class Rounds:
         self._run()
 
     def _run(self) -> None:
-        # Fixes cannot undo each other forever: an accepted round removes findings and adds none, so no text occurs
-        # twice.
+        # Fixes cannot undo each other forever. An accepted round removes findings and adds none, so the same text never
+        # occurs twice.
         while not self._ended:
             taken = len(self._fixed)
             offered = self._pass()
             if self._too_late:
                 codes = count_codes(self._too_late)
-                self._note = f"there is still something to fix after {MOST_ROUNDS} rounds ({codes}); run `fix` again"
+                self._note = f"there are still fixes to apply after {MOST_ROUNDS} rounds ({codes}); run `fix` again"
                 return
             self._rounds += len(self._fixed) > taken
             if not offered and not self._offer_again():
                 return
 
     def _pass(self) -> bool:
-        """Apply the fixes currently possible in each group of files; return whether any was offered.
+        """Apply the fixes that are currently possible, one group of files at a time. Return whether there were any.
 
-        Fixes for which no view suffices come last and together, since each of their steps lints the whole project.
+        If no view can judge a fix, it is applied at the end, because each step then lints the whole project.
         """
         wide, groups = self._sight.groups(self._open())
         offered = False
@@ -102,7 +102,7 @@ class Rounds:
         return offered or bool(units)
 
     def _round(self, units: tuple[Unit, ...]) -> None:
-        """Apply the currently possible fixes among those offered."""
+        """Apply those of the offered `units` that are currently possible."""
         self._trials.clear()
         accepted = self._settle((), units)
         if accepted and self._rounds == MOST_ROUNDS:
@@ -110,13 +110,13 @@ class Rounds:
             return
         wanted = self._wanted(accepted) if accepted else ()
         if wanted != accepted:
-            # They were tried together with rejected ones; without those, the result may differ.
+            # These units were tried together with others that are now rejected, so the result may be different.
             wanted = self._settle((), wanted)
         if wanted:
             self._take(wanted, self._trials[frozenset(wanted)])
 
     def _wanted(self, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
-        """Ask about each unit if there is a decider; rejected units are never offered again."""
+        """If there is a decider, ask it about each unit. Rejected units are never offered again."""
         decide, proofs = self._options.decide, self._trials[frozenset(units)].proofs
         if decide is None:
             return units
@@ -132,7 +132,7 @@ class Rounds:
         return tuple(wanted)
 
     def _open(self) -> tuple[Item, ...]:
-        """Return the items with a fix that has not failed."""
+        """Return the items that have a fix that has not failed."""
         return tuple(
             item
             for item in self._items
@@ -144,7 +144,7 @@ class Rounds:
         return self._sight.of(self._files, self._items, self._texts)
 
     def hold(self) -> bool:
-        """Lint the whole project as it is now unless views already did; return whether it has no further findings."""
+        """Lint the whole project unless views already did, and return whether it has no unexpected findings."""
         if not self._texts or not self._sight.narrowed:
             return True
         check = recheck(self._items, self._sight.lint(self._texts), (), {})
@@ -155,7 +155,7 @@ class Rounds:
         return True
 
     def _offered(self) -> tuple[Unit, ...]:
-        """Return the units to try in this round, in order of position, without conflicts with earlier ones."""
+        """Return the units to try in this round, sorted by position. If two conflict, the later one has to wait."""
         if self._ended or not self._files:
             return ()
         groups: dict[tuple[object, ...], list[tuple[Item, Unit]]] = {}
@@ -173,10 +173,10 @@ class Rounds:
         return tuple(unit for unit in units if accepted.add(unit.plan))
 
     def _offer_again(self) -> bool:
-        """Offer refused fixes again if code on the same call chain has changed since; return whether there are any.
+        """Offer refused fixes again if code on the same call chain has changed since. Return whether there are any.
 
-        Otherwise a second run of `fix` would do more than the first: inputs may now reach code that a branch kept them
-        from, and parameters that had no gradient because of a branch may already have zeros from `torch.where`.
+        Otherwise a second run of `fix` would do more than the first. For example, removing a branch can let inputs
+        reach more code, and `torch.where` can give zeros to a parameter that had no gradient because of a branch.
         """
         again = {finding for finding in self._undecided if way(finding) & self._changed}
         self._changed.clear()
@@ -185,7 +185,7 @@ class Rounds:
         return bool(again)
 
     def _start(self, item: Item) -> Start | None:
-        """Return the rewrite of an item on its own, if it may be applied now; otherwise record the refusal."""
+        """Return the item's own rewrite if it may be applied now. Otherwise, record why it may not."""
         if item.linted.rewrite is None:
             return None
         rewrite = item.linted.rewrite
@@ -205,7 +205,7 @@ class Rounds:
         return Start(item, Unit((item.linted,), plan, *about), rewrite.leaves)
 
     def _unit(self, item: Item) -> Unit | None:
-        """Return the unit of an item with all follow-up rewrites if it may be applied now, or record the refusal."""
+        """Return the item's unit with follow-up rewrites if it may be applied now. Otherwise, record why not."""
         start = self._start(item)
         if start is None or not start.leaves:
             return start.unit if start is not None else None
@@ -217,25 +217,25 @@ class Rounds:
         return unit if unit is not None and self._is_allowed(item, unit) else None
 
     def _is_allowed(self, item: Item, fix: Rewrite | Unit) -> bool:
-        """Whether a fix may be tried; if not, record the refusal."""
+        """Whether a fix may be tried. If it may not, record why."""
         refusal = self._not_allowed(fix.safety, fix.conditions)
         if refusal is not None:
             self._refused.setdefault(item.origin, Refused(item.origin, refusal[0], unlock=refusal[1]))
         return refusal is None
 
     def _not_allowed(self, safety: Safety, conditions: tuple[str, ...]) -> tuple[str, str | None] | None:
-        """Why a fix must not be tried, with the option that would allow it; None if it may."""
+        """Return why a fix must not be tried and which option would allow it, or None if it may be tried."""
         terms = "; ".join(conditions)
         if safety == "suggestion":
             return "it is only a suggestion; make the change by hand", None
         if safety == "unsafe" and not self._options.unsafe:
             return f"it is unsafe ({terms})" if terms else "it is unsafe", "--unsafe-fixes"
         if safety == "conditional" and self._verify is None:
-            return "only a run can show that it is correct, and nothing was run", None
+            return "it can only be verified by running the code, and nothing was run", None
         return None
 
     def _check_sources(self, replacements: Sequence[Replacement]) -> None:
-        """Remember each file as first read, and check that the rewrite was made for the current text."""
+        """Remember each file as it was first read, and check that the rewrite was made for the current text."""
         for file in (replacement.file for replacement in replacements):
             source = self._sources.setdefault(file.path, file)
             if file.text != self._texts.get(file.path, source.text):
@@ -244,7 +244,7 @@ class Rounds:
                 raise EditError(f"the file's encoding {source.encoding} does not preserve its bytes")
 
     def _settle(self, accepted: tuple[Unit, ...], candidates: tuple[Unit, ...]) -> tuple[Unit, ...]:
-        """Return the largest compatible set of units: the compatible `accepted` and the `candidates` that fit."""
+        """Return the largest set of `accepted` and `candidates` that work together."""
         units = accepted + candidates
         trial = self._trial(units)
         if trial.sound:
@@ -272,7 +272,7 @@ class Rounds:
         return self._trials[key]
 
     def _tried(self, units: tuple[Unit, ...]) -> Trial:
-        """Apply units, then parse, lint and run the result, up to the first of these steps that fails."""
+        """Apply `units`, then parse, lint and run the result. Stop at the first of these steps that fails."""
         changes = merged(unit.plan for unit in units)
         texts = {path: replaced(self._text(path), wanted) for path, wanted in changes.items()}
         for path, text in texts.items():
@@ -299,9 +299,9 @@ class Rounds:
         trial = replace(trial, proofs=proofs)
         refuted = tuple(unit for unit in units if is_refuted(unit, proofs[unit]))
         if len(refuted) > 1:
-            return replace(trial, trouble=f"a run showed a difference: {proofs[refuted[0]].detail}", suspects=refuted)
-        # A run ends at the first difference. Without the unit that caused it, the remaining cases may pass in another
-        # run.
+            trouble = f"running it showed a difference: {proofs[refuted[0]].detail}"
+            return replace(trial, trouble=trouble, suspects=refuted)
+        # A run stops at the first difference. Without the unit that caused it, the other cases may pass in another run.
         refusals = {unit: refusal_of(unit, proofs[unit], guesses=self._options.unsafe) for unit in refuted or units}
         blamed = {unit: reason for unit, reason in refusals.items() if reason is not None}
         return replace(trial, blamed=blamed)
@@ -335,7 +335,7 @@ class Rounds:
             self._options.keep(files, _together(accepted, {file.source.path for file in files}))
 
     def _note_gone(self, left: Sequence[Item], units: Sequence[Unit], proofs: Mapping[Unit, Proof]) -> None:
-        """Record findings that disappeared with units for other findings."""
+        """Record the findings that disappeared although `units` were meant for other findings."""
         gone = {item.origin for item in self._items} - {item.origin for item in left}
         gone.difference_update(*(findings for *_, findings in self._fixed))
         self._fixed_along.update({finding: as_repaired(finding, units, proofs) for finding in gone})
@@ -344,7 +344,7 @@ class Rounds:
         return self._texts.get(path, self._sources[path].text)
 
     def result(self) -> FixResult:
-        """Return the result of the rounds."""
+        """Return the result of all rounds."""
         gone = {finding for *_, findings in self._fixed for finding in findings}.union(self._fixed_along)
         refused = [refused for finding, refused in self._refused.items() if finding not in gone]
         fixed = [
@@ -376,12 +376,12 @@ class Rounds:
         )
 
     def _only_source(self, unit: Unit) -> SourceFile | None:
-        """Return the only file that a unit changes, as first read; None if there are several."""
+        """Return the only file that a unit changes, as it was first read, or None if it changes more than one."""
         path, *others = unit.plan
         return None if others else self._sources[path]
 
     def _left(self, item: Item) -> Finding:
-        """Return a remaining finding, with the results of running its fix."""
+        """Return a remaining finding, including the results of running its fix."""
         finding, refused = item.linted.finding, self._refused.get(item.origin)
         if finding.fix is None or refused is None or refused.unlock is not None:
             return finding

@@ -1,4 +1,4 @@
-"""`fix --settings`: in files that call `torch.compile`, turn on settings that let Dynamo trace findings."""
+"""`fix --settings`: turn on the settings that let Dynamo trace findings, in the files that call `torch.compile`."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ _CONDITION = "it also changes how other code is compiled"
 
 
 def setting_line(setting: str, torch: str = "torch") -> str:
-    """Return the statement that turns on a setting of `torch._dynamo.config`; `torch` is the name of the import."""
+    """Return the statement that turns on a `torch._dynamo.config` setting.
+
+    `torch` is the name that the file uses for it.
+    """
     return f"{torch}._dynamo.config.{setting} = True"
 
 
 def with_settings(
     linted: Sequence[Linted], files: Iterable[SourceFile], shown: Callable[[SourceFile], str]
 ) -> tuple[Linted, ...]:
-    """Return findings whose only rewrite turns on the setting of the finding in `files`, below their imports.
+    """Replace each finding's rewrite with one that turns on its setting in `files`, below their imports.
 
-    A finding without a setting has no rewrite. `shown` formats the path of a file.
+    If a finding has no setting, it has no rewrite. `shown` formats a file's path.
     """
     files = tuple(files)
     rewrites = {name: _rewrite(name, files) for name in {one.finding.setting for one in linted} if name}
@@ -55,7 +58,7 @@ def _rewrite(setting: str, files: Sequence[SourceFile]) -> Rewrite | None:
 
 
 def _torch_in(file: SourceFile) -> str:
-    """Return the name that a file imports torch by, or "torch" if it does not."""
+    """Return the name that a file imports torch as, or "torch" if it does not import it."""
     imports = (node for node in (file.tree.body if file.tree is not None else ()) if isinstance(node, ast.Import))
     names = [alias.asname or alias.name for node in imports for alias in node.names if alias.name == "torch"]
     return names[0] if names else "torch"

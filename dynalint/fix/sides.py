@@ -1,7 +1,7 @@
-"""The parts of changed code that must run before a fix counts as tried, and instrumentation to observe them.
+"""Determine which parts of changed code must run before a fix counts as tried, and instrument the code to observe them.
 
-A *mark* is a call around the test of a branch, or before a simple statement, on the same line. It returns the test
-unchanged and records its value, so the instrumented code behaves like the original.
+A *mark* is a call that is added on the same line around a branch's test or before a simple statement. It records the
+test's value and returns it unchanged, so the instrumented code behaves like the original.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dynalint.analysis.source import SourceFile
 from dynalint.fix.edits import Change, Moves
 
-# The same name as `search.MARK` in the worker.
+# Must be the same name as `search.MARK` in the worker.
 MARK = "__dynalint_side__"
 
 Key = tuple[int, bool | None]
@@ -27,9 +27,10 @@ _SIMPLE = (
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A part that must run. `key` identifies it in reports; `line` and `words` describe it.
+    """A part of the code that must run: a statement, or one branch of a test.
 
-    `function` is the qualified name of the enclosing function, empty if there is none.
+    `key` identifies it in reports, and `line` and `words` describe it. `function` is the qualified name of the
+    enclosing function, or an empty string if there is none.
     """
 
     key: Key
@@ -47,10 +48,12 @@ def sides_of(
 ) -> tuple[list[Side], list[Insertion]]:
     """Return the parts that must run for `own`, a subset of the `changes` from `file` to `new`, and the insertions.
 
-    Insertions are (offset, rank, text); at the same offset, the lower rank comes first. Marks are numbered from
-    `first`. A test that is still a test in the new code is not a changed branch. If a test is removed and its body
-    stays, nothing changes when the test is true, so only the other side must run. Code after a statement that always
-    leaves the block never runs, so it does not have to.
+    An insertion is a tuple (offset, rank, text). At the same offset, the one with the lower rank comes first. Marks are
+    numbered from `first`.
+
+    A test that is still a test in the new code does not count as changed. If a test is removed but its body stays,
+    nothing changes when the test is true, so only the false branch must run. Code after a statement that always leaves
+    the block never runs, so it is not required.
     """
     if file.tree is None or new.tree is None:
         return [], []
@@ -76,7 +79,7 @@ def sides_of(
         if ast.dump(test) in kept or test in needless:
             continue
         start, end = file.span(test)
-        function, words = _function_at(file.tree, test), f"the side of `{_short(file, test)}` that is"
+        function, words = _function_at(file.tree, test), f"the branch where `{_short(file, test)}` is"
         for truth, verb in ((True, "true"), (False, "false")):
             if (test, truth) not in needless:
                 sides.append(Side((mark, truth), test.lineno, f"{words} {verb}", function))
@@ -90,8 +93,8 @@ def marks_beside(
 ) -> list[Insertion]:
     """Return marks, numbered from `first`, for the unchanged tests in the functions that contain a change.
 
-    A run need not see both outcomes of these tests, but changed code may behave differently depending on them. Tests
-    inside changed code are included, except those already `marked`.
+    A run does not have to see both outcomes of these tests, but the changed code may behave differently depending on
+    them. Tests inside changed code are included unless they are already in `marked`.
     """
     insertions: list[Insertion] = []
     for mark, test in _beside(file, own, first, marked):
@@ -102,9 +105,9 @@ def marks_beside(
 def marks_kept(
     file: SourceFile, changes: Sequence[Change], first: int, marked: Collection[Insertion] = ()
 ) -> tuple[dict[int, str], list[Insertion]]:
-    """Return the tests of `marks_beside` that no change touches, by mark, with their marks in the new text.
+    """Return the tests from `marks_beside` that no change touches, keyed by mark, and their marks in the new text.
 
-    The tests of `while` loops and the tests inside them are excluded, since another outcome might make the loop
+    `while` tests, and any tests inside `while` loops, are excluded because a different outcome could make the loop
     endless.
     """
     moves, changed = Moves(changes), [(change.start, change.end) for change in changes]
@@ -133,7 +136,7 @@ def _beside(
 
 
 def _marked_test(file: SourceFile, mark: int, start: int, end: int) -> list[Insertion]:
-    # At the same offset, the outer one opens first and closes last.
+    # At the same offset, the outer mark opens first and closes last.
     return [(start, start - end, f"{MARK}({mark}, ("), (end, end - start - len(file.text), "))")]
 
 
@@ -148,7 +151,7 @@ def inserted(text: str, insertions: Iterable[Insertion]) -> str:
 
 
 def _needless(file: SourceFile, dropped: Sequence[ast.If]) -> set[ast.AST | tuple[ast.expr, bool]]:
-    """Return the nodes that need not run, and the outcomes of tests that need not occur."""
+    """Return the nodes that do not have to run and the test outcomes that do not have to occur."""
     found: set[ast.AST | tuple[ast.expr, bool]] = set(_unreached(file.tree))
     for node in dropped:
         found.add((_bare(node.test), _truth_taken(node.test)))
@@ -158,7 +161,7 @@ def _needless(file: SourceFile, dropped: Sequence[ast.If]) -> set[ast.AST | tupl
 
 
 def _unreached(tree: ast.AST | None) -> Iterator[ast.AST]:
-    """Yield the code after a statement that always leaves its block."""
+    """Yield the code after each statement that always leaves its block."""
     own_range = any(_binds_range(node) for node in _walk(tree))
     for node in _walk(tree):
         for name in ("body", "orelse", "finalbody"):
@@ -177,7 +180,7 @@ def _binds_range(node: ast.AST) -> bool:
 
 
 def _leaves(statement: ast.AST, *, own_range: bool) -> bool:
-    """Whether the code after a statement never runs; for a loop, its first iteration may decide."""
+    """Whether code after `statement` never runs. If it is a loop, this can be decided by its first iteration."""
     if isinstance(statement, ast.If):
         sides = [statement.body, statement.orelse]
         return all(side and any(_leaves(one, own_range=own_range) for one in side) for side in sides)
@@ -189,7 +192,7 @@ def _leaves(statement: ast.AST, *, own_range: bool) -> bool:
 
 
 def _has_rounds(rounds: ast.expr) -> bool:
-    """Whether an expression is `range` of a nonzero literal."""
+    """Whether an expression is a call to `range` with a positive literal."""
     if not isinstance(rounds, ast.Call) or not isinstance(rounds.func, ast.Name) or rounds.func.id != "range":
         return False
     given = rounds.args[0] if len(rounds.args) == 1 else None
@@ -197,9 +200,9 @@ def _has_rounds(rounds: ast.expr) -> bool:
 
 
 def _dropped(file: SourceFile, new: SourceFile, spans: Mapping[_Span, _Span]) -> list[ast.If]:
-    """Return each `if` that is replaced by its own body and nothing else.
+    """Return each `if` that is replaced by its body and nothing else.
 
-    `spans` maps the changed spans to their new text.
+    `spans` maps the changed spans to the spans of their new text.
     """
     found = []
     for node in _walk(file.tree):
@@ -211,7 +214,7 @@ def _dropped(file: SourceFile, new: SourceFile, spans: Mapping[_Span, _Span]) ->
 
 
 def _outermost(file: SourceFile, span: _Span) -> list[ast.stmt]:
-    """Return the outermost statements in a range of the text, in order."""
+    """Return the outermost statements inside `span`, in order."""
     spans = [(file.span(node), node) for node in _walk(file.tree) if isinstance(node, ast.stmt)]
     found: list[ast.stmt] = []
     end = span[0]
@@ -223,7 +226,7 @@ def _outermost(file: SourceFile, span: _Span) -> list[ast.stmt]:
 
 
 def _touch(span: _Span, spans: Sequence[_Span]) -> bool:
-    """Whether a node overlaps or encloses one of the changed spans; an empty span is a position."""
+    """Whether `span` overlaps or encloses one of `spans`. An empty span is a position."""
     start, end = span
     return any((left < end and start < right) or (left == right and start <= left < end) for left, right in spans)
 
@@ -249,7 +252,7 @@ def _is_text(statement: ast.AST) -> bool:
 
 
 def _tests(file: SourceFile, spans: Sequence[_Span]) -> Iterator[ast.expr]:
-    """Yield the expressions whose truth decides which code runs next."""
+    """Yield the expressions whose truth value decides which code runs next."""
     found: dict[_Span, ast.expr] = {}
     for node in _walk(file.tree):
         tests: list[ast.expr] = []
@@ -266,14 +269,14 @@ def _tests(file: SourceFile, spans: Sequence[_Span]) -> Iterator[ast.expr]:
 
 
 def _bare(test: ast.expr) -> ast.expr:
-    """Strip each `not`, which does not create another branch."""
+    """Remove every `not`, because it does not add another branch."""
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test = test.operand
     return test
 
 
 def _truth_taken(test: ast.expr) -> bool:
-    """The truth of the test without its `not`s when its body runs."""
+    """Return the truth value that the test, without any `not`, has when its body runs."""
     truth = True
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test, truth = test.operand, not truth
@@ -281,7 +284,7 @@ def _truth_taken(test: ast.expr) -> bool:
 
 
 def _walk(tree: ast.AST | None) -> Iterator[ast.AST]:
-    """Yield all nodes except those in f-strings, whose positions are unknown before Python 3.12."""
+    """Yield all nodes except those inside f-strings, whose positions are wrong before Python 3.12."""
     pending = [tree] if tree is not None else []
     while pending:
         node = pending.pop()
@@ -291,7 +294,7 @@ def _walk(tree: ast.AST | None) -> Iterator[ast.AST]:
 
 
 def _function_at(tree: ast.AST, wanted: ast.stmt | ast.expr) -> str:
-    """Return the qualified name of the innermost function around a node."""
+    """Return the qualified name of the innermost function that contains `wanted`."""
     found, prefix, node = "", "", tree
     while True:
         for child in ast.iter_child_nodes(node):

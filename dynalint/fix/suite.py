@@ -1,8 +1,8 @@
-"""Proof of fixes by the project's own tests.
+"""Check fixes with the project's own tests.
 
-All tests run once without the fixes, to find which pass and which of the changed functions each of them calls. The
-tests that call any of these functions run with all fixes together. If one newly fails, the rounds of fixing run again
-with these tests as an additional judge, which finds and drops only the fixes at fault.
+All tests run once without the fixes, to find out which ones pass and which of the changed functions they call. Tests
+that call a changed function then run again with all fixes applied. If a test fails that passed before, the rounds of
+fixing are repeated with the failing tests as an additional check, which finds the fixes at fault and drops only those.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dynalint.findings import Finding
 from dynalint.fix.model import Fixed, FixResult, Linted, Proof, Unit, Verifier
 from dynalint.fix.suite_runs import Function, NotTestedError, SuiteCommand, SuiteRun
 
-# The time limit for all tests in seconds; with fixes, they may take a multiple of the usual time.
+# The time limit for all tests in seconds. With fixes applied, they may take longer than usual by this factor.
 _MOST_SECONDS, _FACTOR, _SPARE = 3600.0, 4, 60
 _MOST_TURNS = 8
 _SHOWN = 3
@@ -28,7 +28,7 @@ Progress = Callable[[int, int, str], None]
 
 
 class Suite:
-    """Judges fixes of `linted` by the tests that a command runs."""
+    """Judges the fixes for `linted` by the tests that a command runs."""
 
     def __init__(self, command: SuiteCommand, linted: Iterable[Linted], progress: Progress | None = None) -> None:
         self._command = command
@@ -43,7 +43,7 @@ class Suite:
         self._memory: dict[int, list[Proof]] = {}
 
     def _note(self, one: Linted) -> None:
-        """Record the functions that a fix changes, by the position of its finding and by the finding's function."""
+        """Record the functions that a fix changes, both by the finding's position and by its function."""
         assert one.rewrite is not None
         finding, places = one.finding, {(one.file.path, one.finding.line)}
         self._sources[one.file.path] = one.file
@@ -59,11 +59,11 @@ class Suite:
         self._named.setdefault((finding.path, finding.function), set()).update(functions)
 
     def kept(self, result: FixResult, again: Again, verify: Verifier | None) -> FixResult:
-        """Return the accepted part of a result; `again` runs the rounds of fixing with another judge.
+        """Return the part of `result` that is accepted. `again` repeats the rounds of fixing with a different verifier.
 
         Raises:
-            NotTestedError: the tests cannot be run, or prove nothing.
-            WorkerError: the interpreter cannot be run.
+            NotTestedError: The tests cannot be run, or they do not prove anything.
+            WorkerError: The interpreter cannot be started.
         """
         if not result.fixed:
             return result
@@ -79,7 +79,7 @@ class Suite:
         raise NotTestedError(f"different tests fail with each selection of fixes: {_listed(sorted(self._suspects))}")
 
     def remembering(self, verify: Verifier) -> Verifier:
-        """Return a verifier that does not run the same comparison twice."""
+        """Wrap `verify` so that the same comparison never runs twice."""
 
         def verified(old: Mapping[Path, str], new: Mapping[Path, str], units: Sequence[Unit]) -> Mapping[Unit, Proof]:
             key = hash(
@@ -93,19 +93,20 @@ class Suite:
         return verified
 
     def _check(self, before: SuiteRun) -> None:
-        """Raise if a run without fixes cannot serve as a baseline."""
+        """Raise NotTestedError if a run without fixes cannot serve as a baseline."""
         said = f" ({before.said})" if before.said else ""
         if before.under_pytest and not before.passed and not before.failed:
-            why = "no test was collected" if before.status in (0, _NO_TESTS) else f"it ends with status {before.status}"
-            raise NotTestedError(f"`{self._command.command}` ran no test: {why}{said}")
+            ended = f"it exited with status {before.status}"
+            why = "no tests were collected" if before.status in (0, _NO_TESTS) else ended
+            raise NotTestedError(f"`{self._command.command}` did not run any tests: {why}{said}")
         if not before.under_pytest and before.status:
             raise NotTestedError(
-                f"`{self._command.command}` ends with status {before.status} even without fixes{said}; only pytest "
-                "says which tests still pass"
+                f"`{self._command.command}` exited with status {before.status} even without fixes{said}; dynalint can "
+                "only tell which tests pass if it runs pytest"
             )
 
     def _speaking(self, before: SuiteRun, result: FixResult) -> list[str]:
-        """Return the tests that pass without fixes and call a function that the fixes of a result change."""
+        """Return the tests that pass without fixes and that call a function changed by a fix in `result`."""
         if not before.under_pytest:
             return sorted(before.passed)
         places = set().union(*(self._places(one.finding) for one in result.fixed))
@@ -115,7 +116,7 @@ class Suite:
         return self._at.get((finding.path, finding.line)) or self._named.get((finding.path, finding.function), set())
 
     def _newly_failing(self, before: SuiteRun, texts: Mapping[Path, bytes], tests: Sequence[str]) -> dict[str, str]:
-        """Return the tests that newly fail with these texts, and why. Each outcome is confirmed twice."""
+        """Return the tests that fail with `texts` but pass without them, and why. Each outcome is confirmed twice."""
         ran = before
         for changed in (True, False, True):
             if not tests:
@@ -133,7 +134,7 @@ class Suite:
         units: Sequence[Unit],
         verify: Verifier | None,
     ) -> Mapping[Unit, Proof]:
-        """Judge units by the tests that failed, and by `verify` if these pass."""
+        """Judge units by the tests that failed. If those tests pass now, use `verify`."""
         sources = {**self._sources, **{path: one for unit in units for path, one in unit.sources.items()}}
         data = {path: sources[path].encode(text) for path, text in new.items()}
         failing = self._newly_failing(before, data, sorted(self._suspects))
@@ -147,12 +148,12 @@ class Suite:
         return {unit: proof if unit in near else Proof("proven", "no failing test calls it") for unit in units}
 
     def _changed_by(self, unit: Unit) -> set[Function]:
-        """Return the functions that a unit changes, by name, since earlier fixes may have moved their lines."""
+        """Look up the functions that a unit changes by name, because earlier fixes may have moved their lines."""
         findings = (one.finding for one in unit.linted)
         return set().union(*(self._named.get((one.path, one.function), set()) for one in findings))
 
     def _told(self, before: SuiteRun, result: FixResult) -> FixResult:
-        """Return a result whose fixes name the tests that support them."""
+        """Add to each fix in `result` the tests that support it."""
         fixed = tuple(self._with_tests(before, one) for one in result.fixed)
         notes = [self._summary(before, result)]
         silent = [one.finding for one in fixed if one.finding.fix is None or not one.finding.fix.tests]
@@ -161,7 +162,7 @@ class Suite:
             notes.append(f"no passing test reaches {len(silent)} of the fixes: {listed}")
         if before.failed:
             fail = "1 test fails" if len(before.failed) == 1 else f"{len(before.failed)} tests fail"
-            notes.append(f"{fail} even without fixes, which proves nothing: {_listed(sorted(before.failed))}")
+            notes.append(f"{fail} even without the fixes, which proves nothing: {_listed(sorted(before.failed))}")
         return replace(result, fixed=fixed, notes=(*result.notes, *notes))
 
     def _with_tests(self, before: SuiteRun, fixed: Fixed) -> Fixed:
@@ -176,11 +177,11 @@ class Suite:
     def _summary(self, before: SuiteRun, result: FixResult) -> str:
         where = f"in a copy of the project, {'in the sandbox' if before.sandboxed else 'without a sandbox'}"
         if not before.under_pytest:
-            return f"`{self._command.command}` passes both without and with the fixes, {where}"
+            return f"`{self._command.command}` passes both with and without the fixes, {where}"
         number, speaking = len(before.passed) + len(before.failed), len(self._speaking(before, result))
         ran = f"{number} test{'' if number == 1 else 's'} ran {where}"
         if not speaking:
-            return f"{ran}; none of the passing ones calls changed code"
+            return f"{ran}; none of the passing tests calls changed code"
         return f"{ran}; {speaking} of them call{'s' if speaking == 1 else ''} changed code, and passed before and after"
 
     def _run(self, texts: Mapping[Path, bytes], only: Sequence[str] | None, seconds: float) -> SuiteRun:
@@ -191,12 +192,12 @@ class Suite:
 
 
 def _not_run(unit: Unit) -> Proof:
-    """Return the proof used when no comparison is requested: the fix may be applied unless it must be verified."""
+    """Return the proof to use when no comparison was requested. The fix may be applied unless it has to be verified."""
     return Proof("unverifiable" if unit.safety == "conditional" else "proven", "only the tests were run")
 
 
 def _first_line(file: SourceFile, line: int) -> int | None:
-    """Return the first line of the innermost function that contains a line, or None if no function does."""
+    """Return the first line of the innermost function that contains `line`, or None if it is not in a function."""
     inner: ast.FunctionDef | ast.AsyncFunctionDef | None = None
     for node in _definitions(file):
         if _start(node) <= line <= (node.end_lineno or node.lineno) and (inner is None or _start(node) > _start(inner)):

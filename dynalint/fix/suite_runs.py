@@ -1,4 +1,4 @@
-"""Run the tests of a copy of the project in the worker's sandbox, and collect their results."""
+"""Run the project's tests on a copy of the project in the worker's sandbox, and collect the results."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from dynalint.reading import project_root
 _HOOK = Path(__file__).parent.parent / "confirm" / "hook"
 
 Function = tuple[str, int]
-"""A function by its file, relative to the project root, and its first line (that of a decorator, if any)."""
+"""A function, given by its file, relative to the project root, and its first line, including any decorators."""
 
 
 class NotTestedError(DynalintError):
-    """The tests cannot be run; the message is one sentence that gives the reason."""
+    """The tests cannot be run. The message is a sentence that says why."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"nothing is fixed, because {why}.")
+        super().__init__(f"nothing was fixed because {why}.")
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteRun:
-    """The results of a test run: the tests that passed, why others failed, and the watched functions that each called.
+    """The results of a test run: which tests passed, why others failed, and which watched functions each test called.
 
-    `status` is the exit status of the command and `said` is the last line that it printed. `under_pytest` means that
-    pytest reported the tests; otherwise the command counts as a single test. `spent` is in seconds. `sandboxed` says
-    whether the run was sandboxed.
+    `status` is the command's exit status, and `said` is the last line that it printed. If `under_pytest` is true,
+    pytest reported the individual tests. Otherwise, the command counts as a single test. `spent` is in seconds.
+    `sandboxed` says whether the tests ran in a sandbox.
     """
 
     passed: frozenset[str]
@@ -50,34 +50,39 @@ class SuiteRun:
 
 
 class SuiteCommand:
-    """A command that runs the tests of the project in `options`. Raises NotTestedError if it is not a command."""
+    """A command that runs the tests of the project given in `options`.
+
+    Raises NotTestedError if `command` cannot be parsed or is empty.
+    """
 
     def __init__(self, command: str, options: ConfirmOptions) -> None:
         self.command = command
         self._directory = Path(os.path.realpath(options.directory))
         self._root = Path(os.path.realpath(project_root(self._directory)))
-        # All tests together may take longer than a model, and the budget does not cover them.
+        # Running all the tests can take longer than running a model, and the budget does not cover it.
         self._options = replace(options, project=self._root, budget=None)
         try:
             self._words = shlex.split(command)
         except ValueError as fault:
-            raise NotTestedError(f"the test command cannot be read ({fault})") from None
+            raise NotTestedError(f"the test command cannot be parsed ({fault})") from None
         if not self._words:
             raise NotTestedError("the test command is empty")
 
     def below(self, path: Path) -> str:
-        """Return a path relative to the project root; empty for one outside it."""
+        """Return `path` relative to the project root, or an empty string if it is outside."""
         real = Path(os.path.realpath(path))
         return real.relative_to(self._root).as_posix() if real.is_relative_to(self._root) else ""
 
     def run(
         self, texts: Mapping[Path, bytes], only: Sequence[str] | None, watched: Iterable[Function], seconds: float
     ) -> SuiteRun:
-        """Run the tests with some files changed; under pytest only those in `only`, unless it is None.
+        """Run the tests with the files in `texts` changed.
+
+        Under pytest, run only the tests in `only`, unless it is None.
 
         Raises:
-            NotTestedError: nothing was run.
-            WorkerError: the interpreter cannot be run.
+            NotTestedError: Nothing was run.
+            WorkerError: The interpreter cannot be started.
         """
         options = self._options
         given = {**{path: text.encode() for path, text in options.overrides.items()}, **texts}
@@ -133,14 +138,14 @@ class SuiteCommand:
 
 
 def _failed(run: SuiteRun, test: str) -> SuiteRun:
-    return replace(run, failed={test: run.said or f"it ends with status {run.status}"})
+    return replace(run, failed={test: run.said or f"it exited with status {run.status}"})
 
 
 def _told(run: SuiteRun, events: Iterable[Any]) -> SuiteRun:
-    """Return a run with the plugin's report, ignoring anything else that the tests wrote to the same place.
+    """Add the plugin's report to `run`, and ignore anything else that the tests wrote to the same file.
 
     Raises:
-        NotTestedError: the tests have called code of the project itself.
+        NotTestedError: The tests called code from the project itself instead of the copy.
     """
     passed, failed, called = set(), {}, {}
     begun: dict[str, None] = {}

@@ -15,10 +15,10 @@ from dynalint.fix.recheck import Item, offset_of
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The outcome of applying some units to the state of a round.
+    """The outcome of applying units to the state at the start of a round.
 
-    `blamed` are the units at fault. If the unit at fault is unknown, `trouble` describes the problem and `suspects`
-    lists the possible ones.
+    `blamed` are the units at fault. If it is unclear which unit is at fault, `trouble` describes the problem and
+    `suspects` lists the candidates.
     """
 
     texts: Mapping[Path, str] = field(default_factory=dict)
@@ -30,17 +30,17 @@ class Trial:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing counts against any unit."""
+        """Whether nothing counts against any of the units."""
         return not self.blamed and self.trouble is None
 
 
 def never(linted: Linted) -> str | None:
-    """Why a finding must not be fixed even if its rule offers a fix; None if it may be fixed."""
+    """Return why a finding must not be fixed even if its rule offers a fix, or None if it may be fixed."""
     return "Dynamo traces this code without a break" if linted.finding.evidence.status == "refuted" else None
 
 
 def united(units: Sequence[Unit]) -> Unit:
-    """Combine units that make the same changes, with all their conditions and the most cautious safety."""
+    """Combine units that make the same changes. The result has all their conditions and the most cautious safety."""
     safety = max((unit.safety for unit in units), key=CAUTION.index)
     linted = tuple(sorted((one for unit in units for one in unit.linted), key=offset_of))
     conditions = tuple(dict.fromkeys(condition for unit in units for condition in unit.conditions))
@@ -52,18 +52,21 @@ def united(units: Sequence[Unit]) -> Unit:
 def is_refuted(unit: Unit, proof: Proof) -> bool:
     """Whether a proof counts against applying a unit.
 
-    An unsafe fix may change behaviour, and the user has asked for it. A difference is therefore reported but does not
-    count, unless the new code fails where the old one ran.
+    An unsafe fix can change behaviour, and the user asked for it. A difference is therefore reported but does not
+    count, unless the new code fails where the old code ran.
     """
     return proof.outcome == "refuted" and (unit.safety != "unsafe" or proof.raises)
 
 
 def refusal_of(unit: Unit, proof: Proof, *, guesses: bool) -> str | None:
-    """Why a unit is not applied after a run; None if it is. With `guesses`, inputs that were guessed always count."""
+    """Return why a unit is not applied after a run, or None if it is.
+
+    If `guesses` is true, a unit with `own_calls` is also applied if its inputs were guessed.
+    """
     if is_refuted(unit, proof):
-        return f"a run showed a difference: {proof.detail}"
+        return f"running it showed a difference: {proof.detail}"
     if proof.outcome == "unverifiable" and unit.safety == "conditional":
-        return f"a run could not show that it is correct: {proof.detail}"
+        return f"running it could not show that it is correct: {proof.detail}"
     if unit.own_calls and not proof.own_calls and not guesses:
         return (
             f"guessed inputs do not show that its conditions are met ({'; '.join(unit.conditions)}); add a test, a "
@@ -75,7 +78,7 @@ def refusal_of(unit: Unit, proof: Proof, *, guesses: bool) -> str | None:
 
 
 def parse_fault(source: SourceFile, text: str) -> str | None:
-    """Compile a file as it would be written; return Python's error message, if any."""
+    """Compile a file as it would be written, and return Python's error message, if any."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

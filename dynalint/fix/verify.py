@@ -1,7 +1,7 @@
-"""Verifying fixes by running the original and the rewritten code side by side in the worker.
+"""Verify fixes by running the original and the rewritten code side by side in the worker.
 
-A unit is tried on the compiled roots that reach it, nearest first, until all of the code that it changes has run. Units
-that change the same root are tried together.
+Each unit is tried on the compiled roots that reach it, nearest first, until all the code that it changes has run. Units
+that affect the same root are tried together.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from dynalint.fix.judge import judge_compiled
 from dynalint.fix.model import Proof, Unit
 
 Progress = Callable[[int, int, str], None]
-# The maximum length of a worker error, in characters, because torch lists all the operators that it supports instead.
+# The maximum length of a worker error in characters. Some torch errors list all supported operators.
 _LONGEST_REASON = 300
 _MOST_TARGETS = 4
-# The share of a run's time available for the search for inputs, which takes much longer on a busy machine.
+# The share of a run's time for finding inputs, which takes much longer on a busy machine.
 _SEARCH = 1 / 6
 _MOST_CRASHES = 4
-# Usually not caused by the code: the machine is under load, or torch itself crashes occasionally.
+# These are usually not caused by the user's code. The machine is under load, or torch itself crashes occasionally.
 _WORKER_FAULTS = frozenset({"supervisor", "lost", "signal"})
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What running one root before and after some `units` showed of those that it was run for.
+    """The results of running one root before and after applying `units`.
 
-    The result also holds without units that the root does not reach, so it is not run again when these are rejected.
-    `reached` are the units that it does reach.
+    `reached` are the units that the root reaches. If other units are rejected, the results are still valid, so the root
+    is not run again.
     """
 
     before: Mapping[str, str]
@@ -50,19 +50,19 @@ class _Run:
     exact: bool
 
     def holds_for(self, cases: Sequence[Case], comparison: Comparison) -> bool:
-        """Whether the same run for `cases` in another comparison would show the same."""
+        """Whether running `cases` in `comparison` would give the same results."""
         units = {case.unit for case in comparison.cases}
         same = self.exact == _exact(cases) and all(case.unit in self.shown for case in cases)
         return same and self.reached <= units <= self.units and self.before == comparison.before
 
 
 class WorkerVerifier:
-    """Verifies fixes in a worker that starts on demand; a context manager that ends it.
+    """Verifies fixes in a worker process that starts on demand. Use it as a context manager to end the process.
 
-    `roots` are the compiled roots that can be run, and `heirs` maps a root to those that inherit its code. `near`
-    returns the roots that reach a finding, nearest first; the finding itself records only one call chain. With
-    `practical`, a difference that a reviewer would accept is not refused but reported in the proof: see
-    `docs/fixes.md`. Raises WorkerError if the interpreter cannot be started.
+    `roots` are the compiled roots that can be run, and `heirs` maps each root to the roots that inherit its code.
+    `near` returns the roots that reach a finding, nearest first, because the finding itself records only a single call
+    chain. If `practical` is true, differences that a reviewer would accept do not refute a fix but are reported in its
+    proof. See `docs/fixes.md`. Raises WorkerError if the interpreter cannot be started.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class WorkerVerifier:
     def __call__(
         self, before: Mapping[Path, str], after: Mapping[Path, str], units: Sequence[Unit]
     ) -> dict[Unit, Proof]:
-        """Return a proof for each unit; together they turn `before` into `after`."""
+        """Return a proof for each unit. Together, the units turn `before` into `after`."""
         comparison = Comparison(before, after, units)
         for case in comparison.cases:
             if comparison.same_code(case.unit):
@@ -125,14 +125,14 @@ class WorkerVerifier:
         return {case.unit: case.outcome() for case in comparison.cases}
 
     def _targets(self, unit: Unit) -> list[Target]:
-        """Return the roots to run for a unit: those with a declared example first, then the nearest."""
+        """Return the roots to run for a unit. Roots with a declared example come first, then the nearest."""
         found = self._reaching(unit)
         return sorted(found, key=lambda target: self._options.example_for(target) is None)[:_MOST_TARGETS]
 
     def _reaching(self, unit: Unit) -> list[Target]:
-        """Return the roots that reach a unit, the nearest first, and then those that inherit their code.
+        """Return the roots that reach a unit, nearest first, followed by the roots that inherit their code.
 
-        Of roots with the same name, those in the files of the call chain come first.
+        If roots have the same name, those in the call chain's files come first.
         """
         names: list[str] = []
         for linted in unit.linted:
@@ -151,7 +151,7 @@ class WorkerVerifier:
         return list(dict.fromkeys([*way[:1], *near, *way, *heirs]))
 
     def _look_for_calls(self, comparison: Comparison) -> None:
-        """Search for the project's calls to all targets. Targets with such calls come first."""
+        """Search for calls to the targets in the project's own code. Targets with a call are run first."""
         worker = self._started()
         if worker is None:
             return
@@ -161,7 +161,7 @@ class WorkerVerifier:
             case.targets.sort(key=lambda one: self._options.example_for(one) is None and not self._calls.of(one))
 
     def _started(self) -> Worker | None:
-        """Return the worker, or None, after noting the obstacle, if it has no torch."""
+        """Return the worker. If it has no torch, record the obstacle and return None."""
         if self._worker is None:
             self._worker = self._options.executor.worker(worker_options(self._options))
         if self._worker.hello.torch is None:
@@ -174,7 +174,7 @@ class WorkerVerifier:
             self._progress(done, total, target.name)
 
     def _run(self, target: Target, cases: Sequence[Case], comparison: Comparison) -> _Run:
-        """Run one root before and after the fix, and return what it showed of each case."""
+        """Run one root before and after the fix, and return what this showed about each case."""
         self._tell(sum(case.complete for case in comparison.cases), len(comparison.cases), target)
         shown = {case.unit: case.fresh() for case in cases}
         answer = self._ask(target, cases, comparison)
@@ -187,7 +187,7 @@ class WorkerVerifier:
         return _Run(comparison.before, units, frozenset(reached), shown, _exact(cases))
 
     def _record(self, answer: Answer, target: Target, cases: Sequence[Case]) -> None:
-        """Record in the cases what an answer shows of them."""
+        """Record what an answer shows about each case."""
         problem = answer.parts.get("problem")
         if problem is not None and problem["version"] == "rewritten":
             for case in cases:
@@ -217,7 +217,7 @@ class WorkerVerifier:
                 case.inputs += 0 if case in touched else answer.parts["ran"]["inputs"]
 
     def _origin(self, target: Target, answer: Answer) -> Iterator[str]:
-        """Yield the project's call from which the inputs of an answer are derived, if there is one."""
+        """Yield the project's own call that the inputs in `answer` are derived from, if there is one."""
         if any(call["text"] == answer.parts.get("text") for call in self._calls.of(target)):
             yield f"starting from {answer.parts['text']}"
 
@@ -256,7 +256,7 @@ def _exact(cases: Iterable[Case]) -> bool:
 
 
 def _limits(answer: Answer) -> Iterator[str]:
-    """Yield the limits of a proof based on an answer."""
+    """Yield the limits of a proof that is based on `answer`."""
     ran, left_out = answer.parts["ran"], answer.parts["left_out"]
     if ran["rounded"]:
         yield "gradients equal up to rounding"
@@ -267,9 +267,9 @@ def _limits(answer: Answer) -> Iterator[str]:
 
 
 def _asked(worker: Worker, request: Mapping[str, Any]) -> Answer:
-    """Ask again if the process was lost, then without the inputs on which torch crashes.
+    """Send `request`. If the process is lost, ask again, and then leave out the inputs that crash torch.
 
-    Inputs that crash the original prove nothing about a fix. The answer lists the omitted inputs.
+    Inputs that crash the original code prove nothing about a fix. The answer lists the inputs that were left out.
     """
     left_out: list[str] = []
     answer = worker.ask("operations.verifying:verify", {**request, "left_out": left_out})
@@ -282,14 +282,14 @@ def _asked(worker: Worker, request: Mapping[str, Any]) -> Answer:
 
 
 def _methods(cases: Sequence[Case]) -> list[str]:
-    """Return the methods with changed code that a call to the target may never reach, such as `reset`."""
+    """Return the methods with changed code that calling the target may never reach, such as `reset`."""
     known = {linted.finding.function for case in cases for linted in case.unit.linted}
     names = {side.function for case in cases for side in case.sides.values()} - known
     return sorted(name for name in names if "." in name and not name.endswith((".__init__", ".forward")))
 
 
 def _obstacle(answer: Answer, target: Target) -> str | None:
-    """Return why an answer proves nothing about equality; None if it does."""
+    """Return why an answer does not show whether the versions are equal, or None if it does."""
     parts, ending = answer.parts, answer.ending
     if "problem" in parts:
         return f"{target.name} cannot be run: {parts['problem']['message']}"
@@ -298,14 +298,14 @@ def _obstacle(answer: Answer, target: Target) -> str | None:
     if "ran" in parts and not parts["ran"]["returned"]:
         return f"{target.name} raises {parts['ran']['error']} on every input"
     if answer.done or "compiled" in parts:
-        return None  # later steps decide
+        return None  # Later steps decide.
     how = {
         "timeout": f"it took longer than {ending.get('seconds', 0):g} seconds",
         "budget": f"the budget of {ending.get('seconds', 0):g} s of processor time is spent",
         "memory": "it took too much memory",
         "processes": "it started too many processes",
-        "exit": f"it ended the process with status {ending.get('status')}",
-        "signal": f"it was ended by {ending.get('signal')}",
+        "exit": f"it exited with status {ending.get('status')}",
+        "signal": f"it was killed by {ending.get('signal')}",
         "failed": textwrap.shorten(str(ending.get("reason")), _LONGEST_REASON, placeholder=" ..."),
     }.get(answer.outcome, f"the worker ended ({answer.outcome})")
     return f"{target.name} could not be run to completion: {how} while {answer.stage}"

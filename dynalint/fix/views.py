@@ -1,7 +1,7 @@
-"""Views: the files to lint again to judge a change, which are those that it may affect.
+"""Views: the files that have to be linted again to judge a change, because the change may affect them.
 
-Other parts of the project may influence these files too. A finding that only the view shows, or only the whole project,
-does not count as new afterwards. A view is not used if it shows different fixes from the whole project.
+The rest of the project can also influence these files. If a finding is shown only by the view or only by the whole
+project, it does not count as new later. If a view shows different fixes than the whole project, it is not used.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from dynalint.rules import Rewrite
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A linter and the `files` that it lints; None means all files.
+    """A linter and the `files` that it lints, or None if it lints all files.
 
-    `only_here` are findings in these files that the view shows but the whole project does not; `not_here` is the
-    opposite.
+    `only_here` are findings in these files that the view shows but the whole project does not. `not_here` are findings
+    that the whole project shows but the view does not.
     """
 
     lint: Linter
@@ -31,7 +31,7 @@ class View:
     not_here: frozenset[Finding] = frozenset()
 
     def split(self, items: Sequence[Item]) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-        """Return, for the current `items`, the ones that the view shows, and those that it does not."""
+        """Split the current `items` into those that the view shows and those that it does not."""
         if self.files is None:
             return tuple(items), ()
         shown = [self._holds(item) and item.linted.finding not in self.not_here for item in items]
@@ -39,12 +39,12 @@ class View:
         return (*inside, *self.only_here), tuple(outside)
 
     def known(self, items: Iterable[Item]) -> list[Item]:
-        """Return the items for the view's findings, without those that the whole project does not show."""
+        """Return the items for the view's findings, except those that the whole project does not show."""
         own = {item.origin for item in self.only_here}
         return [item for item in items if item.origin not in own]
 
     def fitted(self, files: frozenset[Path], items: Sequence[Item], texts: Mapping[Path, str]) -> View | None:
-        """Return the view with its differences from the whole; None if one of them concerns a fix for `files`."""
+        """Return the view with its differences from the whole project, or None if they affect a fix for `files`."""
         if self.files is None:
             return self
         seen = {_shown(one): one for one in self.lint(texts)}
@@ -60,18 +60,21 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """Returns views for changes to some files: `felt` has all files that they may affect, `alone` only these files."""
+    """Returns views for changes to some files.
+
+    `felt` lints every file that the changes may affect, `alone` only the files.
+    """
 
     felt: Callable[[Collection[Path]], View]
     alone: Callable[[Collection[Path]], View]
 
 
 class TooNarrow(Exception):  # noqa: N818 - not an error: the group is judged later by linting the whole project
-    """Every view of a group of files shows different fixes from the whole project."""
+    """Every view of a group of files shows different fixes than the whole project."""
 
 
 class Sight:
-    """The linting scope of each step: the whole project, or views that suffice."""
+    """Decides what to lint in each step: the whole project, or a view if one is enough."""
 
     def __init__(self, lint: Linter, views: Views | None = None) -> None:
         self._whole, self._views = View(lint), views
@@ -81,33 +84,30 @@ class Sight:
 
     @property
     def lint(self) -> Linter:
-        """Lints the whole project."""
+        """The linter for the whole project."""
         return self._whole.lint
 
     @property
     def narrowed(self) -> bool:
-        """Whether any step was judged by linting less than the whole project."""
+        """Whether any step was judged without linting the whole project."""
         return any(view.files is not None for _, view in self._felt.values())
 
     def groups(self, items: Sequence[Item]) -> tuple[frozenset[Path], list[frozenset[Path]]]:
-        """Return the files that fixes of items change: those that need the whole project, and groups of the others.
-
-        Each group is judged together.
-        """
+        """Return the files whose fixes need the whole project, and the others, grouped by what is judged together."""
         groups = _groups_of(items)
         wide = [one for one in groups if self._is_wide(one)]
         return frozenset[Path]().union(*wide), [one for one in groups if one not in wide]
 
     def widened(self, files: frozenset[Path]) -> frozenset[Path]:
-        """Use the whole project as the view for changes to `files` from now on; return them."""
+        """Always lint the whole project for changes to `files` from now on. Return `files`."""
         self._wide |= files
         return files
 
     def of(self, files: frozenset[Path], items: Sequence[Item], texts: Mapping[Path, str]) -> View:
-        """Return the view for changes to `files`; `items` and `texts` describe the current state of the project.
+        """Return the view for changes to `files`. `items` and `texts` describe the project's current state.
 
         Raises:
-            TooNarrow: only the whole project suffices, and it was not requested; see `widened`.
+            TooNarrow: The whole project is needed, and `widened` has not been called.
         """
         if self._views is None or files & self._wide:
             return self._whole
@@ -126,10 +126,10 @@ class Sight:
     def near(
         self, files: frozenset[Path], around: frozenset[Path], items: Sequence[Item], texts: Mapping[Path, str]
     ) -> View:
-        """Return a view of only `files` for computing changes, which the view of the files `around` them then judges.
+        """Return a view of only `files`, for computing changes that the view of `around` then judges.
 
         Raises:
-            TooNarrow: see `of`.
+            TooNarrow: See `of`.
         """
         if self._views is None:
             return self._whole
@@ -141,13 +141,13 @@ class Sight:
 
 
 def files_of(item: Item) -> frozenset[Path]:
-    """Return the files that the fix of an item changes."""
+    """Return the files that an item's fix changes."""
     rewrite = item.linted.rewrite
     return frozenset(one.file.path for one in rewrite.replacements) if rewrite is not None else frozenset()
 
 
 def _groups_of(items: Sequence[Item]) -> list[frozenset[Path]]:
-    """Return the files that fixes of items change, grouped if one fix or one compiled root connects them."""
+    """Return the files that the items' fixes change, grouped if they are connected by a fix or a compiled root."""
     groups: list[tuple[set[Path], set[tuple[str, str | None]]]] = []
     for item in items:
         files, roots = set(files_of(item)), {_root(item.linted.finding)}
@@ -160,12 +160,15 @@ def _groups_of(items: Sequence[Item]) -> list[frozenset[Path]]:
 
 
 def _root(finding: Finding) -> tuple[str, str | None]:
-    """Return the place and name of the compiled root that reaches a finding, or of the function around it."""
+    """Return the path and name of the compiled root that reaches a finding, or of the function around it."""
     return (finding.steps[0].path, finding.steps[0].function) if finding.steps else (finding.path, finding.function)
 
 
 def _shown(linted: Linted) -> tuple[object, ...]:
-    """Return what must be the same in a view. Of several shortest chains of calls, it may show another one."""
+    """Return the parts of a finding that must be the same in a view.
+
+    Call chains are left out, because they can differ.
+    """
     finding, rewrite = linted.finding, linted.rewrite
     return (*finding.sort_key, finding.end_line, finding.end_column, rewrite and _edits(rewrite))
 

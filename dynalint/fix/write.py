@@ -1,7 +1,7 @@
-"""Writing files atomically, and only if they still have the content that was read.
+"""Write files atomically, and only if their contents have not changed since they were read.
 
-A new file is written next to the old one, flushed to disk and renamed in one step. A reader, or a process that is
-killed in the meantime, sees either the old content or the new, never a part.
+The new contents are written to a temporary file in the same folder, flushed to disk, and renamed in a single step. A
+reader sees either the old contents or the new contents, never a mixture, even if the process is killed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from dynalint.reading import MOST_NOTEBOOK_BYTES, is_inside, project_root, read_
 
 
 class WriteError(DynalintError):
-    """A file that was not written; the text is one sentence with its name and the reason."""
+    """A file that was not written. The message is a sentence that gives its name and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Replace `before` by `after` at `path`. `name` is the path as shown to the user."""
+    """Replace `before` with `after` at `path`. `name` is the path as shown to the user."""
 
     path: Path
     name: str
@@ -33,13 +33,13 @@ class Write:
 
 
 def write_together(writes: Sequence[Write]) -> None:
-    """Replace several files, all or none.
+    """Replace either all of the files or none of them.
 
-    Each new file is complete on disk before the first one is replaced. If a replacement fails, the old contents are
+    Each new file is complete on disk before the first file is replaced. If a replacement fails, the old contents are
     restored.
 
     Raises:
-        WriteError: nothing was written; the text names the file at fault and the reason.
+        WriteError: Nothing was written. The message names the file at fault and the reason.
     """
     targets = [_target(write) for write in writes]
     staged = [_beside(target) for target in targets]
@@ -62,7 +62,10 @@ def write_together(writes: Sequence[Write]) -> None:
 
 
 def write_groups(groups: Sequence[Sequence[Path]], writes: Mapping[Path, Write]) -> tuple[set[Path], list[str]]:
-    """Write each group of files together; return the paths written and a sentence for each failed group."""
+    """Write each group of files together.
+
+    Return the paths that were written and a sentence for each group that failed.
+    """
     written: set[Path] = set()
     failures: list[str] = []
     for group in groups:
@@ -91,7 +94,7 @@ def _target(write: Write) -> Path:
         raise WriteError(f"{write.name}: not fixed: it is a link to a file outside the project")
     if not stat.S_ISREG(state.st_mode):
         raise WriteError(f"{write.name}: not fixed: it is not a regular file")
-    # Replacing a file does not need write permission for it, so check explicitly: it may be read-only for protection.
+    # A file can be replaced without write permission, so check it explicitly. It may be read-only to protect it.
     if not state.st_mode & 0o222 or not os.access(target, os.W_OK):
         raise WriteError(f"{write.name}: not fixed: the file is read-only")
     _check_unchanged(write, target)
@@ -99,7 +102,7 @@ def _target(write: Write) -> Path:
 
 
 def _beside(target: Path) -> Path:
-    """Return an unpredictable new name in the same folder, for content that will replace a file."""
+    """Return an unpredictable new name in the same folder, for a file that will replace `target`."""
     return target.with_name(f".dynalint-{secrets.token_hex(8)}.tmp")
 
 
@@ -115,7 +118,7 @@ def _check_unchanged(write: Write, target: Path) -> None:
 
 
 def _stage(write: Write, target: Path, data: bytes, temporary: Path) -> None:
-    """Write `data` to the new file `temporary` next to `target`, with the same mode and owner."""
+    """Write `data` to the new file `temporary` next to `target`, with the same mode and owner as `target`."""
     try:
         state = target.stat()
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -128,7 +131,7 @@ def _stage(write: Write, target: Path, data: bytes, temporary: Path) -> None:
                 os.fchmod(file.fileno(), stat.S_IMODE(state.st_mode))
             os.fsync(file.fileno())
     except OSError as fault:
-        raise WriteError(f"{write.name}: not fixed: cannot write next to it: {_reason(fault)}") from None
+        raise WriteError(f"{write.name}: not fixed: cannot write to its folder: {_reason(fault)}") from None
 
 
 def _owner(descriptor: int) -> tuple[int, int]:
@@ -142,7 +145,7 @@ def _replace(write: Write, temporary: Path, target: Path) -> None:
     except OSError as fault:
         raise WriteError(f"{write.name}: not fixed: {_reason(fault)}") from None
     if hasattr(os, "O_DIRECTORY"):
-        # This makes the new name survive a power cut, too; some file systems do not support it.
+        # Flush the folder so that the new name also survives a power cut. Some file systems do not support this.
         with contextlib.suppress(OSError):
             folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:
@@ -152,7 +155,7 @@ def _replace(write: Write, temporary: Path, target: Path) -> None:
 
 
 def _put_back(write: Write) -> None:
-    """Undo one replacement; if this fails too, report that half of a fix is on disk."""
+    """Undo one replacement. If this fails too, report that only part of a fix is on disk."""
     target = write.path.resolve()
     temporary = _beside(target)
     try:
@@ -161,7 +164,7 @@ def _put_back(write: Write) -> None:
             _replace(write, temporary, target)
     except (OSError, WriteError) as fault:
         raise WriteError(
-            f"{write.name}: half of a fix of several files is written and cannot be undone: {fault}"
+            f"{write.name}: only part of a fix for more than one file was written, and this cannot be undone: {fault}"
         ) from None
 
 

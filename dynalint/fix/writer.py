@@ -1,4 +1,4 @@
-"""Writing fixes as soon as they are verified, so that an interrupted run has written the fixes that it reported."""
+"""Write fixes as soon as they are verified, so that everything an interrupted run reported as fixed is on disk."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dynalint.reading import hard_links
 
 
 class Writer:
-    """Writes changed files and tracks the content it has written; `name` formats paths for messages.
+    """Writes changed files and keeps track of what it has written. `name` formats paths for messages.
 
-    `failures` are sentences about files that could not be written; `notes` are others for the user.
+    `failures` are sentences about files that could not be written, and `notes` are other sentences for the user.
     """
 
     def __init__(self, name: Callable[[SourceFile], str]) -> None:
@@ -28,16 +28,16 @@ class Writer:
 
     @property
     def written(self) -> list[str]:
-        """The names of the files changed on disk so far."""
+        """The names of the files that have been changed on disk so far."""
         sources = (
             self._sources[path] for path, data in self._on_disk.items() if data != _original(self._sources[path])
         )
         return sorted(self._name(source) for source in sources)
 
     def keep(self, files: Sequence[ChangedFile], groups: Iterable[Collection[Path]]) -> None:
-        """Write files that have changed; those of a group together or not at all.
+        """Write files that have changed. The files in a group are written together or not at all.
 
-        If a file fails, neither it nor the others in its group are tried again.
+        If a file cannot be written, neither it nor the rest of its group is tried again.
         """
         by_path = {file.source.path: file for file in files}
         writes: dict[Path, Write] = {}
@@ -60,9 +60,9 @@ class Writer:
         self.failures += failures
 
     def finish(self, result: FixResult) -> FixResult:
-        """Write the final result of the rounds; return the result that was actually written.
+        """Write the final result of the rounds, and return what was actually written.
 
-        Findings in files that could not be written are back among the remaining ones.
+        Findings in files that could not be written are moved back to the remaining findings.
         """
         files = {file.source.path for file in result.files}
         undone = [ChangedFile(source, source.text, ()) for path, source in self._sources.items() if path not in files]
@@ -94,7 +94,7 @@ class Writer:
         others = hard_links(source.path) - 1 if source.path not in self._on_disk else 0
         if others > 0:
             files = f"{others} other name{'s' if others > 1 else ''}"
-            self.notes.append(f"{self._name(source)} had {files} (hard links), where the text is unchanged")
+            self.notes.append(f"{self._name(source)} had {files} (hard links), which still have the old contents")
 
 
 def _original(source: SourceFile) -> bytes:

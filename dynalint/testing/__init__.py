@@ -1,4 +1,4 @@
-"""Test helpers: assert that a model compiles, and that rules do what their examples say."""
+"""Test helpers that assert that a model compiles and that rules do what their examples say."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""For the pytest plugin: run each kind of call that tests make under Dynamo once, to confirm it.
+"""Confirm the calls that tests make by running each kind of call once under Dynamo. Used by the pytest plugin.
 
-Like `dynalint trace`, this runs in forks of the test process; see `dynalint/confirm/worker/tracing`.
+Like `dynalint trace`, this runs in forks of the test process. See `dynalint/confirm/worker/tracing`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any
 from dynalint.testing.compiles import Demands, fault_of
 
 _POLL = 0.02
-# The tests' own time limits apply; dynalint adds none.
+# The tests have their own time limits, and dynalint does not add another.
 _NO_LIMIT = 1e9
 
 
 class Called:
-    """Watches calls to modules and compiled functions in this process, starting on construction.
+    """Watches calls to modules and compiled functions in this process from the moment it is created.
 
-    `root` is the folder of the user's code. Call `close` at the end. Raises ImportError if torch is not installed, and
-    DynalintError if the configuration is invalid.
+    `root` is the folder with the user's code. Call `close` at the end. Raises ImportError if torch is not installed,
+    and DynalintError if the configuration is invalid.
     """
 
     def __init__(self, root: Path) -> None:
@@ -56,15 +56,15 @@ class Called:
         self.confirmed: set[str] = set()
 
     def begin(self) -> None:
-        """Start a test."""
+        """Call this at the start of each test."""
         self._watch.touched = set()
 
     def calls(self) -> frozenset[str]:
-        """Return the kinds of calls made since the test started."""
+        """Return the kinds of calls that were made since the test started."""
         return frozenset(self._watch.touched)
 
     def faults(self, calls: Collection[str], demands: Demands) -> list[str]:
-        """Wait until all calls are confirmed, and return how the given ones violate the demands."""
+        """Wait until all calls are confirmed, and return how `calls` violate `demands`."""
         while self._session.waiting():
             time.sleep(_POLL)
         faults = []

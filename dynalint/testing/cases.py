@@ -1,4 +1,4 @@
-"""The examples of a rule as test cases: their code without the markers, and the findings that the markers expect."""
+"""A rule's examples as test cases: their code without markers, and the findings that the markers expect."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _MARK = re.compile(r"#\s*((?:[A-Z]+\d{3,}\s*)+)$")
 
 @dataclass(frozen=True)
 class Case:
-    """One example of one rule."""
+    """A rule's example as a test case."""
 
     rule: Rule
     example: Example
 
     @property
     def name(self) -> str:
-        """The name of the case, as used in test ids."""
+        """The case's name, as used in test ids."""
         return f"{self.rule.code}-{self.example.name}"
 
     @cached_property
@@ -42,27 +42,27 @@ class Case:
 
     @cached_property
     def fixed(self) -> str | None:
-        """The code after the fix, without markers, or None if the example declares no fix."""
+        """The expected code after the fix, without markers, or None if the example does not declare a fix."""
         return None if self.example.fixed is None else unmarked(self.example.fixed)[0]
 
     @property
     def flagged(self) -> bool:
-        """Whether the rule itself must report a finding."""
+        """Whether the case's own rule must report a finding."""
         return any(self.rule.code in codes for codes in self.marks.values())
 
     @property
     def lines(self) -> list[int]:
-        """The lines on which the rule itself must report a finding."""
+        """The lines where the case's own rule must report a finding."""
         return sorted(line for line, codes in self.marks.items() if self.rule.code in codes)
 
     def line(self, number: int) -> str:
-        """Return the code of a line, for messages."""
+        """Return the code on a line, for use in messages."""
         lines = self.code.splitlines()
         return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
 
 def cases_of(rules: Iterable[Rule]) -> list[Case]:
-    """Return all examples of `rules` that apply to this Python and the installed torch, or to any torch without one."""
+    """Return the examples of `rules` that apply to this Python and to the installed torch, if torch is installed."""
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     return [
         Case(rule, example)
@@ -73,7 +73,7 @@ def cases_of(rules: Iterable[Rule]) -> list[Case]:
 
 
 def unmarked(code: str) -> tuple[str, dict[int, tuple[str, ...]]]:
-    """Return code, dedented and without its leading line break and markers, and the expected codes by line."""
+    """Return `code`, dedented and without markers or leading line breaks, and the expected codes by line."""
     text = textwrap.dedent(code).lstrip("\n")
     lines = text.splitlines(keepends=True)
     marks: dict[int, tuple[str, ...]] = {}
@@ -95,7 +95,7 @@ def _comments(text: str) -> Iterator[tokenize.TokenInfo]:
 
 
 def installed_torch() -> str | None:
-    """Return the release of the installed torch, such as "2.13.0"; None without torch."""
+    """Return the installed torch release, such as "2.13.0", or None if torch is not installed."""
     try:
         return release_of(version("torch"))
     except PackageNotFoundError:
@@ -104,5 +104,5 @@ def installed_torch() -> str | None:
 
 def _holds(*specifiers: str) -> bool:
     installed = installed_torch()
-    # Without torch, a case that needs a run fails and says that torch is missing.
+    # Without torch, a case that has to be run fails with a message that torch is missing.
     return installed is None or all(holds(specifier, installed) for specifier in specifiers)

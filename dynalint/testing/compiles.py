@@ -1,4 +1,4 @@
-"""Assert that code compiles: to one graph, without recompilation, and without a graph break in the user's code."""
+"""Assert that code compiles to a single graph, without recompilations, and without graph breaks in user code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _ROUNDS = 3
 
 @dataclass(frozen=True)
 class Demands:
-    """The demands on code, named as in `assert_compiles`; `first_party` are resolved folders and files."""
+    """What code must satisfy, with the same names as in `assert_compiles`.
+
+    `first_party` are resolved folders and files.
+    """
 
     max_graphs: int = 1
     max_recompiles: int = 0
@@ -24,7 +27,7 @@ class Demands:
 
     @staticmethod
     def of(max_graphs: int = 1, max_recompiles: int = 0, first_party: Iterable[str | Path] | None = None) -> Demands:
-        """Return demands for arguments as users write them."""
+        """Create demands from arguments as users write them."""
         folders = None if first_party is None else tuple(Path(folder).resolve() for folder in first_party)
         return Demands(max_graphs, max_recompiles, folders)
 
@@ -48,16 +51,18 @@ def assert_compiles(
 ) -> None:
     """Run `model(*args, **kwargs)` three times under Dynamo and check the graphs.
 
-    `max_graphs` is the number of graphs that the first call may compile, `max_recompiles` the number that later calls
-    with the same arguments may add. `batch_sizes` adds calls whose tensors have these numbers of rows. Together, they
-    may recompile each graph once, with dynamic shapes (plus once for each of the sizes 0 and 1, which Dynamo
-    specialises on), and add `max_recompiles`. `backend` compiles the graphs. With `first_party`, a list of folders or
-    files, only breaks whose innermost frame is in one of these count, and graphs are not counted. The state of the
-    model is not restored after the calls. Requires torch.
+    `max_graphs` is the number of graphs that the first call may compile, and `max_recompiles` is the number that later
+    calls with the same arguments may add. `batch_sizes` adds calls whose tensors have these numbers of rows. Together,
+    these calls may recompile each graph once with dynamic shapes, and once more for each of the sizes 0 and 1, because
+    Dynamo specialises on those sizes. They may also add `max_recompiles` graphs. `backend` compiles the graphs.
+
+    If `first_party` is given, a list of folders or files, only breaks whose innermost frame is in one of them count,
+    and the number of graphs is not checked. The model's state is not restored after the calls. Requires torch.
 
     Raises:
-        AssertionError: there is a graph break, a recompilation or too many graphs. The message gives the place,
-            Dynamo's explanation, and the rewrite that dynalint suggests.
+        AssertionError: There is a graph break, a recompilation or too many graphs. The message gives the location,
+        Dynamo's
+            explanation, and the rewrite that dynalint suggests.
     """
     import torch
 
@@ -75,7 +80,7 @@ def assert_compiles(
 
 
 def fault_of(result: TargetResult, demands: Demands) -> str | None:
-    """Return how a run violates the demands, with places and reasons, or None if it meets them."""
+    """Return how a run violates the demands, with locations and reasons, or None if it satisfies them."""
     run = result.default
     assert run is not None
     real = result.same + result.batch
@@ -107,7 +112,7 @@ def _grown(result: TargetResult, calls: str, grown: int, allowed: int) -> str:
 
 
 def _told(result: TargetResult, breaks: Sequence[Break]) -> str:
-    """Return breaks as findings; breaks outside the user's code are shown by their own place."""
+    """Format breaks as findings. Breaks outside the user's code are shown at their own location."""
     from dynalint.testing.failures import is_users, told
 
     foreign = [found for found in breaks if not any(is_users(frame.file) for frame in found.stack)]
@@ -148,7 +153,7 @@ def _result(run: Any, batches: int) -> TargetResult:
 
 
 def _with_rows(call: Any, size: int) -> Any:
-    """Return a call in which tensors with as many rows as the first one get `size` rows."""
+    """Return the call with `size` rows in each tensor that has as many rows as the first tensor."""
     import torch
     from torch.utils import _pytree as pytree
 

@@ -1,4 +1,4 @@
-"""The message for code that does not compile: the line, Dynamo's reason and hint, and dynalint's rewrite."""
+"""Build the message for code that does not compile: the line, Dynamo's reason and hint, and dynalint's rewrite."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _CONTEXT = 2
 
 
 def is_users(path: str) -> bool:
-    """Return whether a file, given by its resolved path, is neither an installed package nor part of Python."""
+    """Return whether a file is user code, not an installed package or part of Python. `path` must be resolved."""
     file = Path(path)
     return not (set(file.parts) & set(_INSTALLED) or file.is_relative_to(_STDLIB))
 
 
 def told(results: Sequence[TargetResult], is_own: Callable[[str], bool]) -> str:
-    """Return the breaks and recompiles in the results, as `dynalint check` reports them, with rewrites."""
+    """Format breaks and recompilations the way `dynalint check` reports them, with the suggested rewrites."""
     linted = _linted(_files(results, is_own))
     directory = Path.cwd()
     sources = Sources()
@@ -46,7 +46,7 @@ def told(results: Sequence[TargetResult], is_own: Callable[[str], bool]) -> str:
 
 
 def _files(results: Iterable[TargetResult], is_own: Callable[[str], bool]) -> list[Path]:
-    """Return the files that may have findings: those in which Dynamo broke or recompiled."""
+    """Return the files that may have findings, because Dynamo broke or recompiled there."""
     files: dict[str, None] = {}
     for result in results:
         if result.default is not None:
@@ -57,7 +57,7 @@ def _files(results: Iterable[TargetResult], is_own: Callable[[str], bool]) -> li
 
 
 def _linted(files: Sequence[Path]) -> tuple[Linted, ...]:
-    """Return the static findings of files."""
+    """Return the static findings in `files`."""
     from dynalint.catalogue import known_codes
     from dynalint.config import Configuration, Overrides, parse_layer
     from dynalint.engine import in_project
@@ -84,7 +84,7 @@ def _block(finding: Finding, linted: Linted | None, sources: Sources, directory:
 
 
 def _rewritten(linted: Linted | None) -> Iterator[str]:
-    """Yield the diff of the rewrite that dynalint suggests."""
+    """Yield the diff for the rewrite that dynalint suggests."""
     if linted is None or linted.rewrite is None:
         return
     try:

@@ -1,7 +1,7 @@
-"""Test a rule by its examples: its static findings, the result of its fix, and how Dynamo handles both.
+"""Test a rule with its examples: its static findings, the result of its fix, and what Dynamo does with the code.
 
-Each check raises AssertionError with a sentence that names the example, the claim that fails, and what was found
-instead. The static checks do not need torch. The others run code, and fail without torch.
+Each check raises AssertionError with a sentence that names the example, the claim that does not hold, and what was
+found instead. The static checks do not need torch. The other checks run code and fail if torch is missing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HEADINGS = (
 
 
 class Proof:
-    """The proof of one case, with `rules` as the rules that may report findings in its code."""
+    """Proves a case. Its code may only have findings from `rules`."""
 
     def __init__(self, case: Case, rules: Sequence[Rule]) -> None:
         self.case = case
@@ -46,13 +46,13 @@ class Proof:
         """Whether the code was actually run under Dynamo."""
 
     def prove(self) -> None:
-        """Check all claims of the example."""
+        """Check everything that the example claims."""
         self.prove_findings()
         self.prove_fix()
         self.prove_run()
 
     def prove_findings(self) -> None:
-        """Check that there are findings on exactly the marked lines, with exactly the marked codes."""
+        """Check that the findings are on exactly the marked lines, with exactly the marked codes."""
         case = self.case
         found = {(one.line, one.code): one for one in self.study.found}
         wanted = {(line, code) for line, codes in case.marks.items() for code in codes}
@@ -90,7 +90,10 @@ class Proof:
             self._fail("the fix rewrites it, but the example has no `fixed`:\n" + _diff(case.code, self._fixed()))
 
     def prove_run(self) -> None:
-        """Check the rewrite under Dynamo, and that flagged code does what the rule says while other code does not."""
+        """Run the example under Dynamo and check what the rule says about it.
+
+        Flagged code must do what the rule says, and other code must not. The rewritten code must compile.
+        """
         try:
             from dynalint.testing import running
         except ImportError as fault:
@@ -143,7 +146,7 @@ class Proof:
         self._prove_settings()
 
     def _prove_settings(self) -> None:
-        """Check that Dynamo traces the lines whose findings name a setting when the setting is on."""
+        """If a finding names a setting, check that Dynamo traces its line when the setting is on."""
         from dynalint.testing import running
 
         case = self.case
@@ -169,7 +172,7 @@ class Proof:
         self._assert_none([f"the rewritten code differs: {fault}"] if fault else [])
 
     def _category(self) -> str:
-        """The category of the rule's findings here, which may differ from that of the rule."""
+        """Return the category of the rule's findings in this example, which can differ from the rule's own category."""
         own = [one.flag.violation.category for one in self.study.own]
         return next((category for category in own if category), self.case.rule.category)
 
@@ -190,7 +193,7 @@ class Proof:
 
 
 def rule_faults(rule: Rule) -> list[str]:
-    """Return the faults of a rule: missing documentation or examples, or invalid graph break ids."""
+    """Return what is wrong with a rule, such as missing documentation or examples, or invalid graph break ids."""
     text, examples = rule.page().documentation, rule.page().examples
     headings = tuple(line for line in text.splitlines() if line.startswith("## "))
     faults = [] if text else [f"it has no page {type(rule).__module__.rpartition('.')[2]}.md next to it"]
@@ -214,7 +217,7 @@ def rule_faults(rule: Rule) -> list[str]:
 
 
 def _known_ids() -> set[str]:
-    """Return the graph break ids of the installed torch, if any, and of the release that dynalint's table covers."""
+    """Return the graph break ids from the installed torch, if any, and from the release that dynalint's data covers."""
     torch = find_spec("torch")
     own = set(table()["breaks"])
     if torch is None or torch.origin is None:

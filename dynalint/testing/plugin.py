@@ -1,8 +1,8 @@
-"""The pytest plugin: checks that code called by tests compiles, and tests rules by their examples.
+"""The pytest plugin. It checks that the code called by tests compiles, and tests rules with their examples.
 
-With `--dynalint-compiles`, or in tests marked `dynalint_compiles(max_graphs=1, max_recompiles=0, first_party=None)`,
-the outermost calls to modules and compiled functions in a passing test are confirmed as in `dynalint trace`. The test
-fails where `assert_compiles` would.
+Pass `--dynalint-compiles`, or mark tests with `dynalint_compiles(max_graphs=1, max_recompiles=0, first_party=None)`, to
+confirm the outermost calls to modules and compiled functions in passing tests, as `dynalint trace` does. A test fails
+where `assert_compiles` would fail.
 
 To test a rule pack, write
 
@@ -21,9 +21,9 @@ To test a rule pack, write
     def test_run(dynalint_proof):
         dynalint_proof.prove_run()
 
-The ini setting `dynalint_rules` names the packages whose rules are tested; by default, all installed ones. Tests that
-use `dynalint_proof` and are marked `runs_dynamo` must run: if one of them ends without Dynamo having compiled anything,
-because it was skipped or torch is missing, the session fails.
+Set the ini option `dynalint_rules` to the packages whose rules to test. By default, all installed rules are tested.
+Tests that use `dynalint_proof` and are marked `runs_dynamo` must run. If Dynamo compiled nothing in such a test,
+because the test was skipped or torch is missing, the session fails.
 """
 
 # ruff: noqa: D103 - pytest documents its hooks
@@ -50,7 +50,7 @@ _PROPERTY = "dynalint_ran"
 
 
 class _Floor:
-    """Counts the tests that must run code under Dynamo, and those that did. With xdist, the main process counts."""
+    """Counts the tests that must run code under Dynamo and those that did. With xdist, the main process does this."""
 
     def __init__(self) -> None:
         self.wanted: set[str] = set()
@@ -77,7 +77,7 @@ class _Floor:
 
 
 class _Compiles:
-    """Checks each test against the demands of its mark, or of the command-line option."""
+    """Checks tests against the limits in their marks. With the command-line option, it checks all tests."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._all = bool(config.getoption("--dynalint-compiles"))
@@ -95,7 +95,7 @@ class _Compiles:
         if self._called is not None:
             self._called.begin()
 
-    @pytest.hookimpl(trylast=True)  # after the test itself, and only if it passed
+    @pytest.hookimpl(trylast=True)  # Runs after the test itself, and only if it passed.
     def pytest_runtest_call(self, item: pytest.Item) -> None:
         mark = item.get_closest_marker(_COMPILES)
         if self._called is None or (mark is None and not self._all):
@@ -104,7 +104,7 @@ class _Compiles:
 
         calls = self._called.calls()
         if mark is not None and not calls:
-            pytest.fail("the test calls no module or compiled function of this project", pytrace=False)
+            pytest.fail("the test does not call any module or compiled function in this project", pytrace=False)
         faults = self._called.faults(calls, Demands.of(**mark.kwargs) if mark is not None else Demands())
         if faults:
             pytest.fail("\n\n".join(faults), pytrace=False)
@@ -129,7 +129,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="fail tests whose calls to modules and compiled functions break the graph or recompile",
     )
     parser.addini(
-        "dynalint_rules", "packages of rules to prove (default: all that are installed)", type="args", default=[]
+        "dynalint_rules", "packages whose rules to test (default: all installed rules)", type="args", default=[]
     )
 
 
@@ -142,7 +142,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_Compiles(config), "dynalint-compiles")
     config.addinivalue_line("markers", f"{_MARK}: must prove its example under Dynamo, or the session fails")
     config.addinivalue_line("markers", f"{_COUNTED}: set by dynalint on such tests")
-    if not hasattr(config, "workerinput"):  # with xdist, the main process counts
+    if not hasattr(config, "workerinput"):  # With xdist, the main process counts.
         config.pluginmanager.register(_Floor(), "dynalint-floor")
 
 
@@ -167,7 +167,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def dynalint_proof(request: pytest.FixtureRequest) -> Iterator[Proof]:
-    """The proof of one example of one rule, with all installed rules."""
+    """The proof of a single example, which may have findings from all installed rules."""
     from dynalint.rules import all_rules
     from dynalint.testing.harness import Proof
 

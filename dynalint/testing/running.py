@@ -26,19 +26,20 @@ from dynalint.confirm.worker.dynamo import runs
 from dynalint.confirm.worker.dynamo.records import Break, Run
 
 _FEWEST_CALLS = 10
-"""More than Dynamo's limit of eight recompiles, so code that still recompiles then never settles."""
+"""More than Dynamo's limit of eight recompilations. Code that still recompiles after this many calls never settles."""
 
 _COMPILED = Equality(compiled=True)
-# Words in code that may behave differently in training or without gradients.
+# If code contains one of these words, it may behave differently in training or without gradients.
 _GRADIENT_MODES = re.compile(r"\b(training|eval|train|Dropout\w*|BatchNorm\w*|\w*grad\w*|inference_mode)\b")
 _numbers = count()
 
 
 @dataclass(frozen=True)
 class Heard:
-    """The behaviour of Dynamo in default mode on the calls that return in eager mode, over several rounds.
+    """What Dynamo does in default mode with the calls that return in eager mode, over more than one round of calls.
 
-    `breaks` includes those of calls that raise in eager mode. `rounds` has the number of graphs after each round.
+    `breaks` also includes breaks from calls that raise in eager mode. `rounds` has the number of graphs after each
+    round.
     """
 
     run: Run
@@ -47,28 +48,29 @@ class Heard:
 
     @property
     def grows(self) -> bool:
-        """Whether Dynamo kept recompiling, either until the last round or until it gave up."""
+        """Whether Dynamo kept recompiling until the last round or until it gave up."""
         return bool(self.run.limit_hit) or (len(self.rounds) > 1 and self.rounds[-1] > self.rounds[-2])
 
 
 class Program:
-    """The module of an example, executed from text, with its callable and calls."""
+    """An example as a module that is executed from text, with its callable and calls."""
 
     def __init__(self, code: str, target: str, inputs: str) -> None:
         self.file = f"<dynalint example {next(_numbers)}>"
         self.code, self._target, self._inputs = code, target, inputs
         self._module = ""
-        # Dynamo and inspect read source lines by file name. An entry without a time stamp needs no file on disk.
+        # Dynamo and inspect look up source lines by file name. An entry without a time stamp does not need a file on
+        # disk.
         linecache.cache[self.file] = (len(code), None, code.splitlines(keepends=True), self.file)
 
     def make(self) -> Callable[..., Any]:
-        """Execute the module again with the same seeds, and return its callable without its `torch.compile`."""
+        """Execute the module again with the same seeds, and return its callable without `torch.compile`."""
         return runs.fresh_callable(self._made)
 
     def _made(self) -> Callable[..., Any]:
         sys.modules.pop(self._module, None)
         self._module = f"dynalint_example_{next(_numbers)}"
-        # Dynamo looks up a function's globals by the name of its module.
+        # Dynamo looks up a function's globals by its module name.
         module = sys.modules[self._module] = types.ModuleType(self._module)
         module.__file__ = self.file
         self._execute(module)
@@ -79,7 +81,7 @@ class Program:
 
     @cached_property
     def calls(self) -> list[runs.Call]:
-        """The calls of the example; they have only positional arguments."""
+        """The calls in the example. They have only positional arguments."""
         torch.manual_seed(0)
         module = types.ModuleType("dynalint_example_inputs")
         self._execute(module)
@@ -98,7 +100,7 @@ class Program:
 
     @cached_property
     def heard(self) -> Heard:
-        """What Dynamo does in default mode, over enough rounds to see whether recompilation ends."""
+        """What Dynamo does in default mode. There are enough rounds to see whether it stops recompiling."""
         size = len(self.fine)
         rounds = max(3, math.ceil(_FEWEST_CALLS / size)) if size else 0
         run = runs.default_run(self.make, self.fine * rounds)
@@ -109,11 +111,11 @@ class Program:
 
     @property
     def globals(self) -> dict[str, Any]:
-        """The plain values among the globals of the last module executed."""
+        """The plain values among the globals of the most recently executed module."""
         return globals_of(vars(sys.modules[self._module]))
 
     def twin(self) -> Program:
-        """A new instance of the program, with its own state."""
+        """Return a new instance of the program with its own state."""
         return Program(self.code, self._target, self._inputs)
 
     @cached_property
@@ -125,9 +127,9 @@ class Program:
 
 
 def unclean(program: Program, *, in_default_mode: bool = False) -> str | None:
-    """Return a clause on why a program does not stay compiled to one graph, or None if it does.
+    """Return a clause that says why a program does not stay compiled to a single graph, or None if it does.
 
-    With `in_default_mode`, `fullgraph=True` is not tried.
+    If `in_default_mode` is true, `fullgraph=True` is not tried.
     """
     heard = program.heard
     if heard.breaks:
@@ -142,7 +144,7 @@ def unclean(program: Program, *, in_default_mode: bool = False) -> str | None:
 
 
 def refused(program: Program) -> str | None:
-    """Return the id of the error that `fullgraph=True` raises for code that default mode silently runs in eager."""
+    """Return the id of the error that `fullgraph=True` raises for code that default mode silently runs eagerly."""
     heard = program.heard
     if heard.breaks or heard.run.compiles or heard.run.error is not None:
         return None
@@ -151,7 +153,7 @@ def refused(program: Program) -> str | None:
 
 
 def recompiling(program: Program) -> str | None:
-    """Return a clause on how a program recompiles on calls that it has seen before, or None if it does not."""
+    """Return a clause that says how a program recompiles for calls that it has seen before, or None if it does not."""
     heard = program.heard
     if heard.rounds and heard.rounds[-1] > heard.rounds[0]:
         return f"Dynamo recompiles on repeated calls: {_reason(heard.run)}"
@@ -159,7 +161,7 @@ def recompiling(program: Program) -> str | None:
 
 
 def miscompiled(program: Program) -> str | None:
-    """Return a clause on how compiled results differ from eager ones over three calls, or None if they are equal."""
+    """Return a clause that says how compiled results differ from eager results over three calls, or None if equal."""
     calls = program.fine * math.ceil(3 / max(1, len(program.fine)))
     found = compare(program.make, calls)
     if not found.same:
@@ -168,13 +170,15 @@ def miscompiled(program: Program) -> str | None:
 
 
 def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_nature: bool) -> str | None:
-    """Return a clause on how a rewrite differs from the original, or from itself when compiled, or None if it does not.
+    """Return a clause that says how a rewrite differs from the original, or from itself when compiled.
 
-    Both run the same calls, at least three, with and without gradients. Compiled code is only run without gradients if
-    it may behave differently then. It is compiled with `fullgraph=True`, unless a call raises in eager mode; then the
-    default mode is used, so that the exceptions can be compared. `exact` requires identical numbers. `by_nature`
-    permits what an unsafe rewrite may change: tensors instead of numbers, other exceptions, other text, and code that
-    it leaves to eager.
+    Returns None if there is no difference. Both programs run the same calls, at least three, with and without
+    gradients. Compiled code runs without gradients only if it may behave differently then. It is compiled with
+    `fullgraph=True` unless a call raises in eager mode. In that case, default mode is used so that the exceptions can
+    be compared.
+
+    `exact` requires identical numbers. `by_nature` allows what an unsafe rewrite may change: numbers can become
+    tensors, exceptions and text can be different, and code can be left to eager mode.
     """
     calls = original.calls * math.ceil(3 / len(original.calls))
     equality = Equality(exact=exact, numbers=_new_state(original.code, fixed.code))
@@ -189,7 +193,7 @@ def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_
                 if found:
                     return f"{mode}, call {number}: {found}"
             if not training and not _GRADIENT_MODES.search(fixed.code):
-                continue  # the graph would be the training graph again, without its backward pass
+                continue  # This would compile the training graph again, without its backward pass.
             pairs = _side_by_side(fixed, fixed.twin(), calls, compiler, training=training, told=by_nature)
             for number, (eager, compiled) in enumerate(pairs, start=1):
                 found = difference(eager, compiled, _COMPILED)
@@ -199,18 +203,18 @@ def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_
 
 
 def broken_lines(program: Program, setting: str) -> set[int | None]:
-    """Return the lines of the program at which Dynamo breaks with a `torch._dynamo.config` setting on."""
+    """Return the program's lines where Dynamo still breaks when a `torch._dynamo.config` setting is on."""
     with torch._dynamo.config.patch({setting: True}):  # noqa: SLF001 - the module with Dynamo's settings
         return {line_in(program, found) for found in program.heard.breaks}
 
 
 def line_in(program: Program, found: Break) -> int | None:
-    """Return the line of the program that a break is attributed to: its innermost frame there."""
+    """Return the line that a break is attributed to, which is the line of the program's innermost frame."""
     return next((frame.line for frame in reversed(found.stack) if frame.file == program.file), None)
 
 
 def told(program: Program, found: Break) -> str:
-    """Return the id, type and place of a break as text."""
+    """Return a break's id, type and location as text."""
     line = line_in(program, found)
     return f"{found.gb or 'no id'} ({found.gb_type}){'' if line is None else f' at line {line}'}"
 
@@ -224,9 +228,9 @@ def _side_by_side(
     training: bool,
     told: bool = False,
 ) -> Iterator[tuple[Observation, Observation]]:
-    """Yield the observations of two programs, call by call; the second is compiled if a compiler is given.
+    """Yield the observations of two programs for each call. If `compiler` is given, the second program is compiled.
 
-    With `told`, the first program is told that it is being compiled, so that it skips the same code.
+    If `told` is true, the first program sees `torch.compiler.is_compiling()` return true, so it skips the same code.
     """
     torch.compiler.reset()
     one, other = left.make(), right.make()
@@ -249,7 +253,7 @@ def _told_to_compile() -> AbstractContextManager[Any]:
 
 
 def _allow(before: Observation, after: Observation) -> None:
-    """Remove from two observations what an unsafe rewrite may change."""
+    """Remove what an unsafe rewrite may change from two observations."""
     if before.error is not None and after.error is not None:
         after.error = before.error
     for seen in (before, after):
@@ -264,7 +268,7 @@ def _allow(before: Observation, after: Observation) -> None:
 
 
 def _told_alike(before: Any, after: Any) -> Any:
-    """Match the tensors of one output to lists in the other, and replace text in both."""
+    """Convert tensors in `after` to lists where `before` has lists, and use the text from `before`."""
     if isinstance(before, str) and isinstance(after, str):
         return before
     if isinstance(after, torch.Tensor) and type(before) is list:
@@ -279,7 +283,10 @@ def _number(tensor: torch.Tensor) -> Any:
 
 
 def _kept(leaf: Any) -> Any:
-    """Return a value for comparison: attributes for the example's own objects, and numbers for 0-dim tensors."""
+    """Return a value to compare.
+
+    The example's own objects become their attributes, and 0-dim tensors become numbers.
+    """
     if isinstance(leaf, torch.Tensor):
         return _number(leaf.detach())
     if type(leaf).__module__.startswith("dynalint_example_") and hasattr(leaf, "__dict__"):
@@ -288,7 +295,7 @@ def _kept(leaf: Any) -> Any:
 
 
 def _new_state(code: str, fixed: str) -> frozenset[str]:
-    """Return the names of module buffers and constants that a rewrite introduced."""
+    """Return the names of the buffers and constants that a rewrite added."""
     return _state(fixed) - _state(code)
 
 

@@ -1,4 +1,4 @@
-"""The findings in an example, and the result of the rule's fix. Does not need torch."""
+"""Compute the findings in an example and the result of the rule's fix. Does not need torch."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from dynalint.rules import Declined, Flag, Rewrite, Rule
 from dynalint.testing.cases import Case, installed_torch
 
 _MOST_ROUNDS = 10
-# This path must not exist: an example has no neighbouring files and is not in a package.
+# This path must not exist, because an example has no neighbouring files and is not in a package.
 _PATH = Path(tempfile.gettempdir()) / "dynalint-example" / "example.py"
 
 
 @dataclass(frozen=True)
 class Found:
-    """A finding of a rule, with access to its fix."""
+    """A rule's finding, with access to its fix."""
 
     flag: Flag
     project: Project
@@ -41,18 +41,18 @@ class Found:
 
     @cached_property
     def answer(self) -> Rewrite | Declined | None:
-        """The result of the rule's fix."""
+        """What the rule offers for the finding."""
         return self.flag.rule.offer(self.flag.event, self.flag.violation, self.project)
 
     @property
     def rewrite(self) -> Rewrite | None:
-        """The rewrite that would be applied, None for a mere suggestion."""
+        """The rewrite that would be applied, or None if it is only a suggestion."""
         answer = self.answer
         return answer if isinstance(answer, Rewrite) and answer.safety != "suggestion" else None
 
 
 class Study:
-    """The static view of a case: the findings of `rules` in its code, and the result of its own rule's fix."""
+    """The static view of a case: the findings from `rules` in its code, and the result of its own rule's fix."""
 
     def __init__(self, case: Case, rules: Sequence[Rule]) -> None:
         self.case = case
@@ -60,24 +60,24 @@ class Study:
 
     @cached_property
     def found(self) -> list[Found]:
-        """All findings in the code, by line and code."""
+        """All findings in the code, sorted by line and code."""
         return self.find(self.case.code)
 
     @cached_property
     def own(self) -> list[Found]:
-        """The findings of the case's own rule."""
+        """The findings from the case's own rule."""
         return [found for found in self.found if found.code == self.case.rule.code]
 
     @property
     def declined(self) -> list[str]:
-        """The reasons that the rule gives for offering no fix."""
+        """The reasons that the rule gives for not offering a fix."""
         return [found.answer.reason for found in self.own if isinstance(found.answer, Declined)]
 
     @cached_property
     def fixed(self) -> str:
-        """The code after applying the rule's rewrites, and those of follow-up rules, until there are none left.
+        """The code after applying the rule's rewrites, and those of follow-up rules, until no more are left.
 
-        Raises AssertionError if that does not terminate, and EditError if a rewrite cannot be applied.
+        Raises AssertionError if this does not terminate, and EditError if a rewrite cannot be applied.
         """
         code, found, codes = self.case.code, self.own, {self.case.rule.code}
         for _ in range(_MOST_ROUNDS):
@@ -92,10 +92,7 @@ class Study:
         raise AssertionError(f"the rewrites do not terminate: after {_MOST_ROUNDS} rounds the code is\n{code}")
 
     def find(self, code: str) -> list[Found]:
-        """Return the findings in some code, by line and code.
-
-        Exceptions from a rule are passed on.
-        """
+        """Return the findings in `code`, sorted by line and code. Exceptions from a rule are passed on."""
         rules = RuleSet(self._rules, installed_torch() or self.case.example.torch or self.case.rule.torch or None)
         options = AnalysisOptions(rule_options=self.case.example.options)
         analysis = analyze([_PATH], options, overrides={_PATH: code}, watched=rules.watched)

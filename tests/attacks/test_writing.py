@@ -82,7 +82,7 @@ def test_other_names_of_a_file_are_named_and_stay(fixable: Victim) -> None:
     other = fixable.home / "same.py"
     os.link(fixable.repository / "model.py", other)
     said = fix(fixable)
-    assert "model.py had 1 other name (hard links), where the text is unchanged" in said
+    assert "model.py had 1 other name (hard links), which still have the old contents" in said
     assert other.read_text() == PRINTS
     assert (fixable.repository / "model.py").read_text() == GUARDED
 

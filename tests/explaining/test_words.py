@@ -49,4 +49,4 @@ def test_what_was_not_compared_in_time_is_not_said_to_be_useless() -> None:
     )
     assert words.others(advice) == ["Tried without effect: capture_scalar_outputs."]
     none = Advice(Outcome(1, 2, 9, 3), (), tried[1:], cut_short=False)
-    assert words.no_help(none).startswith("Nothing that was tried (1 options)")
+    assert words.no_help(none).startswith("None of the options that were tried (1)")

@@ -316,7 +316,7 @@ def test_a_long_chain_stops_after_ten_rounds_and_says_so(path: Path) -> None:
 
     result = fix_findings(lint({}), lint, FixOptions())
     assert text_of(result, path).count("bad(A)") == 2
-    assert result.notes == ("there is still something to fix after 10 rounds (DYNA); run `fix` again",)
+    assert result.notes == ("there are still fixes to apply after 10 rounds (DYNA); run `fix` again",)
 
 
 def test_a_fix_of_two_files_is_taken_in_both_or_in_none(path: Path, tmp_path: Path) -> None:

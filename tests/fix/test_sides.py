@@ -77,7 +77,7 @@ def test_the_marked_text_does_the_same_and_sees_every_side() -> None:
         assert result == expected
         seen |= ran
     missing = {key: words for key, words in sides.items() if key not in seen}
-    assert sorted(missing.values()) == [f"the side of `{test}` that is false" for test in ("a >= 0", "y")]
+    assert sorted(missing.values()) == [f"the branch where `{test}` is false" for test in ("a >= 0", "y")]
 
 
 def test_only_what_is_changed_is_marked() -> None:
@@ -92,8 +92,8 @@ def test_a_test_that_stays_is_not_marked() -> None:
     _, sides = marked(code, old, new="if a:\n        t = where(t > 0, 1, t)")
     assert list(sides.values()) == [
         "the statement",
-        "the side of `a and t > 0` that is true",
-        "the side of `a and t > 0` that is false",
+        "the branch where `a and t > 0` is true",
+        "the branch where `a and t > 0` is false",
     ]
 
 
@@ -101,7 +101,7 @@ def test_what_stood_under_a_dropped_test_needs_no_run() -> None:
     code = "def f(a, t):\n    if not t > 0:\n        # why\n        a = 1\n        if t:\n            a = 2\n    return a\n"
     old = "if not t > 0:\n        # why\n        a = 1\n        if t:\n            a = 2"
     _, sides = marked(code, old, new="# why\n    a = 1\n    if t:\n        a = 2")
-    assert list(sides.values()) == ["the side of `t > 0` that is true"]
+    assert list(sides.values()) == ["the branch where `t > 0` is true"]
 
 
 _FIRST = "for _ in range(2):\n            a = 2\n            return a"
@@ -113,7 +113,7 @@ _FIRST = "for _ in range(2):\n            a = 2\n            return a"
 def test_what_never_runs_needs_no_run(leaving: str) -> None:
     code = f"def f(a, t):\n    if t > 0:\n        {leaving}\n        a = 3 if t else 4\n        a = 5\n    return a\n"
     _, sides = marked(code, code[code.index("if t") : code.index("\n    return a\n")])
-    assert "the side of `t` that is true" not in sides.values()
+    assert "the branch where `t` is true" not in sides.values()
     assert list(sides.values()).count("the statement") == {_FIRST: 2}.get(leaving, leaving.count("a\n") + 1)
 
 
@@ -134,7 +134,7 @@ def test_what_never_runs_needs_no_run(leaving: str) -> None:
 def test_what_may_run_behind_a_return_needs_a_run(before: str, jumping: str) -> None:
     code = f"{before}def f(a, t):\n    if t > 0:\n        {jumping}\n        a = 3 if t else 4\n    return a\n"
     _, sides = marked(code, code[code.index("if t") : code.index("\n    return a\n")])
-    assert "the side of `t` that is true" in sides.values()
+    assert "the branch where `t` is true" in sides.values()
 
 
 @pytest.mark.parametrize("new", ["a = 2", "a = 1\n    b = 2", "if t:\n        a = 1", "a = where(t > 0, 1, a)", "pass"])
@@ -142,7 +142,7 @@ def test_what_stood_under_a_test_needs_a_run_if_something_else_is_there_now(new:
     code = "def f(a, t):\n    if t > 0:\n        a = 1\n    return a\n"
     _, sides = marked(code, "if t > 0:\n        a = 1", new=new)
     assert "the statement" in sides.values()
-    assert "the side of `t > 0` that is true" in sides.values()
+    assert "the branch where `t > 0` is true" in sides.values()
 
 
 def test_sides_name_the_function_they_stand_in() -> None:

@@ -76,7 +76,7 @@ def options(path: Path, **more: object) -> ConfirmOptions:
 @pytest.mark.parametrize(
     ("new", "told"),
     [
-        ("os._exit(3)", "it ended the process with status 3 while running Model before and after the fix"),
+        ("os._exit(3)", "it exited with status 3 while running Model before and after the fix"),
         ("time.sleep(60)", "it took longer than 10 seconds while running Model before and after the fix"),
     ],
 )
@@ -162,7 +162,7 @@ def verified(
         ([Answer("lost", {}, {}, "starting")] * 2, "the worker ended (lost) while starting"),
         (
             [Answer("signal", {}, {"signal": "SIGSEGV"}, "running Model")] * 2,
-            "it was ended by SIGSEGV while running Model",
+            "it was killed by SIGSEGV while running Model",
         ),
         ([Answer("memory", {}, {}, "building Model")], "it took too much memory while building Model"),
         (

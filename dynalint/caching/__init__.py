@@ -1,12 +1,11 @@
-"""Keep findings between runs, so that an unchanged project is not analysed again.
+"""Keep findings between runs so that an unchanged project does not have to be analysed again.
 
-| module | what it does |
-| --- | --- |
-| `folders` | the files in a cache folder: written atomically, bounded in number and size |
-| `stamp` | identifies the code that finds problems: dynalint, the rule packs, Python |
-| `basis` | what a result rests on, and whether that is still so |
-| `checks` | the result of a check: kept, and reported again |
+| module | what it does | | --- | --- | | `folders` | stores files in a cache folder, written atomically and limited in
+number and size | | `stamp` | identifies the code that finds problems: dynalint, the rule packs, Python | | `basis` |
+records what a result depends on, and checks whether that is unchanged | | `checks` | stores the result of a check and
+reports it again |
 
-Nothing here imports the analysis, the rules or libcst, which takes longer than the rest of a run whose findings are
-kept. Everything is JSON, and a file that is missing, damaged or not dynalint's counts as missing.
+Nothing here imports the analysis, the rules or libcst, because importing them would take longer than the rest of a run
+whose findings are cached. All files are JSON. If a file is missing, damaged or was not written by dynalint, it counts
+as missing.
 """

@@ -1,11 +1,12 @@
-"""What the result of a check rests on, and whether that is still so.
+"""Record what the result of a check depends on, and check whether it has changed.
 
-A result rests on the files that were found, the codes enabled and fixable in each, the content of every file that was
-read, also of those read only because a checked file imports them, the other answers of the disk (a new file can change
-where an import leads), and the options that rules read. The rest is part of the question, in `checks`.
+A result depends on the files that were found, the codes that are enabled and fixable in each file, and the contents of
+every file that was read, including files that were read only because a checked file imports them. It also depends on
+everything else that the analysis asked the disk, because a new file can change what an import refers to, and on the
+options that rules read. Everything else is part of the question in `checks`.
 
-If only some files of a project are named, the others decide which of them are analysed too. They are looked at again
-if any of them has changed, and the result still holds if this leads to the same files.
+If only some of a project's files are named, the other files determine which of them are analysed too. If any of the
+other files has changed, they are scanned again, and the result is still valid if the same files are analysed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Basis = dict[str, Any]
 
 
 def basis_of(checked: Checked) -> Basis | None:
-    """Return what a result rests on, as JSON; None if files have changed while it was computed."""
+    """Return what a result depends on, as JSON, or None if files changed while it was computed."""
     workspace = checked.linter.workspace
     disk = _answers(checked.lint.analysis.project.disk)
     near = None if disk is None else _near(checked.around, disk)
@@ -46,7 +47,7 @@ def basis_of(checked: Checked) -> Basis | None:
 
 
 def still_holds(basis: Basis, workspace: Workspace) -> bool:
-    """Return whether a result that rests on `basis` would be the same now; `basis` is updated if it has changed."""
+    """Return whether a result that depends on `basis` would be the same now. `basis` is updated if it has changed."""
     settings = workspace.settings
     return (
         basis["files"] == _files(workspace)
@@ -57,13 +58,13 @@ def still_holds(basis: Basis, workspace: Workspace) -> bool:
 
 
 def content(basis: Basis, path: Path) -> bytes | None:
-    """Return the content of a checked file; None if it is not the one that the result rests on."""
+    """Return the contents of a checked file, or None if they have changed since the result was computed."""
     data = read_file(path)
     return b"" if isinstance(data, str) else data if _identity(data) == basis["disk"]["contents"][str(path)] else None
 
 
 def _near(around: Around, analysed: Basis) -> Basis | None:
-    """Return what decided which files were analysed, without the content of those, of which `analysed` tells."""
+    """Return what determined which files were analysed, leaving out the contents that are already in `analysed`."""
     answers = _answers(around.disk)
     if answers is None:
         return None
@@ -97,7 +98,7 @@ def _answers(disk: Disk) -> Basis | None:
 
 
 def _still_answers(answers: Basis, checked: Iterable[Path]) -> bool:
-    """Return whether the disk gives these answers now. `checked` are the files whose projects count as inside."""
+    """Return whether the disk still gives these answers. `checked` are the files whose projects count as inside."""
     roots = bounds(checked) if answers["inside"] else ()
     return (
         all(os.path.isfile(path) is known for path, known in answers["is_file"].items())  # noqa: PTH113 - faster
@@ -113,7 +114,10 @@ def _has_still(folder: str, names: Mapping[str, bool]) -> bool:
 
 
 def _files(workspace: Workspace) -> Basis:
-    """Return the files, and the codes enabled and fixable in each, as indices of the different sets of codes."""
+    """Return the files with the codes that are enabled and fixable in each.
+
+    Equal sets of codes are stored only once.
+    """
     sets: dict[frozenset[str], int] = {}
     files = {
         str(path): [sets.setdefault(codes, len(sets)) for codes in (workspace.enabled(path), workspace.fixable(path))]

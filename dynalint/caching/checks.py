@@ -1,9 +1,9 @@
-"""The result of a static check, kept in the cache folder and reported again while all that it rests on is the same.
+"""Store the result of a static check in the cache folder, and report it again as long as it is still valid.
 
-Only `check` without confirmation is answered this way. Confirming, fixing, explaining and silencing findings need the
-analysis itself: its events, trees and chains of calls are a hundred times as large as the findings, and would have to
-be read back at a cost close to that of computing them. The language server keeps its analysis in memory. Text from
-standard input is analysed anew, because it is rarely the same twice.
+Only `check` without confirmation uses this. Confirming, fixing, explaining and silencing findings need the analysis
+itself. Its events, trees and call chains are a hundred times larger than the findings, so reading them back would take
+almost as long as computing them again. The language server keeps its analysis in memory. Text from standard input is
+always analysed, because it is rarely the same twice.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FOLDER = "findings"
 _MOST, _MOST_BYTES = 32, 64 << 20
 
 Made = tuple[Fix | None] | None
-"""The fix of a finding, or None in a tuple if there is none; None if that has not been computed."""
+"""A finding's fix, in a tuple, or None in a tuple if there is no fix. None means that it has not been computed."""
 
 
 _PLAIN = tuple(
@@ -41,7 +41,7 @@ _PLAIN = tuple(
 
 
 class Recalled:
-    """The result of an earlier check, which still holds. The attributes are those of `Checked`."""
+    """The result of an earlier check that is still valid. It has the same attributes as `Checked`."""
 
     interrupted = ran = False
     refuted = 0
@@ -50,7 +50,7 @@ class Recalled:
         """Read a record.
 
         Raises:
-            KeyError, TypeError, AssertionError: it is not dynalint's.
+            KeyError, TypeError, AssertionError: The record was not written by dynalint.
         """
         self.notes: tuple[str, ...] = tuple(record["notes"])
         self.failures: tuple[str, ...] = tuple(record["failures"])
@@ -63,7 +63,7 @@ class Recalled:
 
     @property
     def failures_in_fixes(self) -> tuple[str, ...]:
-        """Sentences about errors in the computation of fixes."""
+        """Sentences about errors that occurred while fixes were computed."""
         return () if self.checked_again is None else self.checked_again.failures_in_fixes
 
     def reported(self, *, refuted: bool = False) -> tuple[Finding, ...]:
@@ -73,7 +73,7 @@ class Recalled:
     def with_fixes(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         """Return some of the reported findings with their fixes, or with the reasons why there are none.
 
-        Fixes that nobody has asked for yet are computed, which takes an analysis.
+        Fixes that have not been requested before are computed, which requires an analysis.
         """
         findings = tuple(findings)
         known = {_key(one): fix for one, fix in zip(self._findings, self.fixes, strict=True)}
@@ -86,11 +86,11 @@ class Recalled:
         return self.checked_again.with_fixes(findings)
 
     def files(self) -> dict[str, SourceFile]:
-        """Return all files with findings, without their trees, by the paths of the findings."""
+        """Return all files with findings, without their trees. The keys are the paths in the findings."""
         return self._files
 
     def read_files(self, basis: Basis) -> bool:
-        """Read the files with findings. Return whether they are still those that the result rests on."""
+        """Read the files with findings. Return whether they are unchanged since the result was computed."""
         marked = {finding.path for finding in self._findings}
         paths = {shown: path for path in self._workspace.files if (shown := self._workspace.shown(path)) in marked}
         found = {shown: (path, content(basis, path)) for shown, path in paths.items()}
@@ -99,7 +99,7 @@ class Recalled:
 
 
 def recalled(workspace: Workspace) -> Recalled | None:
-    """Return the result of an earlier check of the same files with the same settings, if it still holds."""
+    """Return the result of an earlier check of the same files with the same settings, if it is still valid."""
     if (question := _question(workspace)) is None:
         return None
     records, key = _records(workspace), _hash(question)
@@ -114,13 +114,13 @@ def recalled(workspace: Workspace) -> Recalled | None:
             records.put(key, record)
         return found if found.read_files(basis) else None
     except (KeyError, TypeError, ValueError, AttributeError, AssertionError):
-        return None  # there is no record, or it is not dynalint's
+        return None  # There is no record, or dynalint did not write it.
 
 
 def keep(checked: Checked | Recalled, known: Sequence[Made] | None = None) -> None:
-    """Store the result of a check for later runs, with the fixes computed so far, and those that were `known` before.
+    """Store the result of a check for later runs. `known` are the fixes that were already computed.
 
-    A result is not stored if an exception was raised: another attempt may succeed.
+    A result is not stored if an exception was raised, because another attempt may succeed.
     """
     if isinstance(checked, Recalled):
         if checked.checked_again is not None:
@@ -131,7 +131,7 @@ def keep(checked: Checked | Recalled, known: Sequence[Made] | None = None) -> No
     basis = None if question is None else basis_of(checked)
     if basis is None:
         return
-    # Where the computation of fixes failed or was cut short, the outcome depends on which fixes were asked for.
+    # If computing fixes failed or was cut short, the outcome depends on which fixes were requested.
     sound = not (checked.lint.offers.cut_short or checked.lint.offers.failures)
     made = checked.fixes_so_far()
     fixes = [one or old for one, old in zip(made, known or [None] * len(made), strict=True)] if sound else []
@@ -145,7 +145,7 @@ def keep(checked: Checked | Recalled, known: Sequence[Made] | None = None) -> No
 
 
 def _question(workspace: Workspace) -> dict[str, Any] | None:
-    """Return what was asked for, as JSON; None if the answer is not kept."""
+    """Return what was requested, as JSON, or None if the result should not be stored."""
     settings, code = workspace.settings, stamp()
     texts = bool(workspace.texts) or workspace.unreadable is not None
     if code is None or texts or settings.confirm != "never" or settings.cache_directory is None:
@@ -157,7 +157,7 @@ def _question(workspace: Workspace) -> dict[str, Any] | None:
         "directory": str(workspace.directory),
         "named": [str(path) for path in workspace.named],
         "roots": settings.roots if isinstance(settings.roots, str) else list(settings.roots),
-        "origin of roots": settings.origins.get("roots"),  # which a sentence about an unknown root names
+        "origin of roots": settings.origins.get("roots"),  # Appears in the message about an unknown root.
         "search": [str(folder) for folder in search_folders(settings)],
         "suppressions": not workspace.ignore_suppressions,
         "codes": sorted(settings.selection.enabled),
@@ -178,7 +178,7 @@ def _key(finding: Finding) -> tuple[object, ...]:
 
 
 def _plain(finding: Finding) -> dict[str, Any]:
-    """Return a static finding as JSON, without its evidence and its fix."""
+    """Return a static finding as JSON, without its evidence and fix."""
     values = {name: getattr(finding, name) for name in _PLAIN}
     steps = [asdict(step) for step in finding.steps]
     return {**values, "steps": steps, "cost": None if finding.cost == NO_COST else asdict(finding.cost)}

@@ -1,4 +1,4 @@
-"""Files in a cache folder: written atomically, checked when read, and bounded in number and size."""
+"""Files in a cache folder. They are written atomically, checked when read, and limited in number and size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from dynalint.reading import MOST_NOTEBOOK_BYTES, read_bounded
 
-# A temporary file that is older than this, in seconds, belongs to no run any more.
+# If a temporary file is older than this many seconds, no run is still using it.
 _LONGEST_WRITE = 3600.0
 
 
@@ -22,7 +22,7 @@ def make_folder(folder: Path) -> None:
     """Create a cache folder, with a `.gitignore` next to it.
 
     Raises:
-        OSError: it cannot be created, or the path is a symbolic link, which could redirect what is written.
+        OSError: The folder cannot be created, or the path is a symbolic link, which could redirect what is written.
     """
     if folder.is_symlink():
         raise OSError(errno.ELOOP, "it is a symbolic link", str(folder))
@@ -33,7 +33,7 @@ def make_folder(folder: Path) -> None:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file atomically, so that a concurrent run never sees part of it."""
+    """Write a file so that a concurrent run never sees an incomplete file."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -46,16 +46,16 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 class Records:
-    """JSON values in a folder, each in a file with a checksum. The ones used longest ago make room for others.
+    """JSON values in a folder, each in a file with a checksum. The least recently used ones are removed first.
 
-    At most `most` files and `most_bytes` bytes are kept. If `folder` is None, nothing is.
+    At most `most` files and `most_bytes` bytes are kept. If `folder` is None, nothing is stored.
     """
 
     def __init__(self, folder: Path | None, most: int, most_bytes: int) -> None:
         self._folder, self._most, self._most_bytes = folder, most, most_bytes
 
     def get(self, key: str) -> Any:
-        """Return the value stored under a key, or None if there is none that is intact."""
+        """Return the value stored under `key`, or None if there is no value or it is damaged."""
         if self._folder is None:
             return None
         path = self._folder / f"{key}.json"
@@ -64,12 +64,12 @@ class Records:
             value = json.loads(body) if checksum == _checksum(body) else None
         except (OSError, ValueError, RecursionError):
             return None
-        with contextlib.suppress(OSError):  # a folder that cannot be written to can still be read
+        with contextlib.suppress(OSError):  # A read-only folder can still be read.
             os.utime(path)
         return value
 
     def put(self, key: str, value: Any) -> None:
-        """Store a value under a key. Does nothing if the folder is not writable, or the value is too large."""
+        """Store `value` under `key`. Do nothing if the folder is not writable or the value is too large."""
         body = json.dumps(value, separators=(",", ":")).encode()
         if self._folder is None or len(body) > min(self._most_bytes, MOST_NOTEBOOK_BYTES) // 2:
             return
@@ -79,7 +79,7 @@ class Records:
             self._make_room()
 
     def _make_room(self) -> None:
-        """Remove the files that exceed the limits, and the temporary files of runs that were killed long ago."""
+        """Remove the files that exceed the limits, and any temporary files left behind by runs that were killed."""
         assert self._folder is not None
         with os.scandir(self._folder) as found:
             known = sorted(((one.stat().st_mtime, one.stat().st_size, one.path) for one in found), reverse=True)
@@ -89,7 +89,7 @@ class Records:
             room -= size
             left_over += [path] if index >= self._most or room < 0 else []
         for path in left_over:
-            with contextlib.suppress(OSError):  # a concurrent run has removed it
+            with contextlib.suppress(OSError):  # A concurrent run has removed it.
                 Path(path).unlink()
 
 

@@ -1,4 +1,4 @@
-"""Identify the code that finds problems: dynalint, the rule packs, the libraries that decide results, and Python."""
+"""Identify the code that finds problems: dynalint, the rule packs, the libraries that affect results, and Python."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from importlib.metadata import PackageNotFoundError, entry_points, version
 from importlib.util import find_spec
 from pathlib import Path
 
-# Rewrites are made with the first, and patterns are matched with the second.
+# libcst makes rewrites, and pathspec matches patterns.
 _LIBRARIES = ("libcst", "pathspec")
 _RULES = "dynalint.rules"
 
 
 @cache
 def stamp() -> str | None:
-    """Return a hash of this code, or None if it is not in files, so that a change could not be noticed.
+    """Return a hash of this code, or None if the code is not in files, so that changes to it could not be detected.
 
-    The version alone would not do, because it stays the same in an editable installation. Of a rule pack, everything in
-    its top-level package counts, but not what it imports from elsewhere.
+    The version alone is not enough, because it does not change in an editable installation. The hash covers everything
+    in a rule pack's top-level package, but not what the rule pack imports from elsewhere.
     """
     packs = sorted({"dynalint_rules"} | {point.value for point in entry_points(group=_RULES)})
     tops = sorted({"dynalint"} | {name.partition(":")[0].partition(".")[0] for name in packs})
@@ -37,7 +37,7 @@ def stamp() -> str | None:
 
 
 def _files(name: str) -> Iterator[tuple[str, str]]:
-    """Yield the name and a hash of each file of a top-level module or package."""
+    """Yield the name and hash of each file in a top-level module or package."""
     spec = find_spec(name)
     if spec is None:
         return

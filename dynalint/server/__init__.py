@@ -1,4 +1,4 @@
-"""The language server: diagnostics as you type, fixes as code actions, documentation and verdicts as hovers.
+"""The language server: diagnostics as you type, fixes as code actions, and documentation and verdicts on hover.
 
-It needs pygls, which the extra `server` installs.
+It requires pygls, which is installed by the `server` extra.
 """

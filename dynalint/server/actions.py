@@ -1,4 +1,4 @@
-"""Code actions: apply a fix, add an ignore comment, apply all safe fixes, and confirm the findings of a file."""
+"""Code actions that apply a fix, add an ignore comment, apply all safe fixes, or confirm a file's findings."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _fix_action(server: Server, finding: Finding, file: Opened, seen: Seen) -> t
         if edit.path is None:
             where = server.range_of(edit, seen)
         elif not is_inside(server.analyst.folder / edit.path, server.analyst.folder):
-            return None  # a code action must not change files outside the project
+            return None  # A code action must not change files outside the project.
         else:
             other = _present(server, (server.analyst.folder / edit.path).absolute())
             where = translate.span(server.workspace.position_codec, other.lines, edit)
@@ -85,7 +85,7 @@ def _silence_action(server: Server, finding: Finding, file: Opened, seen: Seen) 
 
 
 async def fix_all(server: Server, file: Opened, seen: Seen) -> list[types.CodeAction]:
-    """Return the action that applies all safe fixes to a file."""
+    """Return the code action that applies all safe fixes to a file."""
     files = {one.path: one for one in server.files()}
     texts = {path: one.text for path, one in files.items()}
     try:
@@ -104,13 +104,13 @@ async def fix_all(server: Server, file: Opened, seen: Seen) -> list[types.CodeAc
 
 
 def _present(server: Server, path: Path) -> SourceFile:
-    """Return a file as it is in the editor, or else on disk."""
+    """Return a file as it is in the editor, or as it is on disk if it is not open."""
     opened = next((one for one in server.files() if one.path == path), None)
     return read_source(path) if opened is None else parse_text(path, opened.text)
 
 
 def _changes(server: Server, file: Opened, before: SourceFile, text: str) -> Changes:
-    """Return the edits that turn a file into `text`; in a notebook, they are grouped by cell."""
+    """Return the edits that turn a file into `text`. In a notebook, they are grouped by cell."""
     codec = server.workspace.position_codec
     if not file.cells:
         edits = list(translate.new_text(codec, before.lines, parse_text(file.path, text).lines))

@@ -1,4 +1,4 @@
-"""The analysis behind the language server, independent of the protocol."""
+"""The analysis behind the language server. It does not depend on the protocol."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from dynalint.workspace import Workspace, open_workspace
 
 @dataclass(frozen=True)
 class Seen:
-    """The analysis of one file: its text, its findings as shown to the user, and the means to compute their fixes.
+    """The analysis of a file: its text, its findings as the user sees them, and what is needed to compute their fixes.
 
-    `linted` are the same findings in the engine's form, with positions in the text of the file.
+    `linted` has the same findings as the engine sees them, with positions in the file's text.
     """
 
     file: SourceFile
@@ -44,26 +44,26 @@ class Seen:
 
 
 class Analyst:
-    """Analyses the open files of one folder. A lock makes analyses run one at a time."""
+    """Analyses the open files in a folder. A lock ensures that only one analysis runs at a time."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
-        """Use settings with the keys of `[tool.dynalint]`, which take precedence over configuration files.
+        """Use `settings`, which have the same keys as `[tool.dynalint]` and take precedence over configuration files.
 
-        The editor may read them from a file in the project. So settings that only the user may set are ignored, and
-        listed in `ignored`, unless the project is trusted.
+        The editor may read them from a file in the project, so unless the project is trusted, settings that only the
+        user may set are ignored and listed in `ignored`.
         """
         self.folder = folder
         self.ignored: tuple[Asked, ...] = ()
         self._settings = settings
         self._lock = threading.Lock()
-        # Kept between analyses, because a keystroke changes only one file.
+        # These are kept between analyses, because a keystroke changes only a single file.
         self._sources, self._outlines = Sources(), Outlines()
 
     def look(self, texts: Mapping[Path, str]) -> dict[Path, Seen]:
-        """Return the static findings of the open files, with the verdicts of the last confirmation.
+        """Return the static findings in the open files, with the verdicts from the last confirmation.
 
         Raises:
-            DynalintError: the configuration is invalid.
+            DynalintError: The configuration is invalid.
         """
         with self._lock:
             workspace = self._workspace(texts)
@@ -90,7 +90,7 @@ class Analyst:
             }
 
     def with_fixes(self, seen: Seen, findings: Collection[Finding]) -> list[Finding]:
-        """Return the given findings of an analysed file with their fixes, or with the reasons why there are none."""
+        """Return some of a file's findings with their fixes, or with the reasons why there are none."""
         with self._lock:
             wanted = [pair for pair in zip(seen.findings, seen.linted, strict=True) if pair[0] in findings]
             made = seen.offers.made(linted for _, linted in wanted)
@@ -98,10 +98,10 @@ class Analyst:
         return [replace(finding, fix=placed(one.finding, one.file).fix) for finding, one in pairs]
 
     def fixed(self, texts: Mapping[Path, str], path: Path) -> Mapping[Path, str]:
-        """Return the new texts of the files that the safe fixes of one file change, without running code.
+        """Apply the safe fixes for a file without running code, and return the new text of each file that they change.
 
         Raises:
-            DynalintError: the configuration is invalid.
+            DynalintError: The configuration is invalid.
         """
         with self._lock:
             workspace = self._workspace(texts)
@@ -113,10 +113,10 @@ class Analyst:
             return {file.source.path: file.text for file in result.files}
 
     def confirm(self, path: Path) -> int:
-        """Confirm the findings of a file as it is on disk, store the verdicts and return the number confirmed.
+        """Confirm the findings in a file as it is on disk, store the verdicts, and return how many were confirmed.
 
         Raises:
-            DynalintError: the configuration is invalid, or code cannot be run.
+            DynalintError: The configuration is invalid, or code cannot be run.
         """
         with self._lock:
             workspace, _ = open_workspace([path], self._configuration({}), self.folder)
@@ -149,7 +149,7 @@ class Analyst:
 
 
 def silenced(seen: Seen, finding: Finding) -> str | None:
-    """Return the text of a file with an ignore comment for a finding, or None if no comment can silence it."""
+    """Return the file's text with an ignore comment for `finding`, or None if it cannot be silenced by a comment."""
     if finding.code in NOT_SILENCED:
         return None
     try:
@@ -159,7 +159,7 @@ def silenced(seen: Seen, finding: Finding) -> str | None:
 
 
 def fix_diff(finding: Finding, seen: Seen) -> str:
-    """Return the changes that a fix makes in the file of its finding, as a diff without a header."""
+    """Return the changes that a fix makes in the finding's own file, as a diff without a header."""
     edits = [edit for edit in finding.fix.edits if edit.path is None] if finding.fix is not None else []
     codes = seen.file.cells.codes() if seen.file.cells is not None else {}
     parts = []

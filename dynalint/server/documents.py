@@ -1,4 +1,4 @@
-"""The open documents: their files, the cells of notebooks, and the last analysis of each."""
+"""The open documents, the files that they belong to, and the cells of notebooks."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from dynalint.server.translate import uri_of
 
 
 def path_of(uri: str) -> Path | None:
-    """Return the file of a document, or None if it is not in a file."""
+    """Return the path of a document, or None if the document is not a file."""
     name = to_fs_path(uri) if urlsplit(uri).scheme == "file" else None
     return Path(name) if name else None
 
 
 @dataclass(frozen=True)
 class Opened:
-    """An open file. `cells` maps the numbers of a notebook's cells to their URIs; it is empty for other files."""
+    """An open file. `cells` maps a notebook's cell numbers to URIs, and is empty for other files."""
 
     uri: str
     path: Path
@@ -33,12 +33,12 @@ class Opened:
     cells: dict[int, str]
 
     def uri_at(self, cell: int | None) -> str:
-        """Return the URI of the document for a cell, or of the file."""
+        """Return the URI of a cell's document, or the file's URI if `cell` is None."""
         return self.uri if cell is None else self.cells.get(cell, self.uri)
 
 
 def opened(workspace: Workspace) -> Iterator[Opened]:
-    """Yield the files open in the editor."""
+    """Yield the files that are open in the editor."""
     cells_of_notebooks: set[str] = set()
     for notebook in workspace.notebook_documents.values():
         documents = [cell.document for cell in notebook.cells]
@@ -59,14 +59,14 @@ def opened(workspace: Workspace) -> Iterator[Opened]:
 
 
 def lines_of(file: SourceFile, cell: int | None) -> tuple[str, ...]:
-    """Return the lines of a cell, or of a file."""
+    """Return the lines of a cell, or of the whole file if it is not a notebook."""
     if cell is None or file.cells is None:
         return file.lines
     return tuple(file.cells.codes().get(cell, "").split("\n"))
 
 
 def place_of(uri: str, file: Opened) -> int | None:
-    """Return the number of the cell with the given URI, or None for a file."""
+    """Return the number of the cell with this URI, or None if it is the file's own URI."""
     return next((number for number, other in file.cells.items() if other == uri), None)
 
 
@@ -76,5 +76,5 @@ def in_document(finding: Finding, seen: Seen, file: Opened, uri: str) -> bool:
 
 
 def edited_uri(edit: Edit, file: Opened, folder: Path) -> str:
-    """Return the URI of the document that an edit changes."""
+    """Return the URI of the document that `edit` changes."""
     return file.uri_at(edit.cell) if edit.path is None else uri_of((folder / edit.path).absolute())

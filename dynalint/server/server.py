@@ -1,4 +1,4 @@
-"""The language server: its features, and when it analyses the open files."""
+"""The language server's features, and the code that decides when to analyse the open files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dynalint.server.analyst import Analyst, Seen, fix_diff
 from dynalint.server.documents import Opened, in_document, lines_of, opened, place_of
 from dynalint.trust import UNTRUSTED
 
-# The notifications after which open documents may differ from the last analysis.
+# After these notifications, open documents may be different from what was last analysed.
 Changed = (
     types.DidOpenTextDocumentParams
     | types.DidChangeTextDocumentParams
@@ -35,7 +35,7 @@ Changed = (
     | types.DidChangeConfigurationParams
 )
 
-# The pause in typing, in seconds, before the files are analysed.
+# Files are analysed after a pause in typing of this many seconds.
 PAUSE = 0.3
 
 _CODE = re.compile(r"[A-Z]{2,}[0-9]{3}")
@@ -51,18 +51,18 @@ class Server(LanguageServer):
                 types.NotebookDocumentFilterWithCells(cells=[types.NotebookCellLanguage(language="python")])
             ]
         )
-        # Sync whole texts: incremental changes count lines differently from Python.
+        # Sync the full text, because incremental changes count lines differently than Python.
         super().__init__("dynalint", __version__, types.TextDocumentSyncKind.Full, notebooks)
         self.analyst = Analyst(Path.cwd(), {})
         self.seen: dict[Path, Seen] = {}
         self._waiting: asyncio.Task[None] | None = None
         self._published: set[str] = set()
-        self._pulls = False  # whether the client pulls diagnostics, in which case none are pushed
+        self._pulls = False  # True if the client pulls diagnostics. In that case, none are pushed.
         self._refreshes = False
         self._told: set[str] = set()
 
     def start_in(self, parameters: types.InitializeParams) -> None:
-        """Use the folder and the settings that the client sends."""
+        """Use the folder and settings that the client sends."""
         folders = parameters.workspace_folders or ()
         uri = folders[0].uri if folders else parameters.root_uri
         name = to_fs_path(uri) if uri else None
@@ -75,11 +75,11 @@ class Server(LanguageServer):
         self.analyst = Analyst(Path(name) if name else Path.cwd(), settings if isinstance(settings, dict) else {})
 
     def files(self) -> list[Opened]:
-        """Return the files that are open."""
+        """Return the open files."""
         return list(opened(self.workspace))
 
     def find(self, uri: str) -> Opened | None:
-        """Return the open file with the given URI, or with a cell that has it."""
+        """Return the open file that has this URI, either itself or for one of its cells."""
         return next((file for file in self.files() if uri in (file.uri, *file.cells.values())), None)
 
     def look_soon(self) -> None:
@@ -93,7 +93,7 @@ class Server(LanguageServer):
         await self.look()
 
     async def look(self) -> None:
-        """Analyse the open files, and publish the results unless the files have changed in the meantime."""
+        """Analyse the open files. Publish the results unless the files have changed in the meantime."""
         files = self.files()
         texts = {file.path: file.text for file in files}
         try:
@@ -114,7 +114,7 @@ class Server(LanguageServer):
                 self.workspace_diagnostic_refresh(None)
 
     def _tell_ignored(self) -> None:
-        """Warn once about each setting that has no effect because the project is not trusted."""
+        """Warn once about each setting that is ignored because the project is not trusted."""
         for asked in self.analyst.ignored:
             text = f"dynalint: {asked.described} ({asked.place}) has no effect, {UNTRUSTED}."
             if text not in self._told:
@@ -122,7 +122,7 @@ class Server(LanguageServer):
                 self.window_show_message(types.ShowMessageParams(types.MessageType.Info, text))
 
     async def current(self, uri: str) -> tuple[Opened, Seen] | None:
-        """Return an open file and the analysis of its current text."""
+        """Return an open file and the analysis of its current text, or None if either is not available."""
         file = self.find(uri)
         if file is None:
             return None
@@ -132,11 +132,11 @@ class Server(LanguageServer):
         return (file, seen) if seen is not None and seen.file.text == file.text else None
 
     def range_of(self, finding: Any, seen: Seen) -> types.Range:
-        """Return the range of a finding or an edit in the analysed text."""
+        """Return the range of a finding or edit in the analysed text."""
         return translate.span(self.workspace.position_codec, lines_of(seen.file, finding.cell), finding)
 
     async def found_in(self, place: types.Range, uri: str, file: Opened, seen: Seen) -> list[Finding]:
-        """Return the findings in a range of a document. Their fixes are computed here."""
+        """Return the findings in a range of a document, and compute their fixes."""
         found = [one for one in seen.findings if in_document(one, seen, file, uri)]
         found = [one for one in found if translate.within(self.range_of(one, seen), place)]
         return await asyncio.to_thread(self.analyst.with_fixes, seen, found)
@@ -160,7 +160,7 @@ class Server(LanguageServer):
             self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics, version))
 
     async def diagnostics(self, uri: str) -> list[types.Diagnostic]:
-        """Return the diagnostics of a document, none if it is not open."""
+        """Return a document's diagnostics, or an empty list if it is not open."""
         current = await self.current(uri)
         if current is None:
             return []
@@ -241,7 +241,7 @@ def make_server() -> Server:
 
 
 async def _hover(server: Server, parameters: types.HoverParams, file: Opened, seen: Seen) -> types.Hover | None:
-    """Return the hover for the findings at a position, or for the rule code written there."""
+    """Return the hover text for the findings at a position, or for the rule code at that position."""
     at = types.Range(parameters.position, parameters.position)
     uri = parameters.text_document.uri
     found = await server.found_in(at, uri, file, seen)

@@ -1,4 +1,4 @@
-"""Conversion of findings to diagnostics, edits and hovers of the language server protocol."""
+"""Convert findings to the language server protocol's diagnostics, edits and hovers."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def uri_of(path: Path) -> str:
 
 
 def position(codec: PositionCodec, lines: Lines, line: int, column: int) -> types.Position:
-    """Return the position for a 1-based line and column in characters, in the client's units."""
+    """Convert a 1-based line and column in characters to a position in the client's units."""
     text = lines[line - 1] if 1 <= line <= len(lines) else ""
     return types.Position(max(line - 1, 0), codec.client_num_units(text[: column - 1]))
 
 
 def span(codec: PositionCodec, lines: Lines, place: Finding | Edit) -> types.Range:
-    """Return the range of a finding or an edit."""
+    """Return the range of a finding or edit."""
     start = position(codec, lines, place.line, place.column)
     return types.Range(start, position(codec, lines, place.end_line, place.end_column))
 
 
 def diagnostic(finding: Finding, where: types.Range, locate: Callable[[str], str]) -> types.Diagnostic:
-    """Return a finding as a diagnostic. `locate` returns the URI for the path of a step of the call chain."""
+    """Convert a finding to a diagnostic. `locate` returns the URI for a path in the call chain."""
     refuted = finding.evidence.status == "refuted"
     steps = finding.steps[:-1]
     related = [
@@ -75,7 +75,7 @@ def _doubt(finding: Finding) -> str:
 
 
 def verdict(finding: Finding) -> str:
-    """Return the verdict of the last confirmation in one line."""
+    """Return the verdict from the last confirmation as a single line."""
     evidence = finding.evidence
     if evidence.status == "static":
         return ""
@@ -85,7 +85,7 @@ def verdict(finding: Finding) -> str:
 
 
 def hover(finding: Finding, diff: str) -> str:
-    """Return everything about a finding, in Markdown."""
+    """Return everything about a finding as Markdown."""
     parts = [f"**{finding.code}** [{finding.name}]({finding.url}): {prose(finding.message)}"]
     if len(finding.region) > 1:
         parts.append("Reached from " + " → ".join(prose(f"`{name}`") for name in finding.region))
@@ -107,13 +107,13 @@ def hover(finding: Finding, diff: str) -> str:
 
 
 def _shown(diff: str) -> list[str]:
-    """Return the lines of a diff, up to the number that a hover has room for."""
+    """Return the lines of a diff, limited to what fits in a hover."""
     lines = [visible(shortened(line.expandtabs(4), _WIDEST)) for line in diff.split("\n")]
     return lines if len(lines) <= _MOST_LINES else [*lines[:_MOST_LINES], "..."]
 
 
 def rule_text(entry: Entry) -> str:
-    """Return the documentation of a rule, in Markdown."""
+    """Return a rule's documentation as Markdown."""
     return f"**{entry.code}** [{entry.name}]({entry.url}): {entry.summary}\n\n{entry.documentation}"
 
 
@@ -125,7 +125,7 @@ def within(place: types.Range, other: types.Range) -> bool:
 
 
 def new_text(codec: PositionCodec, before: Lines, after: Lines) -> Iterable[types.TextEdit]:
-    """Return the edit that turns `before` into `after`, without the lines that both begin and end with."""
+    """Return the edit that turns `before` into `after`, leaving out common lines at the start and end."""
     first = next((n for n, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), None)
     if first is None:
         first = min(len(before), len(after))

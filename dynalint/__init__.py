@@ -13,9 +13,10 @@ if (
     and not sys.flags.isolated
     and not getattr(sys.flags, "safe_path", False)
 ):
-    # `python -m dynalint` puts the working directory first on the module search path. It contains the checked code, so
-    # neither a `typing.py` nor entry points of a package may be loaded from there. Imports that Python makes before
-    # this line are out of reach, so the documentation recommends the command `dynalint`, which never searches there.
+    # `python -m dynalint` puts the working directory first on the module search path. This directory contains the code
+    # to check, so nothing must be loaded from there, such as a `typing.py` or a package's entry points. Imports that
+    # Python makes before this line cannot be prevented, so the documentation recommends the `dynalint` command, which
+    # never searches there.
     del sys.path[0]
 
 from typing import TYPE_CHECKING

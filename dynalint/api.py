@@ -22,16 +22,16 @@ def check(
     settings: dict[str, Any] | None = None,
     isolated: bool = False,
 ) -> list[Finding]:
-    """Check files and directories as `dynalint check` does, and return the findings in order.
+    """Check files and directories as `dynalint check` does, and return the sorted findings.
 
-    Without `paths`, the paths that the configuration includes are checked, or else the working directory. With
-    `static=True`, code is never run. With False, it is run even without a sandbox. With None, the configuration
-    decides. `settings` are values for configuration keys, such as `{"select": ["DYN1"]}`; with `isolated`, no
-    configuration files are read. Refuted findings are not returned.
+    If `paths` is empty, the paths that the configuration includes are checked, or the working directory if it includes
+    none. If `static` is True, code is never run. If it is False, code is run even without a sandbox. If it is None, the
+    configuration decides. `settings` are values for configuration keys, such as `{"select": ["DYN1"]}`. If `isolated`
+    is true, no configuration files are read. Refuted findings are not returned.
 
     Raises:
-        UsageError: a path does not exist.
-        ConfigError: the configuration is invalid.
+        UsageError: A path does not exist.
+        ConfigError: The configuration is invalid.
         DynalintError: dynalint failed on a file.
     """
     from dynalint import engine
@@ -51,12 +51,12 @@ def check_source(
     settings: dict[str, Any] | None = None,
     isolated: bool = False,
 ) -> list[Finding]:
-    """Check `text` as the content of the file `path`, which need not exist, and return the findings in order.
+    """Check `text` as if it were in the file `path`, which does not have to exist, and return the sorted findings.
 
-    Imported modules are read from disk. The other arguments are those of `check`.
+    Imported modules are read from disk. See `check` for the other arguments.
 
     Raises:
-        ConfigError: the configuration is invalid.
+        ConfigError: The configuration is invalid.
         DynalintError: dynalint failed on the text.
     """
     from dynalint import engine

@@ -1,8 +1,8 @@
-"""Find the files around the named ones that must be read to get the same findings as in a run on the whole project.
+"""Find the files around the named ones that must be read to get the same findings as when checking the whole project.
 
-The callers of a function determine its arguments and whether it is compiled. So dynalint also reads the files that use
-the named ones, and those that they inherit from. They are found by scanning the text of the project's files without
-parsing; only relevant files are analysed. Findings are reported only in the named files.
+A function's callers determine its arguments and whether it is compiled. dynalint therefore also reads the files that
+use the named files, and the files that these inherit from. To find them, it scans the project's files without parsing
+them, and analyses only the relevant ones. Findings are reported only in the named files.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from dynalint.analysis.outlines import Outline
 from dynalint.config import Configuration
 from dynalint.project_files import project_files
 
-# A megabyte of model code takes about a second to analyse. The limit keeps a run on a few named files at a few seconds,
-# however large the project.
+# Analysing a megabyte of model code takes about a second. This limit ensures that checking a few named files takes only
+# a few seconds, however large the project is.
 MOST_TEXT = 4 << 20
 # If a tree has more files than any real project, only the named files and their imports are read.
 MOST_FILES = 20_000
@@ -27,9 +27,9 @@ MOST_FILES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The files to analyse besides the named ones, sorted. `left_out` counts the files that exceed the limits.
+    """The files to analyse in addition to the named ones, sorted. `left_out` counts the files that exceed the limits.
 
-    `scanned` are the files of the projects, and `disk` answered the questions about them.
+    `scanned` are all files in the projects, and `disk` has the answers to what was asked about them.
     """
 
     files: tuple[Path, ...] = ()
@@ -46,7 +46,7 @@ class Around:
 
 
 class Outlines:
-    """The outlines of files, kept while their text is the same, because working them out takes most of the time."""
+    """The outlines of files. They are kept until the text changes, because computing them takes most of the time."""
 
     def __init__(self) -> None:
         self._known: dict[Path, Outline] = {}
@@ -66,9 +66,11 @@ def around(
     texts: Mapping[Path, str],
     known: Outlines | None = None,
 ) -> Around:
-    """Find the files that affect the files `named` (absolute paths). `texts` replaces the content of files.
+    """Find the files that affect the files in `named`, which are absolute paths.
 
-    `search` lists additional folders for resolving imports, `known` has the outlines of earlier calls.
+    `texts` replaces the contents of files.
+
+    `search` lists additional folders for resolving imports, and `known` has the outlines from earlier calls.
     """
     scanned, own, disk = project_files(named, configuration), set(named), Disk()
     others = [path for path in scanned if path not in own]
@@ -87,7 +89,7 @@ def around(
 
 
 def _bearing(named: Sequence[Path], importers: Importers, sizes: Mapping[Path, int]) -> tuple[tuple[Path, ...], int]:
-    """Choose the nearest files first: users of the named files and their base classes, then files that affect those."""
+    """Choose files, nearest first: users of the named files and their base classes, then files that affect those."""
     own = frozenset(named)
     room = max(MOST_TEXT, sum(sizes.get(path, 0) for path in own))
     found, left_out = set(own), set[Path]()
@@ -105,7 +107,7 @@ def _bearing(named: Sequence[Path], importers: Importers, sizes: Mapping[Path, i
         new = sorted(importers.users(new) - found)
         left_out.update(path for path in new if not fits(({path} | importers.above([path])) - found))
     more = own if not left_out else frozenset[Path]()
-    while more:  # these files are further away, so each step takes all of them or none
+    while more:  # These files are further away, so each step takes all of them or none.
         more = frozenset(importers.users(found) - found)
         more |= importers.above(more) - found
         more = more if fits(more) else frozenset()

@@ -1,7 +1,7 @@
-"""Baselines: the findings that a project had when it adopted dynalint, which are not reported again.
+"""Baselines: the findings that a project already had when it adopted dynalint, which are not reported again.
 
-Findings are matched by content, not by line, so a baseline survives edits around them. A finding is reported again when
-its own code changes.
+Findings are matched by their contents, not by line, so a baseline survives edits elsewhere. If the code of a finding
+itself changes, the finding is reported again.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dynalint.reading import read_json
 _VERSION = 1
 _FIELDS = ("path", "code", "function", "text")
 
-# How an identity matches an entry: by everything, then without the function, which may have been renamed, then without
-# the path, because the file may have been moved.
+# An identity matches an entry if everything is equal. Otherwise, ignore the function, which may have been renamed, and
+# then the path, because the file may have been moved.
 _LIKENESSES: tuple[Callable[[Identity], tuple[str, ...]], ...] = (
     lambda one: (one.path, one.code, one.function, one.text),
     lambda one: (one.path, one.code, one.text),
@@ -31,7 +31,7 @@ _LIKENESSES: tuple[Callable[[Identity], tuple[str, ...]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Findings compared with a baseline: those that are new, those in it, and its entries that are no longer found."""
+    """The result of comparing findings with a baseline: new findings, known findings, and entries no longer found."""
 
     new: tuple[Finding, ...]
     known: tuple[Finding, ...]
@@ -39,22 +39,22 @@ class Compared:
 
 
 class Baseline:
-    """The entries of a baseline file."""
+    """The entries in a baseline file."""
 
     def __init__(self, entries: Sequence[Identity]) -> None:
         self._entries = tuple(entries)
 
     @classmethod
     def of(cls, findings: Sequence[Finding], lines: Mapping[str, Sequence[str]], folder: str) -> Baseline:
-        """Return a baseline with the findings of a run; the arguments are those of `identify`."""
+        """Return a baseline with a run's findings. See `identify` for the arguments."""
         return cls(identify(findings, lines, folder))
 
     @classmethod
     def read(cls, path: Path, shown: str) -> Baseline:
-        """Read a baseline file; messages call it `shown`.
+        """Read a baseline file. Messages refer to it as `shown`.
 
         Raises:
-            UsageError: the file does not exist or is not a baseline.
+            UsageError: The file does not exist or is not a baseline.
         """
         try:
             record = read_json(path)
@@ -73,10 +73,10 @@ class Baseline:
             raise UsageError(text) from fault
 
     def write(self, path: Path, shown: str) -> None:
-        """Write the file with one finding per line, in order, so that changes can be reviewed and merged.
+        """Write the file with one finding per line, sorted, so that changes are easy to review and merge.
 
         Raises:
-            DynalintError: the file cannot be written.
+            DynalintError: The file cannot be written.
         """
         records = sorted({name: getattr(entry, name) for name in _FIELDS}.items() for entry in self._entries)
         listed = ",\n".join(f"    {json.dumps(dict(record))}" for record in records)
@@ -89,7 +89,7 @@ class Baseline:
             raise DynalintError(f"cannot write {shown}: {fault.strerror or fault}.") from fault
 
     def compare(self, findings: Sequence[Finding], lines: Mapping[str, Sequence[str]], folder: str) -> Compared:
-        """Compare the findings of a run with the baseline. Each entry matches one finding."""
+        """Compare a run's findings with the baseline. Each entry matches a single finding."""
         new = dict(enumerate(identify(findings, lines, folder)))
         left = dict(enumerate(self._entries))
         for likeness in _LIKENESSES:

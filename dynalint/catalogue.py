@@ -1,4 +1,4 @@
-"""All codes: those of the rules, and the five codes for dynalint's own messages."""
+"""All codes: the rules' codes, and the five codes that dynalint itself reports."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ DOCS_URL = "https://github.com/dynalint/dynalint/blob/main/docs/rules/"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The description of a code. `page` loads its page, which is only read on demand.
+    """The description of a code. `page` loads its page on demand.
 
-    `rewrites` says that a fix, or a reason for not offering one, can be requested. `fixes` says that findings may have
-    a fix, or is None if only the page can tell.
+    If `rewrites` is true, a fix can be requested, or the reason why there is none. `fixes` says whether findings may
+    have a fix, or is None if only the page can tell.
     """
 
     code: str
@@ -41,7 +41,7 @@ class Entry:
 
     @property
     def documentation(self) -> str:
-        """The documentation of the code."""
+        """The code's documentation."""
         return self.page().documentation
 
     @property
@@ -51,7 +51,7 @@ class Entry:
 
     @property
     def fix(self) -> bool:
-        """Whether findings may have a fix; False if the fix of every example is declined."""
+        """Whether findings may have a fix. This is false if every example declines its fix."""
         if self.fixes is not None:
             return self.fixes
         return self.rewrites and (not self.examples or any(one.fixed is not None for one in self.examples))
@@ -62,7 +62,7 @@ class Entry:
         return f"{DOCS_URL}{self.code}.md"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the description as a JSON-compatible value."""
+        """Return the description as a value that can be converted to JSON."""
         return {
             "code": self.code,
             "name": self.name,
@@ -98,9 +98,9 @@ _OWN = (
         "graph-break",
         "error",
         _said("""
-            Dynamo broke the graph here when the code was run, and no rule predicted it: the cause is in a library that
-            the code calls, or cannot be seen in the source. The finding is at the innermost line of your own code and
-            has Dynamo's id, explanation and hints.
+            Dynamo broke the graph here when the code was run, and no rule predicted it. The cause is either in a
+            library that the code calls or not visible in the source. The finding is at the innermost line of your own
+            code, with Dynamo's id, explanation and hints.
 
             It is reported only when code is run, never with `--static`.
         """),
@@ -113,7 +113,7 @@ _OWN = (
         "error",
         _said("""
             Dynamo compiled this function again on a later call, and no rule predicted it. The finding names the guard
-            that failed, which shows the value that changed between the calls.
+            that failed, which shows what value changed between the calls.
 
             It is reported only when code is run, never with `--static`.
         """),
@@ -128,11 +128,11 @@ _OWN = (
             The compiled code gives different results than the uncompiled code, or raises an exception that the
             uncompiled code does not, and no rule predicted it. Values, gradients, state and inputs were compared over
             three calls with `aot_eager`, in training and in evaluation mode. The finding is in the innermost of your
-            modules that shows the difference when compiled alone: at the line that first names the differing state, or
-            else at the definition of the module.
+            modules that still shows the difference when it is compiled alone. It is at the first line that names the
+            state that differs, or else at the module's definition.
 
-            Rounding differences are not reported, and neither is code whose uncompiled results differ by as much with
-            other random numbers, or with inputs and parameters changed in the last digits.
+            Rounding differences are not reported. Neither are differences that are no larger than those that the
+            uncompiled code shows with other random numbers, or when the last digits of inputs and parameters change.
 
             It is reported only when code is run, never with `--static`.
         """),
@@ -144,10 +144,10 @@ _OWN = (
         "error",
         "error",
         _said("""
-            The file is not Python source: it does not parse, cannot be decoded, or is binary. It is not checked;
-            other files are. The interpreter that runs dynalint determines which syntax is valid.
+            The file is not valid Python source because it does not parse, cannot be decoded, or is binary. This file is
+            not checked, but other files are. The interpreter that runs dynalint determines which syntax is valid.
 
-            It is reported whichever rules are selected, unless it is ignored by its full code.
+            It is reported regardless of which rules are selected, unless you ignore it by its full code.
         """),
     ),
     Entry(
@@ -157,11 +157,12 @@ _OWN = (
         "advice",
         "warning",
         _said("""
-            A `# dynalint: ignore[...]` or `# dynalint: ignore-file[...]` comment silences no finding, names a code that
-            does not exist, or names none. Such a comment would hide the next real finding. Only codes of rules that
-            ran on the file are judged, so codes that a run did not select or could not report do not count as unused.
+            A `# dynalint: ignore[...]` or `# dynalint: ignore-file[...]` comment does not silence any finding, names a
+            code that does not exist, or does not name a code. It would hide the next real finding. Only codes whose
+            rules ran on the file are checked, so codes that a run did not select or could not report do not count as
+            unused.
 
-            The fix removes the codes that silence nothing, and the comment if no code is left.
+            The fix removes the codes that silence nothing, and the whole comment if no codes are left.
         """),
         rewrites=True,
     ),
@@ -170,10 +171,10 @@ _OWN = (
 
 @cache
 def catalogue() -> dict[str, Entry]:
-    """Return the descriptions of all codes, in order.
+    """Return the descriptions of all codes, sorted by code.
 
     Raises:
-        DynalintError: a rule pack cannot be imported.
+        DynalintError: A rule pack cannot be imported.
     """
     from dynalint.rules import all_rules
 
@@ -189,7 +190,7 @@ def known_codes() -> frozenset[str]:
 
 
 class KeptCatalogue(Mapping[str, Entry]):
-    """The same as `catalogue`, but read from a folder if it is there, because loading the rules takes longer.
+    """The same as `catalogue`, but read from a folder if it is stored there, because loading the rules takes longer.
 
     If `folder` is None, nothing is read or stored.
     """
@@ -215,11 +216,11 @@ class KeptCatalogue(Mapping[str, Entry]):
         key = stamp()
         try:
             return None if key is None else {one["code"]: _kept(one) for one in self._records.get(key)}
-        except (KeyError, TypeError):  # there is no record, or it is not dynalint's
+        except (KeyError, TypeError):  # There is no record, or dynalint did not write it.
             return None
 
     def keep(self) -> None:
-        """Store the descriptions, unless they are from there."""
+        """Store the descriptions, unless they were read from the folder."""
         key = stamp()
         if key is not None and self._held is None:
             self._records.put(key, [_plain(entry) for entry in self.values()])

@@ -1,4 +1,4 @@
-"""The lines that changed since a revision. Git only provides the old content; the comparison is made here."""
+"""Find the lines that changed since a revision. git provides only the old contents, and dynalint compares them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dynalint.findings import Finding
 from dynalint.git import GitError, GitExitError, Repository
 from dynalint.reading import MOST_NOTEBOOK_BYTES, read_bounded
 
-_AT_ONCE = 200  # names per git command, since the length of a command line is limited
-_MOST_RENAMES = 1000  # the number of files on each side between which git looks for renames; git's default
+_AT_ONCE = 200  # names per git command, because the length of a command line is limited
+_MOST_RENAMES = 1000  # the number of files on each side that git compares to detect renames, which is git's default
 
 Ranges = tuple[range, ...]
 
@@ -25,9 +25,10 @@ Ranges = tuple[range, ...]
 class Changes:
     """The differences from the tree of the commit `base`, computed for each file on request.
 
-    A file that is not in the tree is compared with the file that it was renamed from, according to the index; if there
-    is none, all of it is new. This also applies to files that cannot be compared, because they are too large or because
-    git lacks the old content. A file in another repository, such as a submodule, counts as unchanged.
+    A file that is not in the tree is compared with the file that it was renamed from, according to the index. If there
+    is none, all of its lines are new. The same is true for files that cannot be compared, either because they are too
+    large or because git does not have the old contents. A file in another repository, such as a submodule, counts as
+    unchanged.
     """
 
     directory: Path
@@ -36,13 +37,13 @@ class Changes:
     _ranges: dict[Path, Ranges | None] = field(default_factory=dict)
 
     def among(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
-        """Return the findings on changed lines, or anywhere in a changed notebook."""
+        """Return the findings on changed lines, and all findings in changed notebooks."""
         paths = {finding.path: Path(os.path.realpath(self.directory / finding.path)) for finding in findings}
         self._compare({path for path in paths.values() if path not in self._ranges})
         return tuple(finding for finding in findings if _touches(finding, self._ranges[paths[finding.path]]))
 
     def touch(self, finding: Finding) -> bool:
-        """Return whether a finding is on a changed line. For many findings, `among` is faster."""
+        """Return whether a finding is on a changed line. To test many findings, `among` is faster."""
         return bool(self.among([finding]))
 
     def _compare(self, paths: Collection[Path]) -> None:
@@ -58,7 +59,7 @@ class Changes:
         return path.is_relative_to(self.repository.top) and (nearest is None or nearest == self.repository.top)
 
     def _held(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the object ids of those names that are files in the tree."""
+        """Return the object ids of those `names` that are files in the tree."""
         found = {}
         asked = sorted(names)
         for start in range(0, len(asked), _AT_ONCE):
@@ -68,7 +69,7 @@ class Changes:
                     "--literal-pathspecs", "ls-tree", "-z", "--full-tree", self.base, "--", *some
                 )
             except GitError as fault:
-                raise UsageError(f"--since asks git, which {fault}.") from fault
+                raise UsageError(f"--since uses git, which {fault}.") from fault
             for line in said.split(b"\0")[:-1]:
                 head, _, name = line.partition(b"\t")
                 _, kind, oid = head.split()
@@ -78,18 +79,18 @@ class Changes:
 
     @cached_property
     def _renamed(self) -> dict[str, str]:
-        """Object ids before renaming, by new name."""
+        """The object ids that renamed files had under their old names, by new name."""
         options = ("--cached", "-z", "--find-renames", f"-l{_MOST_RENAMES}", "--diff-filter=R")
         try:
             said = self.repository.ask("diff-index", *options, self.base, "--")
-        except GitError:  # detecting renames needs the content of files, which a partial clone may lack
+        except GitError:  # To detect renames, git needs the files' contents, which a partial clone may not have.
             return {}
         fields = said.split(b"\0")[:-1]
         heads, names = fields[::3], fields[2::3]
         return {os.fsdecode(name): head.split()[2].decode() for head, name in zip(heads, names, strict=True)}
 
     def _changed(self, path: Path, oid: str) -> Ranges | None:
-        """Return the lines of a file that are not in the object, or None if that cannot be determined."""
+        """Return the lines of a file that are not in the object, or None if they cannot be determined."""
         try:
             after = read_bounded(path, MOST_NOTEBOOK_BYTES)
             if _is_object(after, oid):
@@ -104,7 +105,7 @@ class Changes:
 def changes_since(revision: str, directory: Path) -> Changes:
     """Return the changes since the merge base of `revision` and the current commit.
 
-    Uncommitted changes and untracked files count as changed.
+    Uncommitted changes and untracked files count as changes.
 
     Raises:
         UsageError: git is missing, `directory` is not in a repository, or the revision does not exist.
@@ -112,7 +113,7 @@ def changes_since(revision: str, directory: Path) -> Changes:
     try:
         repository = Repository.around(directory)
     except GitError as fault:
-        raise UsageError(f"--since asks git, which {fault}.") from fault
+        raise UsageError(f"--since uses git, which {fault}.") from fault
     wanted = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     start = _commit(repository, wanted, f"--since {revision}: no such revision.")
     unrelated = f"--since {revision}: no common history with the current commit; in a shallow clone, fetch it first."
@@ -125,7 +126,7 @@ def _commit(repository: Repository, arguments: Sequence[str], fault: str) -> str
     except GitExitError as error:
         raise UsageError(fault) from error
     except GitError as error:
-        raise UsageError(f"--since asks git, which {error}.") from error
+        raise UsageError(f"--since uses git, which {error}.") from error
 
 
 def _touches(finding: Finding, ranges: Ranges | None) -> bool:
@@ -142,5 +143,5 @@ def _is_object(data: bytes, oid: str) -> bool:
 
 
 def _lines(data: bytes) -> list[bytes]:
-    """Split into lines as Python counts them. Line ends are ignored, because git may convert them."""
+    """Split into lines the way Python counts them. Line endings are ignored because git may convert them."""
     return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")

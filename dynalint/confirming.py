@@ -28,16 +28,16 @@ Progress = Callable[[int, int, str], None]
 
 _MEBIBYTE = 1 << 20
 
-# The number of roots in other files that are run for a finding, nearest first.
+# The maximum number of roots in other files that are run for a finding. The nearest are run first.
 _MOST_ROOTS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """Findings with evidence, including refuted ones and those discovered by running.
+    """Findings with evidence. They include refuted findings and findings that were discovered by running code.
 
-    `failures` are sentences about steps that failed completely, `notes` about calls that could not be used.
-    `interrupted` says whether the user stopped the run, `ran` whether there was code to run.
+    `failures` are sentences about steps that failed completely, and `notes` are sentences about calls that could not be
+    used. `interrupted` says whether the user stopped the run, and `ran` says whether there was any code to run.
     """
 
     linted: tuple[Linted, ...]
@@ -50,7 +50,7 @@ class Confirmed:
 def confirmed(
     workspace: Workspace, result: LintResult, progress: Progress | None, only: Sequence[Linted] | None = None
 ) -> Confirmed:
-    """Run the code of the findings and return them with evidence; with `only`, run only code that leads to those."""
+    """Run the code that has findings, and return the findings with evidence. `only` limits this to some findings."""
     wanted = result.linted if only is None else only
     if not wanted and only is not None:
         return Confirmed(())
@@ -93,12 +93,12 @@ def _not_run(linted: Linted) -> Linted:
 
 
 def _asserted(linted: Linted) -> Finding:
-    """Return the claim to confirm: for a conditional finding, that it is a graph break."""
+    """Return the claim to confirm. If a finding is conditional, the claim is that it breaks the graph."""
     return replace(linted.finding, category="graph-break") if linted.conditional else linted.finding
 
 
 def _judged(linted: Linted, finding: Finding) -> Linted:
-    """Return a finding with its evidence. A conditional finding remains advice unless it was confirmed."""
+    """Return a finding with its evidence. A conditional finding is still advice unless it was confirmed."""
     if linted.conditional and finding.evidence.status != "confirmed":
         finding = replace(finding, category=linted.finding.category)
     elif linted.conditional and finding.category != "advice":
@@ -109,7 +109,7 @@ def _judged(linted: Linted, finding: Finding) -> Linted:
 def verifier(
     workspace: Workspace, result: LintResult, progress: Progress | None, *, practical: bool = False
 ) -> WorkerVerifier:
-    """Return a verifier that runs fixes against the original, on the same targets as confirmation."""
+    """Return a verifier that runs fixes and the original code on the same targets as confirmation."""
     options = confirm_options(workspace, result.analysis.project.roots)
     near = _roots_near(workspace, result)
     return WorkerVerifier(
@@ -120,10 +120,10 @@ def verifier(
 def suite(
     workspace: Workspace, result: LintResult, linted: Iterable[Linted], command: str, progress: Progress | None
 ) -> Suite:
-    """Return the suite that judges the fixes of `linted` by the project's own tests, which a command runs.
+    """Return a suite that judges the fixes for `linted` by the project's own tests. `command` runs these tests.
 
     Raises:
-        NotTestedError: the setting is not a command.
+        NotTestedError: `command` is not a command.
     """
     options = confirm_options(workspace, result.analysis.project.roots)
     return Suite(SuiteCommand(command, options), linted, progress)
@@ -132,7 +132,8 @@ def suite(
 def targets(workspace: Workspace, result: LintResult, only: Sequence[Linted] | None = None) -> tuple[Target, ...]:
     """Return the targets to run: compiled roots, and declared examples in the checked files.
 
-    Roots in files around the checked ones are only run if they reach a finding; with `only`, all roots.
+    Roots in files around the checked files are only run if they reach a finding. If `only` is given, this is true for
+    all roots.
     """
     checked = set(workspace.files)
     heirs = _heirs(result.analysis)
@@ -153,7 +154,7 @@ def targets(workspace: Workspace, result: LintResult, only: Sequence[Linted] | N
 
 
 def parts(workspace: Workspace, result: LintResult) -> Callable[[Finding], Sequence[Target]]:
-    """Return a function that returns the functions on the call chain to a finding, nearest first."""
+    """Return a function that looks up the functions on the call chain to a finding, nearest first."""
     functions = {(workspace.shown(one.file.path), one.qualname): one for one in result.analysis.functions}
 
     def leading_to(finding: Finding) -> Sequence[Target]:
@@ -164,9 +165,9 @@ def parts(workspace: Workspace, result: LintResult) -> Callable[[Finding], Seque
 
 
 def _roots_near(workspace: Workspace, result: LintResult) -> Callable[[Finding], Sequence[Target]]:
-    """Return a function that returns the targets to run to reach the code of a finding, nearest first.
+    """Return a function that looks up the targets to run in order to reach a finding, nearest first.
 
-    These are compiled roots, and models that inherit from one and have code of their own on the call chain.
+    These are compiled roots, and models that inherit from a compiled root and have their own code on the call chain.
     """
     functions = {(workspace.shown(one.file.path), one.qualname): one for one in result.analysis.functions}
     roots = set(result.analysis.roots)
@@ -186,7 +187,7 @@ def _roots_near(workspace: Workspace, result: LintResult) -> Callable[[Finding],
 
 
 def confirm_options(workspace: Workspace, search: Iterable[Path]) -> ConfirmOptions:
-    """Return the options for running code, from the settings; `search` are the folders from which imports start."""
+    """Return the options for running code, based on the settings. `search` are the folders where imports start."""
     settings = workspace.settings
     return ConfirmOptions(
         mode="always" if settings.confirm == "always" else "auto",
@@ -208,12 +209,12 @@ def confirm_options(workspace: Workspace, search: Iterable[Path]) -> ConfirmOpti
 
 
 def _search(folders: Iterable[Path], settings: Settings) -> tuple[Path, ...]:
-    # The configuration's own folder comes last; declared examples are imported from there.
+    # The configuration's own folder comes last. Declared examples are imported from there.
     return tuple(dict.fromkeys([*folders, settings.root]))
 
 
 def _importable(roots: Iterable[FunctionInfo]) -> Iterator[Target]:
-    """Yield the roots that can be imported by name; for a model, its class."""
+    """Yield the roots that can be imported by name. A `forward` method is replaced by its class."""
     for function in roots:
         if function.owner is not None and function.name == "forward":
             yield from _named(function.owner)
@@ -235,14 +236,14 @@ def _heirs(analysis: Analysis) -> dict[Target, list[Target]]:
 
 def _named(code: FunctionInfo | ClassInfo) -> Iterator[Target]:
     """Yield the target for a function or class if it can be imported by name."""
-    if code.file.path.suffix == SUFFIX:  # notebooks are not run
+    if code.file.path.suffix == SUFFIX:  # Notebooks are not run.
         return
     if code.parent is None and all(part.isidentifier() for part in code.qualname.split(".")):
         yield Target(code.file.path, code.module.name, code.qualname)
 
 
 def _discovered(finding: Finding, files: dict[str, SourceFile], workspace: Workspace) -> Iterator[Linted]:
-    """Yield a finding that was discovered by running, if its code is enabled for the file and not silenced."""
+    """Yield a finding that was discovered by running code, if its code is enabled for the file and not silenced."""
     path = workspace.directory / finding.path
     if finding.code not in workspace.enabled(path) or (workspace.around and path not in workspace.files):
         return

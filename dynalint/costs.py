@@ -1,7 +1,7 @@
-"""The cost of a finding, as far as the source shows it: loops around it, and the function that Dynamo gives up on.
+"""What a finding costs, as far as the source shows it: the loops around it, and the function that Dynamo gives up on.
 
-A graph break costs next to nothing outside a loop. In a loop, it happens in each iteration, and Dynamo runs the
-function that contains the loop in eager. `docs/output.md` gives the times measured.
+A graph break costs almost nothing outside a loop. Inside a loop, it happens in every iteration, and Dynamo runs the
+function that contains the loop in eager mode. See `docs/output.md` for measured times.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dynalint.rules import Flag
 
 
 class Costs:
-    """The costs of findings in a project."""
+    """Computes what findings in a project cost."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
         self._lost: dict[FunctionInfo, FunctionInfo | None] = {}
 
     def of(self, flag: Flag) -> Cost:
-        """Return the cost of a rule's finding. Dynamo gives up on a function only for a graph break that is certain."""
+        """Return the cost of a rule's finding. Dynamo only gives up on a function if the graph break is certain."""
         event, function = flag.event, flag.event.function
         around = _loop_around(function)
         loop = function if event.position.loop else around and around[0]
@@ -34,7 +34,7 @@ class Costs:
         return Cost(_name(loop), _name(lost), flag.rule.reads_data)
 
     def _lost_around(self, function: FunctionInfo) -> FunctionInfo | None:
-        """Return the caller that Dynamo gives up on because it calls, in a loop, a function that breaks."""
+        """Return the caller that Dynamo gives up on because it calls a breaking function in a loop."""
         if function not in self._lost:
             around = _loop_around(function)
             found = around is not None and any(calls_in_loops(around[0], {around[1]}, self._project))
@@ -43,7 +43,7 @@ class Costs:
 
 
 def _loop_around(function: FunctionInfo) -> tuple[FunctionInfo, FunctionInfo] | None:
-    """Return the nearest function of the chain that calls the next one in a loop, and that next one."""
+    """Return the nearest function in the call chain that calls the next function in a loop, and that next function."""
     chain = function.callers
     return next((pair for pair in reversed(list(pairwise(chain))) if pair[1].called_by.get(pair[0])), None)
 

@@ -1,9 +1,9 @@
 """Line-based comparison of two texts, used for diffs, suggestions, edits and `--since`.
 
-In texts of 200 lines and more, `difflib` treats frequent lines as junk, and then shows a repetitive file as completely
-rewritten. Without that heuristic it takes cubic time. So lines that occur once in both texts are matched first (the
-patience diff of Bram Cohen). The parts between them are compared by the shortest edit script (Eugene Myers, "An O(ND)
-Difference Algorithm and Its Variations", 1986).
+If a text has at least 200 lines, `difflib` treats frequent lines as junk, and then shows a repetitive file as
+completely rewritten. Without that heuristic, it takes cubic time. Lines that occur once in both texts are therefore
+matched first (Bram Cohen's patience diff). The parts between them are compared using the shortest edit script (Eugene
+Myers, "An O(ND) Difference Algorithm and Its Variations", 1986).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import NamedTuple, TypeVar
 
 _Line = TypeVar("_Line", bound=Hashable)
 
-_MOST_STEPS = 2_000_000  # in the search for a shortest edit script; about two seconds
+_MOST_STEPS = 2_000_000  # in the search for a shortest edit script, which takes about two seconds
 
 
 class Difference(NamedTuple):
-    """Lines `old_start` to `old_stop` of one text are replaced by lines `start` to `stop` of the other."""
+    """A difference where lines `old_start` to `old_stop` are replaced with lines `start` to `stop` of the new text."""
 
     old_start: int
     old_stop: int
@@ -29,10 +29,11 @@ class Difference(NamedTuple):
 
 
 def differences(before: Sequence[_Line], after: Sequence[_Line]) -> Iterator[Difference]:
-    """Yield the differences between two texts, in order and separated by equal lines.
+    """Yield the differences between two texts in order, with equal lines between them.
 
-    Lines that occur once in both texts, in the same order, are matched first, together with equal lines next to them.
-    The parts between them are compared within a total budget of about two seconds; the rest counts as changed.
+    Lines that occur once in both texts and are in the same order are matched first, together with equal lines next to
+    them. The parts between them are compared within a total budget of about two seconds. Anything left after that
+    counts as changed.
     """
     budget = _MOST_STEPS
     ends = [(-1, -1), *_anchors(before, after), (len(before), len(after))]
@@ -51,9 +52,12 @@ def differences(before: Sequence[_Line], after: Sequence[_Line]) -> Iterator[Dif
 
 
 def _script(old: Sequence[_Line], new: Sequence[_Line], budget: int) -> tuple[list[Difference], int]:
-    """Return the shortest edit script and the steps it took, or a complete replacement if it exceeds `budget` steps."""
+    """Return the shortest edit script and the steps it took.
+
+    If it takes more than `budget` steps, replace everything.
+    """
     steps = 0
-    reached = {1: 0}  # furthest position in `old` on each diagonal (the position in `old` minus that in `new`)
+    reached = {1: 0}  # The furthest position in `old` on each diagonal, where a diagonal is `old` minus `new`.
     rounds: list[dict[int, int]] = []
     while steps <= budget:
         rounds.append(dict(reached))
@@ -71,12 +75,15 @@ def _script(old: Sequence[_Line], new: Sequence[_Line], budget: int) -> tuple[li
 
 
 def _inserts(reached: Mapping[int, int], diagonal: int, edits: int) -> bool:
-    """Return whether a diagonal is reached by an insertion, from the diagonal above, or else by a deletion."""
+    """Return whether a diagonal is reached by an insertion, from the diagonal above.
+
+    Otherwise, a deletion reaches it.
+    """
     return diagonal == -edits or (diagonal != edits and reached[diagonal - 1] < reached[diagonal + 1])
 
 
 def _traced(rounds: Sequence[Mapping[int, int]], x: int, y: int) -> list[Difference]:
-    """Return the edits on the path to the end, with adjacent ones merged."""
+    """Return the edits on the path to the end, with adjacent edits merged."""
     found: list[Difference] = []
     for edits in range(len(rounds) - 1, 0, -1):
         reached, diagonal = rounds[edits], x - y
@@ -94,12 +101,12 @@ def _traced(rounds: Sequence[Mapping[int, int]], x: int, y: int) -> list[Differe
 
 
 def _anchors(before: Sequence[_Line], after: Sequence[_Line]) -> list[tuple[int, int]]:
-    """Return the longest sequence of positions of lines that occur once on each side, in the same order on both."""
+    """Return the positions of the longest sequence of lines that occur once in each text, in the same order in both."""
     once = {line for line, count in Counter(before).items() if count == 1}
     places = {line: index for index, line in enumerate(before) if line in once}
     counts = Counter(after)
     pairs = [(places[line], index) for index, line in enumerate(after) if line in places and counts[line] == 1]
-    # Longest increasing subsequence: `tops` are the smallest ends by length, `links` the predecessors.
+    # Longest increasing subsequence: `tops` are the smallest ends by length, and `links` are the predecessors.
     tops: list[int] = []
     at: list[int] = []
     links: list[int] = []
@@ -147,7 +154,7 @@ def _hunk(
 
 
 def _range(start: int, stop: int) -> str:
-    """Return a range as written in a hunk header. An empty range starts at the line before it."""
+    """Return a range the way a hunk header writes it. An empty range starts at the line before it."""
     length = stop - start
     first = start + 1 if length else start
     return str(first) if length == 1 else f"{first},{length}"

@@ -1,7 +1,7 @@
-"""Find the files to check: paths, `.gitignore` and excludes.
+"""Find the files to check, based on paths, `.gitignore` files and excludes.
 
-Each file is returned once, in an order that does not depend on the order of the paths. Links to directories are not
-followed, so there are no cycles; links to files are followed if they stay in the project.
+Each file is returned only once, in an order that does not depend on the order of the paths. Links to directories are
+not followed, so there are no cycles. Links to files are followed if they stay inside the project.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ SettingsFor = Callable[[Path], Settings]
 class Discovered:
     """The files to check, absolute and sorted.
 
-    `notes` are sentences about named paths that are skipped, `failures` about paths that cannot be read.
+    `notes` are sentences about named paths that are skipped, and `failures` are sentences about paths that cannot be
+    read.
     """
 
     files: tuple[Path, ...]
@@ -41,14 +42,14 @@ class Discovered:
 
 
 def discover(paths: Sequence[Path], settings_for: SettingsFor, *, force_exclude: bool = False) -> Discovered:
-    """Find the Python files and notebooks in `paths`, which are absolute files and directories.
+    """Find the Python files and notebooks in `paths`, which are absolute paths of files and directories.
 
-    A named file is included whatever its suffix, and even if it is excluded, unless `force_exclude` is set. If a named
-    directory is excluded by a pattern, that pattern is ignored in it. `settings_for` returns the settings for the files
-    of a directory.
+    A named file is included regardless of its suffix, and even if it is excluded, unless `force_exclude` is true. If a
+    named directory is excluded by a pattern, that pattern is ignored inside it. `settings_for` returns the settings for
+    the files in a directory.
 
     Raises:
-        UsageError: a path does not exist.
+        UsageError: A path does not exist.
     """
     walk = _Walk(settings_for)
     for path in sorted({Path(os.path.normpath(path)) for path in paths}):
@@ -58,13 +59,16 @@ def discover(paths: Sequence[Path], settings_for: SettingsFor, *, force_exclude:
 
 
 def is_excluded(path: Path, settings_for: SettingsFor) -> bool:
-    """Return whether the settings exclude the file at the absolute path `path`. `.gitignore` is not considered."""
+    """Return whether the settings exclude the file at the absolute path `path`.
+
+    `.gitignore` files are not considered.
+    """
     return _covers(_excludes(settings_for(path.parent), path.parent, asked_for=False), path)
 
 
 @dataclass(frozen=True, slots=True)
 class _Patterns:
-    """Compiled patterns from one source, relative to the directory `base`."""
+    """Compiled patterns from a single source, relative to the directory `base`."""
 
     base: Path
     spec: GitIgnoreSpec
@@ -72,7 +76,7 @@ class _Patterns:
     def verdict(self, path: Path, *, directory: bool) -> bool | None:
         """Return whether `path` is excluded, or None if no pattern matches it."""
         shown, above = str(path), os.path.join(self.base, "")  # noqa: PTH118 - with a separator at the end
-        if shown.startswith(above):  # comparing text takes a tenth of the time
+        if shown.startswith(above):  # Comparing text is ten times faster.
             relative = shown[len(above) :].replace(os.sep, "/")
         else:
             try:
@@ -88,13 +92,13 @@ class _Walk:
         self.files: dict[Path, None] = {}
         self.linked: set[Path] = set()
         self.links_out: list[Path] = []
-        self.notes: dict[str, None] = {}  # in order, without duplicates
+        self.notes: dict[str, None] = {}  # In order, without duplicates.
         self.failures: list[str] = []
 
     def named(self, path: Path, *, force_exclude: bool) -> None:
         try:
             is_directory, exists = path.is_dir(), path.exists()
-        except (OSError, ValueError) as fault:  # the name is too long or contains a null byte
+        except (OSError, ValueError) as fault:  # The name is too long or contains a null byte.
             reason = getattr(fault, "strerror", None) or fault
             raise UsageError(f"{show_path(path, Path.cwd())}: cannot be read: {reason}.") from fault
         if not exists:
@@ -159,7 +163,7 @@ class _Walk:
             return []
 
     def outer_gitignores(self, root: Path) -> tuple[_Patterns, ...]:
-        """Return the patterns of the `.gitignore` files above `root`, up to the top of its repository."""
+        """Return the patterns in the `.gitignore` files above `root`, up to the top of its repository."""
         top = next((parent for parent in (root, *root.parents) if (parent / ".git").exists()), None)
         if top is None:
             return ()
@@ -206,16 +210,16 @@ def _ignored(gitignores: Sequence[_Patterns], path: Path, *, directory: bool) ->
 
 @cache
 def _compile(lines: tuple[str, ...], asked_for: str | None) -> GitIgnoreSpec:
-    """Compile patterns, except those that match the directory `asked_for` (relative to their base)."""
+    """Compile patterns, except those that match the directory `asked_for`, which is relative to their base."""
     if asked_for is not None:
         lines = tuple(line for line in lines if not compile_patterns([line]).match_file(f"{asked_for}/"))
     return compile_patterns(lines)
 
 
 def _excludes(settings: Settings, root: Path, *, asked_for: bool = True) -> list[_Patterns]:
-    """Return the excludes of the settings that apply below `root`.
+    """Return the settings' excludes that apply below `root`.
 
-    Patterns that match `root` itself are omitted if it was named.
+    If `root` was named, the patterns that match it are left out.
     """
     by_base: dict[Path, list[str]] = {}
     for glob in (*settings.exclude, *settings.extend_exclude):
@@ -228,7 +232,7 @@ def _excludes(settings: Settings, root: Path, *, asked_for: bool = True) -> list
 
 
 def _without_aliases(files: Iterable[Path], linked: set[Path]) -> Iterator[Path]:
-    """Yield the files, without links to other files that are yielded."""
+    """Yield the files, leaving out links to other files that are yielded."""
     real = {file for file in files if file not in linked}
     yield from real
     for file in sorted(linked):
@@ -239,18 +243,18 @@ def _without_aliases(files: Iterable[Path], linked: set[Path]) -> Iterator[Path]
 
 
 def _real(path: Path) -> Path:
-    return Path(os.path.realpath(path))  # `resolve` raises on circular links
+    return Path(os.path.realpath(path))  # `resolve` raises on circular links.
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_file()
-    except OSError:  # circular links
+    except OSError:  # Circular links raise this.
         return False
 
 
 def _is_environment(folder: Path) -> bool:
-    """Return whether a folder is a virtual environment, regardless of its name; False if the path is too long."""
+    """Return whether a folder is a virtual environment, whatever its name. Return False if the path is too long."""
     try:
         return (folder / "pyvenv.cfg").exists()
     except OSError:

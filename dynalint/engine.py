@@ -1,4 +1,4 @@
-"""The steps of a run: discover, lint, confirm. The command line and the Python API both start here."""
+"""The steps of a run: discover, lint, confirm. Both the command line and the Python API start here."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The result of a run: findings in order, including refuted ones, each with its file.
+    """The result of a run: the sorted findings with their files, including refuted findings.
 
-    `failures` are sentences about errors in dynalint, each with the name of a file; `notes` are other sentences.
-    `interrupted` says that the user pressed Ctrl-C during confirmation, so that some findings are not confirmed; `ran`
-    says that code was run. `around` are the files around the checked ones.
+    `failures` are sentences about errors in dynalint, each with the name of a file, and `notes` are other sentences.
+    `interrupted` means that the user pressed Ctrl-C during confirmation, so some findings are not confirmed. `ran`
+    means that code was run. `around` are the files around the checked files.
     """
 
     linted: tuple[Linted, ...]
@@ -44,7 +44,7 @@ class Checked:
     around: Around = field(default_factory=Around)
 
     def reported(self, *, refuted: bool = False) -> tuple[Finding, ...]:
-        """Return the findings to report; those that Dynamo refuted are included only with `refuted`."""
+        """Return the findings to report. Findings that Dynamo refuted are included only if `refuted` is true."""
         findings = (placed(one.finding, one.file) for one in self.linted)
         return tuple(finding for finding in findings if refuted or finding.evidence.status != "refuted")
 
@@ -55,16 +55,16 @@ class Checked:
 
     @property
     def failures_in_fixes(self) -> tuple[str, ...]:
-        """Sentences about errors in the computation of fixes so far."""
+        """Sentences about errors that occurred so far while fixes were computed."""
         return tuple(self.lint.offers.failures)
 
     def fixes_so_far(self) -> tuple[tuple[Fix | None] | None, ...]:
-        """Return what `Offers.so_far` does for each finding in order."""
+        """Return the result of `Offers.so_far` for each finding in order."""
         known = [(one, self.lint.offers.so_far(one)) for one in self.linted]
         return tuple(fix and (placed(replace(one.finding, fix=fix[0]), one.file).fix,) for one, fix in known)
 
     def offered(self) -> Checked:
-        """Return the same result with the fixes of all findings."""
+        """Return the same result with fixes for all findings."""
         linted = self.lint.offers.made(self.linted)
         return replace(self, linted=linted, failures=(*self.failures, *self.failures_in_fixes))
 
@@ -77,7 +77,7 @@ class Checked:
         return tuple(replace(finding, fix=placed(one.finding, one.file).fix) for finding, one in pairs)
 
     def files(self) -> dict[str, SourceFile]:
-        """Return all files with findings, by the paths of the findings."""
+        """Return all files with findings, keyed by the paths in the findings."""
         return {one.finding.path: one.file for one in self.linted}
 
 
@@ -86,10 +86,10 @@ def _key(finding: Finding) -> tuple[object, ...]:
 
 
 def check(workspace: Workspace, progress: Progress | None = None, *, fixable: bool = False) -> Checked:
-    """Lint the files of a workspace, and confirm the findings if the settings allow it.
+    """Lint the files in a workspace, and confirm the findings if the settings allow it.
 
-    With `fixable`, only findings with a fix are confirmed, and no code is run for others. `progress` is called
-    with the amount done, the total and a description, from any thread.
+    If `fixable` is true, only findings that have a fix are confirmed, and no code is run for other findings. `progress`
+    is called with the amount done, the total and a description. The call can come from any thread.
     """
     near = surroundings(workspace)
     workspace, notes = replace(workspace, around=near.files), near.notes
@@ -109,16 +109,16 @@ def check(workspace: Workspace, progress: Progress | None = None, *, fixable: bo
 
 
 def in_project(workspace: Workspace, known: Outlines | None = None) -> tuple[Workspace, tuple[str, ...]]:
-    """Return a workspace that includes the project files that affect the checked ones, and notes about them.
+    """Return a workspace that includes the project files that affect the checked files, and notes about them.
 
-    `known` are outlines of earlier calls.
+    `known` are the outlines from earlier calls.
     """
     found = surroundings(workspace, known)
     return replace(workspace, around=found.files), found.notes
 
 
 def surroundings(workspace: Workspace, known: Outlines | None = None) -> Around:
-    """Return the project files that affect the checked ones. `known` are outlines of earlier calls."""
+    """Return the project files that affect the checked files. `known` are the outlines from earlier calls."""
     if workspace.is_whole:
         return Around()
     search = search_folders(workspace.settings)
@@ -134,20 +134,21 @@ def fix(
     decide: Decider | None = None,
     keep: Keeper | None = None,
 ) -> tuple[FixResult, tuple[str, ...]]:
-    """Fix findings in memory, given their fixes (`offered`). Return the result, and sentences about failures.
+    """Fix findings in memory, given their fixes (see `offered`). Return the result, and sentences about failures.
 
-    Fixes are verified against the original if `verify` is set and the settings allow running code, and by the project's
-    own tests if the settings name a command. Code that is rarely compiled is fixed if `unlikely` is set. `decide` is
-    called for each fix before it is applied, `keep` with the files after each applied fix.
+    If `verify` is true and the settings allow running code, fixes are verified against the original. If the settings
+    name a test command, they are also verified by the project's own tests. If `unlikely` is true, code that is rarely
+    compiled is fixed too. `decide` is called for each fix before it is applied, and `keep` with the files after each
+    applied fix.
 
     Raises:
-        DynalintError: the tests cannot be run.
+        DynalintError: The tests cannot be run.
     """
-    workspace = checked.linter.workspace  # includes the files around the checked ones
+    workspace = checked.linter.workspace  # This includes the files around the checked files.
     runs = workspace.settings.confirm != "never" and any(one.rewrite for one in checked.linted)
     command = workspace.settings.test_command if runs else None
     if command is not None:
-        decide, keep = decide and remembering(decide), None  # fixes that the tests may reject are not written yet
+        decide, keep = decide and remembering(decide), None  # Do not write fixes yet that the tests may reject.
     options = FixOptions(unsafe=workspace.settings.unsafe_fixes, unlikely=unlikely, decide=decide, keep=keep)
     fixed = partial(fix_findings, checked.linted, checked.linter, options, views=views_of(checked))
     if not runs or (not verify and command is None):
@@ -171,10 +172,10 @@ def fix(
 def fix_settings(
     checked: Checked, *, unlikely: bool = False, keep: Keeper | None = None
 ) -> tuple[FixResult, tuple[str, ...]]:
-    """Turn on the settings that let Dynamo trace flagged lines unchanged, in the files that call `torch.compile`.
+    """In files that call `torch.compile`, turn on the settings that let Dynamo trace flagged lines without changes.
 
-    Nothing else is rewritten, and nothing is run, because these settings do not affect eager code. The other arguments
-    and the result are those of `fix`.
+    Nothing else is rewritten, and nothing is run, because these settings do not affect eager code. See `fix` for the
+    other arguments and the result.
     """
     linter = checked.linter
     shown = linter.workspace.shown
@@ -202,7 +203,7 @@ def _compiling(analysis: Analysis) -> tuple[SourceFile, ...]:
 
 
 def views_of(checked: Checked) -> Views | None:
-    """Return the views that say which files a step of fixing may affect, or None if there is only one file."""
+    """Return the views that show which files a fix may affect, or None if there is only one file."""
     everything = frozenset(checked.linter.workspace.analysed)
     if len(everything) == 1:
         return None
@@ -212,7 +213,8 @@ def views_of(checked: Checked) -> Views | None:
         return View(checked.linter.narrowed(paths), frozenset(paths))
 
     def felt(paths: Collection[Path]) -> View:
-        # A method of a base class that calls the changed code through `self` stands in a file that does not import it.
+        # If a base class method calls the changed code through `self`, the method's file does not import the changed
+        # file.
         changed = (function for function in checked.lint.analysis.functions if function.file.path in paths)
         callers = {caller.file.path for function in changed for caller in function.leading_here}
         files = (importers().reached(paths) | callers) & everything

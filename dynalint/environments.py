@@ -1,10 +1,10 @@
-"""Find the interpreter that has the user's torch if the settings name none.
+"""Find the interpreter that has the user's torch if the settings do not name one.
 
-The first environment that contains torch is used, in this order: the activated virtual or conda environment
-(`VIRTUAL_ENV`, `CONDA_PREFIX`), the environment that runs dynalint, and a `.venv` or `venv` in the project, where uv,
-poetry and most people create them, next to the configuration or above it. No interpreter is started for this.
+dynalint uses the first environment that contains torch, in this order: the activated virtual or conda environment
+(`VIRTUAL_ENV`, `CONDA_PREFIX`), the environment that runs dynalint, and a `.venv` or `venv` folder in the project,
+where uv, poetry and most people create it, next to the configuration or above it. No interpreter is started to find it.
 
-An environment in the project may be part of a hostile checkout. It is only used if git does not track it or, if git
+An environment in the project could be part of a hostile checkout. It is only used if git does not track it or, if git
 cannot tell, if the user trusts the project.
 """
 
@@ -29,7 +29,7 @@ _PACKAGES = ("Lib/site-packages", "lib/python3.*/site-packages", "lib64/python3.
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The interpreter to run code with, and the environments with torch that were not trusted."""
+    """The interpreter to run code with, and the environments that have torch but are not trusted."""
 
     python: Path
     passed_over: tuple[Path, ...] = ()
@@ -44,9 +44,9 @@ class Choice:
 
 
 def find_interpreter(project: Path, *, trusted: bool = False, environment: Mapping[str, str] = os.environ) -> Choice:
-    """Choose the interpreter for the code of `project`, or dynalint's own if no environment has torch.
+    """Choose the interpreter for the code in `project`, or dynalint's own interpreter if no environment has torch.
 
-    `project` is the folder of the configuration; `trusted` says whether the user trusts it.
+    `project` is the configuration's folder, and `trusted` says whether the user trusts it.
     """
     own = Path(sys.executable)
     for prefix in _active(environment):
@@ -64,14 +64,14 @@ def find_interpreter(project: Path, *, trusted: bool = False, environment: Mappi
 
 
 def chosen_interpreter(settings: Settings) -> Choice:
-    """Return the interpreter that the settings name, or the one that is found."""
+    """Return the interpreter that the settings name, or else the one that was found."""
     if settings.python is not None:
         return Choice(settings.python)
     return find_interpreter(settings.root, trusted=settings.trusted)
 
 
 def release_for(settings: Settings) -> str | None:
-    """Return the torch releases to check against: those in the settings, or the installed one; None without either."""
+    """Return the torch releases to check against, from the settings or the environment, or None if unknown."""
     if settings.torch is not None:
         return settings.torch
     version = installed_torch(chosen_interpreter(settings).python)
@@ -79,7 +79,7 @@ def release_for(settings: Settings) -> str | None:
 
 
 def installed_torch(python: Path) -> str | None:
-    """Return the version of torch installed for an interpreter, from its metadata, or None if none is found."""
+    """Return the version of torch that is installed for an interpreter, based on its metadata, or None if not found."""
     if python == Path(sys.executable):
         try:
             return importlib.metadata.version("torch")
@@ -97,7 +97,7 @@ def _active(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _inside(project: Path) -> Iterator[Path]:
-    """Yield the places where an environment of the project may be, from its folder up to the project root."""
+    """Yield the possible locations of a project environment, from the project's folder up to the project root."""
     root = project_root(project)
     for folder in (project, *project.parents):
         if not folder.is_relative_to(root):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 
 class DynalintError(Exception):
-    """An error that dynalint cannot recover from. The text is shown to the user.
+    """An error that dynalint cannot recover from. The message is shown to the user.
 
-    It is one sentence that says what is wrong, where, and what to do.
+    It is a single sentence that says what is wrong, where, and what to do.
     """
 
     exit_code = 2
@@ -17,4 +17,4 @@ class UsageError(DynalintError):
 
 
 class ConfigError(DynalintError):
-    """An invalid configuration. The text gives the file, the line and, for a misspelt name, the nearest valid one."""
+    """An invalid configuration. The message gives the file, the line and the nearest valid name if one is misspelt."""

@@ -17,7 +17,10 @@ _LONGEST = 400
 
 @dataclass(frozen=True)
 class GraphBreak:
-    """A graph break at the innermost line that Dynamo names. `effect`, what was lost, is `split`, `rest` or `frame`."""
+    """A graph break at the innermost line that Dynamo names.
+
+    `effect` says what was lost: `split`, `rest` or `frame`.
+    """
 
     file: str
     line: int
@@ -31,7 +34,7 @@ class GraphBreak:
 
 @dataclass(frozen=True)
 class Recompile:
-    """A recompilation of a function in one of the similar calls (counted from 0), with the guard that failed."""
+    """A recompilation in `call`, one of the similar calls (counted from 0), with the guard that failed."""
 
     file: str
     line: int
@@ -45,7 +48,7 @@ class Report:
     """A report on three similar calls under Dynamo.
 
     `graphs` and `operations` are the numbers for the first call. `fullgraph` is the error that `fullgraph=True` raised,
-    or None; `error` is the one that ended the compiled run, or None.
+    or None. `error` is the error that ended the compiled run, or None.
     """
 
     graphs: int

@@ -1,7 +1,7 @@
 """Findings, the evidence for them, and their fixes.
 
-These are immutable plain data, without tree nodes or tensors, so they can be cached, sent to an editor and printed by
-any reporter. Reporters depend on this module only.
+These are immutable plain data without tree nodes or tensors, so they can be cached, sent to an editor, and printed by
+any reporter. Reporters depend only on this module.
 """
 
 from __future__ import annotations
@@ -17,32 +17,33 @@ Effect = Literal["split", "rest", "frame"]
 Safety = Literal["safe", "conditional", "unsafe", "suggestion"]
 
 STATUSES: tuple[Status, ...] = ("confirmed", "static", "unconfirmed", "unreached", "refuted")
-"""In order of certainty that a finding costs something, the most certain first."""
+"""Sorted by how certain it is that a finding costs something, the most certain first."""
 EFFECTS: tuple[Effect, ...] = ("frame", "rest", "split")
 CATEGORIES: tuple[Category, ...] = ("graph-break", "recompile", "miscompile", "advice", "error")
 
 
 def shortened(text: str, most: int) -> str:
-    """Return text of at most `most` characters; longer text is cut and marked."""
+    """Shorten `text` to at most `most` characters, and mark where it was cut."""
     return text if len(text) <= most else f"{text[: most - 4]} ..."
 
 
 def as_sentence(text: str) -> str:
-    """Return a message in the form used in findings, with long names shortened."""
+    """Return a message as it is used in findings, shortened if it is too long."""
     return shortened(text, 1000)
 
 
 def as_name(text: str) -> str:
-    """Return the name of a function in the form used in findings."""
+    """Return a function name as it is used in findings, shortened if it is too long."""
     return shortened(text, 500)
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Replace the text from (`line`, `column`) to (`end_line`, `end_column`) by `content`.
+    """Replace the text from (`line`, `column`) to (`end_line`, `end_column`) with `content`.
 
-    Lines and columns are 1-based, in characters, and the end is exclusive. `path` is None for the file of the finding,
-    and otherwise relative to the working directory. In a notebook, lines are those of the cell with the number `cell`.
+    Lines and columns are 1-based, columns count characters, and the end is exclusive. `path` is None if the edit is in
+    the finding's own file, and otherwise relative to the working directory. In a notebook, line numbers are relative to
+    cell number `cell`.
     """
 
     line: int
@@ -54,7 +55,7 @@ class Edit:
     cell: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the edit with the keys of the contract; `path` only for another file, `cell` only in notebooks."""
+        """Return the edit as JSON. `path` is only present for other files, and `cell` only in notebooks."""
         return {key: value for key, value in asdict(self).items() if value is not None}
 
 
@@ -62,9 +63,10 @@ class Edit:
 class Fix:
     """A rewrite that removes a finding, or the reason why there is none (`declined`).
 
-    `verified` is True if the rewrite was run and equal to the original, False if it differed, and None if it was not
-    run. `changes` are clauses about differences that the chosen equivalence permits. `tests` are the project's own
-    tests that reach the code and pass with the rewrite as before. `applied` is set once the rewrite is made.
+    `verified` is True if running the rewrite gave the same results as the original, False if it did not, and None if
+    the rewrite was not run. `changes` are clauses about differences that the chosen equivalence allows. `tests` are the
+    project's own tests that reach the code and still pass with the rewrite. `applied` is true once the rewrite has been
+    made.
     """
 
     title: str
@@ -78,7 +80,7 @@ class Fix:
     applied: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fix with the keys of the contract."""
+        """Return the fix with the same keys as the JSON output."""
         return {
             "title": self.title,
             "safety": self.safety,
@@ -94,10 +96,11 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The result of running the code, for one finding. `fullgraph` and `recompiles` are None if nothing was run.
+    """What running the code showed about a finding. `fullgraph` and `recompiles` are None if nothing was run.
 
-    `gb` is Dynamo's id of the observed break, `torch` the release on which it was observed. `effect` says what a break
-    costs beyond another graph: "rest" if the rest of the function runs in eager, "frame" if all of it does.
+    `gb` is Dynamo's id for the observed break, and `torch` is the release on which it was observed. `effect` says what
+    a break costs in addition to another graph: "rest" if the rest of the function runs in eager mode, "frame" if the
+    whole function does.
     """
 
     status: Status = "static"
@@ -109,7 +112,7 @@ class Evidence:
     effect: Effect | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the evidence, keyed as in the JSON output."""
+        """Return the evidence with the same keys as the JSON output."""
         return asdict(self)
 
 
@@ -118,11 +121,11 @@ STATIC = Evidence()
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of a finding, as far as the source shows it; `report/ranking.py` orders findings by it.
+    """What a finding costs, as far as the source shows it. `report/ranking.py` sorts findings by cost.
 
-    `loop` names the function with the loop that runs the code, `gives_up` the function that Dynamo gives up on because
-    of the graph break; both are empty if there is none. `reads` says that the value of a tensor is read into Python, so
-    that a GPU has to finish first.
+    `loop` names the function with the loop that runs the code, and `gives_up` names the function that Dynamo gives up
+    on because of the graph break. Both are empty if there is no such function. `reads` means that the code reads a
+    tensor's value into Python, so a GPU has to finish first.
     """
 
     loop: str = ""
@@ -135,7 +138,7 @@ NO_COST = Cost()
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A place on the call chain from a compiled root to a finding: a call, or the header of a function."""
+    """A step in the call chain from a compiled root to a finding: a call, or a function header."""
 
     function: str
     path: str
@@ -144,14 +147,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A line that keeps a model from compiling well; the attributes are those of the contract.
+    """A line that keeps a model from compiling well, with the same attributes as in the JSON output.
 
-    Lines and columns are 1-based, in characters, and the end is exclusive; `path` is relative to the working directory,
-    with "/" on every platform. `region` is the call chain from a compiled root to `function`; `steps` are places in its
-    functions, if known. In a notebook, lines are those of the cell with the 1-based number `cell`. `fingerprint` does
-    not change when lines move. `doubt` is a sentence that says why the code is rarely compiled, or empty. `setting` is
-    the `torch._dynamo.config` setting under which Dynamo traces the code unchanged, or empty. `cost` says what makes
-    the finding cost more than others, as far as known.
+    Lines and columns are 1-based, columns count characters, and the end is exclusive. `path` is relative to the working
+    directory, with "/" on every platform. `region` is the call chain from a compiled root to `function`, and `steps`
+    are locations in its functions, if known. In a notebook, line numbers are relative to cell number `cell`, which is
+    1-based. `fingerprint` does not change when lines move. `doubt` is a sentence that says why the code is rarely
+    compiled, or empty. `setting` is the `torch._dynamo.config` setting that lets Dynamo trace the code without changes,
+    or empty. `cost` says what makes the finding more expensive than others, as far as known.
     """
 
     path: str
@@ -180,12 +183,12 @@ class Finding:
 
     @property
     def place(self) -> str:
-        """The path, including the cell of a notebook."""
+        """The path, including the cell if the file is a notebook."""
         return self.path if self.cell is None else f"{self.path}:cell {self.cell}"
 
     @property
     def sort_key(self) -> tuple[str, int, int, str, int, int, str]:
-        """The sort key of findings in every report: by place, then by code."""
+        """Findings are sorted by location, then by code."""
         return (self.path, self.line, self.column, self.code, self.end_line, self.end_column, self.message)
 
     @property
@@ -199,7 +202,7 @@ class Finding:
         return self.fix is not None and self.fix.declined is None and bool(self.fix.edits)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the finding with the keys of the contract, as a JSON-compatible value."""
+        """Return the finding as a value that can be converted to JSON, with the same keys as the JSON output."""
         return {
             "path": self.path,
             "line": self.line,

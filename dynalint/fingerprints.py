@@ -1,6 +1,6 @@
-"""Identify findings across runs by content rather than by line, so that edits elsewhere do not matter.
+"""Identify findings across runs by their contents, not by line, so that edits elsewhere do not matter.
 
-Baselines, SARIF and GitLab use the same fingerprint.
+Baselines, SARIF and GitLab all use the same fingerprint.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dynalint.findings import Finding
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The code of a finding, its file and function, its text, and its index among identical ones.
+    """What identifies a finding: its code, file, function and text, and its index among identical findings.
 
     `path` is relative to the top of the repository. `text` has no white space, so layout does not matter.
     """
@@ -38,21 +38,24 @@ class Identity:
 
 
 def repository_top(directory: Path) -> Path:
-    """Return the root of the repository around a directory: the CI checkout, git's root, or the directory itself."""
+    """Return the repository root for a directory: the CI checkout, git's root, or the directory itself."""
     named = (os.environ.get(name) for name in ("GITHUB_WORKSPACE", "CI_PROJECT_DIR"))
     git = next((str(one) for one in (directory, *directory.parents) if (one / ".git").exists()), None)
     return next((Path(top) for top in (*named, git) if top and directory.is_relative_to(top)), directory)
 
 
 def repository_path(path: str, folder: str) -> str:
-    """Return the path of a finding relative to the root of the repository, for a run started in its `folder`."""
+    """Convert a finding's path to a path relative to the repository root.
+
+    The run was started in the root's `folder`.
+    """
     return posixpath.normpath(posixpath.join(folder, path))
 
 
 def identify(findings: Sequence[Finding], lines: Mapping[str, Sequence[str]], folder: str = "") -> list[Identity]:
-    """Return the identities of all findings of a run, in order.
+    """Return the identities of all findings from a run, in order.
 
-    `lines` maps places (path and cell) of findings to the lines of the file; `folder` is as in `repository_path`.
+    `lines` maps each finding's `place` to the lines of that file or cell. See `repository_path` for `folder`.
     """
     seen: Counter[tuple[str, str, str, str]] = Counter()
     identities = []
@@ -67,7 +70,7 @@ def identify(findings: Sequence[Finding], lines: Mapping[str, Sequence[str]], fo
 def fingerprinted(
     findings: Sequence[Finding], lines: Mapping[str, Sequence[str]], folder: str = ""
 ) -> tuple[Finding, ...]:
-    """Return the findings of a run with their fingerprints; the arguments are those of `identify`."""
+    """Return the findings from a run with their fingerprints. See `identify` for the arguments."""
     identities = identify(findings, lines, folder)
     return tuple(
         replace(finding, fingerprint=identity.fingerprint)

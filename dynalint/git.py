@@ -1,14 +1,15 @@
 """Run git in untrusted repositories.
 
-A repository's own configuration, attributes and hooks name programs, which git starts on many occasions: to compare a
+A repository's own configuration, attributes and hooks name programs that git starts on many occasions: to compare a
 file with the index (`filter.*.clean`), to find changes (`core.fsmonitor`), to show them (`diff.external`, pagers), and
-to fetch objects that a partial clone lacks (`core.sshCommand`, `ext::` addresses, `remote.*.uploadpack`). So git is
-only used to read its database and index, with plumbing commands that need nothing else, and gets an empty work tree;
-`reading.py` reads files. Everything else that could start a program, including all fetching, is turned off by name.
-Time, memory and output of git are limited, because a repository can also contain a tree of a billion names.
+to fetch objects that are missing in a partial clone (`core.sshCommand`, `ext::` addresses, `remote.*.uploadpack`).
+dynalint therefore uses git only to read its database and index, with plumbing commands that need nothing else, and
+gives it an empty work tree. `reading.py` reads files. Everything else that could start a program, including all
+fetching, is turned off by name. The time, memory and output of git are limited, because a repository can also contain a
+tree with a billion names.
 
-Variables of the user's shell and the user's own git configuration apply. The exception is variables that say where the
-repository is, which git sets in hooks: the repository is the one that contains the folder.
+The variables in the user's shell and the user's own git configuration apply. The exception is variables that say where
+the repository is, which git sets in hooks, because dynalint always uses the repository that contains the folder.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-# Limits in seconds, bytes of memory and bytes of output; the largest repositories stay far below them.
+# Limits in seconds, bytes of memory and bytes of output. The largest repositories stay far below them.
 _LONGEST = 20.0
 _MOST_MEMORY = 4 << 30
 _MOST_OUTPUT = 256 << 20
@@ -41,7 +42,7 @@ _SETTINGS = (
     "safe.bareRepository=explicit",
 )
 _VARIABLES = {
-    "GIT_ALLOW_PROTOCOL": "none",  # overrides `protocol.*.allow`, which a repository can set
+    "GIT_ALLOW_PROTOCOL": "none",  # Overrides `protocol.*.allow`, which a repository can set.
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
@@ -53,26 +54,26 @@ _WHERE = frozenset({
 
 
 class GitError(Exception):
-    """Git could not answer. The text completes a sentence that starts with "git"."""
+    """git could not answer. The message completes a sentence that starts with "git"."""
 
 
 class GitExitError(GitError):
-    """Git ran and reported an error."""
+    """git ran and reported an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A repository with a work tree. `top` is its root, with links resolved; `directory` is its git directory."""
+    """A repository with a work tree. `top` is its root, with links resolved, and `directory` is its git directory."""
 
     top: Path
     directory: Path
 
     @classmethod
     def around(cls, folder: Path) -> Repository:
-        """Return the repository that contains the existing folder `folder`.
+        """Return the repository that contains `folder`, which must exist.
 
         Raises:
-            GitError: there is no repository, it has no work tree, it belongs to another user, or git cannot be run.
+            GitError: There is no repository, it has no work tree, it belongs to another user, or git cannot be run.
         """
         top, directory = (
             os.fsdecode(_run(folder, {}, ["rev-parse", wanted]).removesuffix(b"\n").removesuffix(b"\r"))
@@ -81,13 +82,13 @@ class Repository:
         return cls(Path(os.path.realpath(top)), Path(directory))
 
     def ask(self, *arguments: str, most: int = _MOST_OUTPUT) -> bytes:
-        """Return the output of a git command, at most `most` bytes. Names are relative to the root of the repository.
+        """Return the output of a git command, at most `most` bytes. Names are relative to the repository's root.
 
         Raises:
             GitExitError: git reported an error.
             GitError: git cannot be started, takes too long, or prints too much.
         """
-        # The work tree is a file, in which git finds nothing.
+        # The work tree is a file, so git finds nothing in it.
         empty = {"GIT_DIR": str(self.directory), "GIT_WORK_TREE": os.devnull}
         return _run(Path(self.directory.anchor), empty, arguments, most)
 
@@ -95,10 +96,10 @@ class Repository:
 def is_tracked(path: Path) -> bool | None:
     """Return whether the repository tracks `path` or anything below it, or None if git cannot tell.
 
-    Links to parent folders are resolved. The last component is not, because for example `.venv/bin/python` links to a
-    file outside every repository. If a link in the path is tracked, so is the path, because the repository determines
-    where it leads. Case is ignored, as on many file systems. False only describes the index, which was written by
-    whoever created the `.git` folder.
+    Links to parent folders are resolved. The last component is not, because `.venv/bin/python`, for example, links to a
+    file outside of any repository. If a link in the path is tracked, so is the path, because the repository determines
+    where it leads. Case is ignored, as on many file systems. A result of False only describes the index, which was
+    written by whoever created the `.git` folder.
     """
     path = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` follows the last link as well
     links = [folder for folder in path.parents if folder.is_symlink()]
@@ -112,12 +113,12 @@ def _has(path: Path) -> bool | None:
         repository = Repository.around(folder)
         name = path.relative_to(repository.top).as_posix()
         return bool(repository.ask("ls-files", "-z", "--cached", "--", f":(literal,icase){name}"))
-    except (GitError, ValueError):  # ValueError: the work tree is elsewhere, or a null byte in the name
+    except (GitError, ValueError):  # ValueError means that the work tree is elsewhere, or a null byte.
         return None
 
 
 def _run(folder: Path, where: dict[str, str], arguments: Sequence[str], most: int = _MOST_OUTPUT) -> bytes:
-    """Run git in `folder`, with the variables `where` instead of the user's variables that locate the repository."""
+    """Run git in `folder`. `where` replaces the user's variables that say where the repository is."""
     program = _program()
     kept = {name: value for name, value in os.environ.items() if name not in _WHERE}
     settings = [word for setting in _SETTINGS for word in ("-c", setting)]
@@ -131,24 +132,24 @@ def _run(folder: Path, where: dict[str, str], arguments: Sequence[str], most: in
                 stdout=subprocess.PIPE,
                 stderr=complaints,
             )
-        except (OSError, ValueError) as fault:  # ValueError: a null byte in an argument
+        except (OSError, ValueError) as fault:  # ValueError means that an argument contains a null byte.
             raise GitError(f"cannot be started: {getattr(fault, 'strerror', None) or fault}") from fault
         _bound(process.pid)
         output, late = _output(process, most)
         if late:
-            raise GitError(f"does not answer within {_LONGEST:.0f} seconds")
+            raise GitError(f"did not answer within {_LONGEST:.0f} seconds")
         if len(output) > most:
-            raise GitError(f"prints more than {most} bytes")
+            raise GitError(f"printed more than {most} bytes")
         if process.returncode:
             complaints.seek(0)
             said = " ".join(complaints.read(1000).decode(errors="replace").split())
-            raise GitExitError(f"says: {said}" if said else f"ends with code {process.returncode}")
+            raise GitExitError(f"says: {said}" if said else f"exited with code {process.returncode}")
         return output
 
 
 @cache
 def _program() -> str:
-    """Return the path of git, searching only the absolute folders of PATH."""
+    """Return the path of git, searching only the absolute folders in PATH."""
     folders = [folder for folder in os.get_exec_path() if Path(folder).is_absolute()]
     program = shutil.which("git", path=os.pathsep.join(folders))
     if program is None:
@@ -157,7 +158,7 @@ def _program() -> str:
 
 
 def _output(process: subprocess.Popen[bytes], most: int) -> tuple[bytes, bool]:
-    """Return the output of a process, cut shortly after `most` bytes, and whether it was ended for taking too long."""
+    """Return a process's output, cut off shortly after `most` bytes, and whether the process took too long."""
     timer = threading.Timer(_LONGEST, process.kill)
     timer.start()
     try:
@@ -174,10 +175,10 @@ def _output(process: subprocess.Popen[bytes], most: int) -> tuple[bytes, bool]:
 
 
 def _bound(process: int) -> None:
-    """Limit the memory of a process, and the size of files that it writes, such as its standard error."""
+    """Limit a process's memory and the size of the files that it writes, such as its standard error."""
     if sys.platform == "linux":
         import resource
 
-        with contextlib.suppress(OSError):  # the process has ended already
+        with contextlib.suppress(OSError):  # The process has already ended.
             resource.prlimit(process, resource.RLIMIT_DATA, (_MOST_MEMORY, _MOST_MEMORY))
             resource.prlimit(process, resource.RLIMIT_FSIZE, (_MOST_COMPLAINTS, _MOST_COMPLAINTS))

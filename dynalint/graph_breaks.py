@@ -1,8 +1,8 @@
 """Dynamo's graph breaks by id, and the rules that report them.
 
-For each id, `dynalint/data/graph_breaks.json` says whether the break is visible in the source; if no rule reports a
-visible break, why not; and the releases of torch that have it, if not all do. The rules for an id are those that name
-it in their ids or documentation, and those that the file adds, for breaks that a rule covers without an example.
+For each id, `dynalint/data/graph_breaks.json` says whether the break is visible in the source, why no rule reports it
+if it is visible, and which releases of torch have it if not all do. A rule belongs to an id if its own ids or its
+documentation name the id. The file adds rules for breaks that a rule covers without an example.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _ID = re.compile(r"\bGB\d{4}\b")
 
 @dataclass(frozen=True, slots=True)
 class GraphBreak:
-    """The description of an id: `type` is Dynamo's name for it, `rules` are the codes of the rules that report it."""
+    """The description of an id.
+
+    `type` is Dynamo's name for it, and `rules` are the codes of the rules that report it.
+    """
 
     id: str
     type: str
@@ -41,7 +44,7 @@ class GraphBreak:
     reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the description as a JSON-compatible value."""
+        """Return the description as a value that can be converted to JSON."""
         return {
             "id": self.id,
             "type": self.type,
@@ -55,7 +58,7 @@ def graph_breaks() -> dict[str, GraphBreak]:
     """Return the descriptions of all ids, in order.
 
     Raises:
-        DynalintError: a rule pack cannot be imported.
+        DynalintError: A rule pack cannot be imported.
     """
     naming: dict[str, set[str]] = defaultdict(set)
     for entry in catalogue().values():
@@ -66,20 +69,20 @@ def graph_breaks() -> dict[str, GraphBreak]:
 
 def _record(name: str, raw: dict[str, Any], naming: set[str]) -> GraphBreak:
     rules = naming.union(raw.get("rules", ())) & catalogue().keys()
-    # If there is a rule for a break, then it is visible in the source.
+    # If there is a rule for a break, it must be visible in the source.
     seen: Seen = "partly" if rules and raw["seen"] not in ("static", "partly") else raw["seen"]
     return GraphBreak(name, raw["type"], seen, tuple(sorted(rules)), raw.get("reason", ""))
 
 
 def ids_of(entry: Entry) -> frozenset[str]:
-    """Return the ids that a rule names: its own, those of its examples, and those in its documentation."""
+    """Return the ids that a rule names itself, in its examples, or in its documentation."""
     examples = (name for example in entry.examples for name in example.gb)
     return frozenset({*entry.gb, *examples, *_ID.findall(entry.documentation)})
 
 
 @cache
 def table() -> dict[str, Any]:
-    """Return the content of the file: the torch releases that it covers, and the records by id."""
+    """Return the file's contents: the torch releases that it covers, and the records by id."""
     text = files("dynalint").joinpath("data").joinpath("graph_breaks.json").read_text(encoding="utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded

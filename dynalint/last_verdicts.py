@@ -1,4 +1,4 @@
-"""The verdicts of the last confirmed check, stored for the editor, which does not run code as you type."""
+"""The verdicts from the last confirmed check. They are stored for the editor, which does not run code as you type."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAME = "findings.json"
 class LastVerdicts:
     """Evidence by fingerprint, stored in the cache folder. If the folder is None, nothing is stored.
 
-    As everywhere in the cache, files that cannot be read or written count as missing.
+    Like everywhere in the cache, files that cannot be read or written count as missing.
     """
 
     def __init__(self, cache: Path | None) -> None:
@@ -35,14 +35,14 @@ class LastVerdicts:
         return held if isinstance(held, dict) else {}
 
     def of(self, path: str, fingerprint: str) -> Evidence | None:
-        """Return the evidence for a finding; `path` is relative to the root of the repository."""
+        """Return the evidence for a finding. `path` is relative to the repository root."""
         try:
             return Evidence(**self._by_path[path][fingerprint])
         except (KeyError, TypeError):
             return None
 
     def keep(self, findings: Sequence[Finding], paths: Collection[str], folder: str) -> None:
-        """Store the evidence for the findings of a run over `paths`, replacing what was stored for these files."""
+        """Store the evidence from a run over `paths`, replacing what was stored for these files."""
         if self._file is None:
             return
         from dynalint.caching.folders import make_folder, write_atomically

@@ -40,11 +40,11 @@ _OTHER_CALLERS = "other callers of the compiled code pass a plain number instead
 
 @dataclass(frozen=True, slots=True)
 class LintResult:
-    """The findings in order, with the data that they are based on; `offers` computes their fixes on demand.
+    """The sorted findings and the data that they are based on. `offers` computes their fixes on demand.
 
-    `silenced` are findings that a comment silences or whose code is not selected. Confirmation needs them, so that it
-    does not report the same breaks as newly discovered. `failures` are sentences about errors in dynalint, each with
-    the name of the file; `crashed` says that an exception was raised, rather than that a limit was reached.
+    `silenced` are findings that are silenced by a comment or whose code is not selected. Confirmation needs them so
+    that it does not report the same breaks as newly discovered. `failures` are sentences about errors in dynalint, each
+    with the name of the file. `crashed` is true if an exception was raised, and false if only a limit was reached.
     """
 
     linted: tuple[Linted, ...]
@@ -57,7 +57,7 @@ class LintResult:
 
 
 class RuleSet:
-    """The rules that apply to a release of torch, indexed by the events and calls they watch."""
+    """The rules that apply to a torch release, indexed by the events and calls that they watch."""
 
     def __init__(self, rules: Iterable[Rule], release: str | None) -> None:
         self.release = release
@@ -77,7 +77,7 @@ class RuleSet:
                     self._by_call[name].append(rule)
 
     def watched(self, callee: str) -> str | None:
-        """Return a dotted name if any rule watches it, as a call or as a read or write of an attribute."""
+        """Return `callee` if any rule watches it, either as a call or as an attribute that is read or written."""
         return callee if self._watching(callee) else None
 
     def interested(self, event: Event) -> Iterator[Rule]:
@@ -103,7 +103,7 @@ def find(
     failed: Callable[[Rule, Event, Exception], None],
 ) -> Iterator[Flag]:
     """Yield the rules' findings, event by event. If a rule fails on an event, only its answer to this event is lost."""
-    budgets = Budgets(steps.MOST_STEPS)  # a separate budget, so that rules run even where the analysis used up its own
+    budgets = Budgets(steps.MOST_STEPS)  # Even where the analysis used up its budget, rules still run.
     for event in analysis.events:
         for rule in rules.interested(event):
             if not wanted(rule, event.function.file):
@@ -119,12 +119,12 @@ def find(
             proviso = "" if always else _OTHER_CALLERS
             flags = [Flag(rule, event, violation, proviso) for violation in violations]
             if any(flag.category == "recompile" for flag in flags) and leads_to_raise(event, analysis.project):
-                continue  # a call that raises does not compile anything that later calls would have to recompile
+                continue  # A call that raises does not compile anything that later calls would have to recompile.
             yield from flags
 
 
 def qualified(flags: Sequence[Flag], project: Project) -> Iterator[Flag]:
-    """Yield the flags that nothing else rules out. Uncertain graph breaks get their proviso."""
+    """Yield the flags that nothing else rules out. Uncertain graph breaks get a proviso."""
     stranded = [flag for flag in flags if flag.violation.stranded]
     flags = _caused([flag for flag in flags if not flag.violation.stranded], project)
     breaks = [flag for flag in flags if flag.category == "graph-break" and not flag.proviso]
@@ -153,7 +153,7 @@ def _caused(flags: Sequence[Flag], project: Project) -> Sequence[Flag]:
 
 
 class Linter:
-    """Lints the files of a workspace as one project. It can be called repeatedly, with some texts replaced."""
+    """Lints the files in a workspace as one project. It can be called repeatedly with different texts."""
 
     def __init__(self, workspace: Workspace, rules: Sequence[Rule], sources: Sources | None = None) -> None:
         self.workspace = workspace
@@ -173,7 +173,7 @@ class Linter:
         return dict(self._read_options.read)
 
     def narrowed(self, files: Collection[Path]) -> Linter:
-        """Return a linter for some of the files. It shares the parsed files with this one."""
+        """Return a linter for some of the files. It shares parsed files with this linter."""
         kept, around = (
             tuple(path for path in some if path in files) for some in (self.workspace.files, self.workspace.around)
         )
@@ -182,12 +182,12 @@ class Linter:
         return narrow
 
     def __call__(self, texts: Mapping[Path, str]) -> tuple[Linted, ...]:
-        """Lint with some texts replaced and compute all fixes; this is the interface that `fix` uses."""
+        """Lint with some texts replaced and compute all fixes. This is the interface that `fix` uses."""
         result = self.lint(texts)
         return result.offers.made(result.linted)
 
     def lint(self, texts: Mapping[Path, str] | None = None) -> LintResult:
-        """Lint the files, with the content of some replaced by `texts` (by absolute path)."""
+        """Lint the files. `texts` replaces the contents of some files, given by absolute path."""
         overrides = {**self.workspace.texts, **(texts or {})}
         analysis = analyze(
             self.workspace.analysed,
@@ -200,7 +200,7 @@ class Linter:
 
 
 class _ReadOptions(Mapping[str, object]):
-    """The options of the settings. `read` are those that were looked at, which a result therefore rests on."""
+    """The options in the settings. `read` has the options that were read, because the result depends on them."""
 
     def __init__(self, settings: Settings) -> None:
         self.read: dict[str, str] = {}
@@ -221,7 +221,7 @@ class _ReadOptions(Mapping[str, object]):
 
 
 class _Pass:
-    """One pass over all files, from events to findings that are selected and not silenced."""
+    """A pass over all files that turns events into findings, leaving out those not selected or silenced."""
 
     def __init__(self, workspace: Workspace, rules: RuleSet, analysis: Analysis) -> None:
         self._workspace, self._rules, self._analysis = workspace, rules, analysis
@@ -317,12 +317,12 @@ class _Pass:
 
 
 def suppressions_in(file: SourceFile, workspace: Workspace, *, found: bool = True) -> Suppressions:
-    """Return the ignore comments that count in a file; the other arguments are those of `read_suppressions`."""
+    """Return the ignore comments that apply to a file. See `read_suppressions` for the other arguments."""
     return Suppressions() if workspace.ignore_suppressions else read_suppressions(file, found=found)
 
 
 def _range(file: SourceFile, node: ast.expr | ast.stmt) -> tuple[int, int]:
-    """Return the offsets of a node; for a compound statement, those of the first line of its header."""
+    """Return a node's offsets. If it is a compound statement, this is the first line of its header."""
     start, end = file.span(node)
     if not isinstance(node, ast.stmt) or not hasattr(node, "body"):
         return start, end

@@ -1,4 +1,4 @@
-"""Compute fixes for findings on demand; a plain `check` needs none."""
+"""Compute fixes for findings on demand. A plain `check` needs none."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from dynalint.fix import EditError, Linted, to_edits
 from dynalint.rules import Declined, Rewrite
 
 Answer = Callable[[], Rewrite | Declined | None]
-"""Computes the rewrite for one finding, a reason for declining, or None if its rule has no fix."""
+"""Computes the rewrite for a finding, or a reason why no fix is offered, or None if the rule has no fixes."""
 
-_GENERATED = "the file says that it is generated; change its source instead"
+_GENERATED = "the file is marked as generated; change its source instead"
 
 
 class Offers:
-    """Computes the rewrite of each finding once, by calling its answer, which is found by the finding's sort key.
+    """Computes each finding's rewrite once, by calling the answer stored under the finding's sort key.
 
-    `shown` returns a file's path as used in findings, `fixable` the codes that may be fixed in a file. `failures` are
-    sentences about rewrites on which dynalint failed, with the name of the file. `budgets` count the steps that the
-    rewrites took; `cut_short` says that they did not suffice for some, which depends on what else was asked for.
+    `shown` returns a file's path as used in findings, and `fixable` returns the codes that may be fixed in a file.
+    `failures` are sentences about rewrites that made dynalint fail, with the name of the file. `budgets` count the
+    steps that the rewrites took. `cut_short` is true if this was not enough for some rewrites, which depends on what
+    else was requested.
     """
 
     def __init__(
@@ -44,7 +45,10 @@ class Offers:
         return with_deep_stack(lambda: tuple(self._with_fix(one) for one in linted))
 
     def so_far(self, linted: Linted) -> tuple[Fix | None] | None:
-        """Return the fix of a finding, or None if there is none, in a tuple; None if it has not been computed."""
+        """Return a finding's fix in a tuple, or None if it has not been computed.
+
+        The tuple contains None if there is no fix.
+        """
         known = self._made.get(linted.finding.sort_key)
         return None if known is None else known[:1]
 

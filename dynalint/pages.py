@@ -1,4 +1,4 @@
-"""A rule's page, a Markdown file next to its module, contains the documentation and the examples that test it.
+"""Read rules' pages. A page is a Markdown file next to a rule's module, with its documentation and examples.
 
     # DYN401: print-call
 
@@ -21,12 +21,12 @@
     return h
     ```
 
-Each example has a heading and code in a `py` block. Its rewrite follows in a `py fixed` block, or part of the reason
-for declining one in a `text declined` block. Other fields of `Example` come first, in a `toml` block. Prose is allowed
-between blocks.
+Each example has a heading and a `py` block with code. A `py fixed` block with the rewrite follows, or a `text declined`
+block with part of the reason why no fix is offered. Other fields of `Example` come first, in a `toml` block. There can
+be prose between the blocks.
 
-Code that imports torch is a complete module. Otherwise, the methods `__init__` and `forward` belong to a class
-`Model(nn.Module)`, and the code above them goes before the class. Without these methods, the code is the body of
+Code that imports torch is a complete module. Otherwise, the methods `__init__` and `forward` become part of a class
+`Model(nn.Module)`, and the code above them goes before the class. If neither method is defined, the code is the body of
 `forward`.
 """
 
@@ -69,12 +69,12 @@ _FIELDS = {
 
 
 class PageError(DynalintError):
-    """A page with invalid format. The text gives the file and the line."""
+    """A page with an invalid format. The message gives the file and the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The content of a rule's page. A rule without a page has no documentation and no examples."""
+    """The contents of a rule's page. A rule without a page has no documentation and no examples."""
 
     documentation: str = ""
     examples: tuple[Example, ...] = ()
@@ -82,10 +82,10 @@ class Page:
 
 @cache
 def page_of(rule: type[Rule]) -> Page:
-    """Return the page next to the module of a rule, or an empty one if there is none.
+    """Return the page next to a rule's module, or an empty page if there is none.
 
     Raises:
-        PageError: the page has an invalid format.
+        PageError: The page has an invalid format.
     """
     name = f"{rule.__module__.rpartition('.')[2]}.md"
     try:
@@ -97,10 +97,10 @@ def page_of(rule: type[Rule]) -> Page:
 
 
 def parse_page(text: str, shown: str, title: str) -> Page:
-    """Parse a page that must be called `title`; `shown` is its name in error messages.
+    """Parse a page whose heading must be `title`. Error messages refer to the page as `shown`.
 
     Raises:
-        PageError: the page has an invalid format.
+        PageError: The page has an invalid format.
     """
     lines = text.splitlines()
     if lines[:1] != [f"# {title}"]:
@@ -126,7 +126,7 @@ def parse_page(text: str, shown: str, title: str) -> Page:
 
 
 class _Part(NamedTuple):
-    """A heading, or a code block with its `body`; `text` is the heading or the text after the fence."""
+    """A heading, or a code block with its `body`. `text` is the heading or the text after the fence."""
 
     line: int
     text: str
@@ -143,7 +143,7 @@ def _parts(lines: Sequence[str], shown: str) -> Iterator[_Part]:
                     break
                 body.append(f"{inner}\n")
             else:
-                raise PageError(f"{shown}:{number}: the block that begins here does not end.")
+                raise PageError(f"{shown}:{number}: the block that begins here is never closed.")
             yield _Part(number, fence[2], "".join(body))
         elif line.startswith("#"):
             yield _Part(number, line.rstrip(), None)
@@ -151,7 +151,7 @@ def _parts(lines: Sequence[str], shown: str) -> Iterator[_Part]:
 
 @dataclass
 class _Draft:
-    """An example whose blocks are being read."""
+    """An example whose blocks are still being read."""
 
     shown: str
     line: int
@@ -195,7 +195,7 @@ class _Draft:
 
 
 def whole_module(code: str) -> str:
-    """Return the module for the code of an example, as described in the docstring of this module."""
+    """Return the complete module for an example's code, as described in this module's docstring."""
     if _TORCH.search(code):
         return code
     start = _METHODS.search(code)
@@ -208,7 +208,7 @@ def whole_module(code: str) -> str:
     methods = _CONSTRUCTOR.sub(lambda line: f"{line[0]}{_STEP}super().__init__()\n", methods)
     opening = "import torch\nfrom torch import nn\n"
     if head:
-        # Imports go next to the other imports, everything else is separated by blank lines.
+        # Imports go next to the other imports. Everything else is separated by blank lines.
         imports = head.startswith(("import ", "from ")) and "\n\n" not in head
         opening = f"{head}\n{opening}" if imports else f"{opening}\n{head}\n"
     return f"{opening}\n\nclass Model(nn.Module):\n{indent(methods, _STEP)}"

@@ -1,9 +1,9 @@
 """`.gitignore` patterns from untrusted projects, compiled so that no pattern can make matching slow.
 
-`pathspec` turns a pattern into a regular expression that tries each wildcard at every length, so a few in a row can
-take years. If another wildcard of the same kind follows, only the first match of the text between them has to be tried,
-because if the rest matches after a later match, it also matches after the first. This module rewrites the expressions
-accordingly.
+`pathspec` turns a pattern into a regular expression that tries each wildcard at every length, so a few wildcards in a
+row can take years to match. If another wildcard of the same kind follows, only the first match of the text between them
+has to be tried, because if the rest matches after a later match, it also matches after the first match. This module
+rewrites the expressions accordingly.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def compile_patterns(lines: Iterable[str]) -> GitIgnoreSpec:
 def _compiled(line: str) -> Iterator[Any]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # warnings about character sets concern only their author
+            warnings.simplefilter("ignore")  # Warnings about character sets only concern their author.
             for pattern in GitIgnoreSpec.from_lines([line], **_OPTIONS).patterns:
                 regex = pattern.regex
                 if regex is not None and len(_WILDCARD.findall(regex.pattern)) > 1:
@@ -41,7 +41,7 @@ def _compiled(line: str) -> Iterator[Any]:
 
 
 def _tamed(regex: str) -> str:
-    """Return an equivalent regular expression that tries only one match for each wildcard but the last."""
+    """Return an equivalent regular expression that tries only one match for each wildcard except the last."""
     numbers = count(1)
 
     def first(wildcard: str, rest: str) -> str:
@@ -50,7 +50,7 @@ def _tamed(regex: str) -> str:
         return f"(?=(?P<first{number}>{lazy}{rest}))(?P=first{number})"
 
     parts = _WILDCARD.split(regex)
-    sections = [["", parts[0]]]  # each with the directory wildcard that it starts with, and the rest
+    sections = [["", parts[0]]]  # Each section has the directory wildcard that it starts with, and the rest.
     for wildcard, literal in zip(parts[1::2], parts[2::2], strict=True):
         if wildcard.startswith("("):
             sections.append([wildcard, literal])

@@ -1,4 +1,4 @@
-"""Convert positions in a text to displayed positions: cells of a notebook, and lines in them."""
+"""Convert positions in a text to the positions that are displayed. In a notebook, these are lines in a cell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Place = TypeVar("Place", Finding, Edit)
 
 
 def placed(finding: Finding, file: SourceFile) -> Finding:
-    """Return a finding in the text of `file` with its positions as displayed; in a notebook, those in a cell."""
+    """Convert a finding's positions in the text of `file` to displayed positions, which can be relative to a cell."""
     cells = file.cells
     if cells is not None and cells.numbers:
         finding = _in_cell(finding, cells)
@@ -28,7 +28,7 @@ def placed(finding: Finding, file: SourceFile) -> Finding:
 
 
 def unplaced(finding: Finding, file: SourceFile) -> Finding:
-    """Return a finding without its fix, with positions in the text of `file`."""
+    """Convert a finding's displayed positions back to positions in the text of `file`, and remove its fix."""
     if finding.cell is None or file.cells is None:
         return finding
     line = file.cells.line(finding.cell, finding.line)
@@ -36,7 +36,7 @@ def unplaced(finding: Finding, file: SourceFile) -> Finding:
 
 
 def lines_by_place(files: Iterable[tuple[str, SourceFile]]) -> dict[str, tuple[str, ...]]:
-    """Return the lines of files, by the places of findings. Files are given with their paths in findings."""
+    """Return the lines of files and cells, keyed by `Finding.place`. Each file is given with its path in findings."""
     lines: dict[str, tuple[str, ...]] = {}
     for path, file in files:
         lines[path] = file.lines
@@ -47,5 +47,5 @@ def lines_by_place(files: Iterable[tuple[str, SourceFile]]) -> dict[str, tuple[s
 
 def _in_cell(place: Place, cells: Cells) -> Place:
     cell, line = cells.place(place.line)
-    # The end may be that of the cell, which is also the start of the next one.
+    # The end may be the end of the cell, which is also the start of the next cell.
     return replace(place, line=line, end_line=line + place.end_line - place.line, cell=cell)

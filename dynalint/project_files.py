@@ -1,4 +1,4 @@
-"""Find the files of the projects that contain given files."""
+"""Find all files in the projects that contain the given files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynalint.reading import is_inside, is_marked, project_root
 
 
 def project_files(named: Iterable[Path], configuration: Configuration) -> tuple[Path, ...]:
-    """Return the files of the projects that contain the given files: those that the settings include, or else all."""
+    """Return the project files that the settings include, or all files in the projects if they include none."""
     tops = {top for folder in {path.parent for path in named} for top in _tops(folder, configuration)}
     more = [top for top in sorted(tops.difference(named)) if top.exists()]
     return discover(more, configuration.for_directory).files
@@ -24,7 +24,7 @@ def _tops(folder: Path, configuration: Configuration) -> Iterator[Path]:
         yield from (path for path in settings.include if is_inside(path, root))
         if settings.include:
             return
-    elif not is_marked(folder):  # no project: use the package that contains the file, or the scripts next to it
+    elif not is_marked(folder):  # There is no project, so use the package or the scripts around the file.
         yield from sorted(root.glob("*.py"))
         if folder != root:
             yield root / folder.relative_to(root).parts[0]

@@ -1,10 +1,10 @@
-"""The conditions under which a graph break happens each time its line runs.
+"""Find the conditions under which a graph break happens when its line runs.
 
-A break is uncertain if Python may skip the rest of its statement after an operand, if a value is a tensor only on some
-paths, or if another break comes first. Dynamo cannot resume after most breaks inside loops, nor after those that it
-rejects immediately. It then gives up on the function and runs it in eager, so later code in that function is not traced
-and does not break. Before Python 3.12, a comprehension is a separate function; if it reads a tensor or module from
-outside, Dynamo compiles it on its own.
+A break is uncertain if Python may skip the rest of the statement after an operand, if a value is a tensor only on some
+paths, or if another break comes first. Dynamo cannot resume after most breaks inside loops, or after breaks that it
+rejects immediately. It then gives up on the function and runs it in eager mode, so later code in that function is not
+traced and does not break. Before Python 3.12, a comprehension is a separate function. If it reads a tensor or module
+from outside, Dynamo compiles it separately.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dynalint.analysis.source import quote
 
 
 def provisos(events: Sequence[Event], refused: Collection[Event], project: Project) -> dict[Event, str]:
-    """Return the conditions for the graph breaks at these events that are uncertain, each as the end of a sentence.
+    """Return the conditions for the uncertain graph breaks among `events`. Each condition is the end of a sentence.
 
     Dynamo never resumes after the events in `refused`.
     """
@@ -44,7 +44,7 @@ def provisos(events: Sequence[Event], refused: Collection[Event], project: Proje
         for event, other, always in _hidden(own, _ending(function, own, refused, breaking, project), project):
             line = other.node.lineno
             found[event] = (
-                f"at present, the whole function runs in eager because of line {line}; this is the next break"
+                f"the whole function currently runs in eager because of line {line}, so this is the next break"
                 if always
                 else f"runs that reach line {line} leave the whole function in eager; other runs break here"
             )
@@ -69,9 +69,9 @@ def _place(event: Event) -> tuple[int, int]:
 
 
 def _hidden(events: Sequence[Event], ending: Sequence[Event], project: Project) -> list[tuple[Event, Event, bool]]:
-    """Return the events of one function that Dynamo does not reach, each with the earlier break that causes this.
+    """Return the events in a function that Dynamo does not reach, each with the earlier break that causes this.
 
-    The third item says whether every run reaches that break first, or only those with an optional argument.
+    The third item says whether every run reaches that break first, or only runs with an optional argument.
     """
     pairs = []
     parents = project.parents(events[0].function)
@@ -107,7 +107,7 @@ def _is_given(arm: tuple[ast.AST, str]) -> bool:
 
 
 def _in_both_arms(ending: Sequence[tuple[Event, Way]]) -> list[tuple[Event, Way]]:
-    """Return the paths on which one of two breaks is certain, because both branches of an `if` have one."""
+    """Return the paths where one of two breaks is certain to happen, because both branches of an `if` have a break."""
     found = []
     ways = {one for _, one in ending}
     for event, own in ending:
@@ -119,7 +119,7 @@ def _in_both_arms(ending: Sequence[tuple[Event, Way]]) -> list[tuple[Event, Way]
 
 
 def _comprehension(event: Event, parents: Parents) -> Comprehension | None:
-    """Return the comprehension that an event is inside; its first iterable is evaluated outside of it."""
+    """Return the comprehension that an event is in. Its first iterable does not count, because it runs outside."""
     inner: tuple[ast.AST, str] | None = None
     for outer in ancestors(event.node, parents):
         if isinstance(outer[0], COMPREHENSIONS) and inner != (outer[0].generators[0], "iter"):

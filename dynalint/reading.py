@@ -1,7 +1,8 @@
-"""Read files of untrusted projects: only regular files, of limited size, inside the project.
+"""Read files in untrusted projects. They must be regular files, have a limited size, and be inside the project.
 
 A repository may contain a link to `/dev/zero`, a pipe that is never written to, or a link to somebody else's file.
-Every file that the checked code may have created is read through this module, so that only this file fails.
+Every file that could have been created by the code being checked is read through this module, so that only this file
+fails.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-# The longest generated modules have about 4 MB, and a tree takes about fifty times as much memory as the text.
+# The longest generated modules have about 4 MB, and a tree takes about fifty times as much memory as its text.
 MOST_BYTES = 4 << 20
 # Notebooks contain images.
 MOST_NOTEBOOK_BYTES = 64 << 20
@@ -24,14 +25,14 @@ _MARKS_OF_A_PROJECT = ("pyproject.toml", "dynalint.toml", "setup.py", "setup.cfg
 
 
 def read_bounded(path: Path, most: int = MOST_BYTES) -> bytes:
-    """Return the content of a regular file of at most `most` bytes.
+    """Return the contents of a regular file that has at most `most` bytes.
 
     Raises:
-        OSError: the file cannot be read, is not a regular file (a device, a pipe, a folder), or is too large;
-            `strerror` says which.
+        OSError: The file cannot be read, is too large, or is not a regular file but, for example, a device, a pipe or a
+            folder. `strerror` gives the reason.
     """
-    # Check before opening, since opening a device can have effects, and again afterwards, since it may have been
-    # replaced.
+    # Check before opening the file, because opening a device can have effects, and check again afterwards, because the
+    # file may have been replaced.
     _check_regular(path.stat(), path)
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
     with os.fdopen(os.open(path, flags), "rb") as file:
@@ -45,11 +46,11 @@ def read_bounded(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file.
+    """Return the contents of a JSON file.
 
     Raises:
-        OSError: the file cannot be read; see `read_bounded`.
-        ValueError: it is not JSON, or nested too deeply.
+        OSError: The file cannot be read. See `read_bounded`.
+        ValueError: The file is not JSON, or is nested too deeply.
     """
     try:
         return json.loads(read_bounded(path, MOST_NOTEBOOK_BYTES))
@@ -63,7 +64,7 @@ def _check_regular(state: os.stat_result, path: Path) -> None:
 
 
 def hard_links(path: Path) -> int:
-    """Return the number of hard links to the file at a path, or 0 if it cannot be examined."""
+    """Return the number of hard links to the file at `path`, or 0 if the file cannot be examined."""
     try:
         return path.stat().st_nlink
     except (OSError, ValueError):
@@ -74,7 +75,7 @@ def is_inside(path: Path, root: Path) -> bool:
     """Return whether a path is below the folder `root`, with all links resolved."""
     try:
         return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
-    except (OSError, ValueError):  # for example, a null byte
+    except (OSError, ValueError):  # For example, the path contains a null byte.
         return False
 
 
@@ -101,16 +102,16 @@ def link_out(path: Path) -> Path | None:
 def project_root(folder: Path) -> Path:
     """Return the root of the project that contains the absolute path `folder`.
 
-    This is the root of its git repository. Without one, it is the nearest folder above with a file that marks a Python
-    project, or else the folder that contains the outermost package. Files in a project can make this smaller, but never
-    larger, because the folders above belong to the user. The user's home and the folders above it are never a project
-    root, even if the home folder is a git repository.
+    This is the root of its git repository. If there is no repository, it is the nearest folder above that has a file
+    marking a Python project, or else the folder that contains the outermost package. Files in a project can make the
+    project smaller, but never larger, because the folders above belong to the user. The user's home folder and the
+    folders above it are never a project root, even if the home folder is a git repository.
     """
     return _marked_root(folder) or _nearest(folder, lambda one: not (one / "__init__.py").exists()) or folder
 
 
 def is_marked(folder: Path) -> bool:
-    """Return whether a git repository, or a file that marks a Python project, determines the project of a folder."""
+    """Return whether a folder's project is determined by a git repository or by a file that marks a Python project."""
     return _marked_root(folder) is not None
 
 
@@ -133,7 +134,10 @@ def _nearest(folder: Path, has_mark: Callable[[Path], bool]) -> Path | None:
 
 
 def _identity(folder: Path) -> tuple[int, int] | Path:
-    """Return a key that identifies a folder across links. Resolving links in a deep path takes far longer."""
+    """Return a key that identifies a folder regardless of links.
+
+    Resolving the links in a deep path takes far longer.
+    """
     try:
         state = folder.stat()
     except OSError:

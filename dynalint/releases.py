@@ -1,10 +1,10 @@
-"""Releases of torch, and version ranges as rules and settings need them."""
+"""Releases of torch, and the version ranges in rules and settings."""
 
 from __future__ import annotations
 
 import re
 
-# The supported releases, oldest first. Ranges in settings are evaluated on these.
+# The supported releases, oldest first. Ranges in settings are evaluated on these releases.
 SUPPORTED = ("2.6", "2.7", "2.8", "2.9", "2.10", "2.11", "2.12", "2.13", "2.14", "2.15")
 
 _CLAUSE = re.compile(r"(==|!=|<=|>=|<|>|~=)?\s*(\d+(?:\.\d+)*)")
@@ -16,7 +16,7 @@ def holds(rule_range: str, wanted: str | None) -> bool:
     """Return whether a rule for the releases `rule_range` applies to any release in `wanted`.
 
     Both are version specifiers, such as ">=2.6,<2.14". A bare version means only that version, and an empty range means
-    all releases. Without `wanted`, the newest supported release is used.
+    all releases. If `wanted` is None, the newest supported release is used.
     """
     if not rule_range:
         return True
@@ -24,7 +24,7 @@ def holds(rule_range: str, wanted: str | None) -> bool:
 
 
 def release_of(version: str) -> str | None:
-    """Return the release in a version, such as "2.13.0" in "2.13.0+cpu"; None if there is no number in it."""
+    """Return the release in a version, such as "2.13.0" in "2.13.0+cpu", or None if it does not start with a number."""
     found = _RELEASE.match(version)
     return found[0] if found is not None else None
 
@@ -43,7 +43,7 @@ def _contains(versions: str, version: _Version) -> bool:
 
 
 def _satisfies(version: _Version, operator: str, bound: _Version) -> bool:
-    # Compare as many components as the bound has: "2.13" means 2.13.0, 2.13.1 and so on.
+    # Compare only as many components as the bound has, because "2.13" means 2.13.0, 2.13.1 and so on.
     cut = (*version, *[0] * len(bound))[: len(bound)]
     match operator:
         case "==":
@@ -58,7 +58,7 @@ def _satisfies(version: _Version, operator: str, bound: _Version) -> bool:
             return cut < bound
         case ">":
             return cut > bound
-        case _:  # "~=2.6" means 2.6 or newer, but below 3
+        case _:  # "~=2.6" means 2.6 or newer, but below 3.
             return cut >= bound and cut[:-1] == bound[:-1]
 
 

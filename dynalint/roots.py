@@ -1,4 +1,4 @@
-"""The compiled roots named in settings: report invalid ones, and suggest roots from the code."""
+"""The compiled roots named in settings. Report invalid roots, and suggest roots based on the code."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def complaints(settings: Settings, analysis: Analysis) -> Iterator[str]:
     names = [name_of(analysis.project, one) for one in _models(analysis.project)] if analysis.unknown_roots else []
     for name in analysis.unknown_roots:
         place = settings.origins.get("roots", "settings")
-        yield f'{place}: `roots`: there is no function or class to compile with the name "{name}"{nearest(name, names)}'
+        yield f'{place}: `roots`: there is no function or class named "{name}"{nearest(name, names)}'
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestions:
-    """Suggested roots with the reason for each, and the number of omitted models, by reason."""
+    """Suggested roots with the reason for each, and the number of models that were left out, by reason."""
 
     roots: dict[str, str]
     left_out: Mapping[str, int]
 
 
 def suggestions(analysis: Analysis, shown: Callable[[Path], str]) -> Suggestions:
-    """Suggest roots for the settings: code that the project compiles or builds, and models not contained in others.
+    """Suggest roots for the settings: code that the project compiles or builds, and models that no other model uses.
 
     `shown` returns the displayed form of a path.
     """
@@ -69,7 +69,10 @@ def suggestions(analysis: Analysis, shown: Callable[[Path], str]) -> Suggestions
 
 
 def _is_named(code: ClassInfo | FunctionInfo) -> bool:
-    """Return whether settings can name the code. Compiler calls in tests are found anyway, so tests are excluded."""
+    """Return whether settings can name the code.
+
+    Tests are excluded, because compiler calls in them are found anyway.
+    """
     return code.file.path.suffix == ".py" and not is_test(code.file.path)
 
 
@@ -80,6 +83,6 @@ def _models(project: Project) -> Iterator[ClassInfo]:
 
 
 def _is_called(forward: FunctionInfo, cls: ClassInfo) -> bool:
-    """Return whether compiled code other than a model's own subclasses calls the model."""
+    """Return whether a model is called by compiled code other than its own subclasses."""
     heirs = {cls, *cls.subclasses}
     return forward.owner is cls and any(caller.owner not in heirs for caller in forward.called_by)

@@ -1,7 +1,7 @@
-"""The API for writing rules, and the only module of dynalint that rules import.
+"""The API for writing rules. This is the only dynalint module that rules import.
 
-It provides events (`Call`, `Branch`, `StateChange` and so on), kinds of values (`k`), the project and its files, the
-answers of a rule (`Violation`, `Rewrite`, `Refusal`), and rewriting (`rw`).
+It provides events (`Call`, `Branch`, `StateChange` and so on), kinds of values (`k`), the project and its files, a
+rule's answers (`Violation`, `Rewrite`, `Refusal`), and rewriting (`rw`).
 """
 
 from __future__ import annotations

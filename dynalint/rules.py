@@ -1,9 +1,8 @@
-"""The base class of rules, and how rules are found.
+"""The base class for rules, and the code that finds rules.
 
-A rule is one class in one file, with a page next to it (`pages.py`) that contains its documentation and its examples.
-The test suite runs every example under Dynamo. A rule receives events, which describe what happens in a region
-according to the analysis, and returns violations. When asked for a fix, it returns a rewrite or the reason for
-declining.
+A rule is a single class in its own file. A page next to it (see `pages.py`) contains its documentation and examples.
+The test suite runs every example under Dynamo. A rule receives events, which describe what the analysis found in a
+region, and returns violations. When a fix is requested, the rule returns a rewrite or the reason why it offers none.
 """
 
 from __future__ import annotations
@@ -36,17 +35,18 @@ Shows = Literal["graph-break", "recompile", "recompile-once", "miscompile", "cle
 class Example:
     """An example that tests a rule, with everything needed to run it.
 
-    `code` is a complete module, including imports. Lines that must be flagged end in a comment `# DYNxxx` (several
-    codes are separated by spaces); similar lines that must not be flagged have none. `target` is an expression in the
-    module's namespace for the callable, which is evaluated again for each run. `inputs` is an expression (with `torch`
-    and the module's names in scope) for a list of argument tuples, one per call, which together execute every branch.
+    `code` is a complete module, including imports. Lines that must be flagged end with a comment `# DYNxxx`, with
+    spaces between codes if there is more than one. Similar lines that must not be flagged have no comment. `target` is
+    an expression in the module's namespace that gives the callable. It is evaluated again for each run. `inputs` is an
+    expression that gives a list of argument tuples, one for each call. It can use `torch` and the module's names, and
+    the calls together must execute every branch.
 
-    `fixed` is the exact module after the fix; `declined` is part of the reason for declining. `shows` says what a run
-    must show; the default is the rule's category for flagged code and "clean" otherwise. "recompile-once" is a
-    recompilation on a later call, after which the code is stable. `gb` are the ids that a break may have, by default
-    those of the rule. `exact` is False for a rewrite that is only equal up to rounding. `options` are settings that the
-    example needs, such as `{"print-fix": "remove"}`. `torch` and `python` are the ranges of releases to which the
-    example applies.
+    `fixed` is the exact module after the fix, and `declined` is part of the reason why no fix is offered. `shows` says
+    what a run must show. By default, this is the rule's category for flagged code and "clean" for other code.
+    "recompile-once" means a recompilation on a later call, after which the code is stable. `gb` are the ids that a
+    break may have, by default the rule's ids. `exact` is False if the rewrite is only equal up to rounding. `options`
+    are settings that the example needs, such as `{"print-fix": "remove"}`. The example only applies to the releases in
+    `torch` and `python`.
     """
 
     name: str
@@ -65,13 +65,14 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """The answer of a rule to an event: the node to flag, and a declarative sentence with code in backticks.
+    """A rule's answer to an event: the node to flag, and a declarative sentence with code in backticks.
 
-    `category`, `severity`, `gb`, `help` and `gives_up` default to those of the rule if they are None or empty. `torch`
-    is the range of releases to which this violation applies, if it is narrower than the rule's. With `within`, it is a
-    violation only if another rule is certain of a graph break in one of these functions, on every path through it; with
-    `stranded`, only if Dynamo gives up on the function because of a break in a loop. `setting` names the
-    `torch._dynamo.config` setting, if any, under which Dynamo traces the code unchanged.
+    If `category`, `severity`, `gb`, `help` and `gives_up` are None or empty, the rule's own values are used. `torch` is
+    the range of releases that this violation applies to, if it is narrower than the rule's range. If `within` is given,
+    this is only a violation if another rule is certain of a graph break in one of these functions, on every path
+    through it. If `stranded` is true, it is only a violation if Dynamo gives up on the function because of a break in a
+    loop. `setting` names the `torch._dynamo.config` setting that lets Dynamo trace the code without changes, if there
+    is one.
     """
 
     node: ast.expr | ast.stmt
@@ -89,7 +90,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """Replace the characters from offset `start` to `end` in the text of `file` by `content`."""
+    """Replace the characters from offset `start` to `end` in the text of `file` with `content`."""
 
     file: SourceFile
     start: int
@@ -101,14 +102,16 @@ class Replacement:
 class Rewrite:
     """A fix. `title` is an imperative sentence, and the `replacements` do not overlap.
 
-    The levels of `safety`: "safe" is exact for every input. "conditional" is exact if the named `conditions` are met,
-    which verification must show before the fix is applied. "unsafe" changes something by design; its conditions say
-    what. "suggestion" is never applied. `imports` are import statements that the new code needs at the top of the file,
-    such as "import torch"; existing ones are not added again. `leaves` are the codes of other rules' findings that the
-    new code may have, such as a branch on a former number that is now a tensor: the rewrite is applied together with
-    theirs or not at all. `own_calls` says that the conditions are about the arguments that callers pass, such as their
-    number of dimensions: inputs that dynalint has guessed do not show that they are met, only calls in the project's
-    own tests, documentation and examples do.
+    The levels of `safety` are: "safe" is exact for every input. "conditional" is exact if the named `conditions` are
+    met, which verification must show before the fix is applied. "unsafe" changes something by design, and its
+    conditions say what. "suggestion" is never applied.
+
+    `imports` are import statements that the new code needs at the top of the file, such as "import torch". They are not
+    added if they already exist. `leaves` are the codes of findings from other rules that the new code may have, such as
+    a branch on a former number that is now a tensor. The rewrite is only applied together with the rewrites of these
+    findings. `own_calls` means that the conditions are about the arguments that callers pass, such as their number of
+    dimensions. Inputs that dynalint guessed cannot show that these conditions are met. Only calls in the project's own
+    tests, documentation and examples can.
     """
 
     title: str
@@ -122,29 +125,29 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """The answer that no fix is offered. `reason` is one sentence with the reason and what the user can do instead."""
+    """The answer that no fix is offered. `reason` is a sentence that says why, and what the user can do instead."""
 
     reason: str
 
 
 class Refusal(Exception):  # noqa: N818 -- not an error, but the answer that there is no rewrite
-    """A rewrite is not possible. The text is a sentence that says why, and what to do by hand."""
+    """Raised when a rewrite is not possible. The message is a sentence that says why, and what to do by hand."""
 
 
 class Rule:
     """The base class of all rules.
 
-    `code` and `name` identify the rule ("DYN101", "branch-on-tensor"); `summary` is one line. `gb` are Dynamo's ids of
-    the breaks that it reports. `events` are the types of events that it receives. For `Call`, `Read` and `Write`
-    events, `calls` are the dotted names it watches ("builtins.print", "Tensor.item"; a trailing ".*" watches all names
-    below). `torch` is the range of releases to which the rule applies, as a version specifier ("" for all supported
-    releases). `gives_up` says that Dynamo does not resume after such a break, so that the rest of the function runs in
-    eager; `reads_data` says that the value of a tensor is read into Python. `help` is used for violations without their
-    own.
+    `code` and `name` identify the rule ("DYN101", "branch-on-tensor"), and `summary` is a single line. `gb` are
+    Dynamo's ids for the breaks that the rule reports. `events` are the types of events that it receives. For `Call`,
+    `Read` and `Write` events, `calls` are the dotted names that the rule watches, such as "builtins.print" or
+    "Tensor.item". A trailing ".*" watches all names below. `torch` is the range of releases that the rule applies to,
+    as a version specifier ("" for all supported releases). `gives_up` means that Dynamo does not resume after this
+    break, so the rest of the function runs in eager mode. `reads_data` means that the code reads a tensor's value into
+    Python. `help` is used for violations that do not have their own.
 
-    A rule that only watches calls needs no code: it flags each event with `message`, in which `{callee}` is the dotted
-    name of the callee. `flags` can make exceptions. `refusal` is the reason why there is no rewrite, for rules that
-    never have one.
+    A rule that only watches calls needs no code. It flags each event with `message`, where `{callee}` is replaced with
+    the dotted name of the callee. Override `flags` to make exceptions. `refusal` is the reason why there is no rewrite,
+    for rules that never have one.
     """
 
     code: ClassVar[str]
@@ -165,28 +168,31 @@ class Rule:
     def check(self, event: Any, project: Project) -> Iterable[Violation]:
         """Yield the violations for `event`, which has one of the types in `events`.
 
-        By default, there is one if `flags` returns True.
+        By default, there is a single violation if `flags` returns True.
         """
         if self.flags(event, project):
             callee = getattr(event, "callee", "").removeprefix("builtins.")
             yield Violation(event.node, self.message.format(callee=callee))
 
     def flags(self, event: Any, project: Project) -> bool:
-        """Return whether to flag `event`. The default is True unless it only happens on a path that raises."""
+        """Return whether to flag `event`.
+
+        By default, this is True unless the event only happens on a path that raises.
+        """
         from dynalint.analysis.exits import leads_to_raise
 
         return not leads_to_raise(event, project)
 
     def fix(self, event: Any, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Return the rewrite that removes `violation`, the reason for declining, or None if the rule has no fix.
+        """Return the rewrite that removes `violation`, or why there is none, or None if the rule has no fixes.
 
         Raises:
-            Refusal: there is no rewrite, for the given reason.
+            Refusal: There is no rewrite. The message says why.
         """
         return Declined(self.refusal) if self.refusal else None
 
     def offer(self, event: Event, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Return the result of `fix`, with a refusal converted to the reason for declining."""
+        """Return the result of `fix`. A `Refusal` is converted to `Declined`."""
         try:
             return self.fix(event, violation, project)
         except Refusal as refusal:
@@ -197,7 +203,7 @@ class Rule:
         """Return the rule's page, which is read on first use.
 
         Raises:
-            PageError: the page has an invalid format.
+            PageError: The page has an invalid format.
         """
         from dynalint.pages import page_of
 
@@ -206,9 +212,9 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A violation, with the rule that reported it and the event that it is about.
+    """A violation, the rule that reported it, and the event that it is about.
 
-    `proviso` is the end of a sentence with the condition for a graph break on each run; empty if it is certain.
+    `proviso` is the end of a sentence that says when the graph break happens, or empty if it always happens.
     """
 
     rule: Rule
@@ -230,13 +236,13 @@ class Flag:
 
 @cache
 def all_rules() -> tuple[Rule, ...]:
-    """Return one instance of every rule, sorted by code.
+    """Return an instance of every rule, sorted by code.
 
-    Rules are the subclasses of `Rule` defined in the packages and modules registered under the entry-point group
-    `dynalint.rules`, so that third parties can add their own.
+    Rules are subclasses of `Rule` that are defined in the packages and modules registered under the entry-point group
+    `dynalint.rules`, so third parties can add their own.
 
     Raises:
-        DynalintError: a rule pack cannot be imported, or two rules have the same code or name.
+        DynalintError: A rule pack cannot be imported, or two rules have the same code or name.
     """
     names = {"dynalint_rules"} | {point.value for point in entry_points(group="dynalint.rules")}
     found: dict[type[Rule], None] = {}

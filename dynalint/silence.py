@@ -10,15 +10,15 @@ from dynalint.errors import DynalintError
 from dynalint.findings import Finding
 from dynalint.suppress import UNUSED_CODE, Layout, read_layout, read_suppressions
 
-# Findings about a whole file, or about a comment, cannot be silenced by a comment.
+# Findings about a whole file or about a comment cannot be silenced by a comment.
 NOT_SILENCED = frozenset({"DYN901", UNUSED_CODE})
 
 
 def silence(file: SourceFile, findings: Iterable[Finding], reason: str) -> str:
-    """Return the text of a file with ignore comments for `findings`, each at the end of a line.
+    """Return the text of a file with ignore comments for `findings` added at the ends of lines.
 
     Raises:
-        DynalintError: a comment would change the meaning of the code, or cannot be written in the file's encoding.
+        DynalintError: A comment would change what the code means, or cannot be written in the file's encoding.
     """
     layout = read_layout(file)
     wanted: dict[int, set[str]] = {}
@@ -43,7 +43,7 @@ def silence(file: SourceFile, findings: Iterable[Finding], reason: str) -> str:
 
 
 def _line(layout: Layout, finding: Finding) -> int:
-    """Return the line whose end can take the comment for a finding: its own, or the last one of its statement."""
+    """Return the line that can end with the comment for a finding: its own line, or the last line of its statement."""
     if finding.line not in layout.open_lines:
         return finding.line
     statement = layout.around(finding.line)

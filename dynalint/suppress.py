@@ -2,9 +2,9 @@
 
 A pair of `# dynalint: disable[DYN4]` and `# dynalint: enable[DYN4]`, each on its own line, covers the lines in between.
 
-Comments are found in the tokens of a file, so text in strings does not count. A comment at the end of a line covers
-that line, and the whole statement (or the header of a compound one) if the statement ends there. A comment on its own
-line covers the next statement.
+Comments are found in a file's tokens, so text in strings does not count. A comment at the end of a line covers that
+line. If a statement ends there, the comment covers the whole statement, or only the header of a compound statement. A
+comment on its own line covers the next statement.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNUSED_CODE = "DYN902"
 UNUSED_NAME = "unused-suppression"
 
 _HINTS = ("dynalint:", "noqa")
-# A noqa that names codes of dynalint, and one that may cover them because it does not only list other linters' codes.
+# A noqa that names dynalint codes, and a noqa that may cover them because it does not only list other linters' codes.
 _CODED_NOQA = re.compile(r"noqa\s*:")
 _BARE_NOQA = re.compile(r"noqa(?!\s*:|\w)")
 # A second directive in the same comment, as in `# dynalint: ignore[DYN101]  # type: ignore`, ends the reason.
@@ -46,10 +46,11 @@ _NO_CODE = frozenset(
 class Suppression:
     """A comment that silences findings.
 
-    `codes` are the codes and prefixes as written, or empty for a `noqa` that covers everything. `first_line` to
-    `last_line` are the lines that it covers. The comment spans `column` to `end_column` of `line`, and the list of
-    codes in the brackets `codes_column` to `codes_end` (1-based, in characters, end exclusive). `fault` says why an
-    invalid one silences nothing. `end` is the `enable` that ends the range of a `disable`.
+    `codes` are the codes and prefixes as written, or empty for a `noqa` that covers everything. The comment covers
+    `first_line` to `last_line`. It is on `line`, from `column` to `end_column`, and the codes in its brackets are at
+    `codes_column` to `codes_end`. All of these are 1-based, columns count characters, and ends are exclusive. If the
+    comment is invalid, `fault` says why it silences nothing. `end` is the `enable` comment that ends the range of a
+    `disable` comment.
     """
 
     kind: Literal["ignore", "ignore-file", "disable", "enable", "noqa"]
@@ -77,9 +78,9 @@ class Suppression:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The logical lines of a file, in order: the first and last line, and the last line of the header after decorators.
+    """A file's logical lines in order: their first and last lines, and the last line of a header after its decorators.
 
-    `open_lines` are lines that cannot end in a comment: inside a string, or before a backslash.
+    `open_lines` are lines that cannot end with a comment, because they end inside a string or before a backslash.
     """
 
     starts: list[int] = field(default_factory=list)
@@ -89,21 +90,21 @@ class Layout:
     open_lines: set[int] = field(default_factory=set)
 
     def around(self, line: int) -> tuple[int, int] | None:
-        """Return the first and the last line of the logical line that contains `line`."""
+        """Return the first and last line of the logical line that contains `line`."""
         index = bisect_left(self.ends, line)
         if index < len(self.ends) and self.starts[index] <= line:
             return self.starts[index], self.ends[index]
         return None
 
     def after(self, line: int) -> tuple[int, int]:
-        """Return the lines of the first statement after `line`, including the header after decorators."""
+        """Return the lines of the first statement after `line`, including the header after any decorators."""
         index = bisect_right(self.starts, line)
         if index < len(self.starts):
             return self.starts[index], self.header_ends[index]
         return line, line
 
     def covered(self, line: int, *, alone: bool) -> tuple[int, int]:
-        """Return the lines that a comment on `line` covers; `alone` says that there is no code before it."""
+        """Return the lines that a comment on `line` covers. `alone` means that there is no code before the comment."""
         statement = self.around(line)
         if alone and statement is None:
             return self.after(line)
@@ -116,7 +117,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Suppressions:
-    """All ignore comments of a file, in order."""
+    """All ignore comments in a file, in order."""
 
     entries: tuple[Suppression, ...] = ()
     layout: Layout = field(default_factory=Layout, repr=False)
@@ -131,7 +132,7 @@ class Suppressions:
         return [(entry, code) for entry, code in found if code is not None]
 
     def apply(self, findings: Iterable[Finding], used: set[tuple[Suppression, str]]) -> list[Finding]:
-        """Return the findings that are not silenced, and add the suppressions that silenced others to `used`."""
+        """Return the findings that are not silenced, and add the suppressions that silenced the rest to `used`."""
         kept = []
         for finding in findings:
             silencing = self.silencing(finding)
@@ -142,11 +143,12 @@ class Suppressions:
 
 
 def read_suppressions(file: SourceFile, *, found: bool = True) -> Suppressions:
-    """Return the suppressions of a file, or none if it cannot be tokenized.
+    """Return the suppressions in a file, or none if it cannot be tokenized.
 
-    If nothing was `found` in the file, only suppressions with dynalint's codes are returned, as these may be unused.
+    If nothing was `found` in the file, only suppressions with dynalint's codes are returned, because these may be
+    unused.
     """
-    lowered = file.text.lower()  # much faster than a case-insensitive pattern
+    lowered = file.text.lower()  # This is much faster than a case-insensitive pattern.
     if file.tree is None or not ("dynalint:" in lowered or _may_hold_noqa(lowered, bare=found)):
         return Suppressions()
     tokens = _tokens(file)
@@ -157,7 +159,7 @@ def read_suppressions(file: SourceFile, *, found: bool = True) -> Suppressions:
             line, column = token.start
             alone = not file.line(line)[:column].strip()
             entries.extend(_native(token.string, line, column, layout.covered(line, alone=alone), alone=alone))
-            # As in other linters, a noqa on its own line only covers that line, and therefore nothing.
+            # As in other linters, a noqa on its own line covers only that line, which means that it covers nothing.
             entries.extend(
                 _noqa(token.string, line, column, (line, line) if alone else layout.covered(line, alone=False))
             )
@@ -165,7 +167,7 @@ def read_suppressions(file: SourceFile, *, found: bool = True) -> Suppressions:
 
 
 def _may_hold_noqa(lowered: str, *, bare: bool) -> bool:
-    """Return whether a text contains a `noqa` with codes like dynalint's or, with `bare`, one without codes."""
+    """Return whether a text contains a `noqa` with codes like dynalint's or, if `bare` is true, one without codes."""
     for line in lowered.split("\n") if "noqa" in lowered else ():
         coded = _CODED_NOQA.search(line)
         if (coded is not None and line.rfind("dyn") >= coded.end()) or (bare and _BARE_NOQA.search(line)):
@@ -174,7 +176,7 @@ def _may_hold_noqa(lowered: str, *, bare: bool) -> bool:
 
 
 def _with_ranges(entries: Iterable[Suppression], last_line: int) -> list[Suppression]:
-    """Extend each `disable` to the `enable` with the same codes, or else to the end of the file."""
+    """Extend each `disable` to the `enable` with the same codes, or to the end of the file if there is none."""
     found: list[Suppression] = []
     waiting: dict[frozenset[str], list[int]] = {}
     for entry in entries:
@@ -189,17 +191,17 @@ def _with_ranges(entries: Iterable[Suppression], last_line: int) -> list[Suppres
             found[index] = replace(found[index], last_line=entry.line, end=entry)
         else:
             codes = ", ".join(entry.codes)
-            found.append(replace(entry, fault=f"`enable[{codes}]` ends no `disable[{codes}]`"))
+            found.append(replace(entry, fault=f"`enable[{codes}]` has no matching `disable[{codes}]`"))
     return found
 
 
 def read_layout(file: SourceFile) -> Layout:
-    """Return the logical lines of a file."""
+    """Return a file's logical lines."""
     return _lay_out(_tokens(file), file)
 
 
 def _tokens(file: SourceFile) -> list[tokenize.TokenInfo]:
-    """Return the tokens of a file, or none if it cannot be tokenized."""
+    """Return a file's tokens, or none if it cannot be tokenized."""
     starts = file.line_starts
     lines = iter([file.text[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)])
     try:
@@ -216,11 +218,11 @@ def unused(
     ran: Collection[str],
     known: Collection[str],
 ) -> Iterator[tuple[Finding, Rewrite | None]]:
-    """Yield a finding for each comment that has no effect or unused codes, with the rewrite that removes them.
+    """Yield a finding for each comment that has no effect or has unused codes, with the rewrite that removes them.
 
-    `shown` is the path for the findings. `used` are the suppressions that silenced something. `ran` are the codes of
-    the rules that ran on the file; nothing is known about others. `known` are the codes of all rules. A `noqa` is left
-    alone, because it may be meant for other linters.
+    `shown` is the path to use in findings. `used` are the suppressions that silenced something. `ran` are the codes of
+    the rules that ran on the file, because nothing is known about other rules. `known` are the codes of all rules. A
+    `noqa` is left alone because it may be meant for other linters.
     """
     for entry in suppressions.entries:
         if entry.kind == "noqa":
@@ -264,7 +266,7 @@ def _listed(codes: Sequence[str]) -> str:
 
 
 def _removal(entry: Suppression, dead: Collection[str], file: SourceFile) -> Rewrite:
-    """Return the rewrite that removes the dead codes from a comment, or the comment if none remain."""
+    """Return the rewrite that removes the dead codes from a comment, or the whole comment if no codes remain."""
     alive = [code for code in entry.codes if code not in dead]
     title = "Remove the codes that silence nothing" if alive else "Remove the comment"
     comments = [entry] if entry.end is None else [entry, entry.end]
@@ -272,12 +274,12 @@ def _removal(entry: Suppression, dead: Collection[str], file: SourceFile) -> Rew
 
 
 def _without(entry: Suppression, alive: Sequence[str], file: SourceFile) -> Replacement:
-    """Return the replacement that leaves only the codes `alive` in a comment."""
+    """Return the replacement that leaves only the codes in `alive` in a comment."""
     text = file.line(entry.line)
     start, end, content = entry.column - 1, entry.end_column - 1, ""
     if alive:
         start, end, content = entry.codes_column - 1, entry.codes_end - 1, ", ".join(alive)
-    elif text[end:].strip():  # another comment follows
+    elif text[end:].strip():  # Another comment follows.
         end = len(text) - len(text[end:].lstrip())
     else:
         start, end = len(text[:start].rstrip()), len(text)
@@ -294,7 +296,7 @@ def _lay_out(tokens: Sequence[tokenize.TokenInfo], file: SourceFile) -> Layout:
     opened: list[int] = []
     start = 0
     for token in tokens:
-        if tokenize.tok_name[token.type].endswith("STRING_START"):  # the start of an f-string, since Python 3.12
+        if tokenize.tok_name[token.type].endswith("STRING_START"):  # An f-string starts here, since Python 3.12.
             opened.append(token.start[0])
         first = opened.pop() if tokenize.tok_name[token.type].endswith("STRING_END") else token.start[0]
         layout.open_lines.update(range(first, token.end[0]))
@@ -327,7 +329,7 @@ def _native(comment: str, line: int, column: int, covered: tuple[int, int], *, a
         elif not codes:
             fault = f"`dynalint: {word}` names no code; write `{word}[DYN101]` with the codes to silence"
         elif word in ("disable", "enable") and not alone:
-            fault = f"`dynalint: {word}` needs a line of its own; `ignore` silences this line"
+            fault = f"`dynalint: {word}` must be on its own line; use `ignore` to silence this line"
         end = match.start() + len(match[0].rstrip())
         yield Suppression(
             word if word in _WORDS else "ignore",  # type: ignore[arg-type]

@@ -1,8 +1,8 @@
-"""Projects whose own configuration may start programs, weaken the sandbox or choose folders to write to.
+"""Projects whose own configuration can start programs, weaken the sandbox or choose folders to write to.
 
-The user grants this once per project (`dynalint trust`), for the settings that the project has at that time. The
-decision is stored in the user's state folder, by the path of the project and a hash of those settings. If they change,
-or the project is cloned to another path, the user is asked again.
+The user allows this once per project (`dynalint trust`), for the settings that the project has at that time. The
+decision is stored in the user's state folder, keyed by the project's path and a hash of those settings. If the settings
+change, or the project is cloned to another path, the user is asked again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Asked:
 
     @property
     def described(self) -> str:
-        """The setting as written in a configuration file."""
+        """The setting as it is written in a configuration file."""
         value = self.value if isinstance(self.value, int | float) else f'"{self.value}"'
         return f"`{self.key} = {value}`"
 
@@ -46,7 +46,7 @@ class Trust:
     """The user's trust decisions, read on first use."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Use the state folder `folder`, by default the user's own."""
+        """Use the state folder `folder`, or the user's own if it is None."""
         self._folder = folder or state_folder()
         self._known: dict[str, str] | None = None
 
@@ -58,15 +58,15 @@ class Trust:
         """Trust the project at `root` with the settings that it asks for.
 
         Raises:
-            DynalintError: the decision cannot be stored.
+            DynalintError: The decision cannot be stored.
         """
         self._keep({**self._trusted(), _name(root): _digest(asked)})
 
     def revoke(self, root: Path) -> bool:
-        """Revoke the trust in the project at `root`. Return whether it was trusted.
+        """Revoke trust in the project at `root`. Return whether it was trusted.
 
         Raises:
-            DynalintError: the decision cannot be stored.
+            DynalintError: The decision cannot be stored.
         """
         known = dict(self._trusted())
         if known.pop(_name(root), None) is None:
@@ -94,7 +94,7 @@ class Trust:
 
 
 def _read(file: Path) -> dict[str, str]:
-    """Return the decisions stored in a file. If the content is malformed, no project is trusted."""
+    """Return the decisions stored in a file. If the file is malformed, no project is trusted."""
     try:
         held = read_json(file)
     except (OSError, ValueError):
@@ -107,6 +107,6 @@ def _name(root: Path) -> str:
 
 
 def _digest(asked: Sequence[Asked]) -> str:
-    """Return a hash of the settings, independent of where they are written."""
+    """Return a hash of the settings that does not depend on where they are written."""
     listed = [[one.key, str(one.value)] for one in asked]
     return hashlib.sha256(json.dumps(listed).encode()).hexdigest()

@@ -1,7 +1,7 @@
 """The user's own folders for settings, state and caches.
 
-They follow the XDG base directory specification; on Windows, its own variables are used. A repository cannot place
-files there, even by being cloned, so their content can be trusted.
+They follow the XDG base directory specification. On Windows, they follow the system's own variables. A repository
+cannot place files there, even by being cloned, so their contents can be trusted.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ def state_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the folder for data that may be deleted at any time, or None if the user has no home directory."""
+    """Return the folder for data that can be deleted at any time, or None if the user has no home directory."""
     folder = _folder("XDG_CACHE_HOME", ".cache", "LOCALAPPDATA", environment)
     return folder / "cache" if folder is not None and os.name == "nt" else folder
 
 
 def _folder(variable: str, below_home: str, windows: str, environment: Mapping[str, str]) -> Path | None:
     named = environment.get(windows if os.name == "nt" else variable, "")
-    # By the specification, a relative path is ignored: it would depend on the working directory.
+    # According to the specification, a relative path is ignored. It would depend on the working directory.
     if named and Path(named).is_absolute():
         return Path(named) / _NAME
     try:

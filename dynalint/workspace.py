@@ -1,4 +1,4 @@
-"""The input of a run: the files to check, with their settings. No code of the analysis is imported here."""
+"""The input for a run: the files to check, with their settings. Nothing here imports the analysis."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The input of a run: the files to check (absolute, sorted), their settings, and the settings of the run.
+    """The input for a run: the files to check (absolute, sorted), their settings, and the settings of the run itself.
 
-    `named` are the paths given by the user. `texts` replaces the content of files; `directory` is the base of displayed
-    paths. `unreadable` is a text that could not be decoded. With `ignore_suppressions`, comments silence nothing.
-    `around` are further files to analyse. `execution` says how code is run, or is None for the default.
+    `named` are the paths that the user gave. `texts` replaces the contents of files, and displayed paths are relative
+    to `directory`. `unreadable` is a text that could not be decoded. If `ignore_suppressions` is true, comments silence
+    nothing. `around` are additional files to analyse. `execution` says how code is run, or is None for the default.
     """
 
     files: tuple[Path, ...]
@@ -39,17 +39,17 @@ class Workspace:
 
     @property
     def analysed(self) -> tuple[Path, ...]:
-        """All files to analyse, in the order of the whole project."""
+        """All files to analyse, in the same order as for a whole project."""
         return tuple(sorted({*self.files, *self.around}, key=lambda path: path.parts)) if self.around else self.files
 
     @property
     def is_whole(self) -> bool:
-        """Whether no file of a project is left out: a whole project is checked, or nothing."""
+        """Whether all projects are checked completely, so that no file is left out."""
         tops = {project_root(folder) for folder in {path.parent for path in self.files}}
         return all(any(top.is_relative_to(path) for path in self.named) for top in tops)
 
     def shown(self, path: Path) -> str:
-        """Return the path of a file as displayed in findings."""
+        """Return a file's path as displayed in findings."""
         return show_path(path, self.directory)
 
     def enabled(self, path: Path) -> frozenset[str]:
@@ -57,12 +57,15 @@ class Workspace:
         return self.configuration.for_file(path).selection.enabled_for(path)
 
     def fixable(self, path: Path) -> frozenset[str]:
-        """Return the codes whose findings in a file may be fixed."""
+        """Return the codes whose findings may be fixed in a file."""
         return self.configuration.for_file(path).selection.fixable
 
 
 def absolute(path: Path, directory: Path) -> Path:
-    """Return a path as an absolute path, below `directory` if it is in that folder, possibly through links."""
+    """Return an absolute path.
+
+    The result is below `directory` if the file is in that folder, possibly through links.
+    """
     path = Path(os.path.normpath(directory / path.expanduser()))
     if not path.is_relative_to(directory):
         real = Path(os.path.realpath(path))
@@ -73,11 +76,11 @@ def absolute(path: Path, directory: Path) -> Path:
 def open_workspace(
     paths: Sequence[Path], configuration: Configuration, directory: Path
 ) -> tuple[Workspace, Discovered]:
-    """Find the files to check in `paths`, or else those that the configuration includes, or the working directory.
+    """Find the files to check in `paths`, or in the paths that the configuration includes, or in the working directory.
 
     Raises:
-        UsageError: a path does not exist.
-        ConfigError: a configuration file is invalid.
+        UsageError: A path does not exist.
+        ConfigError: A configuration file is invalid.
     """
     named = [absolute(path, directory) for path in paths]
     settings = configuration.for_run(named)
@@ -105,10 +108,10 @@ def _included(settings: Settings, directory: Path) -> tuple[tuple[Path, ...], tu
 
 
 def text_workspace(path: Path, data: bytes, configuration: Configuration, directory: Path) -> Workspace:
-    """Return a workspace with one file whose content is `data`, regardless of the file on disk.
+    """Return a workspace with a single file whose contents are `data`, regardless of what is on disk.
 
     Raises:
-        ConfigError: a configuration file is invalid.
+        ConfigError: A configuration file is invalid.
     """
     path = absolute(path, directory)
     settings = configuration.for_file(path)
@@ -121,7 +124,7 @@ def text_workspace(path: Path, data: bytes, configuration: Configuration, direct
 
 
 def search_folders(settings: Settings) -> tuple[Path, ...]:
-    """Return the folders that absolute imports may start from, besides the packages of the checked files."""
+    """Return the folders where absolute imports may start, in addition to the packages of the checked files."""
     if settings.config_file is None:
         return ()
     return tuple(folder for folder in (settings.root, settings.root / "src") if folder.is_dir())

@@ -230,7 +230,7 @@ def test_since_from_a_folder_of_the_repository(check: Run, model: Path, monkeypa
 
 @pytest.mark.parametrize(
     ("repository", "revision", "words"),
-    [(False, "HEAD", "--since asks git, which says"), (True, "nothing", "--since nothing: no such revision")],
+    [(False, "HEAD", "--since uses git, which says"), (True, "nothing", "--since nothing: no such revision")],
 )
 def test_since_what_is_not_there(check: Run, model: Path, repository: bool, revision: str, words: str) -> None:
     if repository:
@@ -343,7 +343,7 @@ def test_since_in_a_shallow_clone(
     ("how", "words"),
     [
         (["init", "-q"], "--since HEAD: no such revision"),
-        (["init", "-q", "--bare", "."], "--since asks git, which says"),
+        (["init", "-q", "--bare", "."], "--since uses git, which says"),
     ],
 )
 def test_since_where_nothing_is_committed(check: Run, model: Path, how: list[str], words: str) -> None:

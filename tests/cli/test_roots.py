@@ -115,7 +115,7 @@ def test_a_name_that_nothing_has_is_an_error_in_one_sentence(check: Run, project
     named(project, "pkg.models:Othr", "pkg.models:Net", "pkg.nowhere:Net", "pkg.models:torch")
     ran = check()
     assert (ran.code, ran.places) == (2, ["src/pkg/helpers.py:2 DYN101"])
-    start = "error: pyproject.toml:2: `roots`: there is no function or class to compile with the name "
+    start = "error: pyproject.toml:2: `roots`: there is no function or class named "
     assert ran.err.splitlines() == [
         f'{start}"pkg.models:Othr" (did you mean `pkg.models:Other`?)',
         f'{start}"pkg.nowhere:Net" (did you mean `pkg.models:Net`?)',

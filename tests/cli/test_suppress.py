@@ -242,8 +242,8 @@ def test_ranges_inside_ranges() -> None:
 
 
 def test_what_is_no_range() -> None:
-    assert dead("x\n# dynalint: enable[DYN101]\n") == [(2, "`enable[DYN101]` ends no `disable[DYN101]`", None)]
+    assert dead("x\n# dynalint: enable[DYN101]\n") == [(2, "`enable[DYN101]` has no matching `disable[DYN101]`", None)]
     assert dead("x  # dynalint: disable[DYN101]\n", finding("DYN101", 1)) == [
-        (1, "`dynalint: disable` needs a line of its own; `ignore` silences this line", None)
+        (1, "`dynalint: disable` must be on its own line; use `ignore` to silence this line", None)
     ]
     assert not silenced("x  # dynalint: disable[DYN101]\ny\n", "DYN101", 2)

@@ -121,8 +121,8 @@ def test_imports_of_short_code_go_with_the_others() -> None:
         ("## Proof\n## More\n", '3: the heading of an example must begin with "### "'),
         ("## Proof\n```py\n```\n", '3: a block must follow a heading "### " that'),
         ("## Proof\n### a\n", '3: the example "a" has no block `py`'),
-        ("## Proof\n### a\n```py\npass\n", "4: the block that begins here does not end"),
-        ("## Why\n```py\npass\n", "3: the block that begins here does not end"),
+        ("## Proof\n### a\n```py\npass\n", "4: the block that begins here is never closed"),
+        ("## Why\n```py\npass\n", "3: the block that begins here is never closed"),
         ("## Proof\n### a\n```python\n```\n", "4: an example's block must be one of toml, py, py fixed, text declined"),
         ("## Proof\n### a\n```py\n```\n```py\n```\n", '6: the example "a" has a second block `py`'),
         (

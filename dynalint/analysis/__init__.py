@@ -1,4 +1,4 @@
-"""Static analysis: turns source files into events, without running any of the code and without torch."""
+"""Static analysis, which turns source files into events without running the code or importing torch."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisOptions:
-    """Settings of the analysis.
+    """Settings for the analysis.
 
     `roots` decides which code counts as compiled: "modules", "explicit", or a list of "package.module:Name". `search`
-    lists additional folders where absolute imports are looked up. `rule_options` holds the settings that rules read.
+    lists additional folders where absolute imports are looked up. `rule_options` holds the rules' own settings.
     """
 
     roots: str | Sequence[str] = "modules"
@@ -33,10 +33,9 @@ class AnalysisOptions:
 class Analysis:
     """The result of the static analysis: the files read, the functions in the compiled region, and their events.
 
-    `events` covers the checked files only, sorted by file in the given order, then by position. `failures` lists
-    functions on which dynalint itself failed. `budgets` records the functions that were skipped because the budget of
-    their file ran out. `unknown_roots` lists names of roots in the options that do not match anything that could be
-    compiled.
+    `events` only contains events in the checked files, sorted by file in the given order, then by position. `failures`
+    lists functions on which dynalint itself failed. `budgets` records the functions that were skipped because their
+    file's budget ran out. `unknown_roots` lists the names given in `roots` that match nothing that could be compiled.
     """
 
     project: Project
@@ -49,7 +48,7 @@ class Analysis:
 
     @property
     def files(self) -> list[SourceFile]:
-        """The files to check, including those that do not parse."""
+        """Return the files to check, including those with syntax errors."""
         return self.project.checked
 
 
@@ -63,9 +62,9 @@ def analyze(
 ) -> Analysis:
     """Analyse the files at `paths` as one project.
 
-    `overrides` replaces the text of files, as if the new text were on disk. `watched` selects the calls that become
-    events: it maps the dotted name of a callee to the name to report, or to None. To analyse the same files again, pass
-    the `sources` of the first analysis.
+    `overrides` gives the new text of some files, which is used instead of the text on disk. `watched` selects the calls
+    that become events: it maps the dotted name of a callee to the name to report, or to None. To analyse the same files
+    again, pass the `sources` of the first analysis.
     """
     from dynalint.analysis.run import run_analysis
 

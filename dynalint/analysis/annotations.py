@@ -1,4 +1,4 @@
-"""The kinds that annotations declare."""
+"""Kinds declared by annotations."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ _OTHERS: dict[str, Kind] = {
     "torch.dtype": k.Value("dtype"),
     "torch.device": k.Value("device"),
     "torch.Size": k.SHAPE,
-    # Using a logger breaks the graph, whichever of its methods is called.
+    # Every method of a logger breaks the graph.
     "logging.Logger": k.Object("logging.Logger"),
     **{name: k.Object(name) for name in ("random.Random", "numpy.random.Generator", "numpy.random.RandomState")},
 }
-# jaxtyping puts the shape into the annotation: Float[Tensor, "batch dim"].
+# jaxtyping includes the shape in the annotation, as in `Float[Tensor, "batch dim"]`.
 _JAXTYPING = re.compile(r"(?:B?(Float)|U?(Int)(?:eger)?|(Bool)|(Complex)|Shaped|Num|Inexact|Real)\d*")
 
 
-# The longest chain of aliases that is followed, because an alias may refer to itself.
+# The maximum number of aliases to follow. The limit is needed because an alias can refer to itself.
 _DEEPEST_ALIAS = 8
 
 
 def annotation_kind(interpreter: Interpreter, node: ast.expr, module: ModuleInfo, depth: int = 0) -> Kind:
-    """Return the kind that an annotation names, or `UNKNOWN` if it leaves the kind open.
+    """Return the kind that an annotation declares, or `UNKNOWN` if it does not determine the kind.
 
     `depth` is the number of aliases followed so far.
     """
@@ -82,7 +82,7 @@ def annotation_kind(interpreter: Interpreter, node: ast.expr, module: ModuleInfo
 
 
 def as_declared(kind: Kind, declared: Kind) -> Kind:
-    """Return the kind that `x: Tensor = f()` binds: the alternatives of `f()` that match the annotation."""
+    """Return the kind that `x: Tensor = f()` gives `x`: the alternatives of `f()` that match the annotation."""
     if isinstance(kind, k.Unknown):
         return declared
     kept = [one for one in kind.members if any(_is_like(one, other) for other in declared.members)]
@@ -117,7 +117,7 @@ def _definition(
 
 
 def _bound(value: ast.expr) -> ast.expr:
-    """The bound of a `TypeVar` or the base of a `NewType`; any other alias unchanged."""
+    """Return the bound of a `TypeVar` or the base of a `NewType`, and any other alias unchanged."""
     if isinstance(value, ast.Call):
         name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
         if name == "TypeVar":
@@ -129,7 +129,7 @@ def _bound(value: ast.expr) -> ast.expr:
 
 
 def _either_of(values: list[ast.expr]) -> ast.expr:
-    """The union of several annotations, as one annotation."""
+    """Join several annotations into one union annotation."""
     found: ast.expr = values[0] if values else ast.Constant(...)
     for value in values[1:]:
         found = ast.BinOp(found, ast.BitOr(), value)
@@ -141,10 +141,10 @@ def _either(kinds: list[Kind]) -> Kind:
 
 
 def named_tuple(interpreter: Interpreter, cls: ClassInfo, depth: int = 0) -> k.Sequence | None:
-    """Return the kind of a named tuple from the fields that its class declares; None for any other class."""
+    """Return the kind of a named tuple based on the fields that its class declares, or None for any other class."""
     for one in interpreter.project.mro(cls):
         if any(base == k.External("typing.NamedTuple") for base in interpreter.project.bases(one)):
-            deeper = depth + _DEEPEST_ALIAS // 2  # a field may be another named tuple, or one of the same class
+            deeper = depth + _DEEPEST_ALIAS // 2  # a field can itself be a named tuple, even of the same class
             items = [annotation_kind(interpreter, field, one.module, deeper) for field in one.annotated.values()]
             return k.Sequence("tuple", join_all(items), tuple(items), fields=tuple(one.annotated))
     return None
@@ -180,10 +180,10 @@ def _named(interpreter: Interpreter, target: Kind, depth: int) -> Kind:
 
 
 def _instance_of(interpreter: Interpreter, cls: ClassInfo) -> Kind:
-    """The kind of an annotation that names a class of the project: that class or any subclass.
+    """Return the kind of an annotation that names a project class: an instance of the class or of any subclass.
 
-    A tensor subclass that adds nothing exists only for its name, so the value is treated as a tensor. An annotation
-    with `nn.Module` itself is treated as that class alone, because its subclasses are often most of the project.
+    A tensor subclass that adds nothing is treated as a plain tensor. An annotation of `nn.Module` itself only stands
+    for that class, because its subclasses often make up most of the project.
     """
     classes, others = interpreter.project.lineage(cls)
     if "torch.Tensor" in others and not any(one.methods for one in classes):

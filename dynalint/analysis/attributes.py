@@ -1,4 +1,4 @@
-"""The attributes of the project's classes, and which contexts have read them."""
+"""The attributes of the project's classes, and which contexts have read each of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class Attributes:
-    """The attributes of classes. `waiting` holds methods that store a requested attribute and have not run yet."""
+    """The attributes of classes.
+
+    `waiting` contains methods that store a requested attribute but have not been interpreted yet.
+    """
 
     def __init__(self, interpreter: Interpreter) -> None:
         self.waiting: dict[FunctionInfo, None] = {}
@@ -26,7 +29,10 @@ class Attributes:
         self._reader_lists: dict[tuple[ClassInfo, str], list[dict[Context, None]]] = {}
 
     def initialise(self, cls: ClassInfo) -> None:
-        """Interpret the constructors of a class, so that its attributes are known. Other writers run on demand."""
+        """Interpret a class's constructors to find its attributes.
+
+        Other methods that store attributes are interpreted on demand.
+        """
         if cls in self._initialised:
             return
         self._initialised.add(cls)
@@ -37,7 +43,7 @@ class Attributes:
                 self._interpreter.default_context(constructor)
 
     def read(self, cls: ClassInfo, name: str, frame: Frame) -> Kind:
-        """Return the kind of attribute `name` of `cls`; `NOTHING` if no constructor or method stores it."""
+        """Return the kind of `cls.name`, or `NOTHING` if no constructor or method stores it."""
         self.initialise(cls)
         kind = self.known(cls, name)
         if frame.context is None or (cls, name) not in frame.context.reads:
@@ -45,12 +51,12 @@ class Attributes:
         return kind
 
     def known(self, cls: ClassInfo, name: str) -> Kind:
-        """Return the kind of attribute `name` of `cls` as currently known."""
+        """Return what is currently known about the kind of `cls.name`."""
         kind = self._interpreter.project.class_attribute(cls, name)
         return self._interpreter.project.join_subclasses(cls, name) if kind is NOTHING else kind
 
     def _note_reader(self, cls: ClassInfo, name: str, kind: Kind, context: Context | None) -> None:
-        """Rerun a context when an attribute changes, and make sure that the methods that store it are interpreted."""
+        """Rerun a context whenever the attribute changes, and interpret the methods that store the attribute."""
         lists, classes = self._reader_lists.get((cls, name)), self._interpreter.project.mro(cls)
         if lists is None:
             lists = self._reader_lists[cls, name] = [self._readers_of(one, name) for one in classes]
@@ -62,14 +68,15 @@ class Attributes:
                 self._interpreter.heirs.note_reader(cls, name, context)
 
     def run_writers(self, cls: ClassInfo, name: str) -> None:
-        """Interpret the methods of a class that store an attribute."""
+        """Interpret the methods of a class that store the given attribute."""
         if name in cls.writers:
             self._readers_of(cls, name)
 
     def _readers_of(self, cls: ClassInfo, name: str) -> dict[Context, None]:
-        """The contexts that read an attribute of one class. The first request interprets the methods that store it.
+        """Return the contexts that read an attribute of one class.
 
-        A method that only stores constants in it, such as a switch, need not be interpreted.
+        The first call also interprets the methods that store the attribute. Methods that only store constants in it,
+        such as one that sets a flag, do not need to be interpreted.
         """
         known = self._readers.get((cls, name))
         if known is None:
@@ -85,7 +92,7 @@ class Attributes:
         return known
 
     def store(self, cls: ClassInfo, name: str, kind: Kind, frame: Frame) -> None:
-        """Join a kind into attribute `name` of `cls`."""
+        """Join `kind` into the kind of `cls.name`."""
         self._store(cls, name, kind, frame.function, frame.statement)
 
     def _store(
@@ -106,7 +113,7 @@ class Attributes:
 
 
 def _stored_constant(method: FunctionInfo, statement: ast.stmt | None) -> Kind | None:
-    """The kind of the constant if a statement only stores a constant in one attribute of `self`; otherwise None."""
+    """Return the kind of the constant if `statement` only stores a constant in one attribute of `self`, or None."""
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not method.node.args.args:
         return None
     target, value = statement.targets[0], statement.value

@@ -1,4 +1,4 @@
-"""Widening of large unions of classes: a few base classes represent many classes."""
+"""Shorten large unions of classes by replacing many classes with a few of their base classes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 def common_bases(classes: Mapping[ClassInfo, bool], most: int) -> dict[ClassInfo, bool]:
-    """Return classes that cover all of `classes`, at most `most` if their bases allow it.
+    """Return classes that cover all of `classes`. There are at most `most` of them if the base classes allow it.
 
-    The value says whether a class also represents its subclasses. The base with the largest share of its subclasses
-    in `classes` is used first; if shares are equal, the one with the most subclasses there.
+    The value says whether a class also represents its subclasses. The base with the largest share of its subclasses in
+    `classes` is used first. If two have the same share, the one with more subclasses in `classes` is used.
     """
     left = dict(classes)
     while len(left) > most:

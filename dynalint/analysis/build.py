@@ -1,4 +1,4 @@
-"""Building the index record of a module from its syntax tree."""
+"""Build the index record of a module from its syntax tree."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dynalint.analysis.source import SourceFile
 
 
 def build_module(name: str, file: SourceFile, package: bool) -> ModuleInfo:
-    """Return the record of a module that parses, with all its classes and functions, including nested ones."""
+    """Return the record of a parsed module with all its classes and functions, including nested ones."""
     module = ModuleInfo(name, file, package)
     _Builder(module).block(module.tree.body, "", None, None)
     return module
 
 
 def bind_imports(module: ModuleInfo, node: ast.Import | ast.ImportFrom) -> list[tuple[str, Import]]:
-    """Return the names that an import statement binds, each with its import; star imports bind nothing here."""
+    """Return the names that an import statement binds, each with its import. A star import binds no names here."""
     if isinstance(node, ast.Import):
         return [
             (alias.asname, Import(alias.name, None))
@@ -34,7 +34,10 @@ def absolute_module(module: ModuleInfo, node: ast.ImportFrom) -> str:
 
 
 def absolute_name(importer: str, package: bool, level: int, source: str) -> str:
-    """Return the absolute dotted name of `source` after `level` dots, as imported by a module or `package`."""
+    """Return the absolute dotted name of `source` as imported with `level` leading dots.
+
+    `importer` is the name of the importing module, and `package` says whether it is a package.
+    """
     if not level:
         return source
     parts = importer.split(".")
@@ -45,7 +48,7 @@ def absolute_name(importer: str, package: bool, level: int, source: str) -> str:
 
 
 class _Builder:
-    """Walks the statements of a module and records what they bind."""
+    """Walk a module's statements and record what they bind."""
 
     def __init__(self, module: ModuleInfo) -> None:
         self.module = module
@@ -59,16 +62,19 @@ class _Builder:
         parent: FunctionInfo | None,
         weak: bool = False,
     ) -> None:
-        """Record a block. `weak` bindings (in `except` and `else`) do not replace existing ones."""
+        """Record a block.
+
+        Bindings in `except` and `else` blocks are `weak`: they do not replace existing ones.
+        """
         for statement in body:
-            # In the body of a function, only statements that can contain another definition matter here.
+            # Inside a function, only statements that can contain another definition matter.
             if parent is None or hasattr(statement, "body"):
                 self.statement(statement, prefix, owner, parent, weak)
 
     def statement(
         self, node: ast.stmt, prefix: str, owner: ClassInfo | None, parent: FunctionInfo | None, weak: bool
     ) -> None:
-        """Record one statement and the blocks inside it."""
+        """Record a statement and the blocks inside it."""
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             self.function(node, prefix, owner, parent, weak)
         elif isinstance(node, ast.ClassDef):
@@ -97,7 +103,7 @@ class _Builder:
         parent: FunctionInfo | None,
         weak: bool,
     ) -> None:
-        """Record a function or method; it becomes the parent of its nested functions."""
+        """Record a function or method and its nested functions."""
         info = FunctionInfo(node.name, f"{prefix}{node.name}", node, self.module, owner, parent)
         self.module.functions.append(info)
         if owner is not None:
@@ -146,7 +152,10 @@ class _Builder:
                 self.unpack(target.elts, value)
 
     def unpack(self, targets: list[ast.expr], value: ast.expr) -> None:
-        """Record the names that a tuple of targets binds. A value that is not written out is unknown: `...`."""
+        """Record the names that a tuple of targets binds.
+
+        If a value cannot be read from the source, it is recorded as `...`.
+        """
         each = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
         values = each if len(each) == len(targets) else [ast.Constant(...)] * len(targets)
         for target, one in zip(targets, values, strict=True):
@@ -161,7 +170,7 @@ class _Builder:
             self.bind(name, target, weak)
 
     def bind(self, name: str, value: Import | ClassInfo | FunctionInfo, weak: bool) -> None:
-        """Bind a name of the module."""
+        """Bind a name in the module."""
         if not self.checking:
             self.module.for_checkers.discard(name)
         elif name not in self.module.bindings:
@@ -172,14 +181,14 @@ class _Builder:
             self.module.bindings[name] = value
 
     def assign(self, name: str, value: ast.expr) -> None:
-        """Add an assigned expression to a name of the module, unless the name is already something else."""
+        """Add an assigned expression to a module-level name, unless the name is already bound to something else."""
         known = self.module.bindings.setdefault(name, [])
         if isinstance(known, list):
             known.append(value)
 
 
 def _is_for_checkers(node: ast.stmt) -> bool:
-    """Whether only type checkers read the body of a statement."""
+    """Return whether the body of a statement is only for type checkers."""
     test = node.test if isinstance(node, ast.If) else None
     return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
         isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
@@ -187,7 +196,7 @@ def _is_for_checkers(node: ast.stmt) -> bool:
 
 
 def _is_accessor(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether this is the setter or deleter of a property, or one signature of an overload."""
+    """Return whether this is a property setter, a property deleter or an overload."""
     for decorator in node.decorator_list:
         if isinstance(decorator, ast.Attribute) and decorator.attr in ("setter", "deleter", "overload"):
             return True

@@ -1,4 +1,4 @@
-"""Where the classes of a project are instantiated: by code that uses a model, or by a model that contains them."""
+"""Find where the project's classes are instantiated: in code that uses a model, or in a model that contains them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Builds:
-    """The first place outside models and tests that instantiates a class, and the classes that models consist of."""
+    """The code that instantiates classes.
+
+    `places` maps a class to the first call outside models and tests that instantiates it. `parts` are the classes that
+    models instantiate.
+    """
 
     places: dict[ClassInfo, tuple[FunctionInfo, ast.Call]] = field(default_factory=dict)
     parts: set[ClassInfo] = field(default_factory=set)
 
 
 def builds(project: Project) -> Builds:
-    """Return the places where the checked files instantiate classes by name."""
+    """Return where the checked files instantiate classes by name."""
     found = Builds()
     for module in [one for one in project.modules.values() if project.is_checked(one.file)]:
         for function in (*module.functions, module.top):
@@ -39,7 +43,7 @@ def builds(project: Project) -> Builds:
 
 
 def _owner(function: FunctionInfo) -> ClassInfo | None:
-    """The class that a function belongs to, directly or through an enclosing method."""
+    """Return the class that a function belongs to, directly or through an enclosing method."""
     while function.owner is None and function.parent is not None:
         function = function.parent
     return function.owner
@@ -55,7 +59,7 @@ def _built_by(project: Project, function: FunctionInfo) -> Iterator[tuple[ast.Ca
 
 
 def _is_global(node: ast.expr, function: FunctionInfo) -> bool:
-    """Whether the first part of a dotted name is not local to the function."""
+    """Return whether the first part of a dotted name is not local to the function."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name) and (function.name == "<module>" or node.id not in function.locals)

@@ -1,4 +1,4 @@
-"""The return values of builtin functions, and the builtins that convert tensors to bool."""
+"""Return values of builtin functions, and which builtins convert tensors to bool."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Handler = Callable[["Frame", list[Kind], dict[str, Kind]], Kind]
 
 
 def taken(frame: Frame, name: str, args: list[Kind]) -> list[Kind]:
-    """Return the kinds as which a builtin treats arguments, if it calls methods of the project on them."""
+    """Return the arguments as the builtin sees them, after it has called the project's special methods on them."""
     return [spread(frame, argument) for argument in args] if name in _ITERATING else args
 
 
 def builtin_call(frame: Frame, name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind | None:
-    """Return the kind that a builtin function returns; None for one that is handled like any other callable."""
+    """Return the kind that a builtin function returns, or None if it is handled like any other callable."""
     prefix, _, name = name.rpartition(".")
     if prefix != "builtins":
         return None
@@ -70,7 +70,8 @@ def _len(frame: Frame, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
         return k.Value("int", len(args[0].items))
     if args and k.may_be_tensor(args[0]):
         return k.SIZE
-    made = frame.function is not None and frame.function.name == "__init__"  # in eager code it is a number
+    # The constructor runs eagerly, where `len` returns a number.
+    made = frame.function is not None and frame.function.name == "__init__"
     return (length(frame, args[0]) if args and not made else None) or k.INT
 
 

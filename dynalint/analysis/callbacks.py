@@ -6,7 +6,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.kinds import UNKNOWN, Kind, join
 
-# They return a function with the same parameters as the one they take, and a similar result.
+# These return a function that takes the same parameters as the given function and returns a similar result.
 TRANSFORMS = frozenset(f"torch.{name}" for name in "vmap func.grad func.jacrev func.jacfwd func.hessian".split())
 _CHECKPOINT = "torch.utils.checkpoint.checkpoint"
 _TREE_MAP = ("torch.utils._pytree.tree_map", "torch.utils._pytree.tree_map_")
@@ -16,7 +16,7 @@ Arguments = tuple[list[Kind], dict[str, Kind]]
 
 
 def handed_arguments(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Arguments | None:
-    """Return the arguments that `name` passes to its first argument; None if unknown or if it does not call it."""
+    """Return the arguments that `name` passes to its first argument, or None if they are unknown or not passed."""
     if len(args) < 2 or isinstance(args[0], k.Unknown):
         return None
     first, elements = args[1], [element_of(one) for one in args[1:]]
@@ -38,7 +38,10 @@ def handed_arguments(name: str, args: list[Kind], keywords: dict[str, Kind]) -> 
 
 
 def handed_result(name: str, args: list[Kind], given: Kind, result: Kind) -> Kind:
-    """Return the result of calling `name` when its callback returned `given`; `result` is the kind known otherwise."""
+    """Return the result of calling `name` with a callback that returned `given`.
+
+    `result` is the kind that is known without looking at the callback.
+    """
     first = args[1]
     if name == "builtins.map":
         items = first.items if isinstance(first, k.Sequence) and len(args) == 2 else None
@@ -59,14 +62,14 @@ def _items(kind: Kind) -> Arguments | None:
 
 
 def _leaf(kind: Kind) -> Kind:
-    """The kind of the leaves of a tree of containers."""
+    """Return the kind of the leaves in nested containers."""
     while isinstance(kind, (k.Sequence, k.Dictionary)):
         kind = kind.element if isinstance(kind, k.Sequence) else kind.value
     return kind
 
 
 def _with_leaf(kind: Kind, leaf: Kind) -> Kind:
-    """Return a tree of containers with the same structure and `leaf` in place of its leaves."""
+    """Return nested containers with the same structure and with `leaf` in place of their leaves."""
     if isinstance(kind, k.Sequence):
         return k.Sequence(kind.type, _with_leaf(kind.element, leaf))
     return k.Dictionary(kind.type, _with_leaf(kind.value, leaf)) if isinstance(kind, k.Dictionary) else leaf

@@ -1,4 +1,4 @@
-"""Events that only some callers of compiled code cause: one test passes a tensor, another passes no argument."""
+"""Events that only some callers of compiled code cause, for example because only one of two tests passes a tensor."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from dynalint.analysis.steps import walk
 
 
 def note_others(interpreter: Interpreter, contexts: list[Context], roots: Collection[FunctionInfo]) -> None:
-    """Record on events what happens if other eager code passes numbers where this caller passes tensors.
+    """Record in each event what happens if other eager code passes numbers where this caller passes tensors.
 
-    If compiled code itself calls a function with tensors, its events are certain, regardless of what other callers
-    pass.
+    If compiled code itself calls a function with tensors, its events are certain, whatever other callers pass.
     """
     own: dict[FunctionInfo, list[Context]] = defaultdict(list)
     for context in contexts:
@@ -39,7 +38,7 @@ def note_others(interpreter: Interpreter, contexts: list[Context], roots: Collec
 def _firm(
     interpreter: Interpreter, own: dict[FunctionInfo, list[Context]], roots: Collection[FunctionInfo]
 ) -> set[Context]:
-    """The contexts that compiled code reaches regardless of what eager code passes."""
+    """Return the contexts that compiled code reaches whatever eager code passes."""
     waiting: list[Context] = []
     for root in roots:
         outer = [one for one in own.get(root, ()) if _is_called_from_outside(interpreter, one)]
@@ -56,5 +55,5 @@ def _is_called_from_outside(interpreter: Interpreter, context: Context) -> bool:
 
 
 def _differ(event: Event, mine: Mapping[ast.AST, Kind], theirs: Mapping[ast.AST, Kind]) -> bool:
-    """Whether the subject of an event is a tensor in one context and a number in the other."""
+    """Return whether the event concerns a value that is a tensor in one context and a number in the other."""
     return any(tensor_and_number(mine.get(node, UNKNOWN), theirs.get(node, UNKNOWN)) for node in walk(event.node))

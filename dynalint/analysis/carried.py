@@ -1,6 +1,6 @@
-"""The variables that an iteration of a loop may read as the iteration before left them.
+"""Find the variables that a loop carries from one iteration to the next.
 
-If none of them has changed, another iteration has the same effect, and a loop need not be followed again.
+If none of them has changed, another iteration has the same effect, so the loop does not need to be followed again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from dynalint.analysis.steps import all_nodes
 
-# Code that runs later sees variables as they are then, and these statements change what a name refers to.
+# Nested functions read a variable when they run, not where they are defined. The other statements change what a name
+# refers to.
 _OPAQUE = (
     *(ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef),
     *(ast.Global, ast.Nonlocal, ast.Delete, ast.Match),
@@ -23,7 +24,7 @@ class _Unknown(Exception):  # noqa: N818 - not an error, but the answer that any
 
 
 def carried(target: ast.expr | None, test: ast.expr | None, body: Sequence[ast.stmt]) -> frozenset[str] | None:
-    """Return the names that an iteration may read before it binds them; None if that cannot be told.
+    """Return the names that an iteration may read before it binds them, or None if this cannot be determined.
 
     `target` is the target of a `for`, `test` the condition of a `while`.
     """
@@ -39,7 +40,7 @@ def carried(target: ast.expr | None, test: ast.expr | None, body: Sequence[ast.s
 
 
 def _block(body: Iterable[ast.AST], bound: set[str], read: set[str]) -> None:
-    """Collect what statements read. `bound` gains the names that are bound on every way to the end."""
+    """Collect the names that statements read, and add the names that every path to the end binds to `bound`."""
     for statement in body:
         if isinstance(statement, _OPAQUE):
             raise _Unknown
@@ -68,7 +69,7 @@ def _block(body: Iterable[ast.AST], bound: set[str], read: set[str]) -> None:
 
 
 def _bound_by(target: ast.expr, read: set[str], bound: set[str]) -> set[str]:
-    """Return the names that a target certainly binds, and collect those that it reads."""
+    """Return the names that a target always binds, and collect those that it reads."""
     _read_in([target], bound, read)
     parts = [target]
     for part in parts:

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from dynalint.analysis.project import Project
 
 _WORDS = ("compile", "compiler", "_dynamo", "is_compiling")
-# No `\b` before the word: a pattern that starts with plain text is found far faster.
+# There is no `\b` before the word because a pattern that starts with plain text is much faster.
 _SPELLED = [re.compile(rf"{word}(?<!\w{word})\b") for word in _WORDS]
 _PLACES = ("torch.compile", "torch.compiler.", "torch._dynamo.", "torch._utils.is_compiling")
 
 
 def compiler_uses(project: Project, interpreter: Interpreter) -> Iterator[CompilerUse]:
-    """Yield each place in the checked files that names a part of torch's compiler."""
+    """Yield each use of a part of torch's compiler in the checked files."""
     for module in list(project.modules.values()):
         if "torch" not in module.file.text or not project.is_checked(module.file) or not _spells(module.file.text):
             continue
@@ -35,12 +35,12 @@ def compiler_uses(project: Project, interpreter: Interpreter) -> Iterator[Compil
 
 
 def _spells(text: str) -> bool:
-    """Whether a text contains a word that belongs to torch's compiler."""
+    """Return whether a text contains a word from the API of torch's compiler."""
     return any(pattern.search(text) for pattern in _SPELLED)
 
 
 def _aliases(module: ModuleInfo) -> list[str]:
-    """The names under which a module imports parts of torch's compiler."""
+    """Return the names under which a module imports parts of torch's compiler."""
     return [
         name
         for name, binding in module.bindings.items()
@@ -49,9 +49,9 @@ def _aliases(module: ModuleInfo) -> list[str]:
 
 
 def _uses(project: Project, interpreter: Interpreter, function: FunctionInfo) -> Iterator[CompilerUse]:
-    owners: set[ast.expr] = set()  # each comes after the attribute that is read from it
+    owners: set[ast.expr] = set()  # an expression comes after the attribute that is read from it
     named = [node for node in walk_function(function.node) if isinstance(node, (ast.Attribute, ast.Name))]
-    # Targets of loops and comprehensions are not module bindings: looking them up would search the star imports.
+    # Loop and comprehension targets are not module bindings, so looking them up would only search the star imports.
     bound = {node.id for node in named if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     bound -= function.module.bindings.keys()
     for node in named:
@@ -77,7 +77,7 @@ def _root(node: ast.expr) -> str | None:
 
 
 def _is_module(project: Project, function: FunctionInfo, node: ast.expr) -> bool:
-    """Whether an expression is an `nn.Module` of the project, judging by the code interpreted so far."""
+    """Return whether an expression is an `nn.Module` from the project, as far as the code interpreted so far shows."""
     kind = project.kinds(function).get(node)
     return isinstance(kind, k.Instance) and project.is_module_class(kind.cls)
 
@@ -90,7 +90,7 @@ def _statement(node: ast.AST, function: FunctionInfo, project: Project) -> ast.s
 
 
 def dotted_name(interpreter: Interpreter, function: FunctionInfo, node: ast.expr) -> str | None:
-    """Return the dotted name of an expression that refers to something outside the project; otherwise None."""
+    """Return the dotted name of an expression that refers to something outside the project, or None for any other."""
     if isinstance(node, ast.Attribute):
         owner = dotted_name(interpreter, function, node.value)
         return None if owner is None else f"{owner}.{node.attr}"
@@ -106,7 +106,7 @@ def dotted_name(interpreter: Interpreter, function: FunctionInfo, node: ast.expr
 
 
 def _text(function: FunctionInfo) -> str:
-    """The lines of a function with its decorators; for the top level of a module, those of the whole file."""
+    """Return the source of a function with its decorators, or the source of the whole file for a module's top level."""
     file, node = function.file, function.node
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return file.text
@@ -116,7 +116,7 @@ def _text(function: FunctionInfo) -> str:
 
 
 def _imported_locally(function: FunctionInfo, name: str) -> str | None:
-    """The dotted name that an import inside the function binds to a local name."""
+    """Return the dotted name that an import inside the function binds to a local name."""
     if "import " not in _text(function):
         return None
     for node in walk_function(function.node):

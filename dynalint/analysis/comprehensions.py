@@ -1,4 +1,4 @@
-"""Comprehensions, which have their own frame before Python 3.12."""
+"""Comprehensions, which run in their own frame before Python 3.12."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from dynalint.analysis.project import Project
 from dynalint.analysis.steps import walk
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp
-# The comprehensions that have their own frame.
+# The comprehensions that run in their own frame.
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp) if sys.version_info < (3, 12) else ()
-# Dynamo compiles a frame that refers to one of these.
+# Dynamo compiles a frame that refers to one of these libraries.
 _LIBRARIES = ("torch", "torch.nn", "torch.nn.functional", "numpy")
 
 
 def sees_tensor(node: ast.AST, function: FunctionInfo, project: Project) -> bool:
-    """Whether a comprehension reads a tensor or module from outside, which makes Dynamo compile its frame."""
+    """Return whether a comprehension uses a tensor or module defined outside it.
+
+    If it does, Dynamo compiles its frame.
+    """
     assert isinstance(node, Comprehension)
     first = {id(child) for child in walk(node.generators[0].iter)}
     names = [child for child in walk(node) if isinstance(child, ast.Name) and id(child) not in first]

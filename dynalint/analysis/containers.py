@@ -1,4 +1,4 @@
-"""Methods of lists, dicts, strings and other builtin values: their results and the changes they make."""
+"""Methods of lists, dicts, strings and other builtin types: what they return and what they change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INT_METHODS = {"index", "count", "find", "rfind", "bit_length"}
 def container_method(
     frame: Frame, receiver: k.Sequence | k.Dictionary | k.Value, name: str, args: list[Kind], node: ast.Call | None
 ) -> Kind:
-    """Return the result of a method of a builtin value; changes to a container are recorded and applied."""
+    """Return the result of calling a method of a builtin value. Changes to a container are recorded and applied."""
     if isinstance(receiver, k.Value):
         return _value_method(frame, receiver, name, args, node)
     if name in _CHANGING and node is not None:
@@ -37,7 +37,7 @@ def container_method(
 
 
 def changed(receiver: k.Sequence | k.Dictionary, name: str, args: list[Kind]) -> Kind:
-    """Return the kind of a container after a call to one of its methods."""
+    """Return the kind of a container after one of its methods has been called."""
     if isinstance(receiver, k.Dictionary):
         if name == "update" and args and isinstance(args[0], k.Dictionary):
             return _updated(receiver, args[0])
@@ -58,7 +58,7 @@ def changed(receiver: k.Sequence | k.Dictionary, name: str, args: list[Kind]) ->
 
 
 def _updated(receiver: k.Dictionary, given: k.Dictionary) -> k.Dictionary:
-    """Return a dict updated with the items of another, in which some keys may be missing."""
+    """Return a dict updated with the items of another dict, which may lack some of its keys."""
     old, new = receiver.by_key(), given.by_key()
     known = {**old, **new}
     for key in given.optional & old.keys():
@@ -69,7 +69,7 @@ def _updated(receiver: k.Dictionary, given: k.Dictionary) -> k.Dictionary:
 
 
 def _appended(receiver: k.Sequence, name: str, kind: Kind) -> tuple[Kind, ...] | None:
-    # The length is forgotten: whether an append runs once or in a loop is only known when paths join.
+    # The length is forgotten because only the join of paths shows whether an `append` runs once or in a loop.
     return None if receiver.items is None or name != "append" or len(receiver.items) > 8 else (*receiver.items, kind)
 
 

@@ -1,4 +1,4 @@
-"""Wrappers: decorators of the project put them around functions, and other packages put them around modules."""
+"""Wrappers that the project's decorators put around functions, and that other packages put around modules."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _known: WeakKeyDictionary[FunctionInfo, tuple[FunctionInfo, ...]] = WeakKeyDicti
 
 
 def wrappers_of(interpreter: Interpreter, function: FunctionInfo) -> tuple[FunctionInfo, ...]:
-    """Return the wrappers with which decorators of the project replace a function, and which call it.
+    """Return the wrappers that replace a function when the project's decorators are applied, if they call the function.
 
-    A decorator that returns the wrapper only on some paths is ignored.
+    A decorator that only returns the wrapper on some paths is ignored.
     """
     if not getattr(function.node, "decorator_list", ()):
         return ()
@@ -47,7 +47,7 @@ def _wrappers(interpreter: Interpreter, function: FunctionInfo) -> Iterator[Func
 
 
 def _made(interpreter: Interpreter, maker: FunctionInfo) -> FunctionInfo | None:
-    """The nested function that a function returns on every path."""
+    """Return the nested function that `maker` returns on every path."""
     inside = list(walk_function(maker.node))
     returned = [node.value for node in inside if isinstance(node, ast.Return)]
     names = {one.id if isinstance(one, ast.Name) else "" for one in returned}
@@ -56,16 +56,16 @@ def _made(interpreter: Interpreter, maker: FunctionInfo) -> FunctionInfo | None:
 
 
 def _calls_parameter(wrapper: FunctionInfo, maker: FunctionInfo) -> bool:
-    """Whether a wrapper calls the first argument of the decorator that defines it."""
+    """Return whether a wrapper calls the first argument of the decorator that defines it."""
     given = [argument.arg for argument in maker.node.args.args[:1]]
     called = (node.func for node in walk_function(wrapper.node) if isinstance(node, ast.Call))
     return any(isinstance(one, ast.Name) and one.id in given for one in called)
 
 
 def wrapped(frame: Frame, node: ast.Assign) -> Kind | None:
-    """Return the module in a statement such as `layer = wrap(layer)`, if nothing is known of `wrap`.
+    """Return the kind that `layer = wrap(layer)` gives `layer` if it is a module and nothing is known about `wrap`.
 
-    The wrapper calls the module, as that of an unknown decorator calls its function.
+    The wrapper is assumed to call the module, as the wrapper of an unknown decorator is assumed to call its function.
     """
     call, target = node.value, node.targets[0]
     if not (isinstance(call, ast.Call) and isinstance(target, ast.Name)):

@@ -1,7 +1,7 @@
-"""The entry point of evaluation: one function for every kind of expression, wherever it is implemented.
+"""The entry point for evaluation, which calls the function registered for the type of each expression.
 
-Expressions, calls, attributes and statements evaluate each other in every direction. They all go through this module,
-so that there are no circular imports.
+Expressions, calls, attributes and statements all evaluate one another. They all go through this module to avoid
+circular imports.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _EVALUATORS: dict[type[ast.expr], Callable[..., Kind]] = {}
 
 
 def evaluates(*types: type[ast.expr]) -> Callable[[Evaluator], Evaluator]:
-    """Register the decorated function as the one that evaluates nodes of these types."""
+    """Register the decorated function as the one that evaluates nodes of the given types."""
 
     def register(evaluator: Evaluator) -> Evaluator:
         _EVALUATORS.update(dict.fromkeys(types, evaluator))
@@ -35,7 +35,7 @@ def evaluate(frame: Frame, node: ast.expr) -> Kind:
     """Return the kind of an expression.
 
     Raises:
-        Exhausted: the budget of the file is used up. Code outside functions then has unknown kinds.
+        Exhausted: the file's budget is used up. Code outside functions then has unknown kinds.
     """
     budget = frame.budget
     budget.spent += 1

@@ -1,7 +1,7 @@
-"""Parameter types in docstrings: which parameters are documented as tensors, and which as sparse tensors.
+"""Read parameter types from docstrings to find the parameters documented as tensors or sparse tensors.
 
-Supports the styles of numpydoc (`x : torch.Tensor, shape = (n, 3)`), Google (`x (Tensor, optional): ...`) and Sphinx
-(`:type x: torch.Tensor`, `:param torch.Tensor x: ...`). A parameter with alternatives, such as `float or Tensor`, is
+Supports the numpydoc (`x : torch.Tensor, shape = (n, 3)`), Google (`x (Tensor, optional): ...`) and Sphinx (`:type x:
+torch.Tensor`, `:param torch.Tensor x: ...`) styles. A parameter with alternatives, such as `float or Tensor`, is
 ignored.
 """
 
@@ -39,7 +39,7 @@ _DTYPES: dict[str, k.DType] = {
 
 
 def documented(function: FunctionInfo) -> dict[str, k.Tensor]:
-    """Return the parameters documented as tensors; a class docstring documents those of the constructor."""
+    """Return the parameters documented as tensors. A class docstring documents the constructor's parameters."""
     known: dict[str, k.Tensor] | None = function.known.get(documented)
     if known is None:
         nodes: list[ast.AST] = [function.node]

@@ -1,4 +1,4 @@
-"""Code that is hardly ever compiled although a root reaches it: training loops, code that drives models, and tests."""
+"""Code that is hardly ever compiled even if a root reaches it: training loops, code that drives models, and tests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TOLD = {
     **dict.fromkeys(PROGRESS_BARS, "shows progress"),
 }
 _DRAWING = ("matplotlib.", "PIL.ImageDraw.")
-# These count even under a condition.
+# These count even inside a conditional branch.
 _TRAINING = ("runs a backward pass", "steps an optimizer")
 _PARALLEL = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.DistributedDataParallel")
 _TEST_FOLDERS = frozenset({"test", "tests", "testing"})
@@ -39,12 +39,12 @@ _TEST_FILE = re.compile(r"test_.*|.*_test|conftest")
 
 
 def tells(callee: str) -> bool:
-    """Whether calling `callee`, a dotted name, suggests that the code around it is not meant to be compiled."""
+    """Return whether calling `callee`, a dotted name, suggests that the code around it is not meant to be compiled."""
     return callee in _TOLD or callee.startswith(_DRAWING)
 
 
 def _told_by(event: Event) -> str:
-    """Describe what the code of an event does; empty if such code may well be compiled."""
+    """Describe what an event shows its code to be doing, or return an empty string if the code may well be compiled."""
     if not isinstance(event, Call):
         return ""
     if event.callee.startswith(_DRAWING):
@@ -54,7 +54,10 @@ def _told_by(event: Event) -> str:
 
 
 def doubts_of_roots(interpreter: Interpreter, roots: Collection[FunctionInfo]) -> dict[FunctionInfo, str]:
-    """Return the roots that are rarely compiled, each with a reason that completes a sentence about its name."""
+    """Return the roots that are rarely compiled, each with a reason.
+
+    The reason is the predicate of a sentence whose subject is the root.
+    """
     found = {root: _doubt(interpreter, root) for root in roots}
     return {root: doubt for root, doubt in found.items() if doubt}
 
@@ -71,7 +74,7 @@ def _doubt(interpreter: Interpreter, root: FunctionInfo) -> str:
 
 
 def _takes_module(interpreter: Interpreter, function: FunctionInfo) -> bool:
-    """Whether a function requires an `nn.Module` argument according to its annotations."""
+    """Return whether a function's annotations require an `nn.Module` argument."""
     arguments = function.node.args
     return any(
         _is_module(interpreter.scopes.in_scope(one.annotation, function.module, function.parent), interpreter.project)
@@ -87,7 +90,7 @@ def _is_module(annotation: k.Kind, project: Project) -> bool:
 
 
 def _takes_text(interpreter: Interpreter, function: FunctionInfo) -> bool:
-    """Whether the first argument of a function is declared as a list of strings, which have to be processed first."""
+    """Return whether a function's first argument is declared as a list of strings, which have to be preprocessed."""
     arguments = function.node.args
     first = [*arguments.posonlyargs, *arguments.args][0 if interpreter.method_receiver(function) is None else 1 :][:1]
     kinds = [parameter_kind(interpreter, function, one) for one in first if one.arg not in function.defaults]
@@ -102,17 +105,17 @@ def _is_text(kind: k.Kind) -> bool:
 
 
 def is_test(path: Path) -> bool:
-    """Whether a file belongs to the project's tests, judging by its name or folder."""
+    """Return whether a file is one of the project's tests, judging by its name or folder."""
     if _TEST_FILE.fullmatch(path.stem) is not None:
         return True
     if _TEST_FOLDERS.isdisjoint(path.parent.parts):
         return False
-    root = project_root(path.parent)  # which looks at every parent folder
+    root = project_root(path.parent)  # this looks at every parent folder
     return path.is_relative_to(root) and not _TEST_FOLDERS.isdisjoint(path.relative_to(root).parts[:-1])
 
 
 def drivers(interpreter: Interpreter) -> Mapping[FunctionInfo, str]:
-    """Return the functions that train a model, load data or show progress, and those that always call one of them."""
+    """Return the functions that train a model, load data or show progress, and functions that always call these."""
     found: dict[FunctionInfo, str] = {}
     for function, contexts in interpreter.contexts.items():
         for event in (event for context in contexts for event in context.events.values()):
@@ -133,7 +136,7 @@ def _callers(interpreter: Interpreter, function: FunctionInfo) -> dict[FunctionI
 
 
 def _always_calls(caller: FunctionInfo, function: FunctionInfo, project: Project) -> bool:
-    """Whether a function always calls another, outside any conditional branch."""
+    """Return whether `caller` always calls `function`, outside any conditional branch."""
     parents, kinds = project.parents(caller), project.kinds(caller)
     return any(
         called_function(kinds.get(node.func, k.UNKNOWN), project) is function and not way(node, parents)

@@ -1,4 +1,4 @@
-"""Classes of dtypes: the class of a named dtype, and of the result of a torch call."""
+"""Classes of dtypes, such as floating point, for named dtypes and for the results of torch calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.kinds import DType, Kind
 
 _DTYPES: tuple[DType, ...] = ("bool", "int", "float", "complex")
-# The dtypes with two names.
+# Dtypes that have two names.
 _SHORT_DTYPES = {
     "half": "float16",
     "float": "float32",
@@ -31,9 +31,9 @@ _DTYPE_CLASSES: dict[str, DType] = {
 
 _DIGITS = "0123456789"
 CONVERSIONS = ("torch.Tensor.to", "torch.Tensor.type", "torch.Tensor.type_as")
-"""Tensor methods that take a dtype, or a tensor with that dtype, by position."""
+"""Tensor methods that take a dtype, or a tensor with the required dtype, as a positional argument."""
 
-# The result has the dtype of the first tensor, which is the receiver of a method.
+# Functions and methods whose result has the dtype of their first tensor, which is the receiver for a method.
 _LIKE_THE_FIRST = frozenset(
     "expand_as view_as reshape_as masked_fill masked_scatter masked_select gather index_select index_fill index_add "
     "index_copy index_put scatter scatter_add scatter_reduce select_scatter diagonal_scatter slice_scatter take "
@@ -42,13 +42,13 @@ _LIKE_THE_FIRST = frozenset(
 
 
 def dtype_constant(name: str) -> Kind:
-    """Return the kind of a dtype from its dotted name: `torch.half` is the same value as `torch.float16`."""
+    """Return the kind of a dtype given by its dotted name. `torch.half` and `torch.float16` are the same value."""
     last = name.rpartition(".")[2]
     return k.Value("dtype", f"torch.{_SHORT_DTYPES.get(last, last)}")
 
 
 def _dtype_named(kind: Kind) -> DType | None:
-    """The class of the dtype that an argument names: `torch.int8`, `bool`, `torch.BoolTensor`."""
+    """Return the class of the dtype that an argument such as `torch.int8`, `bool` or `torch.BoolTensor` names."""
     if isinstance(kind, k.External):
         last = kind.name.rpartition(".")[2].removesuffix("Tensor").lower()
         return _DTYPE_CLASSES.get("uint" if last == "byte" else _SHORT_DTYPES.get(last, last).rstrip(_DIGITS))
@@ -60,7 +60,10 @@ def _dtype_named(kind: Kind) -> DType | None:
 def given_dtype(
     name: str, tensors: list[k.Tensor], args: list[Kind], keywords: dict[str, Kind]
 ) -> tuple[DType | None] | None:
-    """Return the dtype class that a call requests or preserves, in a tuple (with None if unknown), or else None."""
+    """Return the dtype class that a call requests or preserves, or None if it does neither.
+
+    The class is wrapped in a tuple, which contains None if the class is unknown.
+    """
     if keywords.get("dtype", k.NONE) != k.NONE:
         return (_dtype_named(keywords["dtype"]),)
     if name == "torch.full" and len(args) > 1:
@@ -81,13 +84,13 @@ def given_dtype(
 
 
 def common_dtype(tensors: list[k.Tensor], args: list[Kind]) -> DType | None:
-    """Return the dtype class that determines the result of a call: that of the tensors or, without any, the numbers."""
+    """Return the dtype class of a call's result: that of the tensors or, if there are none, of the numbers."""
     dtypes = [tensor.dtype for tensor in tensors] if tensors else _number_types(args)
     return None if None in dtypes or not dtypes else max((one for one in dtypes if one), key=_DTYPES.index)
 
 
 def _number_types(kinds: Iterable[Kind]) -> list[DType | None]:
-    """The types of the Python numbers in some kinds, including those in tuples and lists."""
+    """Return the types of the Python numbers in `kinds`, including numbers in tuples and lists."""
     found: list[DType | None] = []
     for kind in kinds:
         if isinstance(kind, k.Sequence) and kind.type in ("list", "tuple"):
@@ -100,7 +103,7 @@ def _number_types(kinds: Iterable[Kind]) -> list[DType | None]:
 
 
 def tensors_in(kinds: list[Kind]) -> list[k.Tensor]:
-    """Return the tensors in some kinds, including those in tuples and lists."""
+    """Return the tensors in `kinds`, including tensors in tuples and lists."""
     found: list[k.Tensor] = []
     for kind in kinds:
         for one in kind.members:

@@ -1,4 +1,4 @@
-"""Special methods of project classes that Python calls: operators, lengths, iteration and comparisons."""
+"""Special methods that Python calls on instances of project classes, such as operators and comparisons."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ _COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Gt: ("__gt__", "__lt__"),
     ast.GtE: ("__ge__", "__le__"),
 }
-# Kinds that may be instances of project classes.
+# Kinds that can be instances of project classes.
 _OBJECTS = (k.Instance, k.Union)
 _UNARY: dict[type[ast.AST], str] = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert"}
 
 
 def method_name(operator: ast.operator | ast.unaryop, *, reflected: bool = False) -> str:
-    """Return the name of an operator's special method: `__mul__`, `__rmul__`, `__invert__`."""
+    """Return the name of an operator's special method, such as `__mul__`, `__rmul__` or `__invert__`."""
     name = _UNARY[type(operator)] if isinstance(operator, ast.unaryop) else _NAMES[type(operator)]
     return f"__{'r' if reflected else ''}{name}__"
 
 
 def operate(frame: Frame, node: ast.BinOp, left: Kind, right: Kind) -> Kind | None:
-    """Return the result of `left op right` if a project class defines the operator; otherwise None."""
+    """Return the result of `left op right` if a project class defines the operator, or None otherwise."""
     if not isinstance(left, _OBJECTS) and not isinstance(right, _OBJECTS):
         return None
     sides = (left, method_name(node.op), right), (right, method_name(node.op, reflected=True), left)
@@ -59,7 +59,7 @@ def operate(frame: Frame, node: ast.BinOp, left: Kind, right: Kind) -> Kind | No
 
 
 def operate_unary(frame: Frame, node: ast.UnaryOp, operand: Kind) -> Kind | None:
-    """Return the result of a unary operator if a project class defines it; otherwise None."""
+    """Return the result of a unary operator if a project class defines it, or None otherwise."""
     result = _call(frame, operand, method_name(node.op), [])
     if result is not None:
         frame.emit(Operation, node, operator=type(node.op), left=operand)
@@ -75,9 +75,9 @@ def _call(frame: Frame, owner: Kind, name: str, args: list[Kind]) -> Kind | None
 
 
 def call_special(frame: Frame, owner: Kind, name: str, args: list[Kind]) -> Kind | None:
-    """Return the result of a special method that one of the alternatives has; None if none has it.
+    """Return the result of a special method that at least one alternative of `owner` has, or None if none has it.
 
-    Subclasses of tensors are left to the tensor methods.
+    Tensor subclasses are handled with the tensor methods.
     """
     if not isinstance(owner, _OBJECTS):
         return None
@@ -94,7 +94,7 @@ def call_special(frame: Frame, owner: Kind, name: str, args: list[Kind]) -> Kind
 
 
 def spread(frame: Frame, kind: Kind) -> Kind:
-    """Return `kind` with the iterator of a project instance in place of the instance."""
+    """Return `kind` with each project instance replaced by the iterator that it returns."""
     if not isinstance(kind, _OBJECTS) or not any(isinstance(one, k.Instance) for one in kind.members):
         return kind
     return k.join_all([_iterator(frame, one) if isinstance(one, k.Instance) else one for one in kind.members])
@@ -110,19 +110,19 @@ def _iterator(frame: Frame, owner: k.Instance) -> Kind:
 
 
 def length(frame: Frame, kind: Kind) -> Kind | None:
-    """Return the `len` of a project instance: a number, unless NumPy computed it, which Dynamo traces."""
+    """Return the `len` of a project instance: an integer unless NumPy, which Dynamo traces, computed it."""
     counted = call_special(frame, kind, "__len__", [])
     return counted if counted is None or k.is_number(counted) or k.only_tensor(counted) is not None else k.INT
 
 
 def truth_of(frame: Frame, kind: Kind) -> Kind:
-    """Return the value that decides the truth of `kind`; for a project instance, its class defines this value."""
+    """Return the value that decides the truth of `kind`. The class of a project instance defines this value."""
     answer = call_special(frame, kind, "__bool__", []) or length(frame, kind)
     return kind if answer is None or not k.may_be_tensor(answer) else answer
 
 
 def compared(frame: Frame, operator: ast.cmpop, left: Kind, right: Kind) -> Kind | None:
-    """Return the result of a comparison that a project class defines; otherwise None."""
+    """Return the result of a comparison that a project class defines, or None otherwise."""
     if isinstance(operator, (ast.In, ast.NotIn)):
         return None if call_special(frame, right, "__contains__", [left]) is None else k.BOOL
     own, reflected = _COMPARISONS.get(type(operator), ("", ""))
@@ -133,7 +133,7 @@ def compared(frame: Frame, operator: ast.cmpop, left: Kind, right: Kind) -> Kind
 
 
 def note_comparison(frame: Frame, node: ast.Compare, operator: ast.cmpop, left: Kind, right: Kind) -> None:
-    """Emit a comparison of two lists or tuples that ends up comparing tensors."""
+    """Emit an event for a comparison of two lists or tuples if it compares tensors in them."""
     if isinstance(operator, (ast.Is, ast.IsNot, ast.In, ast.NotIn)):
         return
     if isinstance(left, k.Sequence) and isinstance(right, k.Sequence) and _compares_tensors(left, right):
@@ -141,7 +141,7 @@ def note_comparison(frame: Frame, node: ast.Compare, operator: ast.cmpop, left: 
 
 
 def _compares_tensors(left: k.Sequence, right: k.Sequence) -> bool:
-    """Whether tensors are compared before lengths or differing constants decide the outcome."""
+    """Return whether tensors are compared before a difference in length or in a constant decides the outcome."""
     if left.items is None or right.items is None:
         known = left.items if left.items is not None else right.items
         return known is not None and any(isinstance(item, k.Tensor) for item in known)

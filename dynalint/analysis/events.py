@@ -1,7 +1,7 @@
-"""Events in the compiled region, which the inference emits and rules listen to.
+"""Events in the compiled region, which the inference emits for rules to handle.
 
-An event is emitted for code that a compiled root reaches, once the kinds of its values are known well enough. Code
-under `if not torch.compiler.is_compiling():` and other branches that cannot be taken while compiling emits nothing.
+An event is emitted for code that a compiled root reaches if enough is known about the kinds involved. Branches that
+cannot be taken during compilation, such as `if not torch.compiler.is_compiling():`, emit no events.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ FormatStyle = Literal["percent", "fstring", "format"]
 
 @record(frozen=True, slots=True)
 class Position:
-    """The statements around an event in its function (a comprehension is a loop). In some, a graph break costs more."""
+    """The kinds of statement around an event in its function. A graph break costs more in some of them.
+
+    A comprehension counts as a loop.
+    """
 
     loop: bool = False
     try_: bool = False
@@ -36,10 +39,10 @@ class Position:
 class Event:
     """Something that happens at `node`, inside `statement`, in `function`.
 
-    `condition` is an expression in the same statement that decides whether `node` is evaluated, if that is not known:
-    `weight is not None` for the call in `weight is not None and weight.any()`. If a call has several possible callees,
-    it is the callee. `others` is the event for other callers of the compiled code, which pass a number instead of a
-    tensor; None if nothing happens for them.
+    `condition` is an expression in the same statement that decides whether `node` is evaluated, if its outcome is
+    unknown. An example is `weight is not None` for the call in `weight is not None and weight.any()`. If a call has
+    more than one possible callee, `condition` is the callee. `others` are the corresponding events for other callers of
+    the compiled code that pass a number instead of a tensor, with None for each caller that causes no event.
     """
 
     node: ast.expr | ast.stmt
@@ -52,12 +55,12 @@ class Event:
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class Branch(Event):
-    """A tensor is converted to bool to decide a branch: `node` is the expression tested.
+    """Converting a tensor to bool to decide a branch. `node` is the tested expression.
 
-    `form` names the construct; an `elif` is an "if" whose statement is the nested `ast.If`. In `a and b` each operand
-    that is tested is one event (the operator itself does not test the last operand of a value `a and b`). In `if a and
-    b:` each operand is one event of the form "and". `not t` has the form "not", with the operand as `node`. `kind`
-    contains a tensor.
+    `form` names the construct. An `elif` has the form "if", and its statement is the nested `ast.If`. Each operand in
+    `a and b` that is tested is a separate event, except that the operator does not test the last operand if the result
+    is used as a value. In `if a and b:`, each operand is a separate event with the form "and". `not t` has the form
+    "not", with the operand as `node`. `kind` includes a tensor.
     """
 
     form: BranchForm
@@ -68,10 +71,10 @@ class Branch(Event):
 class Call(Event):
     """A call to something outside the project that a rule watches.
 
-    `callee` is the dotted name: "builtins.print", "torch.equal", "logging.Logger.info", "Tensor.item", "list.append".
-    `receiver` is the kind of the object whose method is called. `args` and `keywords` are the kinds of the arguments,
-    `result` is the kind of the result. `flags` are those that the torch data gives for every overload that accepts
-    these arguments.
+    `callee` is the dotted name, for example "builtins.print", "torch.equal", "logging.Logger.info", "Tensor.item" or
+    "list.append". `receiver` is the kind of the object whose method is called. `args` and `keywords` are the arguments'
+    kinds, and `result` is the result's kind. `flags` are the flags that the torch data gives for every overload that
+    accepts these arguments.
     """
 
     node: ast.Call
@@ -85,10 +88,10 @@ class Call(Event):
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class Read(Event):
-    """A read of an attribute outside the project, other than a method, that a rule watches.
+    """Reading an attribute, other than a method, that is defined outside the project and that a rule watches.
 
-    `name` is dotted like a callee: "Tensor.grad_fn", "torch.nn.LSTM.hidden_size". `owner` is the kind of the object
-    that is read.
+    `name` is a dotted name, as for a callee: "Tensor.grad_fn", "torch.nn.LSTM.hidden_size". `owner` is the kind of the
+    object whose attribute is read.
     """
 
     node: ast.Attribute
@@ -98,9 +101,9 @@ class Read(Event):
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class Write(Event):
-    """A store to an attribute outside the project that a rule watches: `t.requires_grad = True`.
+    """Assigning to an attribute that is defined outside the project and that a rule watches: `t.requires_grad = True`.
 
-    `node` is the target. `name` and `owner` are as in `Read`, and `value` is the new value of the attribute.
+    `node` is the target. `name` and `owner` are as in `Read`, and `value` is the attribute's new value.
     """
 
     node: ast.Attribute
@@ -111,7 +114,7 @@ class Write(Event):
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class Load(Event):
-    """A read of a variable or attribute that Dynamo rejects because the value is a sparse tensor or recurrent layer."""
+    """Reading a variable or attribute that Dynamo rejects because its value is a sparse tensor or a recurrent layer."""
 
     node: ast.Name | ast.Attribute
     kind: Kind
@@ -119,7 +122,7 @@ class Load(Event):
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class Subscript(Event):
-    """`base[index]` is read, stored or deleted, and the index contains a tensor or a number read from one."""
+    """Reading, assigning or deleting `base[index]`, where the index contains a tensor or a number read from one."""
 
     node: ast.Subscript
     base: Kind
@@ -129,14 +132,14 @@ class Subscript(Event):
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class Iteration(Event):
-    """A loop or comprehension iterates over `node`: a tensor, a range, or another sequence."""
+    """Iterating over `node`, which is a tensor, a range or another sequence, in a loop or comprehension."""
 
     kind: Kind
 
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class Format(Event):
-    """A tensor is formatted as text; `node` is the formatted expression. `spec` is true if there is a format spec."""
+    """Formatting a tensor as text. `node` is the formatted expression. `spec` is true if there is a format spec."""
 
     style: FormatStyle
     kind: Kind
@@ -145,12 +148,13 @@ class Format(Event):
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class StateChange(Event):
-    """State that outlives the call gets a new value: `self.n += 1`, `Model.n = ...`, `global n; n += 1`.
+    """Giving a new value to state that outlives the call: `self.n += 1`, `Model.n = ...`, `global n; n += 1`.
 
-    `home` says where the state is stored (`home.name` is the name of the attribute or variable, dotted for a nested
-    object: "stats.n"). `old` and `new` are its kinds before and after. `reads_old` is true if the new value is computed
-    from the old one (an augmented assignment, or the target appears in the value). `fresh` is true if the same call has
-    already set it, so that nothing remains from an earlier call. `node` is the statement.
+    `home` says where the state is stored. `home.name` is the name of the attribute or variable, and a dotted name such
+    as "stats.n" for a nested object. `old` and `new` are the state's kinds before and after. `reads_old` is true if the
+    new value is computed from the old one, as in an augmented assignment or when the target appears in the value.
+    `fresh` is true if the same call has already set the state, so that nothing remains from an earlier call. `node` is
+    the statement.
     """
 
     home: Home
@@ -163,9 +167,10 @@ class StateChange(Event):
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class ContainerChange(Event):
-    """A container that outlives the call is changed: `self.feats.append(x)`, `CACHE[key] = x`, `names += [x]`.
+    """Changing a container that outlives the call: `self.feats.append(x)`, `CACHE[key] = x`, `names += [x]`.
 
-    `method` is the method's name, "setitem", "delitem" or "iadd". Containers created in the same call emit nothing.
+    `method` is the method's name, "setitem", "delitem" or "iadd". No event is emitted for containers created in the
+    same call.
     """
 
     home: Home
@@ -176,10 +181,10 @@ class ContainerChange(Event):
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class InplaceChange(Event):
-    """A buffer, parameter or tensor attribute of `self` is changed in place.
+    """Changing a buffer, parameter or tensor attribute of `self` in place.
 
-    Examples are `self.n += 1`, `self.n.add_(1)` and `self.n[i] = v`. `method` is the method's name, a name like "iadd"
-    for an operator ("+=" gives "iadd"), or "setitem".
+    Examples are `self.n += 1`, `self.n.add_(1)` and `self.n[i] = v`. `method` is the name of the method called, a name
+    such as "iadd" for the operator `+=`, or "setitem".
     """
 
     home: Home
@@ -189,7 +194,10 @@ class InplaceChange(Event):
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class ItemWrite(Event):
-    """An item of something outside the project is set or deleted: `os.environ["NAME"] = value`, `name` "os.environ"."""
+    """Setting or deleting an item of an object defined outside the project.
+
+    `name` is the object's name, such as "os.environ" for `os.environ["NAME"] = value`.
+    """
 
     node: ast.Subscript
     name: str
@@ -197,7 +205,7 @@ class ItemWrite(Event):
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class Entry(Event):
-    """A `with` statement enters `kind`; `home` says where it is stored if it existed before the call."""
+    """Entering `kind` in a `with` statement. `home` says where it is stored if it existed before the call."""
 
     node: ast.expr
     kind: Kind
@@ -206,10 +214,10 @@ class Entry(Event):
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class Ordering(Event):
-    """Values are sorted, or searched for the first one, by `callee`: `sorted`, `list.sort`, `min` or `max`.
+    """Sorting values, or searching them for the smallest or largest, by calling `sorted`, `list.sort`, `min` or `max`.
 
-    `values` is the container and `elements` the kind of its elements. `key` is the kind compared: the result of the key
-    function, or the elements themselves.
+    `values` is the container, and `elements` is the kind of its elements. `key` is the kind that is compared: the
+    result of the key function if there is one, or the elements themselves.
     """
 
     node: ast.Call
@@ -222,11 +230,10 @@ class Ordering(Event):
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class Operation(Event):
-    """An operator applied to values that are neither all plain nor arithmetic on tensors.
+    """Applying an operator to values that are neither all plain Python values nor tensors in arithmetic.
 
-    This is a comparison of two lists or tuples that contain tensors, a list or tuple repeated by a tensor, or an
-    operator with an instance of a project class. `operator` is the class of the operator in `ast`; `right` is None for
-    a unary operator.
+    The operation compares two lists or tuples that contain tensors, repeats a list or tuple by a tensor, or involves an
+    instance of a project class. `operator` is the operator's class in `ast`. `right` is None for a unary operator.
     """
 
     operator: type[ast.operator | ast.unaryop | ast.cmpop]
@@ -236,14 +243,14 @@ class Operation(Event):
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class Raising(Event):
-    """An exception is raised; `node` is the statement."""
+    """Raising an exception. `node` is the statement."""
 
     node: ast.Raise
 
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class GlobalRead(Event):
-    """A read of a module global that some function of the module changes, by `global` or by setting an item."""
+    """Reading a module global that a function in the module changes, with `global` or by setting an item."""
 
     node: ast.Name
     name: str
@@ -252,21 +259,21 @@ class GlobalRead(Event):
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class Importing(Event):
-    """An import within the region; `node` is the statement."""
+    """Importing something in compiled code. `node` is the statement."""
 
     node: ast.Import | ast.ImportFrom
 
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class ClassDefinition(Event):
-    """A class definition within the region; `node` is the statement."""
+    """Defining a class in compiled code. `node` is the statement."""
 
     node: ast.ClassDef
 
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class GeneratorRoot(Event):
-    """A compiled function is a generator; `called` is true if compiled code calls it as well."""
+    """A compiled function that is a generator. `called` is true if compiled code calls it as well."""
 
     node: ast.FunctionDef | ast.AsyncFunctionDef
     called: bool
@@ -274,10 +281,11 @@ class GeneratorRoot(Event):
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class CompilerUse(Event):
-    """A checked file refers to a part of torch's compiler, in compiled code or not.
+    """A reference to a part of torch's compiler in a checked file, in compiled code or elsewhere.
 
-    `function` may be the top level of a module. `name` is the dotted name: "torch.compile", "torch.compiler.disable",
-    "torch._dynamo.testing.CompileCounter", or "torch.nn.Module.compile" for the method of a module of the project.
+    `function` can be the top level of a module. `name` is the dotted name: "torch.compile", "torch.compiler.disable" or
+    "torch._dynamo.testing.CompileCounter", for example. It is "torch.nn.Module.compile" when a project module's
+    `compile` method is called.
     """
 
     node: ast.expr

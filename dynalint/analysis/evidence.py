@@ -1,4 +1,4 @@
-"""Evidence from function bodies about parameters: which are tensors, and which are sparse tensors."""
+"""Evidence in function bodies for which parameters are tensors, and which are sparse tensors."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Evidence:
         self._used.setdefault(function, set()).add(parameter)
 
     def kind(self, function: FunctionInfo, parameter: str) -> Kind:
-        """The kind of a parameter used as a tensor: a tensor, or None if None is its default."""
+        """Return the kind of a parameter that is used as a tensor, which includes None if None is its default."""
         default = parameter_default(function, parameter)
         optional = isinstance(default, ast.Constant) and default.value is None
         return join(k.TENSOR, k.NONE) if optional else k.TENSOR
 
     def of(self, function: FunctionInfo) -> Collection[str]:
-        """The parameters that `function` uses as tensors."""
+        """Return the parameters that `function` uses as tensors."""
         return self._used.get(function, ())
 
     def note_sparse(self, function: FunctionInfo, parameter: str) -> None:
@@ -38,7 +38,7 @@ class Evidence:
         self._sparse[function] = self.sparse(function) | {parameter}
 
     def sparse(self, function: FunctionInfo) -> frozenset[str]:
-        """The parameters of `function` that are sparse tensors according to its documentation or its body."""
+        """Return the parameters of `function` that are sparse tensors according to its documentation or its body."""
         known = self._sparse.get(function)
         if known is None:
             known = frozenset(name for name, tensor in documented(function).items() if tensor.sparse)
@@ -46,5 +46,5 @@ class Evidence:
         return known
 
     def amount(self, function: FunctionInfo) -> int:
-        """The amount of evidence found so far in the body."""
+        """Return how much evidence the body has provided so far."""
         return len(self._used.get(function, ())) + len(self.sparse(function))

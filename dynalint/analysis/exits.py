@@ -1,4 +1,4 @@
-"""Code that only runs before an exception is raised, which a compiled call traces only if it raises as well."""
+"""Find code that only runs before an exception is raised. A compiled call only traces it if the call raises as well."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import ast
 from dynalint.analysis.events import Event
 from dynalint.analysis.project import Project
 
-# Expressions other than operators that may not evaluate all of their parts.
+# Expressions other than operators that may leave some of their parts unevaluated.
 _OPEN = (ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def leads_to_raise(event: Event, project: Project) -> bool:
-    """Whether an event is in a `raise`, in the message of an `assert`, or in a branch that ends in a `raise`."""
+    """Return whether an event is in a `raise`, in the message of an `assert`, or in a branch that ends in a `raise`."""
     parents = project.parents(event.function)
     node: ast.AST = event.node
     while node is not event.function.node and node in parents:
@@ -28,7 +28,7 @@ def leads_to_raise(event: Event, project: Project) -> bool:
 
 
 def is_passed_by_all(event: Event, project: Project) -> bool:
-    """Whether every call that passes a check evaluates this event in it: `if not (a and t.all()): raise`."""
+    """Return whether every call that passes a check, such as `if not (a and t.all()): raise`, evaluates this event."""
     check = event.statement
     if isinstance(check, ast.Assert):
         test, truth = check.test, True
@@ -48,10 +48,10 @@ def _raises_else(check: ast.If) -> bool:
 
 
 def _comes_to(way: list[ast.AST], truth: bool | None) -> bool:
-    """Whether an expression (the last of `way`) with the value `truth` must have evaluated the first one inside it."""
+    """Return whether `way[-1]`, if its value is `truth`, must have evaluated `way[0]`, which is inside it."""
     for outer, inner in zip(reversed(way), reversed(way[:-1]), strict=False):
         if isinstance(outer, ast.BoolOp):
-            # A true `or` or a false `and` may have ended at any operand; otherwise all operands have been evaluated.
+            # A true `or` or a false `and` may have stopped at any operand. Otherwise, every operand was evaluated.
             if truth is not isinstance(outer.op, ast.And) and inner is not outer.values[0]:
                 return False
             truth = truth if truth is isinstance(outer.op, ast.And) else None

@@ -1,4 +1,4 @@
-"""The kinds of expressions in an environment, and the events that evaluating them causes."""
+"""Evaluate expressions in an environment: compute their kinds and emit the events that they cause."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dynalint.analysis.steps import walk
 from dynalint.analysis.stores import bind_target, note_attribute
 from dynalint.analysis.subjects import subject
 
-# Expressions that only exist in newer Python releases, or only inside other expressions.
+# Expressions that only exist in newer Python releases or inside other expressions.
 _NEWER = ("FormattedValue", "TemplateStr", "Interpolation")
 # Methods that only recurrent layers have.
 _OF_RECURRENT_LAYERS = ("flatten_parameters",)
@@ -65,7 +65,8 @@ def _attribute_kind(frame: Frame, node: ast.Attribute) -> Kind:
         elif node.attr in _OF_RECURRENT_LAYERS:
             return k.Method(k.Object("torch.nn.RNNBase"), node.attr)
         else:
-            # An attribute of this name is a device or a dtype on any object, so `mask.to(x.device)` is still a mask.
+            # An attribute with one of these names is a device or a dtype on any object, so `mask.to(x.device)` is still
+            # a mask.
             return k.Value(node.attr) if node.attr in ("device", "dtype") else UNKNOWN
     kind = member(frame, owner, node.attr)
     if not isinstance(kind, k.Method):
@@ -74,7 +75,7 @@ def _attribute_kind(frame: Frame, node: ast.Attribute) -> Kind:
 
 
 def test(frame: Frame, node: ast.expr, form: BranchForm) -> Kind:
-    """Evaluate an expression that Python converts to bool; a tensor there is data-dependent control flow."""
+    """Evaluate an expression that Python converts to bool. If it is a tensor, this is data-dependent control flow."""
     if isinstance(node, ast.BoolOp):
         return _short_circuit(frame, node, "and" if isinstance(node.op, ast.And) else "or", tested=True)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -97,7 +98,7 @@ def _bool_op(frame: Frame, node: ast.BoolOp) -> Kind:
 
 
 def _short_circuit(frame: Frame, node: ast.BoolOp, form: BranchForm, *, tested: bool) -> Kind:
-    """Evaluate `a and b`: each operand in the environment of the paths that reach it."""
+    """Evaluate `a and b` or `a or b`, each operand in the environment of the paths that reach it."""
     outer, bound, condition = frame.env, frame.walrus, frame.condition
     result: Kind = NOTHING
     going_on = form == "and"
@@ -110,13 +111,14 @@ def _short_circuit(frame: Frame, node: ast.BoolOp, form: BranchForm, *, tested: 
         kind = test(frame, operand, form)
         answer = truth(kind)
         if answer is not None and answer is not going_on:
-            # Every earlier operand that ends the evaluation has the same truth: `unknown and False` is never taken.
+            # All earlier operands that end the evaluation have the same truth, so `unknown and False` is never true.
             result = k.Value("bool", answer) if tested else join(result, kind)
             break
         if answer is None and not tested and by_default(frame, operand) is going_on:
-            pass  # a flag with its default value does not end the evaluation
+            pass  # a flag set to its default value does not end the evaluation
         elif answer is None or last:
-            # An operand that ends the evaluation is the result: for `x or y`, a true `x`, which is never None.
+            # The operand that ends the evaluation is the result. For `x or y`, a true `x` is the result, and it is
+            # never None.
             result = join(result, kind if going_on else k.without(kind, "none"))
         frame.env = dict(frame.env)
         narrow(frame, operand, going_on)
@@ -145,7 +147,7 @@ def _unary_op(frame: Frame, node: ast.UnaryOp) -> Kind:
 
 
 def _operand(frame: Frame, node: ast.BinOp, side: ast.expr) -> Kind:
-    """Evaluate one side of arithmetic. Of sliced values, only tensors and arrays support `x[1:] - x[:-1]`."""
+    """Evaluate one side of an arithmetic operation. Only tensors and arrays support `x[1:] - x[:-1]`."""
     kind = evaluate(frame, side)
     sliced = isinstance(side, ast.Subscript) and isinstance(side.slice, ast.Slice)
     if sliced and isinstance(kind, k.Unknown) and isinstance(node.op, (ast.Sub, ast.Div, ast.FloorDiv, ast.Pow)):
@@ -198,7 +200,7 @@ def _compare(frame: Frame, node: ast.Compare) -> Kind:
 
 
 def _membership(frame: Frame, node: ast.Compare, left: Kind, right: Kind) -> None:
-    """`t in values` compares and converts each comparison to bool, unless a tensor is looked up as a dict key."""
+    """Emit events for `t in values`, which converts the result of each comparison to bool unless a dict is searched."""
     if k.may_be_tensor(right):
         note_branch(frame, node, right, "in")
     elif isinstance(right, k.Sequence) and right.type in ("list", "tuple") and k.may_be_tensor(left):
@@ -326,7 +328,7 @@ def _dict_comprehension(frame: Frame, node: ast.DictComp) -> Kind:
 
 
 def _generators(frame: Frame, generators: list[ast.comprehension]) -> int | None:
-    """Bind the targets of a comprehension, and enter its loop; return the number of iterations if small and known."""
+    """Bind a comprehension's targets and enter its loop. Return the number of iterations if it is small and known."""
     count: int | None = None
     for generator in generators:
         iterated = evaluate(frame, generator.iter)

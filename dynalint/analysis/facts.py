@@ -1,16 +1,16 @@
-"""Facts: results of earlier tests on the current path, which decide later tests of the same values.
+"""Facts, which are the outcomes of earlier tests on the current path and decide later tests of the same values.
 
-After `if not self.merged: return` the attribute `merged` is true. A call to `self.unmerge()` passes this fact on, and a
-branch of `unmerge` that contradicts it is not reached from here. Facts are stored in the environment under special
-keys, so that paths that join keep the facts they share. The parameters of a context contain them under the same keys:
+After `if not self.merged: return`, the attribute `merged` is true. A call to `self.unmerge()` passes this fact on, so a
+branch in `unmerge` that contradicts it is not reached from here. Facts are stored in the environment under special
+keys, so that paths that join keep the facts they share. A context's parameters contain them under the same keys:
 
     bool(self.merged)    a `Value` whose constant is the truth of the attribute
-    none(self.bias)      the same for whether it is None
+    none(self.bias)      a `Value` whose constant says whether the attribute is None
     kind(self.scale)     the narrowed kind of an attribute that this call has not set
 
-This also works for a property computed only from other attributes: `merged` depends on `merged_adapters` if it returns
-`len(self.merged_adapters) > 0`. A fact ends when its attribute may change: through a store, a method called on the
-attribute, or a method of `self` that does either.
+This also works for a property that is computed only from other attributes. For example, `merged` depends on
+`merged_adapters` if it returns `len(self.merged_adapters) > 0`. A fact is dropped when its attribute may change, which
+a store, a method called on the attribute, or a method of `self` that does either can cause.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OPPOSITE = {"bool": "none", "none": "bool"}
 
 
 def known_truth(frame: Frame, node: ast.expr, kind: Kind) -> bool | None:
-    """Return the outcome of a test if earlier tests decide it; None if they do not, or if it tests a tensor."""
+    """Return the outcome of a test if earlier tests decide it. Return None if they do not, or if it tests a tensor."""
     if not frame.facts or k.may_be_tensor(kind):
         return None
     found = subject(node, frame.self_name)
@@ -47,7 +47,7 @@ def _look_up(frame: Frame, found: Subject) -> bool | None:
 
 
 def learn(frame: Frame, node: ast.expr, way: bool) -> None:
-    """Record that a test, which is not an `and`, `or` or `not`, had the outcome `way`."""
+    """Record that the outcome of a test was `way`. The test is not an `and`, `or` or `not`."""
     found = subject(node, frame.self_name)
     if found is None or (found.attribute is None and not _is_plain(frame.env.get(found.name))):
         return
@@ -59,7 +59,7 @@ def learn(frame: Frame, node: ast.expr, way: bool) -> None:
 
 
 def _is_plain(kind: Kind | None) -> bool:
-    """Whether the value of a variable cannot change in place."""
+    """Return whether a variable's value is immutable."""
     return kind is not None and all(isinstance(one, k.Value) for one in kind.members)
 
 
@@ -94,7 +94,7 @@ def _getter(frame: Frame, cls: ClassInfo | None, attribute: str | None) -> Funct
 
 
 def receiver_class(frame: Frame) -> ClassInfo | None:
-    """Return the class of `self`; if a method is called on several classes, the one that defines it."""
+    """Return the class of `self`, or the class that defines the method if `self` can have more than one class."""
     kind = frame.env.get(frame.self_name) if frame.self_name is not None else None
     kind = kind if isinstance(kind, k.Instance) and not kind.below else frame.receiver
     return kind.cls if isinstance(kind, k.Instance) else None
@@ -144,7 +144,7 @@ def _hangs_on(frame: Frame, attribute: str, attributes: frozenset[str]) -> bool:
 
 
 def forget_by_call(frame: Frame, node: ast.Call, callee: Kind) -> None:
-    """Drop the facts that a call may have invalidated."""
+    """Drop the facts that a call may invalidate."""
     cls = receiver_class(frame)
     if cls is not None and frame.self_name is not None:
         changed = changes_of(frame.interpreter.project, cls, node, frame.self_name, frame.function, callee)
@@ -156,7 +156,7 @@ def forget_by_call(frame: Frame, node: ast.Call, callee: Kind) -> None:
 
 
 def passed_on(frame: Frame, callee: k.Function, node: ast.Call | None) -> Environment:
-    """Return the facts that a call passes on, under the callee's names: those that the callee tests."""
+    """Return the facts about values that the callee tests, under the callee's names for those values."""
     if node is None or not frame.facts or frame.function in frame.interpreter.scripts:
         return {}
     function = callee.function
@@ -178,7 +178,7 @@ def passed_on(frame: Frame, callee: k.Function, node: ast.Call | None) -> Enviro
 
 
 def _is_on_self(frame: Frame, node: ast.Call) -> bool:
-    """Whether a call is a method call on `self`, directly or through `super()`."""
+    """Return whether a call is a method call on `self`, directly or through `super()`."""
     if not isinstance(node.func, ast.Attribute):
         return False
     owner = node.func.value
@@ -188,7 +188,7 @@ def _is_on_self(frame: Frame, node: ast.Call) -> bool:
 
 
 def _arguments(frame: Frame, function: FunctionInfo, node: ast.Call, bound: bool) -> dict[str, str]:
-    """Map the parameters of a function to the variables passed for them about which there are facts."""
+    """Map the parameters of `function` to the variables passed for them, for variables with facts."""
     if any(isinstance(argument, ast.Starred) for argument in node.args):
         return {}
     arguments = function.node.args

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Environment = dict[str, Kind]
 
-# Joining this many names costs as much as evaluating one expression.
+# Joining this many names takes as long as evaluating one expression.
 _MANY = 16
 
 
@@ -27,16 +27,16 @@ def _position(loop: bool, try_: bool, with_: bool) -> Position:
 
 
 def is_fact(name: str) -> bool:
-    """Whether a name in an environment denotes a fact (`dynalint.analysis.facts`) and not a variable."""
+    """Return whether a name in an environment stands for a fact (see `dynalint.analysis.facts`), not for a variable."""
     return name.endswith(")")
 
 
 def join_environments(left: Environment, right: Environment) -> Environment:
     """Return the environment where two paths meet.
 
-    A local bound on only one path has that path's kind, because reading it on the other would raise. An attribute of
-    `self` set on only one path is dropped, because on the other it still has its value from before the call. A fact
-    known on only one path is dropped as well.
+    A local variable that is bound on only one path keeps that path's kind, because reading it on the other path would
+    raise. An attribute of `self` that is set on only one path is dropped, because it still has its value from before
+    the call on the other. A fact that holds on only one path is dropped too.
     """
     if left is right:
         return left
@@ -56,15 +56,15 @@ def join_environments(left: Environment, right: Environment) -> Environment:
 
 @dataclass(eq=False, slots=True)
 class Context:
-    """A function with one set of argument kinds, and the summary of its runs.
+    """A function with one combination of argument kinds, and a summary of its runs.
 
-    `params` are the kinds of the arguments and `returns` is the kind of the result. `exits` are the attributes of
-    `self` at the end of the call, except those in `handed`, which hold a parameter. `callees` are the contexts that it
-    calls, each with whether a call is in a loop: the edges of the call graph. `users` are the contexts to rerun when
-    `returns` changes, each with a flag for whether to rerun it when `exits` changes too. `reads` holds the attributes
-    of classes as the last run saw them. `outdated` is true if anything else that it depends on has changed. `yields` is
-    true for a generator. `crowded` names the parameters for which callers pass more kinds than one context can
-    distinguish; for these, evidence from one caller does not apply to the others.
+    `params` are the arguments' kinds and `returns` is the result's kind. `exits` are the attributes of `self` at the
+    end of the call, except those in `handed`, which hold a parameter. `callees` are the contexts that this one calls,
+    each with a flag that is true if a call is in a loop. They are the edges of the call graph. `users` are the contexts
+    to rerun when `returns` changes, each with a flag that is true if a change to `exits` matters to it as well. `reads`
+    holds the class attributes as the last run saw them. `outdated` is true if anything else that this context depends
+    on has changed. `yields` is true for a generator. `crowded` names the parameters for which callers pass more kinds
+    than one context can distinguish. Evidence from one caller about such a parameter does not apply to the others.
     """
 
     function: FunctionInfo
@@ -85,9 +85,9 @@ class Context:
     outdated: bool = False
 
     def agrees(self, params: Environment) -> bool:
-        """Whether no parameter is a tensor here and a number in `params`, or vice versa.
+        """Return whether no parameter is a tensor here and a number in `params`, or vice versa.
 
-        A context without a caller represents calls from outside; it does not agree with a call whose `self` is known
+        A context without a caller represents calls from outside. It does not agree with a call whose `self` is known
         more precisely.
         """
         own = self.params
@@ -98,13 +98,13 @@ class Context:
 
 @dataclass(eq=False, slots=True)
 class Frame:
-    """One run of a context (or of an expression at the top level of a module, where `context` is None).
+    """A run of a context, or of an expression at a module's top level, in which case `context` is None.
 
-    `env` maps local names, and "self.name" for attributes set in this call, to kinds; it is replaced at branches.
+    `env` maps local names to kinds, and "self.name" for attributes that this call has set. It is replaced at branches.
     `loop`, `try_` and `with_` count the enclosing statements of each type, and `walrus` counts the names that `:=` has
-    bound so far. `facts` holds the keys of all facts of this run, whether or not they still hold; `facts_of_self` holds
-    those about attributes. `condition` is the expression in the statement that decides whether the current one is
-    evaluated. Each evaluated expression takes a step from `budget`.
+    bound so far. `facts` holds the keys of all facts recorded in this run, even if they no longer hold, and
+    `facts_of_self` the keys of facts about attributes. `condition` is the expression in the current statement that
+    decides whether the current expression is evaluated. Each evaluated expression takes a step from `budget`.
     """
 
     interpreter: Interpreter
@@ -144,7 +144,7 @@ class Frame:
             self.facts_of_self.add(name)
 
     def emit(self, event_type: type[Event], node: ast.AST, *, extra: object = None, **fields: Any) -> None:
-        """Record an event of this run; if the same node runs several times, the last run wins."""
+        """Record an event. If a node is evaluated more than once in this run, the last event is kept."""
         if self.context is None or self.function is None or self.statement is None:
             return
         position = _position(self.loop > 0, self.try_ > 0, self.with_ > 0)
@@ -159,14 +159,17 @@ class Frame:
         self.context.events[event_type, node, extra] = event
 
     def note_tensor(self, node: ast.expr, kind: Kind) -> None:
-        """Record that `node` is used as only tensors can be; an unknown parameter is a tensor from now on."""
+        """Record that `node` is used in a way that only tensors support.
+
+        An unknown parameter is a tensor from now on.
+        """
         if isinstance(kind, Unknown) and kind.parameter is not None and self.function is not None:
             self.interpreter.evidence.note(self.function, kind.parameter)
             if isinstance(node, ast.Name) and self.env.get(node.id) == kind:
                 self.env[node.id] = self.interpreter.evidence.kind(self.function, kind.parameter)
 
     def self_attribute(self, node: ast.expr) -> str | None:
-        """The attribute's name if `node` is `self.name` for the `self` of this method."""
+        """Return the attribute's name if `node` is `self.name`, where `self` is this method's own."""
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == self.self_name:
             return node.attr
         return None

@@ -1,4 +1,4 @@
-"""Functions that Dynamo skips because of a graph break in a loop: they run eagerly, and their callees are traced."""
+"""Functions that Dynamo skips because of a graph break in a loop. They run eagerly, and their callees are traced."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _COVERED = ("builtins", "math", "numpy", "torch")
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)
-# Expressions that may not evaluate a call in them, or evaluate it in their own frame.
+# Expressions that may not evaluate a call inside them, or that evaluate it in their own frame.
 _OPEN = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-# Statements that may run only partly, with the fields that always run.
+# Statements that may only run in part, with the fields that always run.
 _CONDITIONAL: Mapping[str, tuple[str, ...]] = {
     "If": ("test",),
     "IfExp": ("test",),
@@ -36,7 +36,7 @@ Way = frozenset[tuple[ast.AST, str]]
 
 
 def ancestors(node: ast.AST, parents: Parents) -> list[tuple[ast.AST, str]]:
-    """Return the ancestors of a node within its function, innermost first, each with the field holding the node."""
+    """Return a node's ancestors within its function, innermost first, each with the field that holds the node."""
     found = []
     parent = parents.get(node)
     while parent is not None and not isinstance(parent, _FUNCTIONS):
@@ -55,16 +55,16 @@ def way(node: ast.AST, parents: Parents) -> Way:
 
 
 def runs_always(event: Event, project: Project) -> bool:
-    """Whether an event always runs, not counting the conditions of a check that every successful call passes."""
+    """Return whether an event always runs. The conditions of a check that every successful call passes are ignored."""
     certain = event.condition is None or is_passed_by_all(event, project)
     return certain and not way(event.node, project.parents(event.function))
 
 
 def ends_function(event: Event, parents: Parents) -> bool:
-    """Whether Dynamo skips the whole function after a graph break at an event because of the enclosing loop.
+    """Return whether a graph break at an event makes Dynamo skip the whole function because of the enclosing loop.
 
-    Dynamo looks for a backward jump in the bytecode that follows, up to the next `return`. If the `return` comes first,
-    it resumes after the break, as after the test of a `while`.
+    Dynamo looks for a backward jump in the bytecode that follows, up to the next `return`. If it reaches the `return`
+    first, as after the test of a `while`, it resumes after the break.
     """
     child: ast.AST = event.node
     following: list[ast.stmt] = []
@@ -83,7 +83,10 @@ def ends_function(event: Event, parents: Parents) -> bool:
 
 
 def _leaving(statements: Sequence[ast.stmt]) -> ast.stmt | None:
-    """The first `return` or `continue` in the body of a loop; a `return` in an `else` may come after a jump."""
+    """Return the first `return` or `continue` in a loop's body.
+
+    A `return` in an `else` is ignored because a jump may come before it.
+    """
     for one in statements:
         if isinstance(one, (ast.Return, ast.Continue)):
             return one
@@ -97,7 +100,7 @@ def _leaving(statements: Sequence[ast.stmt]) -> ast.stmt | None:
 
 
 def calls_in_loops(function: FunctionInfo, breaking: Collection[FunctionInfo], project: Project) -> Iterator[Event]:
-    """Yield an event for each call in a loop to a function that breaks the graph, so that Dynamo skips the caller."""
+    """Yield an event for each call in a loop to a function that breaks the graph. Dynamo skips the caller."""
     if not breaking or project.interpreter is None:
         return
     called = {callee.function for one in project.interpreter.contexts.get(function, ()) for callee in one.callees}
@@ -116,7 +119,7 @@ def calls_in_loops(function: FunctionInfo, breaking: Collection[FunctionInfo], p
 
 
 def called_function(kind: Kind, project: Project) -> FunctionInfo | None:
-    """The function of the project that calling `kind` runs, if any."""
+    """Return the project function that runs when `kind` is called, if any."""
     if isinstance(kind, k.Function):
         return kind.function
     if isinstance(kind, k.Instance):
@@ -127,11 +130,11 @@ def called_function(kind: Kind, project: Project) -> FunctionInfo | None:
 def find_stranded(
     comprehensions: Mapping[Event, ast.AST], certain: Sequence[Event], breaks: Collection[Event], project: Project
 ) -> set[Event]:
-    """Return the comprehensions, given by their iteration events, that Dynamo compiles as separate frames.
+    """Return the comprehensions, as their iteration events, that Dynamo compiles as separate frames.
 
-    This happens when Dynamo skips the function around one because of a break that comes first, or is certain to come
-    next. The break is in `certain`, or in a call to a function that contains such a break. There must be no event in
-    `breaks` before it, and no call that the rules do not cover.
+    This happens when Dynamo skips the enclosing function because of a break before the comprehension, or of one that is
+    certain to follow it. The break is in `certain`, or in a call to a function that contains such a break. There must
+    be no event in `breaks` before it, and no call that the rules do not cover.
     """
     found: set[Event] = set()
     breaking = {one.function for one in certain if runs_always(one, project)} if comprehensions else set()
@@ -149,7 +152,7 @@ def find_stranded(
 
 
 def _leads_to(event: Event, loop: ast.AST, breaks: Collection[Event], project: Project) -> bool:
-    """Whether no statement from an event up to a loop can break the graph."""
+    """Return whether no statement between an event and a loop can break the graph."""
     parents = project.parents(event.function)
     block = next(value for _, value in ast.iter_fields(parents[loop]) if _holds(value, loop))
     if not isinstance(block, list) or event.statement not in block:
@@ -171,14 +174,14 @@ def _entered(loop: ast.AST) -> list[ast.expr]:
 
 
 def _is_covered(kind: Kind) -> bool:
-    """Whether the callee is known and rules cover every graph break in it."""
+    """Return whether the callee is known and the rules cover every graph break in it."""
     return all(
         _is_covered(one.receiver) if isinstance(one, k.Method) else _origin(one) in _COVERED for one in kind.members
     )
 
 
 def _origin(kind: Kind) -> str:
-    """The library that a value belongs to: torch for tensors, Python for plain values."""
+    """Return the library that a value comes from: torch for tensors, Python for plain values."""
     if isinstance(kind, (k.External, k.Object)):
         return (kind.name if isinstance(kind, k.External) else kind.type).partition(".")[0]
     return "builtins" if isinstance(kind, (k.Tensor, k.Value, k.Sequence, k.Dictionary)) else ""

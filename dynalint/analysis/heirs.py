@@ -1,6 +1,6 @@
-"""The methods and attributes of instances of a class or any of its subclasses.
+"""The methods and attributes that instances of a class or any of its subclasses have.
 
-A context that has queried the subclasses of a class is rerun when they gain methods or attributes.
+A context that has queried a class's subclasses is rerun when they gain methods or attributes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Contexts = dict["Context", None]
 
 
 class Heirs:
-    """The contexts that have queried the subclasses of a class."""
+    """The contexts that have queried a class's subclasses."""
 
     def __init__(self, interpreter: Interpreter) -> None:
         self._interpreter = interpreter
@@ -29,13 +29,16 @@ class Heirs:
         self._asked: dict[ClassInfo, set[str]] = {}
 
     def methods(self, frame: Frame, instance: Instance, name: str) -> Reached:
-        """Return the methods that calling `name` on an instance may reach, each with its receiver."""
+        """Return the methods that calling `name` on an instance can reach, each with its receiver."""
         if instance.below and frame.context is not None:
             self._callers.setdefault(instance.cls, {})[frame.context] = None
         return self._interpreter.project.find_methods(instance, name)
 
     def read(self, cls: ClassInfo, name: str, frame: Frame) -> Kind:
-        """Return attribute `name` of the subclasses of a class; their constructors and other writers run first."""
+        """Return the kind of attribute `name` in a class's subclasses.
+
+        Their constructors and other writers run first.
+        """
         asked = self._asked.setdefault(cls, set())
         if name not in asked:
             asked.add(name)
@@ -56,7 +59,7 @@ class Heirs:
             self._again(self._readers.get(base, {}).get(name, ()))
 
     def note_new(self, above: Iterable[ClassInfo]) -> None:
-        """Record that one more class may have instances, together with everything it inherits."""
+        """Record that another class may have instances, together with everything that it inherits."""
         for base in above:
             self._again(self._callers.pop(base, ()))
             for name in self._asked.pop(base, ()):

@@ -1,8 +1,9 @@
-"""Inheritance in the project, and the methods that a call reaches on an instance of a class or any subclass.
+"""Inheritance in the project, and the methods that a call can reach on instances of a class and its subclasses.
 
-The latter is class hierarchy analysis (J. Dean, D. Grove, C. Chambers, "Optimization of object-oriented programs using
-static class hierarchy analysis", ECOOP 1995), refined as in rapid type analysis (D. Bacon, P. Sweeney, "Fast static
-analysis of C++ virtual function calls", OOPSLA 1996): a class counts as soon as something may instantiate it.
+The methods are found by class hierarchy analysis (J. Dean, D. Grove, C. Chambers, "Optimization of object-oriented
+programs using static class hierarchy analysis", ECOOP 1995), with a refinement from rapid type analysis (D. Bacon, P.
+Sweeney, "Fast static analysis of C++ virtual function calls", OOPSLA 1996): only classes that something may instantiate
+count.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ Reached = tuple[tuple[FunctionInfo, Kind], ...]
 
 @dataclass(eq=False)
 class Hierarchy:
-    """The classes of the modules known so far. `holders` maps the name of an attribute to the classes that store it."""
+    """The classes of the modules known so far.
+
+    `holders` maps an attribute's name to the classes that store the attribute.
+    """
 
     modules: dict[Path, ModuleInfo] = field(default_factory=dict)
     interpreter: Interpreter | None = None
@@ -48,15 +52,15 @@ class Hierarchy:
     # Base classes.
 
     def lineage(self, cls: ClassInfo) -> tuple[list[ClassInfo], list[str]]:
-        """Return the project classes that `cls` inherits from, itself first, and the dotted names of the others.
+        """Return the project classes that `cls` inherits from, itself first, and the dotted names of the other classes.
 
-        Depth first; a class reached twice is listed at its last position, which is Python's order for all usual
-        hierarchies.
+        The order is depth-first. A class that is reached twice is listed at its last position, which gives Python's
+        order for all common hierarchies.
         """
         known = self._mro.get(cls)
         if known is not None:
             return known
-        self._mro[cls] = ([cls], [])  # for classes that inherit from themselves, which cannot run anyway
+        self._mro[cls] = ([cls], [])  # a class that inherits from itself cannot run anyway
         order: list[ClassInfo] = []
         external: list[str] = []
         for base in self.bases(cls):
@@ -72,7 +76,7 @@ class Hierarchy:
         return result
 
     def bases(self, cls: ClassInfo) -> list[Kind]:
-        """Return the kinds of the bases of a class; for `Base[T]`, the kind of `Base`."""
+        """Return the kinds of a class's bases. For `Base[T]`, this is the kind of `Base`."""
         assert self.interpreter is not None
         named = (base.value if isinstance(base, ast.Subscript) else base for base in cls.node.bases)
         return [self.interpreter.scopes.in_scope(base, cls.module, cls.parent) for base in named]
@@ -83,7 +87,10 @@ class Hierarchy:
         return self.lineage(cls)[0] if known is None else known[0]
 
     def is_module_class(self, cls: ClassInfo) -> bool:
-        """Whether instances are `nn.Module`s: a base is `nn.Module`, or an unknown class that looks like a module."""
+        """Return whether instances are `nn.Module`s.
+
+        This is the case if a base is `nn.Module` or an unknown class that looks like a module.
+        """
         known = self._module_classes.get(cls)
         if known is None:
             classes, names = self.lineage(cls)
@@ -95,7 +102,7 @@ class Hierarchy:
         return known
 
     def find_method(self, cls: ClassInfo, name: str, after: ClassInfo | None = None) -> FunctionInfo | None:
-        """Return the method `name` of `cls`; with `after`, the next one after that class, as for `super()`."""
+        """Return the method `name` of `cls`. With `after`, return the next one after that class, as for `super()`."""
         key = (cls, name, after)
         try:
             return self._methods[key]
@@ -107,7 +114,7 @@ class Hierarchy:
             return found
 
     def class_attribute(self, cls: ClassInfo, name: str) -> Kind:
-        """Return the join of the kinds stored under `name` on instances of `cls`; `NOTHING` if there are none."""
+        """Return the join of the kinds stored in `self.name` by `cls` and its bases, or `NOTHING` if there are none."""
         for one in self.mro(cls):
             if name in one.attributes:
                 return one.attributes[name]
@@ -117,8 +124,8 @@ class Hierarchy:
 
     @property
     def all_classes(self) -> list[ClassInfo]:
-        """Every class of the modules known so far; fills `subclasses` of each."""
-        while self._filed < len(self.modules):  # looking up bases may read further modules
+        """All classes in the modules known so far. Reading this fills `subclasses` of each class."""
+        while self._filed < len(self.modules):  # looking up bases may load more modules
             new = list(self.modules.values())[self._filed :]
             self._filed += len(new)
             for cls in (cls for module in new for cls in module.classes):
@@ -141,7 +148,7 @@ class Hierarchy:
                 self._counts_now(cls)
 
     def _counts_now(self, cls: ClassInfo) -> None:
-        """Look up the calls on the base classes of a class again, because it may now be the receiver."""
+        """Repeat method lookups on the base classes of a class, because an instance of it can now be the receiver."""
         above = self.mro(cls)
         for base in above:
             self._reached.pop(base, None)
@@ -150,7 +157,10 @@ class Hierarchy:
             self.interpreter.heirs.note_new(above)
 
     def may_be_built(self, cls: ClassInfo) -> bool:
-        """Whether a class itself may have instances: it is not abstract, and the project or others instantiate it."""
+        """Return whether a class itself may have instances.
+
+        This is the case if it is not abstract, and the project or other code may instantiate it.
+        """
         if cls not in self._built and not is_public_class(cls):
             return False
         known = self._abstract.get(cls)
@@ -161,7 +171,7 @@ class Hierarchy:
         return not known
 
     def below(self, cls: ClassInfo) -> list[ClassInfo]:
-        """Return a class and those of its subclasses that may have instances."""
+        """Return the class and its subclasses, without classes that have no instances."""
         _ = self.all_classes
         known = self._below.get(cls)
         if known is None:
@@ -169,7 +179,7 @@ class Hierarchy:
         return known
 
     def find_methods(self, instance: Instance, name: str) -> Reached:
-        """Return the methods that calling `name` on an instance may reach, each with its receiver."""
+        """Return the methods that calling `name` on an instance can reach, each with its receiver."""
         if not instance.below:
             method = self.find_method(instance.cls, name)
             return () if method is None else ((method, instance),)
@@ -184,7 +194,8 @@ class Hierarchy:
         inherited = self.find_method(base, name)
         definers, above = self._definers.get(name, []), self.mro(base)
         others = [cls for cls in definers if cls not in above]
-        # Unless several classes above define it, a class that inherits from no other definer has the method of `base`.
+        # Unless more than one class above defines the method, a class that inherits from no other definer has the
+        # method of `base`.
         alike = len(definers) - len(others) <= 1
         different = {one for cls in others for one in (cls, *cls.subclasses)} if alike else set()
         having: dict[FunctionInfo | None, list[ClassInfo]] = {}
@@ -204,7 +215,7 @@ class Hierarchy:
                 yield method, join_all([Instance(one) for one in heirs])
 
     def join_subclasses(self, cls: ClassInfo, name: str) -> Kind:
-        """Return the join of the kinds stored under `name` in the subclasses of `cls`."""
+        """Return the join of the kinds stored in attribute `name` by the subclasses of `cls`."""
         known = self._held.setdefault(name, {})
         if cls not in known:
             holders = self.holders.get(name, ())
@@ -212,7 +223,7 @@ class Hierarchy:
         return known[cls]
 
     def note_stored(self, cls: ClassInfo, name: str, kind: Kind) -> Iterator[ClassInfo]:
-        """Record the kind stored under an attribute of a class; yield the base classes for which it is new."""
+        """Record the kind stored in a class's attribute, and yield the base classes for which it is new."""
         self.holders.setdefault(name, {})[cls] = None
         known = self._held.get(name, {})
         for base in self.mro(cls)[1:] if known else ():

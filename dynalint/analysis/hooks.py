@@ -1,4 +1,4 @@
-"""Modules with hooks: a backward hook breaks the graph, and forward hooks run in it."""
+"""Modules with hooks. Backward hooks break the graph, and forward hooks are traced as part of it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dynalint.analysis.kinds import UNKNOWN, Kind
 from dynalint.analysis.stores import note_forward
 
 HOOKED = "torch.utils.hooks.BackwardHook.__call__"
-"""The name under which a rule watches calls such as `self.layer(...)` if `self.layer` has a backward hook."""
+"""The name that a rule watches to find calls such as `self.layer(...)` where `self.layer` has a backward hook."""
 
 _RUN_IN_CALL = ("register_forward_hook", "register_forward_pre_hook")
 _REGISTERING = ("register_backward_hook", "register_full_backward_hook", "register_full_backward_pre_hook")
 
 
 def note_hook(frame: Frame, node: ast.Call, args: list[Kind]) -> None:
-    """Record that a call registers a hook on a submodule of `self`, or emit a call to one with a backward hook."""
+    """Record a hook that a call registers on a submodule of `self`, or emit a call to one with a backward hook."""
     if not isinstance(node.func, ast.Attribute) or not isinstance(frame.receiver, k.Instance):
         return
     interpreter, owner, name = frame.interpreter, frame.receiver.cls, node.func.attr
@@ -41,7 +41,7 @@ def note_hook(frame: Frame, node: ast.Call, args: list[Kind]) -> None:
 
 
 def hooks_of(frame: Frame, node: ast.Call, args: list[Kind], result: Kind) -> Iterator[tuple[Kind, list[Kind]]]:
-    """Yield the hooks that calling a submodule of `self` runs, each with its arguments."""
+    """Yield the hooks that run when a submodule of `self` is called, each with its arguments."""
     attribute = frame.self_attribute(node.func)
     if attribute is None or not isinstance(frame.receiver, k.Instance):
         return

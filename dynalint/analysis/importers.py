@@ -1,4 +1,7 @@
-"""Dependencies between files: the files that a change to others may affect, judging by the names they import."""
+"""Dependencies between files, which show what a change to some files may affect.
+
+The dependencies are derived from the names that files import.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,17 @@ from dynalint.analysis.project import Project
 
 
 def outlines_of(project: Project) -> list[Outline]:
-    """Return the outlines of the modules of a project known so far."""
+    """Return the outlines of the modules in a project that are known so far."""
     modules = project.modules.values()
     return [Outline(one.file.path, one.name, one.package, one.file.text) for one in modules]
 
 
 class Importers:
-    """Dependencies between the files of the given outlines; if several have the same module name, the first is used.
+    """Dependencies between files with the given outlines. If more than one has the same module name, the first is used.
 
-    A package that only re-exports names does not connect all the modules it collects: an import of a name depends on
-    the module that defines it. Re-exporting does not count as use either, unless the code mentions the name again.
+    A package that only re-exports names does not connect all the modules that it collects, because importing a name
+    depends on the module that defines the name. Re-exporting a name does not count as using it either, unless the code
+    mentions the name again.
     """
 
     def __init__(self, outlines: Iterable[Outline]) -> None:
@@ -40,7 +44,7 @@ class Importers:
                 edges[used].add(module)
 
     def reached(self, paths: Iterable[Path]) -> frozenset[Path]:
-        """Return these files, all direct and indirect users of their definitions, and those that re-export them."""
+        """Return the given files, their direct and indirect users, and the files that re-export their definitions."""
         found = dict.fromkeys(path for path in paths if path in self._by_path)
         new = list(found)
         while new:
@@ -50,12 +54,12 @@ class Importers:
         return frozenset(paths).union(found, gatherers)
 
     def users(self, paths: Iterable[Path]) -> frozenset[Path]:
-        """Return the files that directly use the definitions of these."""
+        """Return the files that directly use definitions in the given files."""
         known = (self._by_path[path] for path in paths if path in self._by_path)
         return frozenset(user.path for module in known for user in self._users[module])
 
     def above(self, paths: Iterable[Path]) -> frozenset[Path]:
-        """Return the files with the direct and indirect base classes of the classes in these files."""
+        """Return the files that define direct or indirect base classes of the classes in the given files."""
         found: dict[Path, None] = {}
         pending = [path for path in paths if path in self._by_path]
         for path in pending:
@@ -67,7 +71,10 @@ class Importers:
         return frozenset(found)
 
     def _used(self, module: Outline) -> Iterator[tuple[Outline, str]]:
-        """Yield the modules that define what a module imports, possibly repeatedly, each with the name there."""
+        """Yield the modules that define what a module imports, each with the name used there.
+
+        There may be duplicates.
+        """
         for one in module.imports:
             if one.module.partition(".")[0] not in self._packages:
                 continue
@@ -95,7 +102,7 @@ class Importers:
             yield from next((definers for definers in found if definers), ())
 
     def _at(self, names: list[str]) -> Iterator[Outline]:
-        """Yield the module that a dotted name begins with, and those that define the next part."""
+        """Yield the module that a dotted name starts with, and the modules that define the next part."""
         ends = (end for end in range(len(names), 0, -1) if ".".join(names[:end]) in self._modules)
         end = next(ends, None)
         if end is not None:
@@ -103,7 +110,10 @@ class Importers:
             yield from self._named(".".join(names[:end]), names[end]) if end < len(names) else ()
 
     def _gathered(self, source: str) -> Iterator[tuple[Outline, str]]:
-        """Yield a module, the modules it star-imports, and the modules of the names these re-export, with its name."""
+        """Yield the modules behind a star import of `source`, each with the names used from it.
+
+        They are `source`, the modules that it star-imports, and the modules that define the names these re-export.
+        """
         found = {source: self._modules[source]}
         pending = [source]
         for name in pending:
@@ -115,14 +125,14 @@ class Importers:
             pending += stars
 
     def _named(self, source: str, name: str) -> Collection[Outline]:
-        """Return the modules that define a name in `source`; `source` itself if none is found."""
+        """Return the modules that define a name found in `source`, or `source` itself if there are none."""
         found = self._definers(source, name)
         return found if found is not None else [self._modules[source]]
 
     def _definers(self, source: str, name: str) -> Collection[Outline] | None:
-        """Return the modules that define a name which `source` exports; None if it does not export it."""
+        """Return the modules that define a name exported by `source`, or None if `source` does not export it."""
         if (source, name) not in self._known:
-            self._known[source, name] = None  # for circular imports, which cannot run anyway
+            self._known[source, name] = None  # circular imports cannot run anyway
             self._known[source, name] = self._looked_up(source, name)
         return self._known[source, name]
 

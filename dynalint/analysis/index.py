@@ -1,6 +1,6 @@
-"""The index: a record for each module, class and function of the project.
+"""The index, which has a record for each module, class and function in the project.
 
-It is built from `ast` alone. Names are resolved later and on demand (`resolve`); the interpreter computes the kinds.
+It is built from `ast` alone. `resolve` looks up names later, when they are needed, and the interpreter computes kinds.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from dynalint.analysis.steps import remembered, step
 if TYPE_CHECKING:
     from dynalint.analysis.hierarchy import Hierarchy
 
-# Matches `self.name = value`, `self.name: int = value`, `self.name += value`, and tuple targets, which look like
-# arguments, but no comparisons. There is no leading `\b`, because a pattern that starts with plain text matches six
-# times as fast.
+# Matches `self.name = value`, `self.name: int = value`, `self.name += value`, and tuple targets (which look like
+# arguments), but not comparisons. There is no leading `\b` because a pattern that starts with plain text is six times
+# as fast.
 _STORE = re.compile(r"self\.(\w+)\s*(?:,|\)|:[^=\n]{1,200}=|[-+*/%&|^@]?=(?!=)|//=|\*\*=|<<=|>>=)")
 _QUOTED = re.compile(r"""["'](\w+)["']""")
 
-# Fields with strings and numbers, and those with operators and contexts, which are shared within a tree.
+# Fields that contain strings or numbers, and fields that contain operators and contexts, which a tree shares.
 _NO_NODES = frozenset({"arg", "attr", "conversion", "ctx", "id", "is_async", "kind", "level", "module", "op", "ops"})
 _NODE_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: ()}
 
@@ -37,11 +37,11 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 class FunctionInfo:
     """A function, method or lambda of the project.
 
-    `owner` is the class that defines a method, `parent` the function that contains a nested one. `caller` and `chain`
-    say how a compiled root reaches it, and `called_by` lists its callers in the region, each with whether a call is in
-    a loop; all are empty for code outside every region. `compiled` is true if the project compiles it or the settings
-    name it as a root. For other code of the region, `doubt` says why it is rarely compiled. `known` caches results that
-    others have computed from its text.
+    `owner` is the class that defines a method, and `parent` is the function around a nested function. `caller` and
+    `chain` say how a compiled root reaches it. `called_by` maps its callers in the region to whether a call is in a
+    loop. These are empty for code outside the region. `compiled` is true if the project compiles it or the settings
+    name it as a root. For other code in the region, `doubt` says why it is rarely compiled. `known` caches results that
+    other code has computed from its text.
     """
 
     name: str
@@ -68,12 +68,12 @@ class FunctionInfo:
 
     @property
     def chain(self) -> tuple[str, ...]:
-        """The qualified names of the calls from a root to this function, both included."""
+        """The qualified names of the functions on the path of calls from a root to this function, both included."""
         return tuple(function.qualname for function in self.callers)
 
     @property
     def callers(self) -> tuple[FunctionInfo, ...]:
-        """The functions of the chain."""
+        """The functions in the chain."""
         found: dict[FunctionInfo, None] = {}
         function: FunctionInfo | None = self
         while function is not None and function not in found:
@@ -94,14 +94,14 @@ class FunctionInfo:
 
     @property
     def statements(self) -> list[ast.stmt]:
-        """The body; for a lambda, its expression as a `return`."""
+        """The statements in the body. A lambda's body is its expression in a `return`."""
         if isinstance(self.node, ast.Lambda):
             return [ast.copy_location(ast.Return(self.node.body), self.node.body)]
         return self.node.body
 
     @cached_property
     def decorators(self) -> frozenset[str]:
-        """The last names of the decorators: "property" for `@property` and for `@functools.property(...)`."""
+        """The last parts of the decorators' names: "property" for `@property` and `@functools.property(...)`."""
         nodes = getattr(self.node, "decorator_list", ())
         targets = (node.func if isinstance(node, ast.Call) else node for node in nodes)
         return frozenset(
@@ -121,7 +121,7 @@ class FunctionInfo:
         return {**found, **{one.arg: value for one, value in keywords if value is not None}}
 
     def assignments(self, name: str, lines: Collection[int]) -> list[ast.stmt | None]:
-        """The statements on these lines that assign to an attribute; None represents one in a nested function."""
+        """Return the statements on these lines that assign to an attribute, or None for one in a nested function."""
         found: list[ast.stmt | None] = []
         pending: list[tuple[ast.AST, ast.stmt | None]] = [(statement, statement) for statement in self.statements]
         while pending:
@@ -137,7 +137,7 @@ class FunctionInfo:
 
     @cached_property
     def locals(self) -> frozenset[str]:
-        """Names bound in the function itself: parameters and targets, except those declared `global` or `nonlocal`."""
+        """Names bound in the function itself, such as parameters and targets, except `global` and `nonlocal` names."""
         names: set[str | None] = set()
         outer: set[str | None] = set()
         for node in walk_function(self.node):
@@ -150,7 +150,11 @@ class FunctionInfo:
 
 @dataclass(eq=False)
 class ClassInfo:
-    """A class of the project. `methods` are its own; `attributes` joins the kinds of all stores to `self`."""
+    """A class in the project.
+
+    `methods` are the methods that it defines itself. `attributes` contains the join of all kinds stored in each
+    attribute of `self`.
+    """
 
     name: str
     qualname: str
@@ -180,7 +184,7 @@ class ClassInfo:
 
     @cached_property
     def writers(self) -> dict[str, dict[FunctionInfo, list[int]]]:
-        """The methods that may assign to an attribute, with their lines, judging by the text: see `assigns`."""
+        """The methods that may assign to each attribute, with the lines, based on the text (see `assigns`)."""
         found: dict[str, dict[FunctionInfo, list[int]]] = {}
         stores = self.module.stores
         for method in self.methods.values():
@@ -191,7 +195,7 @@ class ClassInfo:
 
     @cached_property
     def annotated(self) -> dict[str, ast.expr]:
-        """The annotations in the class body, except those of the class's own names."""
+        """The annotations in the class body, except for `ClassVar`s."""
         found: dict[str, ast.expr] = {}
         for item in (one for one in self.node.body if isinstance(one, ast.AnnAssign)):
             if isinstance(item.target, ast.Name) and "ClassVar" not in ast.unparse(item.annotation):
@@ -199,13 +203,16 @@ class ClassInfo:
         return found
 
     def attribute(self, name: str) -> Kind:
-        """Return the join of the kinds this class itself stores under `name`; `NOTHING` if there are none."""
+        """Return the join of the kinds that this class itself stores in `self.name`, or `NOTHING` if there are none."""
         return self.attributes.get(name, NOTHING)
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """A name bound by an import: `module` is absolute, `attribute` is None for the module itself."""
+    """A name bound by an import.
+
+    `module` is an absolute name. `attribute` is None if the name is bound to the module itself.
+    """
 
     module: str
     attribute: str | None
@@ -213,12 +220,12 @@ class Import:
 
 @dataclass(eq=False)
 class ModuleInfo:
-    """A module and the bindings of its top level in source order; later bindings of a name win.
+    """A module and the bindings at its top level, in source order. Later bindings of a name replace earlier ones.
 
     `name` is the dotted name under which other modules import it. `bindings` maps each name to an import, a class, a
-    function, or the expressions assigned to it. `fallbacks` holds the imports and definitions of the same name in an
-    `except` or `else`. `for_checkers` lists names bound only for type checkers. `hierarchy` describes inheritance in
-    the project.
+    function, or the expressions assigned to it. `fallbacks` holds imports and definitions of the same name in an
+    `except` or `else` block. `for_checkers` lists names that are only bound for type checkers. `hierarchy` describes
+    inheritance in the project.
     """
 
     name: str
@@ -238,23 +245,23 @@ class ModuleInfo:
 
     @cached_property
     def may_disable(self) -> bool:
-        """Whether the text can disable Dynamo. Resolving each decorator instead may require reading other files."""
+        """Whether the text can disable Dynamo. Resolving every decorator instead might require reading other files."""
         marks = ("disable", "compile", "assume_constant", "allow_in_graph", "custom_op", "nonstrict")
         return any(mark in self.file.text for mark in marks)
 
     @cached_property
     def stores(self) -> list[tuple[int, str]]:
-        """The lines that may assign to an attribute of `self`, with its name, in order."""
+        """The lines that may assign to an attribute of `self`, in order, each with the attribute's name."""
         return [(self.file.position(match.start())[0], match[1]) for match in _STORE.finditer(self.file.text)]
 
     @cached_property
     def quoted(self) -> frozenset[str]:
-        """The names that the text has in quotes."""
+        """The names that appear in quotes in the text."""
         return frozenset(_QUOTED.findall(self.file.text))
 
     @cached_property
     def top(self) -> FunctionInfo:
-        """The top level as a function without parameters; definitions stay bindings of the module."""
+        """The top level as a function without parameters. Definitions in it are still bindings of the module."""
         body = self.tree.body
         kept = [node for node in body if not isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef))]
         arguments = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
@@ -265,13 +272,13 @@ class ModuleInfo:
 
     @property
     def tree(self) -> ast.Module:
-        """The syntax tree; only modules that parse are indexed."""
+        """The syntax tree. Only modules without syntax errors are indexed."""
         assert self.file.tree is not None
         return self.file.tree
 
 
 def _bound_name(node: ast.AST) -> str | None:
-    """The name that a node binds in its scope, if any."""
+    """Return the name that a node binds in its scope, if any."""
     if isinstance(node, ast.Name):
         return node.id if isinstance(node.ctx, ast.Store) else None
     if isinstance(node, ast.arg):
@@ -286,7 +293,7 @@ def _bound_name(node: ast.AST) -> str | None:
 def walk_function(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes of a function that run in its own scope, without the bodies of nested functions and classes.
 
-    Each node takes a step from the budget of the current file.
+    Each node takes a step from the current file's budget.
 
     Raises:
         Exhausted: the budget is used up.
@@ -309,13 +316,13 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_on(node: ast.AST, lines: Collection[int]) -> bool:
-    """Whether a node spans one of these lines; false for a node without a position."""
+    """Return whether a node is at least partly on one of these lines, which is false for a node without a position."""
     first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
     return first is None or last is None or any(first <= line <= last for line in lines)
 
 
 def children(node: ast.AST) -> list[ast.AST]:
-    """Return the children of a node, except operators and contexts; `ast.iter_child_nodes` is far slower."""
+    """Return a node's children, except operators and contexts. `ast.iter_child_nodes` is much slower."""
     found: list[ast.AST] = []
     type_ = type(node)
     names = _NODE_FIELDS.get(type_)

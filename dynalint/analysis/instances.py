@@ -1,4 +1,4 @@
-"""Calls to project classes and their instances."""
+"""Calls to project classes and to their instances."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dynalint.analysis.noting import note_call
 from dynalint.analysis.signatures import declared_kind, has_decorator
 from dynalint.analysis.torch_calls import torch_call
 
-# Decorators that make a method of a pydantic model check or change the arguments of its constructor.
+# Decorators of methods that check or change the arguments of a pydantic model's constructor.
 _VALIDATORS = frozenset({"field_validator", "model_validator", "root_validator", "validator"})
 
 
@@ -29,7 +29,7 @@ def instance_call(
     *,
     starred: bool,
 ) -> Kind:
-    """Call an instance of a project class: `forward` of a module, or `__call__`."""
+    """Call an instance of a project class, which runs a module's `forward` or the class's `__call__`."""
     project, methods = frame.interpreter.project, frame.interpreter.heirs.methods
     name = "forward" if project.is_module_class(callee.cls) else "__call__"
     own = methods(frame, callee, "__call__")
@@ -59,7 +59,7 @@ def instance_call(
 def instantiate(
     frame: Frame, callee: k.Class, args: list[Kind], keywords: dict[str, Kind], node: ast.Call | None, *, starred: bool
 ) -> Kind:
-    """Instantiate a class, passing these arguments to its constructor."""
+    """Instantiate a class, passing the arguments to its constructor."""
     project = frame.interpreter.project
     instance = new_instance(frame, callee.cls)
     project.note_built(callee.cls)
@@ -94,7 +94,7 @@ def instantiate(
 
 
 def _validate(frame: Frame, instance: k.Instance, given: dict[str, Kind]) -> None:
-    """Follow the validators of a pydantic model, which its constructor calls."""
+    """Interpret the validators of a pydantic model, which its constructor calls."""
     validators: dict[str, FunctionInfo] = {}
     for cls in reversed(frame.interpreter.project.mro(instance.cls)):
         validators.update((name, one) for name, one in cls.methods.items() if one.decorators & _VALIDATORS)
@@ -107,7 +107,7 @@ def _validate(frame: Frame, instance: k.Instance, given: dict[str, Kind]) -> Non
 
 
 def _validated(method: FunctionInfo) -> list[str]:
-    """The fields that a validator validates, from the arguments of its decorator."""
+    """Return the fields that a validator checks, which are the arguments of its decorator."""
     decorators = [one for one in getattr(method.node, "decorator_list", ()) if isinstance(one, ast.Call)]
     arguments = (argument for decorator in decorators for argument in decorator.args)
     return [str(one.value) for one in arguments if isinstance(one, ast.Constant)]
@@ -116,7 +116,7 @@ def _validated(method: FunctionInfo) -> list[str]:
 def _made_tuple(
     frame: Frame, callee: k.Class, declared: k.Sequence, given: dict[str, Kind], *, starred: bool
 ) -> k.Sequence:
-    """Instantiate a named tuple: omitted fields have their defaults, and unknown ones their annotations."""
+    """Instantiate a named tuple. Omitted fields have their default values, and unknown fields their annotated kinds."""
     items: list[Kind] = []
     for name, kind in zip(declared.fields, declared.items or (), strict=True):
         default = None if starred else callee.cls.body.get(name)
@@ -128,12 +128,12 @@ def _made_tuple(
 
 
 def _is_dataclass(callee: k.Class) -> bool:
-    """Whether a decorator generates the constructor, which replaces an inherited one."""
+    """Return whether a decorator generates the constructor, which replaces an inherited one."""
     names = [ast.unparse(decorator) for decorator in callee.cls.node.decorator_list]
     return "__init__" not in callee.cls.methods and any("dataclass" in name for name in names)
 
 
 def _is_record(callee: k.Class) -> bool:
-    """Whether the constructor of a class is generated from its annotated fields."""
+    """Return whether the constructor of a class is generated from its annotated fields."""
     decorators = callee.cls.node.decorator_list
     return bool(callee.cls.annotated) and (bool(decorators) or "__init__" not in callee.cls.methods)

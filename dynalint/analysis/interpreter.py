@@ -1,15 +1,15 @@
-"""Abstract interpretation of a whole project: contexts, summaries, and the fixpoint over them.
+"""Abstract interpretation of a whole project: contexts, summaries, and the computation of their fixpoint.
 
 The compiled roots are interpreted first, and each callee before its caller ends. Small helpers are interpreted once for
-each combination of argument kinds, and larger functions once for the join of the kinds that all callers pass. The
-result of a function and the attributes of a class are summaries. When one grows, all its readers are interpreted again,
-so that the kinds climb a lattice of bounded height until nothing changes (P. Cousot and R. Cousot, "Abstract
-interpretation", POPL 1977).
+each combination of argument kinds. Larger functions are interpreted once, for the join of the kinds that all callers
+pass. A function's result and a class's attributes are summaries. When a summary grows, everything that read it is
+interpreted again, so the kinds climb a lattice of bounded height until nothing changes (P. Cousot and R. Cousot,
+"Abstract interpretation", POPL 1977).
 
-Termination depends on the state kept between runs: parameters (`passing.widen`), results and exits of a function (from
-its third run on), attributes (`passing.either_store`), and variables of enclosing functions (`Scopes`). Each is joined
-with its old value and can only grow, whatever a run finds. Names, types, classes and functions are those of the
-program, and `kinds.shallow` and `kinds.MOST_PARTS` limit the kinds made from them.
+Termination depends on the state kept between runs: parameters (`passing.widen`), a function's result and exits (from
+its third run on), attributes (`passing.either_store`), and the variables of enclosing functions (`Scopes`). Each is
+joined with its old value and can only grow, whatever a run finds. All names, types, classes and functions come from the
+program, and `kinds.shallow` and `kinds.MOST_PARTS` limit the kinds that are built from them.
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ from dynalint.analysis.sparse import as_sparse
 from dynalint.analysis.statements import run_block
 from dynalint.analysis.steps import Budgets, Exhausted, spent_now
 
-# The number of argument combinations for which a small function is interpreted; the others share one context.
+# The maximum number of argument combinations for which a small function is interpreted separately. Any others share one
+# context.
 _MOST_CONTEXTS = 6
-# The maximum number of runs of a context. The lattice of kinds is far lower; a context that does not settle is
-# reported.
+# The maximum number of times a context is run. The lattice of kinds is far lower than this. If a context has not
+# settled by then, it is reported.
 _MOST_RUNS = 100
-# After this many runs, results are joined with earlier ones; the first runs have not seen all arguments.
+# After this many runs, results are joined with earlier results. Before that, not all arguments have been seen.
 _RUNS_AFRESH = 2
-# After this many runs, a context called with a larger kind waits for the remaining callers.
+# After this many runs, a context that is called with a larger kind waits for the remaining callers.
 _RUNS_AT_ONCE = 2
-# The maximum depth of nested calls; deeper ones are postponed.
+# The maximum depth of nested calls. Deeper calls are postponed.
 _DEEPEST_CALL = 40
 
 
@@ -56,7 +57,7 @@ _DEEPEST_CALL = 40
 class Failure:
     """A function on which dynalint itself failed: the file, the function and the error, for a one-line message.
 
-    `crashed` says that an exception was raised, rather than that a limit was reached.
+    `crashed` is true if an exception was raised, and false if a limit was reached.
     """
 
     path: Path
@@ -66,7 +67,7 @@ class Failure:
 
 
 class Interpreter:
-    """Computes kinds and events for a project. `watched` selects the calls that become events."""
+    """Computes the kinds and events in a project. `watched` selects the calls that become events."""
 
     def __init__(self, project: Project, watched: Callable[[str], str | None]) -> None:
         self.project = project
@@ -104,7 +105,7 @@ class Interpreter:
         self._entered.update(entered)
         for function in entered:
             if function.parent is not None and function.parent not in self.contexts:
-                self.default_context(function.parent)  # for the variables that the function closes over
+                self.default_context(function.parent)  # it binds the variables that the function closes over
             self.call_from_outside(function, self.method_receiver(function))
         waiting = self.attributes.waiting
         while waiting or self._queue:
@@ -116,7 +117,7 @@ class Interpreter:
             self.settle()
 
     def pass_masks(self) -> None:
-        """Apply the masks passed by keyword to the modules that unknown callees may be."""
+        """Pass the masks that were given by keyword to unknown callees on to the modules that may be these callees."""
         for function, contexts in list(self.contexts.items()):
             names = self._masks.get(function.module, set()) if function.name == "forward" else set()
             for context in contexts:
@@ -130,7 +131,7 @@ class Interpreter:
         self.run(())
 
     def note_mask(self, module: ModuleInfo, keyword: str) -> None:
-        """Record that code in a module passes a mask to something unknown, under this keyword."""
+        """Record that code in a module passes a mask to an unknown callee with this keyword."""
         self._masks.setdefault(module, set()).add(keyword)
 
     def run_scripts(self, functions: Collection[FunctionInfo]) -> None:
@@ -153,14 +154,20 @@ class Interpreter:
                 self.interpret(context)
 
     def note_unsettled(self) -> None:
-        """Record the functions that did not reach a fixpoint: their last arguments have not been interpreted."""
+        """Record the functions that did not reach a fixpoint.
+
+        They have not been interpreted with their last arguments.
+        """
         for function, contexts in self.contexts.items():
             if any(context.outdated and context.runs >= _MOST_RUNS for context in contexts):
                 text = f"it was still called in new ways after {_MOST_RUNS} runs"
                 self.failures.append(Failure(function.file.path, function.qualname, text))
 
     def default_context(self, function: FunctionInfo) -> Context:
-        """Interpret a function as if unknown code called it: parameters have the kinds of annotations and defaults."""
+        """Interpret a function as if unknown code called it.
+
+        Parameters have the kinds given by their annotations and defaults.
+        """
         known = self.contexts.get(function)
         if known:
             return known[0]
@@ -169,7 +176,7 @@ class Interpreter:
         return self._context(function, params, None)
 
     def method_receiver(self, function: FunctionInfo) -> Kind | None:
-        """The kind of `self` (or `cls`) in a method; None for a plain function or static method."""
+        """Return the kind of `self` (or `cls`) in a method, or None for a plain function or static method."""
         if function.owner is None:
             return None
         known = self._receivers.get(function)
@@ -187,10 +194,10 @@ class Interpreter:
         return context
 
     def context_for(self, function: FunctionInfo, params: Environment) -> Context:
-        """Return the context of a call with these parameter kinds, interpreted if it is new or has grown."""
+        """Return the context for a call with these parameter kinds, and interpret it if it is new or has grown."""
         own = self.contexts.setdefault(function, [])
         if is_small(function) and len(own) < _MOST_CONTEXTS:
-            if function not in self._entered:  # a function that is running gets a new context
+            if function not in self._entered:  # a function that is already running gets a new context
                 params = self._and_from_outside(function, params)
             key = tuple(sorted(params.items(), key=lambda item: item[0]))
             for context in own:
@@ -206,7 +213,7 @@ class Interpreter:
         return shared
 
     def _rerun(self, context: Context) -> None:
-        """Rerun a context whose parameters have grown: immediately, or after all waiting callers have called it."""
+        """Rerun a context whose parameters have grown, immediately or after all waiting callers have called it."""
         if context.runs < _RUNS_AT_ONCE:
             self.interpret(context)
         else:
@@ -214,11 +221,11 @@ class Interpreter:
             self.enqueue(context)
 
     def _is_open(self, function: FunctionInfo) -> bool:
-        """Whether unknown code may call a function as well: it is a root, or builds a public class."""
+        """Return whether unknown code may also call a function: a compiled root, or a public class's constructor."""
         return function in self._entered or (function.name == "__init__" and is_public(function))
 
     def _and_from_outside(self, function: FunctionInfo, params: Environment) -> Environment:
-        """Join parameters with those of a pending call from outside, so that a single run covers both."""
+        """Join the parameters with those of a pending call from outside, so that a single run covers both."""
         if not self._is_open(function):
             return params
         receiver = next(iter(params.values()), None) if self.method_receiver(function) is not None else None
@@ -229,7 +236,10 @@ class Interpreter:
         return both.params
 
     def interpret(self, context: Context) -> None:
-        """Run a context once and propagate changes; too deep or too many runs are postponed or skipped."""
+        """Run a context once and propagate changes.
+
+        Calls that are too deep are postponed, and excess runs are skipped.
+        """
         if context.running or context.runs >= _MOST_RUNS:
             context.outdated = True  # it has called itself with a larger kind, or did not reach the fixpoint
             return
@@ -237,7 +247,7 @@ class Interpreter:
             if not context.runs:
                 context.returns = UNKNOWN
                 self.budgets.leave_out(context.function)
-            return  # the result of an earlier run is the best one known
+            return  # an earlier run's result is the best one known
         if self._depth >= _DEEPEST_CALL:
             context.outdated = True
             self.enqueue(context)
@@ -330,7 +340,7 @@ class Interpreter:
     # Names.
 
     def function_of(self, node: ast.AST, module: ModuleInfo, parent: FunctionInfo | None) -> FunctionInfo:
-        """Return the record of a function definition or lambda in a body."""
+        """Return the record of a function definition or lambda in a function's body."""
         self._index_nodes(module)
         known = self._functions.get(node)
         if known is None:
@@ -341,7 +351,7 @@ class Interpreter:
         return known
 
     def class_of(self, node: ast.ClassDef, module: ModuleInfo) -> ClassInfo | None:
-        """Return the record of a class definition in a body."""
+        """Return the record of a class definition in a function's body."""
         self._index_nodes(module)
         return self._classes.get(node)
 
@@ -351,7 +361,7 @@ class Interpreter:
             self._functions.update((function.node, function) for function in module.functions)
             self._classes.update((cls.node, cls) for cls in module.classes)
 
-    # Queries by rules.
+    # Queries from rules.
 
     def record_kinds(self, function: FunctionInfo) -> dict[ast.AST, Kind]:
         """Interpret a function once more and return the kind of each of its expressions, joined over its contexts.
@@ -369,10 +379,10 @@ class Interpreter:
     def kinds_in(self, context: Context) -> dict[ast.AST, Kind]:
         """Interpret one context of a function once more and return the kind of each of its expressions.
 
-        If the budget of its file is used up, some expressions are missing.
+        If its file's budget is used up, some expressions are missing.
 
         Raises:
-            Exhausted: a rule made the request and has used up its budget.
+            Exhausted: a rule asked for the kinds and has used up its own budget.
         """
         frame = self._frame(context)
         frame.context = Context(context.function, context.params)

@@ -24,7 +24,7 @@ _ANY_MODULE = k.External("torch.nn.Module")
 _PLAIN = {"none": type(None), **{one.__name__: one for one in (bool, int, float, complex, str, tuple, list, set, dict)}}
 
 
-# Attributes of a dtype or a device that are not methods.
+# Attributes of dtypes and devices that are not methods.
 _OF_SETTINGS: dict[str, Kind] = {
     **dict.fromkeys(("is_complex", "is_floating_point", "is_signed"), k.BOOL),
     "index": k.join(k.INT, k.NONE),
@@ -59,11 +59,11 @@ def member(frame: Frame, owner: Kind, name: str) -> Kind:
 
 
 def _of_plain(owner: k.Sequence | k.Dictionary | k.Value, name: str) -> Kind:
-    """An attribute of a plain Python value, a dtype or a device: nearly always a method."""
+    """Return an attribute of a plain Python value, a dtype or a device. It is nearly always a method."""
     if owner.type in ("dtype", "device"):
         return _OF_SETTINGS.get(name) or k.Method(owner, name)
     plain = _PLAIN.get(owner.type)
-    # A name that the type lacks also counts as a method: rules check for methods that only tensors have.
+    # A name that the type does not have also counts as a method, because rules look for methods that only tensors have.
     return UNKNOWN if hasattr(plain, name) and not callable(getattr(plain, name)) else k.Method(owner, name)
 
 
@@ -77,7 +77,7 @@ def stored(frame: Frame, owner: k.Instance, name: str) -> Kind:
 
 
 def _left(frame: Frame, owner: k.Instance, name: str) -> Kind:
-    """The class constant that an attribute may still hold if no constructor stores it: None, or a flag."""
+    """Return the class constant, None or a flag, that an attribute may still hold if no constructor stores it."""
     classes = frame.interpreter.project.mro(owner.cls)
     value = None
     for cls in classes:
@@ -91,7 +91,7 @@ def _left(frame: Frame, owner: k.Instance, name: str) -> Kind:
 
 
 def _of_union(frame: Frame, owner: k.Union, name: str) -> Kind:
-    """An attribute of a union; a method that many alternatives have is treated as a single method."""
+    """Return an attribute of a union. If many alternatives have a method, it is treated as a single method."""
     having: dict[FunctionInfo, list[Kind]] = {}
     lacking: list[k.Instance] = []
     others: list[Kind] = []
@@ -103,14 +103,14 @@ def _of_union(frame: Frame, owner: k.Union, name: str) -> Kind:
                 having.setdefault(method, []).append(receiver)
         else:
             lacking.append(one)
-    # Reading an attribute that a dict or a number lacks raises, so those alternatives do not matter.
+    # Reading an attribute that a dict or a number does not have raises, so those alternatives do not matter.
     having_it = [one for one in others if not _lacks(one, name)]
     all_lack = not having_it and len(others) == len(owner.alternatives)
     found = [member(frame, one, name) for one in (others if all_lack else having_it) if one != k.NONE]
     bound = {method: join_all(some) for method, some in having.items()}
     found += [bind(frame, method, receiver) for method, receiver in bound.items()]
     if lacking and bound:
-        # An abstract base class leaves a method to its subclasses.
+        # An abstract base class leaves the method to its subclasses.
         above = {cls for receiver in bound.values() for one in receiver.members for cls in _above(one)}
         lacking = [one for one in lacking if one.cls not in above]
     held = [(one, member(frame, one, name)) for one in lacking]
@@ -119,7 +119,7 @@ def _of_union(frame: Frame, owner: k.Union, name: str) -> Kind:
 
 
 def _never_had(frame: Frame, owner: k.Instance, name: str) -> bool:
-    """Whether there is no evidence that instances of a class have an attribute of this name."""
+    """Return whether nothing suggests that instances of a class have an attribute with this name."""
     project = frame.interpreter.project
     if project.find_method(owner.cls, "__getattr__") is not None or any(name in cls.body for cls in owner.cls.above):
         return False
@@ -127,7 +127,7 @@ def _never_had(frame: Frame, owner: k.Instance, name: str) -> bool:
 
 
 def _lacks(kind: Kind, name: str) -> bool:
-    """Whether a plain Python value lacks an attribute."""
+    """Return whether a plain Python value lacks an attribute."""
     if not isinstance(kind, (k.Value, k.Sequence, k.Dictionary)):
         return False
     plain = _PLAIN.get(kind.type)
@@ -139,7 +139,7 @@ def _above(kind: Kind) -> list[ClassInfo]:
 
 
 def _of_any_below(frame: Frame, owner: k.Instance, name: str) -> Kind:
-    """An attribute of an instance of a class or any subclass, without a query for each subclass."""
+    """Return an attribute of an instance of a class or any subclass without querying each subclass."""
     methods = frame.interpreter.heirs.methods(frame, owner, name)
     if methods:
         return join_all([bind(frame, method, receiver) for method, receiver in methods])
@@ -179,12 +179,15 @@ def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
 
 
 def _is_choice(kind: Kind) -> bool:
-    """Whether a class constant is a class or function, or None in its place, which subclasses replace by others."""
+    """Return whether a class attribute is a class or function (or None in its place) that subclasses replace."""
     return kind == k.NONE or isinstance(kind, (k.Class, k.Function, k.External))
 
 
 def _chosen_below(frame: Frame, cls: ClassInfo, name: str) -> Iterator[Kind]:
-    """The classes and functions that subclasses have under a name; `self` in a constructor may be one of theirs."""
+    """Yield the classes and functions that subclasses assign to `name`.
+
+    In a constructor of the class, `self` may be an instance of such a subclass.
+    """
     _ = frame.interpreter.project.all_classes
     for one in cls.subclasses:
         if name in one.body:
@@ -194,7 +197,7 @@ def _chosen_below(frame: Frame, cls: ClassInfo, name: str) -> Iterator[Kind]:
 
 
 def _inherited(frame: Frame, cls: ClassInfo, owner: Kind, name: str) -> Kind:
-    """A member that a class inherits from one outside the project."""
+    """Return a member that a class inherits from one outside the project."""
     interpreter = frame.interpreter
     for base in interpreter.project.lineage(cls)[1]:
         if interpreter.project.api.torch_class(base) is not None:
@@ -207,7 +210,7 @@ def _inherited(frame: Frame, cls: ClassInfo, owner: Kind, name: str) -> Kind:
 
 
 def _as_declared(frame: Frame, owner: k.Instance, name: str, kind: Kind) -> Kind:
-    """Combine a stored tensor, or a field that has only been None, with the declaration in the class."""
+    """Combine a stored tensor, or a field that has only ever been None, with its declaration in the class."""
     tensor = k.only_tensor(kind)
     if kind != k.NONE and (tensor is None or tensor.dtype is not None):
         return kind
@@ -225,7 +228,7 @@ def _as_declared(frame: Frame, owner: k.Instance, name: str, kind: Kind) -> Kind
 
 
 def _field(frame: Frame, cls: ClassInfo, name: str) -> Kind:
-    """An attribute assigned in the class body; if it is annotated, the value is only a default."""
+    """Return an attribute assigned in the class body. If it is annotated, the value is only a default."""
     value = frame.interpreter.scopes.in_scope(cls.body[name], cls.module, cls.parent)
     annotation = cls.annotated.get(name)
     if annotation is None:
@@ -237,7 +240,7 @@ def _field(frame: Frame, cls: ClassInfo, name: str) -> Kind:
 
 
 def _held(kind: Kind, name: str) -> Kind:
-    """Mark a value stored by an earlier call: a container with its home, a tensor with its attribute name."""
+    """Mark a value as stored by an earlier call by recording a container's home or a tensor's attribute name."""
     if isinstance(kind, k.Unknown):
         return UNKNOWN  # it is not a parameter of this function
     if isinstance(kind, k.Tensor):
@@ -253,7 +256,7 @@ def _held(kind: Kind, name: str) -> Kind:
 
 
 def bind(frame: Frame, method: FunctionInfo, receiver: Kind) -> Kind:
-    """Return a method bound to an instance; for a property, the value that it returns."""
+    """Return a method bound to an instance. For a property, return its value."""
     if not method.decorators:
         return k.Function(method, receiver)
     if has_decorator(method, "property") or has_decorator(method, "cached_property"):
@@ -275,9 +278,9 @@ def _of_tensor(frame: Frame, owner: k.Tensor, name: str) -> Kind:
         if name == "dtype" and owner.dtype == "bool" and not owner.array:
             return dtype_constant("torch.bool")
         kind = convert(attribute, owner.dtype)
-        # For a tensor without a gradient this is None, and the samples only contain such tensors.
+        # This is None for a tensor without a gradient, and the samples only contain tensors without gradients.
         return UNKNOWN if kind == k.NONE else kind
-    # Only kernels know how often a tensor has been changed.
+    # Only kernels know how many times a tensor has been changed.
     return k.Value("int", k.MISSING, "data") if name == "_version" else k.Method(owner, name)
 
 
@@ -340,13 +343,13 @@ def _of_class(frame: Frame, owner: k.Class, name: str) -> Kind:
 
 
 def _differentiable(frame: Frame, owner: k.Class) -> Kind:
-    """The method that `apply` of a `torch.autograd.Function` calls."""
+    """Return the method that runs when `apply` of a `torch.autograd.Function` is called."""
     forward = frame.interpreter.project.find_method(owner.cls, "forward")
     return UNKNOWN if forward is None else k.Partial(k.Function(forward, owner), (_CONTEXT,))
 
 
 def trace_backward(frame: Frame, applied: k.Partial) -> None:
-    """Interpret the `backward` of an applied autograd function, which Dynamo traces along with `forward`."""
+    """Interpret the `backward` of an autograd function that is applied. Dynamo traces it together with `forward`."""
     function = applied.callee
     if applied.args[:1] == (_CONTEXT,) and isinstance(function, k.Function) and isinstance(function.receiver, k.Class):
         backward = frame.interpreter.project.find_method(function.receiver.cls, "backward")
@@ -373,7 +376,7 @@ def _of_object(frame: Frame, owner: k.Object, name: str) -> Kind:
 
 
 def _of_torch_class(frame: Frame, owner: Kind, type_: str, name: str) -> Kind:
-    """Return the kind of an attribute or method on a torch class instance."""
+    """Return the kind of an attribute or method of an instance of a torch class."""
     cls = frame.interpreter.project.api.torch_class(type_)
     assert cls is not None
     attribute = cls.attribute(name)

@@ -1,4 +1,4 @@
-"""Methods from outside the project: of tensors, layers and other objects, and of their subclasses."""
+"""Calls to methods defined outside the project, on tensors, layers and other objects, and on their subclasses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dynalint.analysis.selected_members import CHILDREN, is_module, listed, modu
 from dynalint.analysis.sparse import made_sparse
 from dynalint.analysis.torch_calls import torch_call
 
-# Classes whose methods draw random numbers like the functions of the same names in their module.
+# Classes whose methods draw random numbers like the functions with the same names in their module.
 _DRAWING = ("random.Random", "numpy.random.Generator", "numpy.random.RandomState")
 
 
@@ -31,7 +31,7 @@ def object_method(
     *,
     starred: bool,
 ) -> Kind:
-    """Call a method from outside the project on an object, or on a project instance that inherits it."""
+    """Call a method defined outside the project on an object, or on an instance of a project class that inherits it."""
     api, project = frame.interpreter.project.api, frame.interpreter.project
     if isinstance(receiver, k.Object):
         type_ = receiver.type
@@ -42,12 +42,12 @@ def object_method(
     entry = cls.method(name) if cls is not None else None
     result = UNKNOWN if entry is None else torch_call(entry, receiver, args, keywords, starred=starred)
     if isinstance(receiver, k.Instance) and name == "forward" and isinstance(result, k.Tensor):
-        result = replace(result, rank=None)  # it depends on what the constructor was given, as with `reduction="none"`
+        result = replace(result, rank=None)  # it depends on the constructor's arguments, such as `reduction="none"`
     if type_ in _DRAWING:
         result = external_call(f"{type_.rpartition('.')[0]}.{name}", args, keywords, starred=starred)
     dotted = f"{type_}.{name}"
     if entry is not None and frame.interpreter.watched(dotted) is None:
-        dotted = entry.name  # named after the class that defines it
+        dotted = entry.name  # uses the name of the class that defines it
     note_call(frame, node, dotted, receiver, args, keywords, result, starred=starred)
     if cls is None or not cls.is_module:
         return result
@@ -72,7 +72,7 @@ def tensor_method(
     *,
     starred: bool,
 ) -> Kind:
-    """Call a tensor method."""
+    """Call a method on a tensor."""
     entry = frame.interpreter.project.api.method(name)
     if name == "tolist":
         result: Kind = _as_list(receiver)
@@ -92,13 +92,13 @@ def tensor_method(
 
 
 def _as_list(receiver: k.Tensor) -> Kind:
-    """`tolist()` returns one level of lists per dimension; most tensors have one dimension."""
+    """Return the result of `tolist()`, which has one level of lists per dimension. Most tensors have one dimension."""
     number = k.Value(receiver.dtype or "float", k.MISSING, "data")
     return number if receiver.rank == 0 else k.Sequence("list", number if receiver.rank in (None, 1) else UNKNOWN)
 
 
 def _register_buffer(frame: Frame, receiver: k.Instance, args: list[Kind], keywords: dict[str, Kind]) -> None:
-    """`self.register_buffer("name", tensor)` adds a buffer to a module."""
+    """Add the buffer that `self.register_buffer("name", tensor)` registers to a module."""
     named = args[0] if args else keywords.get("name", UNKNOWN)
     given = args[1] if len(args) > 1 else keywords.get("tensor", k.NONE)
     if isinstance(named, k.Value) and isinstance(named.constant, str):
@@ -112,9 +112,10 @@ def _register_buffer(frame: Frame, receiver: k.Instance, args: list[Kind], keywo
 
 
 def store_by_name(frame: Frame, owner: Kind, name: str | None, value: Kind) -> None:
-    """Store like an assignment: a store to a method's own `self` goes to the class that defines the method.
+    """Store a value in the way that an assignment does.
 
-    Under a name of which nothing is known, only modules are stored.
+    A method that stores to its own `self` stores to the class that defines the method. If nothing is known about the
+    name, only modules are stored.
     """
     if name is None and all(is_module(frame, one) for one in value.members):
         name = HOLE

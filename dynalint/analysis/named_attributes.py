@@ -1,7 +1,7 @@
-"""Attributes with computed names: `setattr(self, f"norm{i}", layer)`, `getattr(self, "norm%d" % i)`.
+"""Attributes with computed names, as in `setattr(self, f"norm{i}", layer)` and `getattr(self, "norm%d" % i)`.
 
-Such a name is represented by its pattern, `norm{}`. A value stored under a pattern may be read under any matching name,
-and a read through a pattern returns any of the matching attributes.
+A computed name is represented by its pattern, such as `norm{}`. A value stored under a pattern can be read under any
+matching name, and reading through a pattern returns all matching attributes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BRACES = re.compile(r"\{[^{}]*\}")
 
 
 def name_of(node: ast.expr, kind: Kind) -> str | None:
-    """Return the name that an expression evaluates to, or its pattern; None if nothing is known about it."""
+    """Return the name that an expression evaluates to, its pattern, or None if nothing is known about it."""
     if isinstance(kind, k.Value) and isinstance(kind.constant, str):
         return kind.constant
     pattern = _pattern(node)
@@ -41,7 +41,7 @@ def _pattern(node: ast.expr) -> str:
 
 
 def filler(name: str, pattern: str) -> str | None:
-    """Return the text that stands for the only placeholder of a pattern in a matching name; otherwise None."""
+    """Return the text that fills a pattern's only placeholder to give `name`, or None if `name` does not match."""
     first, *last = pattern.split(HOLE)
     if len(last) != 1 or len(name) <= len(first) + len(last[0]):
         return None
@@ -51,14 +51,14 @@ def filler(name: str, pattern: str) -> str | None:
 
 @cache
 def fits(name: str, pattern: str) -> bool:
-    """Whether a name matches a pattern with text of its own."""
+    """Return whether a name matches a pattern that is more than placeholders."""
     if HOLE not in pattern or HOLE in name or pattern == HOLE:
         return False
     first, *pieces, last = pattern.split(HOLE)
     if not name.startswith(first):
         return False
     place = len(first)
-    for piece in pieces:  # each at its first position, because the next placeholder matches the rest
+    for piece in pieces:  # each at its first position, because the next placeholder matches whatever remains
         place = name.find(piece, place + 1) + len(piece)
         if place < len(piece):
             return False

@@ -1,4 +1,4 @@
-"""Roots named in the settings: "package.module:Name" or "path/file.py:Name"."""
+"""Roots that the settings name as "package.module:Name" or "path/file.py:Name"."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def named_root(interpreter: Interpreter, name: str) -> FunctionInfo | None:
-    """Return the function that is compiled for a (possibly imported) model or function; None if there is none."""
+    """Return the function that is compiled for a model or function, which may be imported, or None if there is none."""
     where, _, qualname = name.rpartition(":")
     module = _module(interpreter.project, where)
     first, *rest = qualname.split(".")
@@ -33,7 +33,7 @@ def unknown_roots(interpreter: Interpreter, roots: str | Sequence[str]) -> list[
 
 
 def name_of(project: Project, code: ClassInfo | FunctionInfo) -> str:
-    """Return the name of a class or function in the settings, which is its import name."""
+    """Return the name that the settings use for a class or function, which is its import name."""
     path = code.file.path
     imported = ".".join(project.disk.package_root(path)[1])
     module = imported if project.find_module(imported) is code.module else code.module.name
@@ -55,7 +55,7 @@ def _module(project: Project, where: str) -> ModuleInfo | None:
 
 
 def _inside(kind: k.Kind, name: str) -> k.Kind:
-    """The kind of a name in a class."""
+    """Return the kind of the name `name` inside a class."""
     if not isinstance(kind, k.Class):
         return k.UNKNOWN
     if name in kind.cls.classes:

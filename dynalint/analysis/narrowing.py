@@ -1,4 +1,4 @@
-"""Tests: their outcome, if known, and how they narrow variables on each side."""
+"""The outcomes of tests, where they are known, and how tests narrow variables in each branch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TENSOR_TYPE = k.External("torch.Tensor")
 
 
 def truth(kind: Kind) -> bool | None:
-    """Return the truth of a value if its kind decides it."""
+    """Return whether a value is true if its kind determines this, or None."""
     answers = {_truth(one) for one in kind.members}
     return answers.pop() if len(answers) == 1 else None
 
@@ -44,7 +44,7 @@ def _truth(kind: Kind) -> bool | None:
 
 
 def _is_known(kind: Kind) -> bool:
-    """Whether something outside the project is certainly a function, class or method, rather than a flag or setting."""
+    """Return whether something outside the project is certainly a function, class or method, not a flag or setting."""
     if isinstance(kind, k.External):
         found = torch_api.function(kind.name) or torch_api.torch_class(kind.name)
         return found is not None or kind.name.startswith("builtins.")
@@ -54,12 +54,12 @@ def _is_known(kind: Kind) -> bool:
 
 
 def is_condition(frame: Frame, node: ast.expr, kind: Kind, way: bool | None = None) -> bool:
-    """Whether it is uncertain that Dynamo reaches the code after a test of unknown outcome, if the outcome is `way`.
+    """Return whether Dynamo may not reach the code after a test, given that the test's outcome must be `way`.
 
-    A tensor already breaks the graph at the test. Some outcomes are assumed: an argument that is required, or for which
-    a caller passes a tensor, is not None. A flag or constructor setting has its default value, and so does an argument
+    A test of a tensor already breaks the graph. Some outcomes are assumed. An argument that is required, or for which a
+    caller passes a tensor, is not None. A flag or a constructor setting has its default value, and so does an argument
     that is compared with its default. A module is both trained and evaluated. A loop counter exceeds a constant in some
-    iteration. Shapes that are compared agree. Tensors have elements, and a cache that the code fills is not None later.
+    iteration. Shapes that are compared agree. Tensors are not empty, and a cache that the code fills is not None later.
     """
     if k.may_be_tensor(kind) or (way is not None and (_is_mode(frame, node) or by_default(frame, node) is way)):
         return False
@@ -80,7 +80,7 @@ def is_condition(frame: Frame, node: ast.expr, kind: Kind, way: bool | None = No
 
 
 def _is_mode(frame: Frame, node: ast.expr) -> bool:
-    """Whether a test is for `self.training`."""
+    """Return whether the test is of `self.training`."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return _is_mode(frame, node.operand)
     receiver = frame.receiver if frame.self_attribute(node) == "training" else None
@@ -88,9 +88,9 @@ def _is_mode(frame: Frame, node: ast.expr) -> bool:
 
 
 def by_default(frame: Frame, node: ast.expr) -> bool | None:
-    """Return the truth of a parameter by its default, or of an attribute that the constructor sets from one.
+    """Return the truth of a parameter's default, or of the default from which the constructor sets an attribute.
 
-    It is None for anything else.
+    Return None for anything else.
     """
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         answer = by_default(frame, node.operand)
@@ -112,14 +112,17 @@ def by_default(frame: Frame, node: ast.expr) -> bool | None:
 
 
 def _if_shapes_agree(node: ast.expr) -> bool | None:
-    """The outcome of a comparison of two shapes if they are equal; None for any other test."""
+    """Return the outcome of a comparison of two shapes that are equal, or None for any other test."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and all(map(_is_shape, (node.left, *node.comparators))):
         return {ast.Eq: True, ast.NotEq: False}.get(type(node.ops[0]))
     return None
 
 
 def _if_filled(frame: Frame, node: ast.expr) -> bool | None:
-    """The outcome of `self.cache is None` in the second call, if this function itself fills it; otherwise None."""
+    """Return the outcome of `self.cache is None` on the second call if this function itself fills the cache.
+
+    Return None for any other test.
+    """
     if not (isinstance(node, ast.Compare) and len(node.ops) == 1 and _is_none(node.comparators[0])):
         return None
     name = frame.self_attribute(node.left)
@@ -135,9 +138,9 @@ def _stores_none(statement: ast.stmt) -> bool:
 
 
 def _if_not_empty(frame: Frame, node: ast.expr) -> bool | None:
-    """The outcome of a test whether a tensor is empty, if it is not; None for any other test.
+    """Return the outcome of a test for an empty tensor if the tensor is not empty, or None for any other test.
 
-    The test may be the whole body of a function: `is_empty(t)`.
+    The test can also be a call to a function that does nothing else: `is_empty(t)`.
     """
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         callee = evaluate(frame, node.func)
@@ -163,7 +166,7 @@ def _is_shape(node: ast.expr) -> bool:
 
 
 def _is_late_round(frame: Frame, node: ast.expr) -> bool:
-    """Whether a test checks that the counter of an enclosing loop is greater than a constant."""
+    """Return whether a test checks that an enclosing loop's counter is greater than a constant."""
     if not frame.loop or frame.function is None or not isinstance(node, ast.Compare) or len(node.ops) != 1:
         return False
     if not isinstance(node.left, ast.Name) or not isinstance(node.comparators[0], ast.Constant):
@@ -176,7 +179,7 @@ def _is_late_round(frame: Frame, node: ast.expr) -> bool:
 
 
 def _counts(loop: ast.For, name: str) -> bool:
-    """Whether a variable is the counter of a loop over `range` or `enumerate`."""
+    """Return whether a variable is the counter of a loop over `range` or `enumerate`."""
     called = loop.iter.func if isinstance(loop.iter, ast.Call) else None
     target = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) else loop.target
     return isinstance(called, ast.Name) and called.id in ("range", "enumerate", "trange") and _names(target, name)
@@ -191,7 +194,7 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def narrow(frame: Frame, node: ast.expr, truth_: bool) -> None:
-    """Narrow the environment of `frame`, in place, given that a test had the outcome `truth_`."""
+    """Narrow the environment of `frame` in place, given that the outcome of a test was `truth_`."""
     if isinstance(node, (ast.Name, ast.Attribute, ast.Compare, ast.Call)):
         learn(frame, node, truth_)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
@@ -227,7 +230,7 @@ def _as_none(kind: Kind) -> Kind:
 
 
 def _narrow_call(frame: Frame, node: ast.Call, truth_: bool) -> None:
-    """Narrow by `isinstance(x, T)`, `torch.is_tensor(x)`, and project helpers such as `exists(x)` by their results."""
+    """Narrow by the outcome of `isinstance(x, T)`, `torch.is_tensor(x)`, or a project helper such as `exists(x)`."""
     if not node.args or not isinstance(node.args[0], (ast.Name, ast.Attribute)):
         return
     recording, frame.record = frame.record, None
@@ -246,7 +249,7 @@ def _narrow_call(frame: Frame, node: ast.Call, truth_: bool) -> None:
 
 
 def _tests_for_none(node: ast.AST) -> bool | None:
-    """Whether the whole function is `return x is None` (True) or `return x is not None` (False)."""
+    """Return whether a function consists of `return x is None` (True) or `return x is not None` (False)."""
     body = [node.body] if isinstance(node, ast.Lambda) else getattr(node, "body", [])
     if len(body) != 1:
         return None
@@ -261,8 +264,8 @@ def _tests_for_none(node: ast.AST) -> bool | None:
 def _refine(frame: Frame, node: ast.expr, refine: Callable[[Kind], Kind]) -> None:
     """Narrow the kind of a variable or an attribute of `self`."""
     name = frame.self_attribute(node)
-    # An attribute that this call has not set stays out of the environment, because an entry means that the call has set
-    # it.
+    # An attribute that this call has not set must stay out of the environment, because an entry means that this call
+    # has set it.
     key = node.id if isinstance(node, ast.Name) else f"{frame.self_name}.{name}" if name is not None else None
     kind = frame.env.get(key) if key is not None else None
     if name is not None and kind is None:
@@ -284,7 +287,7 @@ def _refine_attribute(frame: Frame, node: ast.expr, name: str, refine: Callable[
 
 
 def of_type(project: Project, kind: Kind, tested: Kind, truth_: bool) -> Kind:
-    """Return the alternatives of `kind` that are (or are not) instances of the type `tested`."""
+    """Return the alternatives of `kind` that are instances of the type `tested`, or those that are not."""
     if isinstance(kind, k.Unknown):
         return _instance_kind(tested) if truth_ else kind
     kept = []
@@ -298,12 +301,12 @@ def of_type(project: Project, kind: Kind, tested: Kind, truth_: bool) -> Kind:
 
 
 def _is_declared(kind: Kind) -> bool:
-    """Whether only the annotation of a parameter says that it is a container, which an `isinstance` test overrides."""
+    """Return whether a parameter is a container only by its annotation, which an `isinstance` test overrides."""
     return isinstance(kind, (k.Sequence, k.Dictionary)) and kind.home is not None and kind.home.type == "argument"
 
 
 def is_instance(project: Project, kind: Kind, tested: Kind) -> bool | None:
-    """Whether a value of this kind is an instance of the tested type(s); None if unknown."""
+    """Return whether a value of this kind is an instance of the tested types, or None if this is unknown."""
     if isinstance(tested, k.Sequence):
         if tested.items is None:
             return None
@@ -316,13 +319,13 @@ def is_instance(project: Project, kind: Kind, tested: Kind) -> bool | None:
     if not isinstance(tested, k.External):
         return None
     if isinstance(kind, k.Instance) and tested.name in _SCRIPTED:
-        return False  # a project class itself, as the code names it
+        return False  # a project class itself, referred to by name
     return _is_external_instance(kind, tested.name)
 
 
 def _is_project_instance(project: Project, kind: Kind, tested: k.Class) -> bool | None:
     if k.is_record(kind):
-        return None  # the class of the original is not known
+        return None  # the class of the original value is not known
     if isinstance(kind, k.Tensor) and any(base in _TENSORS for base in project.lineage(tested.cls)[1]):
         return None
     if not isinstance(kind, k.Instance):
@@ -359,7 +362,7 @@ def _is_external_instance(kind: Kind, name: str) -> bool | None:
 
 
 def _instance_kind(tested: Kind) -> Kind:
-    """The kind of an unknown value that passed `isinstance`."""
+    """Return the kind of an unknown value that passed an `isinstance` test."""
     if isinstance(tested, k.Class):
         return k.Instance(tested.cls)
     if isinstance(tested, k.External):

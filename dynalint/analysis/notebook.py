@@ -1,7 +1,7 @@
-"""Jupyter notebooks: their code cells as one Python text, and the mapping back.
+"""Jupyter notebooks: combine the code cells into one Python text, and map the text back to the cells.
 
-Each cell in the text begins with a marker comment that identifies it after edits. A line that only IPython understands
-(`%matplotlib inline`, `!ls`, `help?`) becomes `pass` with the line in a comment.
+In the text, each cell begins with a marker comment that identifies the cell after edits. A line that only IPython
+understands, such as `%matplotlib inline`, `!ls` or `help?`, becomes `pass` with the line in a comment.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _MARK = "# %% cell {} of the notebook"
 _MARKS = re.compile(r"^# %% cell (\d+) of the notebook\n", re.MULTILINE)
 _HIDDEN = re.compile(r"^[ \t]*pass  # IPython: (.*)$", re.MULTILINE)
 _MAGIC = re.compile(r"\s*[%!?]|[\w.,*\s]+=\s*[%!]|.*\?\s*$")
-_MOST_CODE = 4 << 20  # characters in all cells, the same limit as for other files
-_MOST_PARSED = 4 << 20  # characters of one cell, times the number of its lines that are not Python
+_MOST_CODE = 4 << 20  # total number of characters, the same limit as for other files
+_MOST_PARSED = 4 << 20  # number of characters in a cell, times the number of its lines that are not Python
 _LONGEST_NUMBER = 1000
 # Cell magics that run the rest of the cell as Python in the current process.
 _PYTHON_MAGICS = frozenset({"capture", "debug", "prun", "python", "python3", "time", "timeit"})
 
 
 class NotebookError(DynalintError):
-    """The file is not a readable notebook. The text is a clause that says why; `line` says where."""
+    """The file is not a readable notebook. The message is a clause that says why, and `line` says where."""
 
     def __init__(self, text: str, line: int = 1) -> None:
         super().__init__(text)
@@ -49,7 +49,7 @@ class Cells:
         self.numbers = [int(mark[1]) for mark in marks]
 
     def place(self, line: int) -> tuple[int, int]:
-        """Return the cell number, and the line in the cell, of a line of the text."""
+        """Return the cell number and the line in the cell for a line of the text."""
         index = max(bisect_right(self._lines, line) - 1, 0)
         return (self.numbers[index], max(line - self._lines[index], 1)) if self._lines else (1, line)
 
@@ -58,7 +58,7 @@ class Cells:
         return self._lines[self.numbers.index(cell)] + line if cell in self.numbers else line
 
     def codes(self) -> dict[int, str]:
-        """Return the code of each cell as in the notebook, without a trailing line break."""
+        """Return the code of each cell as it is in the notebook, without a trailing line break."""
         pieces = _MARKS.split(self._text)[2::2]
         shown = (_HIDDEN.sub(lambda hidden: hidden[1], piece).removesuffix("\n") for piece in pieces)
         return dict(zip(self.numbers, shown, strict=True))
@@ -66,7 +66,7 @@ class Cells:
 
 @dataclass(eq=False)
 class Notebook:
-    """A notebook: its JSON document, and the code of its cells by their 1-based numbers among all cells."""
+    """A notebook's JSON document, and the code of its cells. The keys are 1-based positions among all cells."""
 
     document: Mapping[str, Any]
     source: str = field(repr=False)
@@ -74,11 +74,11 @@ class Notebook:
 
     @property
     def text(self) -> str:
-        """All cells as one text of Python."""
+        """All cells as one Python text."""
         return text_of(self.cells)
 
     def encode(self, text: str) -> bytes:
-        """Return the notebook with the cells of an edited text; everything else stays unchanged.
+        """Return the notebook with its cells taken from an edited text, and everything else unchanged.
 
         Raises:
             NotebookError: the text no longer shows where the cells begin.
@@ -104,7 +104,7 @@ class Notebook:
         return cells.codes()
 
     def _dump(self, document: Mapping[str, Any]) -> str:
-        """Return a document in the layout of the original, as far as JSON writers support it."""
+        """Return a document in the layout of the original, as far as JSON writers allow."""
         first = re.match(r"\{\r?\n([ \t]*)\S", self.source)
         ending = self.source[len(self.source.rstrip()) :]
 
@@ -117,7 +117,7 @@ class Notebook:
 
 
 def text_of(cells: Mapping[int, str]) -> str:
-    """Return the code of cells, keyed by their numbers, as one Python text."""
+    """Return the code of cells, keyed by cell number, as one Python text."""
     return "".join(f"{_MARK.format(number)}\n{_ended(_hide(code))}" for number, code in cells.items())
 
 
@@ -167,7 +167,7 @@ def _language(document: Mapping[str, Any]) -> str:
 
 
 def _code(cell: Any) -> str | None:
-    """Return the Python code of a cell; None if it has none."""
+    """Return a cell's Python code, or None if it has none."""
     if not isinstance(cell, dict) or cell.get("cell_type") != "code":
         return None
     source = cell.get("source", "")
@@ -178,7 +178,7 @@ def _code(cell: Any) -> str | None:
 
 
 def is_python(code: str) -> bool:
-    """Whether a cell contains Python, judging by its cell magic."""
+    """Return whether a cell contains Python, judging by its cell magic."""
     magic = re.match(r"\s*%%(\w+)", code)
     return magic is None or magic[1] in _PYTHON_MAGICS
 
@@ -188,7 +188,7 @@ def _ended(code: str) -> str:
 
 
 def _hide(code: str) -> str:
-    """Return code with `pass` in place of each line that only IPython understands."""
+    """Return the code with each line that only IPython understands replaced by `pass`."""
     lines = code.split("\n")
     for _ in lines[: _MOST_PARSED // max(len(code), 1) + 1]:
         try:

@@ -1,4 +1,4 @@
-"""Events for calls that rules watch."""
+"""Emit events for calls that rules watch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def note_call(
     *,
     starred: bool,
 ) -> None:
-    """Emit a call if a rule watches it."""
+    """Emit an event for a call if a rule watches it."""
     if node is None:
         return
     watched = frame.interpreter.watched(name) or frame.interpreter.watched(torch_api.canonical(name))
@@ -43,7 +43,7 @@ def note_call(
 def _flags(
     frame: Frame, name: str, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
 ) -> frozenset[torch_api.Flag]:
-    """The flags that the torch data gives for a call; empty for a call outside torch."""
+    """Return the flags that the torch data gives for a call. There are none for calls outside torch."""
     api = frame.interpreter.project.api
     owner, _, last = name.rpartition(".")
     if owner == "Tensor":

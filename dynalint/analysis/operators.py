@@ -13,7 +13,8 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.kinds import UNKNOWN, DType, Kind, join_all
 from dynalint.analysis.ranks import broadcast
 
-# Up to this many repetitions, each item is known by position; beyond that, only the join of the items is known.
+# Up to this many repetitions, the kind of each item is known by position. Beyond that, only the join of all items is
+# known.
 _MOST_REPEATED = 16
 _DTYPE_RANK: dict[str, int] = {"bool": 0, "int": 1, "float": 2, "complex": 3}
 _NUMBERS = ("bool", "int", "float", "complex")
@@ -36,7 +37,7 @@ def unary(op: ast.unaryop, operand: Kind) -> Kind:
     results: list[Kind] = []
     for one in k.present(operand).members:
         if isinstance(one, k.Tensor):
-            # `~` on whole numbers is rare, so its operand is treated as a mask.
+            # `~` is rarely applied to integers, so its operand is treated as a mask.
             dtype = "bool" if isinstance(op, ast.Invert) and one.dtype is None else one.dtype
             results.append(k.Tensor(dtype, one.rank, array=one.array, foreseen=one.foreseen))
         elif isinstance(one, k.Unknown):
@@ -60,7 +61,7 @@ def binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
 
 
 def _are_types(kind: Kind) -> bool:
-    """Whether this is a class, or a union of classes."""
+    """Return whether this is a class or a union of classes."""
     if isinstance(kind, k.Sequence):
         return kind.type == "tuple" and bool(kind.items) and all(map(_are_types, kind.items or ()))
     return isinstance(kind, (k.Class, k.External))
@@ -82,7 +83,7 @@ def _binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
         return k.Sequence(left.type, k.join(left.element, right.element))
     if isinstance(op, ast.BitOr) and _are_types(left) and _are_types(right):
         both = [item for one in (left, right) for item in (one.items or () if isinstance(one, k.Sequence) else (one,))]
-        return k.sequence("tuple", both)  # `isinstance` accepts a tuple with the same meaning
+        return k.sequence("tuple", both)  # for `isinstance`, a tuple has the same meaning
     if isinstance(op, ast.Mult):
         for container, times in ((left, right), (right, left)):
             if isinstance(container, k.Sequence) and isinstance(times, k.Value):
@@ -94,7 +95,7 @@ def _binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
 
 
 def repeated(op: ast.operator, left: Kind, right: Kind) -> k.Sequence | None:
-    """Return the list or tuple that `[0] * t` creates, where a one-element tensor `t` is the number of copies."""
+    """Return the list or tuple that `[0] * t` creates, where the one-element tensor `t` is the number of copies."""
     for one, other in ((left, right), (right, left)):
         if isinstance(op, ast.Mult) and isinstance(one, k.Sequence) and one.type in ("list", "tuple"):
             times = k.only_tensor(other)
@@ -103,7 +104,10 @@ def repeated(op: ast.operator, left: Kind, right: Kind) -> k.Sequence | None:
 
 
 def _tensor_binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
-    """A tensor with any valid operand gives a tensor; None and containers raise, so they do not matter."""
+    """Return the result of an operator with a tensor operand, which is a tensor if the other operand is valid.
+
+    None and containers raise, so they do not matter.
+    """
     dtypes = [_dtype(side) for side in (left, right)]
     rank = None if isinstance(op, ast.MatMult) else broadcast((left, right))
     array = all(isinstance(side, k.Value) or (isinstance(side, k.Tensor) and side.array) for side in (left, right))
@@ -157,7 +161,7 @@ def compare(op: ast.cmpop, left: Kind, right: Kind) -> Kind:
         return k.BOOL if same is None else k.Value("bool", same is isinstance(op, ast.Is))
     if isinstance(op, (ast.In, ast.NotIn)):
         return _membership(op, left, right)
-    # `mask != 0` assumes that the mask is not None, because code tests for None explicitly.
+    # For `mask != 0`, the mask is assumed not to be None, because code that expects None tests for it explicitly.
     left = k.present(left) if k.may_be_tensor(left) and right != k.NONE else left
     right = k.present(right) if k.may_be_tensor(right) and left != k.NONE else right
     results = [_compare(op, one, other) for one in left.members for other in right.members]
@@ -169,7 +173,7 @@ def _compare(op: ast.cmpop, left: Kind, right: Kind) -> Kind:
     if tensors:
         others = [side for side in (left, right) if not isinstance(side, k.Tensor)]
         if others and isinstance(others[0], k.Value) and others[0].type not in _NUMBERS:
-            return k.BOOL  # `t == None`, `t == "auto"`: nothing to compare element by element
+            return k.BOOL  # `t == None` and `t == "auto"` do not compare element by element
         array = all(side.array for side in tensors)
         foreseen = _foreseen(left) and _foreseen(right)
         return k.Tensor("bool", broadcast((left, right)), array=array, foreseen=foreseen)
@@ -191,7 +195,7 @@ def _compare(op: ast.cmpop, left: Kind, right: Kind) -> Kind:
 
 
 def _still_unknown(left: Kind, right: Kind, *, compared: bool = False) -> k.Unknown:
-    """The result of arithmetic on a parameter and a number is a tensor exactly if the parameter is one.
+    """Return the result of arithmetic on a parameter and a number. It is a tensor exactly if the parameter is one.
 
     `compared` is true for an operation that combines masks into a mask.
     """
@@ -202,7 +206,7 @@ def _still_unknown(left: Kind, right: Kind, *, compared: bool = False) -> k.Unkn
 
 
 def _identical(left: Kind, right: Kind) -> bool | None:
-    """Whether two values are the same object, which None and tensors may decide."""
+    """Return whether two values are the same object. If one of them is None or a tensor, this may be known."""
     for one, other in ((left, right), (right, left)):
         if other == k.NONE:
             if one == k.NONE:

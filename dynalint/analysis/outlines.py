@@ -1,7 +1,8 @@
-"""The imports, definitions and base classes of a file, read from its text without parsing.
+"""The imports, definitions and base classes in a file, which are read from its text without parsing it.
 
-Parsing takes some thirty times as long, and most files of a project turn out to be unrelated to a given file. Text that
-only looks like code, as in a docstring, counts as code. This may include a file unnecessarily, but never misses one.
+Parsing would take about thirty times as long, and most of a project's files turn out to be unrelated to a given file.
+Text that only looks like code, such as an example in a docstring, counts as code. As a result, a file may be included
+unnecessarily, but none is missed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ _ASSIGNED = re.compile(
 
 @record(frozen=True, slots=True)
 class Imported:
-    """A name that an import statement binds: `module` is absolute, `attribute` None for the module itself."""
+    """A name bound by an import statement.
+
+    `module` is an absolute name. `attribute` is None if the name is bound to the module itself.
+    """
 
     bound: str
     module: str
@@ -41,7 +45,7 @@ class Imported:
 
 @dataclass(eq=False)
 class Outline:
-    """The module `name` in the file at `path` with the content `text`; it may be a package."""
+    """The module `name` in the file at `path`, whose content is `text`. `package` says whether it is a package."""
 
     path: Path
     name: str
@@ -50,7 +54,7 @@ class Outline:
 
     @cached_property
     def imports(self) -> tuple[Imported, ...]:
-        """The bindings of its import statements, wherever they are; a star import binds `*`."""
+        """The names bound by import statements anywhere in the file. A star import binds `*`."""
         return tuple(self._imports())
 
     def _imports(self) -> Iterator[Imported]:
@@ -71,28 +75,28 @@ class Outline:
 
     @cached_property
     def bindings(self) -> dict[str, Imported | None]:
-        """The names that its top level binds; None for a name that it defines itself."""
+        """The names bound at the top level. A name that the file defines itself is mapped to None."""
         found: dict[str, Imported | None] = {one.bound: one for one in self.imports if one.bound != "*"}
         found.update(dict.fromkeys((match[1] or match[2] for match in _DEFINITION.finditer(self.text)), None))
         return found
 
     @cached_property
     def stars(self) -> tuple[str, ...]:
-        """The modules that it star-imports."""
+        """The modules that the file star-imports."""
         return tuple(one.module for one in self.imports if one.attribute == "*")
 
     @cached_property
     def mentioned(self) -> frozenset[str]:
-        """The words in its code, without its import statements."""
+        """The words in the code, without import statements."""
         return frozenset(re.findall(r"\w+", _COMMENT.sub("", _STRING.sub("", _IMPORT.sub("", self.text)))))
 
     @cached_property
     def bases(self) -> frozenset[str]:
-        """The dotted names of the base classes of its classes."""
+        """The dotted names of the base classes in class definitions."""
         return frozenset(name for match in _BASES.finditer(self.text) for name in re.findall(r"[\w.]+", match[1]))
 
     @cached_property
     def plain(self) -> frozenset[str]:
-        """The names that are only assigned numbers or text, such as a version."""
+        """Names that are only assigned numbers or strings, such as a version."""
         assigned = [(match[1], match[2] is not None) for match in _ASSIGNED.finditer(self.text)]
         return frozenset(name for name, _ in assigned) - {name for name, is_plain in assigned if not is_plain}

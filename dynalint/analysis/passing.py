@@ -1,4 +1,4 @@
-"""Joins of the arguments from all callers of a function, and of its effects on `self`."""
+"""Join the arguments passed by all callers of a function, and the function's effects on `self`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, join
 
 
 def either_caller(old: Kind, new: Kind) -> Kind:
-    """Join the arguments of two callers, as `either_known` does.
+    """Join the arguments of two callers, in the same way as `either_known`.
 
-    If only one of them knows the dtype of a tensor, that dtype is kept; a tensor that is sparse for one caller breaks
-    the graph.
+    If only one caller knows a tensor's dtype, that dtype is kept. A tensor that is sparse for one caller stays sparse,
+    because the graph breaks for that caller.
     """
     joined = either_known(old, new)
     one, other = k.only_tensor(old), k.only_tensor(new)
@@ -29,9 +29,9 @@ def either_caller(old: Kind, new: Kind) -> Kind:
 
 
 def either_known(old: Kind, new: Kind) -> Kind:
-    """Join two kinds; for a parameter, None only means that it may be omitted.
+    """Join two kinds. For a parameter, None only means that it can be omitted.
 
-    If one is unknown, the other still gives the type, but not the value of a number.
+    If one of the kinds is unknown, the other still gives the type, but not the value of a number.
     """
     if isinstance(new, Unknown):
         return new if old in (k.NONE, NOTHING) else k.widened(old)
@@ -49,8 +49,9 @@ def either_known(old: Kind, new: Kind) -> Kind:
 def either_store(old: Kind, new: Kind) -> Kind:
     """Join the kind of an attribute with a newly stored kind.
 
-    A parameter known only from outside calls says nothing about the objects that other callers pass: a subclass passes
-    a method or a layer to the constructor of its base class, which no one calls directly.
+    A parameter that is only known from outside calls says nothing about the objects that other callers pass. For
+    example, a subclass can pass a method or a layer to the constructor of its base class, which is never called
+    directly.
     """
     for given, other in ((old, new), (new, old)):
         if isinstance(given, Unknown) and given.parameter is not None:
@@ -62,12 +63,12 @@ def either_store(old: Kind, new: Kind) -> Kind:
 
 
 def _is_object(kind: Kind) -> bool:
-    """Whether a value is only called or has its attributes read, so that its truth decides nothing."""
+    """Return whether a value is an object that is only called or read, so that its truth decides nothing."""
     return k.is_record(kind) or isinstance(kind, (k.Function, k.Instance, k.Class, k.Partial, k.Object))
 
 
 def _drop_facts(context: Context, params: Environment) -> bool:
-    """Drop the facts that a new caller does not guarantee; return whether there were any."""
+    """Drop the facts that do not hold for a new caller, and return whether there were any."""
     dropped = [name for name in context.params if is_fact(name) and context.params[name] != params.get(name)]
     for name in dropped:
         del context.params[name]
@@ -75,17 +76,17 @@ def _drop_facts(context: Context, params: Environment) -> bool:
 
 
 def _differ(old: Kind, new: Kind) -> bool:
-    """Whether two callers pass tensors of known and different dtype classes."""
+    """Return whether two callers pass tensors whose dtype classes are known and different."""
     one, other = k.only_tensor(old), k.only_tensor(new)
     return one is not None and other is not None and len({one.dtype, other.dtype, None}) == 3
 
 
 def widen(context: Context, params: Environment) -> bool:
-    """Join the parameters of a new call into those of a context; return whether any has grown."""
+    """Join the parameters of a new call into the parameters of a context, and return whether any has grown."""
     grown = _drop_facts(context, params)
     for name, kind in params.items():
         if name not in context.params and is_fact(name):
-            continue  # unknown for some caller
+            continue  # it is unknown for some caller
         old = context.params.get(name, NOTHING)
         if (
             kind is old
@@ -95,7 +96,7 @@ def widen(context: Context, params: Environment) -> bool:
             continue
         new = join(old, kind) if name in context.crowded else either_caller(old, kind)
         if _differ(old, kind):
-            context.crowded.add(name)  # a third caller with an unknown dtype does not decide between them
+            context.crowded.add(name)  # a third caller with an unknown dtype does not settle which of the two it is
         unknown = isinstance(new, Unknown)
         if unknown and not (isinstance(old, Unknown) or isinstance(kind, Unknown)):
             context.crowded.add(name)
@@ -106,9 +107,10 @@ def widen(context: Context, params: Environment) -> bool:
 
 
 def left_behind(frame: Frame) -> tuple[Environment, dict[str, str]]:
-    """The attributes of `self` set on every path out of a function, and separately those that hold a parameter.
+    """Return the attributes of `self` that are set on every path out of a function.
 
-    The latter map to the parameter's name, because each caller knows its own argument better than the join does.
+    Attributes that hold a parameter are returned separately, with the parameter's name, because each caller knows its
+    own argument better than the join of all arguments does.
     """
     if frame.self_name is None or frame.context is None or not frame.exits:
         return {}, {}

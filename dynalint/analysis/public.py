@@ -1,4 +1,4 @@
-"""Public code: callers outside the project may pass other arguments to a public function."""
+"""Public functions and classes, which code outside the project may call with other arguments."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
 
-# Modules and names that only the project itself imports.
+# Modules and names that only the project itself uses.
 _OWN = re.compile(r"(^|\.)(_(?!_)\w*|tests?|test_\w+|\w+_test|testing|examples?|benchmarks?|scripts?|conftest)(\.|$)")
 
 
 def is_public(function: FunctionInfo) -> bool:
-    """Whether code outside the project may call a function, judging by its name and those of its class and modules."""
+    """Return whether code outside the project may call a function.
+
+    The names of the function, its class and its modules decide this.
+    """
     known = function.known_public
     if known is None:
         own_name = function.name if function.name != "__init__" else ""
@@ -23,7 +26,7 @@ def is_public(function: FunctionInfo) -> bool:
 
 
 def is_public_class(cls: ClassInfo) -> bool:
-    """Whether code outside the project may instantiate or subclass a class."""
+    """Return whether code outside the project may instantiate or subclass a class."""
     known = cls.known_public
     if known is None:
         known = cls.known_public = _may_be_named("", cls, cls.module)
@@ -36,7 +39,7 @@ def _may_be_named(name: str, cls: ClassInfo | None, module: ModuleInfo) -> bool:
 
 
 def is_imported_by_others(module: ModuleInfo) -> bool:
-    """Whether a module is part of a package, rather than a script that only the project runs."""
+    """Return whether a module is part of a package, rather than a script that only the project runs."""
     known = module.known_public
     if known is None:
         known = module.known_public = (module.package or "." in module.name) and _OWN.search(module.name) is None

@@ -1,4 +1,4 @@
-"""The number of dimensions of what torch operations return, from that of their arguments."""
+"""Compute the number of dimensions of a torch operation's result from the ranks of its arguments."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import replace
 from dynalint.analysis import kinds as k
 from dynalint.analysis.kinds import Kind
 
-# Results of these always have this rank.
+# The results of these functions always have this rank.
 _FIXED = {
     **dict.fromkeys(("arange", "linspace", "logspace", "randperm", "bincount", "masked_select", "ravel"), 1),
     **dict.fromkeys(("nonzero", "argwhere", "eye"), 2),
 }
-# The rank of their results is the number of sizes that they are given: by position, in a sequence or as `size`.
+# The rank of the result is the number of sizes given as positional arguments, as a sequence, or as `size`.
 _SIZED = frozenset("empty full normal ones rand randint randn zeros".split())
 _SIZED_METHODS = frozenset("view reshape expand new_zeros new_ones new_empty new_full".split())
-# Their results have the rank of their first tensor, or of each tensor in a list.
+# The result has the rank of the first tensor, or of each tensor in a list.
 _KEEPING = frozenset(
     "argsort cat clone concat concatenate contiguous cpu cuda cummax cummin cumprod cumsum detach empty_like flip "
     "full_like gather index_add index_copy index_fill index_select log_softmax logcumsumexp masked_fill ones_like "
@@ -29,20 +29,21 @@ _REDUCING = frozenset(
 _LIKE_THE_OTHER = frozenset(("expand_as", "view_as", "reshape_as"))
 _ONE_MORE = frozenset(("unsqueeze", "stack", "one_hot"))
 FROM_NUMBERS = ("torch.tensor", "torch.as_tensor", "torch.Tensor.new_tensor")
-"""These create a tensor from the numbers in their argument."""
+"""Functions that create a tensor from numbers in their argument."""
 
 
 def with_rank(
     kind: Kind, name: str, tensors: Sequence[k.Tensor], args: Sequence[Kind], keywords: dict[str, Kind], *, method: bool
 ) -> Kind:
-    """Return the result of the torch function or method `name` with its rank, if that is known.
+    """Return the result of the torch function or method `name` with its rank, if the rank is known.
 
-    `tensors` are those among the arguments, with the receiver of a method first. `args` are given by position, without
-    the receiver.
+    `tensors` are the tensors among the arguments, starting with the receiver of a method. `args` are the positional
+    arguments without the receiver.
     """
     if isinstance(kind, k.Tensor):
         others = args if method else args[1:]
-        apart = name.endswith(".norm") and (len(others) > 1 or "dim" in keywords)  # the torch data knows no `dim` of it
+        # The torch data does not list its `dim`.
+        apart = name.endswith(".norm") and (len(others) > 1 or "dim" in keywords)
         if kind.rank is not None and not apart:
             return kind
         rank = _rank(name, tensors, args, keywords, method=method)
@@ -96,7 +97,7 @@ def _rank(
 
 
 def _of_numbers(args: Sequence[Kind]) -> int | None:
-    """The rank of a tensor made of numbers in lists."""
+    """Return the rank of a tensor created from nested lists of numbers."""
     given, rank = (args[0] if args else k.UNKNOWN), 0
     while isinstance(given, k.Sequence):
         given, rank = given.element, rank + 1
@@ -114,7 +115,7 @@ def _number_of_sizes(args: Sequence[Kind], keywords: dict[str, Kind], name: str)
 
 
 def _reduced(rank: int, others: Sequence[Kind], keywords: dict[str, Kind]) -> int | None:
-    """The rank after a reduction over one dimension."""
+    """Return the rank of a tensor of rank `rank` after reducing one dimension."""
     by_place = others[0] if others else k.UNKNOWN
     dim = keywords.get("dim", keywords.get("axis", by_place))
     keep = keywords.get("keepdim", others[1] if len(others) > 1 else k.constant(False))
@@ -124,7 +125,7 @@ def _reduced(rank: int, others: Sequence[Kind], keywords: dict[str, Kind]) -> in
 
 
 def broadcast(operands: Iterable[Kind]) -> int | None:
-    """Return the rank of the result of an elementwise operation; None unless that of each tensor is known."""
+    """Return the rank of the result of an elementwise operation, or None unless every tensor's rank is known."""
     ranks = list[int]()
     for one in operands:
         if isinstance(one, k.Tensor) and one.rank is not None:
@@ -135,7 +136,7 @@ def broadcast(operands: Iterable[Kind]) -> int | None:
 
 
 def indexed(base: int, parts: Sequence[Kind]) -> int | None:
-    """Return the rank of `x[parts]` for a tensor `x` of rank `base`; None if it is not known."""
+    """Return the rank of `x[parts]` for a tensor `x` of rank `base`, or None if it is unknown."""
     left, chosen = base, list[int]()
     for part in parts:
         tensor = k.only_tensor(part)

@@ -1,6 +1,6 @@
-"""The attributes of `self` that code may change, or that a property reads, judging by the text.
+"""The attributes of `self` that code may change, or that a property reads, based on the source text.
 
-A method includes the methods of `self` that it calls. `ANYTHING` represents an unknown set of attributes.
+A method includes the methods of `self` that it calls. `ANYTHING` stands for an unknown set of attributes.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _SWITCHES = ("train", "eval")
 
 
 def receiver_name(function: FunctionInfo) -> str | None:
-    """Return the name of the first parameter of a method."""
+    """Return the name of a method's first parameter."""
     arguments = [*function.node.args.posonlyargs, *function.node.args.args]
     return arguments[0].arg if arguments and function.owner is not None else None
 
 
 def returned_value(function: FunctionInfo) -> ast.expr | None:
-    """Return the expression of a function whose whole body is a `return`."""
+    """Return the expression that a function returns if its body is a single `return`, or None."""
     body = function.statements
     documented = len(body) == 2 and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
     returned = body[-1] if len(body) == 1 or documented else None
@@ -40,7 +40,7 @@ def returned_value(function: FunctionInfo) -> ast.expr | None:
 
 
 def read_by(project: Project, cls: ClassInfo | None, attribute: str) -> frozenset[str]:
-    """Return the stored attributes behind a read: the attribute, or those from which a property computes it."""
+    """Return the stored attributes that a read depends on: the attribute, or those that a property is computed from."""
     getter = None if cls is None else project.find_method(cls, attribute)
     if cls is None or getter is None or "property" not in getter.decorators:
         return frozenset({attribute})
@@ -84,7 +84,7 @@ def _is_named(node: ast.AST, name: str | None) -> bool:
 def changes_of(
     project: Project, cls: ClassInfo, call: ast.Call, self_name: str, function: FunctionInfo | None, callee: Kind
 ) -> frozenset[str]:
-    """Return the attributes of `self` (an instance of `cls`) that a call in one of its methods may change."""
+    """Return the attributes of `self`, an instance of `cls`, that a call in one of its methods may change."""
     owner = None if function is None else function.owner
     changed = _changed_by_call(project, cls, call, self_name, owner, set())
     if isinstance(callee, k.Function) and callee.function.parent is not None:
@@ -95,7 +95,7 @@ def changes_of(
 def _changed_by_call(
     project: Project, cls: ClassInfo, call: ast.Call, own: str, owner: ClassInfo | None, seen: set[FunctionInfo]
 ) -> frozenset[str]:
-    """The attributes that one call changes, without the calls in its arguments."""
+    """Return the attributes that a single call changes, ignoring calls in its arguments."""
     func = call.func
     if _is_given(call, own) and not (isinstance(func, ast.Name) and func.id in _LOOKING):
         return ANYTHING
@@ -110,7 +110,7 @@ def _changed_by_call(
 
 
 def _is_given(call: ast.Call, name: str) -> bool:
-    """Whether a variable is an argument of a call."""
+    """Return whether a variable is an argument of a call."""
     for argument in call.args:
         if isinstance(argument, ast.Name) and argument.id == name:
             return True
@@ -127,7 +127,7 @@ def _changed_by_method(
         return frozenset({"training"})
     classes = project.mro(cls)
     if after is None and any(name in one.attributes or name in one.writers or name in one.body for one in classes):
-        return _NOTHING  # a layer or function has no reference to its owner
+        return _NOTHING  # a layer or function has no reference to the module that owns it
     api = project.api.torch_class("torch.nn.Module")
     return _NOTHING if api is not None and api.method(name) is not None else ANYTHING
 
@@ -153,7 +153,7 @@ def _changed_by_body(project: Project, cls: ClassInfo, method: FunctionInfo, see
 
 
 def _read_body(method: FunctionInfo, own: str) -> tuple[frozenset[str], tuple[ast.Call, ...], bool]:
-    """Return the attributes of `self` that a method stores, its calls, and whether `self` escapes."""
+    """Return which attributes of `self` a method stores, which calls it makes, and whether `self` escapes."""
     stored: set[str] = set()
     calls: list[ast.Call] = []
     escapes = False

@@ -1,4 +1,4 @@
-"""Dataclasses of which a run makes millions."""
+"""A decorator for dataclasses that are instantiated millions of times in a run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ else:
     T = TypeVar("T")
 
     def record(*, frozen: bool, eq: bool = True, **options: Any) -> Callable[[type[T]], type[T]]:
-        """Return the decorator `dataclass` for a class whose instances are not changed.
+        """Return the `dataclass` decorator for a class whose instances never change.
 
-        Only the type checker enforces that: a constructor that enforces it takes three times as long.
+        Only the type checker enforces immutability, because a constructor that enforces it takes three times as long.
         """
         assert frozen
 

@@ -20,16 +20,17 @@ from dynalint.analysis.project import Project
 _COMPILE_CALL = re.compile(r"compile\(")
 _FORWARD_STORE = re.compile(r"\b(self|cls)\.(forward = (?!None\b)|register_forward_(pre_)?hook\()")
 _COMPILERS = ("torch.compile", "torch._dynamo.optimize")
-# Methods that run in a module that inherits its `forward` from a library.
+# Methods that run when a metric class's `forward`, which it inherits from a library, is called.
 _METHODS_OF_METRICS = ("update", "compute")
 
 
 def find_roots(project: Project, interpreter: Interpreter, roots: str | Sequence[str]) -> list[FunctionInfo]:
-    """Return the compiled functions, outermost definitions last, in a fixed order.
+    """Return the compiled functions in a fixed order, with callers usually first.
 
-    `roots` is "modules", "explicit" (only the functions that the code itself compiles) or a list of
-    "package.module:Name". With "modules", every `forward` of an `nn.Module` counts as compiled, and so do its
-    replacements in `self.forward = self.fast` and the methods that `forward` of a torchmetrics metric calls.
+    `roots` is "modules", "explicit" (only functions that the code itself compiles) or a list of names such as
+    "package.module:Name". With "modules", the `forward` method of every `nn.Module` counts as compiled. This includes
+    functions that replace it, as in `self.forward = self.fast`, and the methods that the `forward` of a torchmetrics
+    metric calls.
     """
     found: dict[FunctionInfo, None] = {}
     modules = [
@@ -59,7 +60,7 @@ def find_roots(project: Project, interpreter: Interpreter, roots: str | Sequence
 
 
 def _entries(project: Project, cls: ClassInfo) -> tuple[str, ...]:
-    """The methods that calling an instance of a module class runs; empty for any other class."""
+    """Return the methods that run when an instance of a module class is called. There are none for any other class."""
     of_metrics = any(name.startswith("torchmetrics.") for name in project.lineage(cls)[1])
     if of_metrics and project.find_method(cls, "forward") is None:
         return _METHODS_OF_METRICS
@@ -67,7 +68,7 @@ def _entries(project: Project, cls: ClassInfo) -> tuple[str, ...]:
 
 
 def _entered(interpreter: Interpreter, cls: ClassInfo) -> list[FunctionInfo]:
-    """The methods of a module class that are compiled; instances of it count as created."""
+    """Return the compiled methods of a module class, and treat the class as instantiated."""
     names = _entries(interpreter.project, cls)
     if names:
         interpreter.project.note_built(cls)
@@ -77,7 +78,7 @@ def _entered(interpreter: Interpreter, cls: ClassInfo) -> list[FunctionInfo]:
 
 
 def _is_mixed_in(project: Project, method: FunctionInfo) -> bool:
-    """Whether a class that is no module itself defines a method, for modules that inherit from it."""
+    """Return whether a method is defined by a class that is not a module, for modules that inherit from it."""
     return method.owner is not None and not project.is_module_class(method.owner)
 
 
@@ -92,7 +93,7 @@ def _is_kept_out(interpreter: Interpreter, function: FunctionInfo) -> bool:
 
 
 def _is_compiled(interpreter: Interpreter, function: FunctionInfo) -> bool:
-    """Whether a function is decorated with `torch.compile`, called or not, or a `functools.partial` of it."""
+    """Return whether a function is decorated with `torch.compile`, a call of it, or a `functools.partial` of it."""
     for decorator in getattr(function.node, "decorator_list", ()):
         target = decorator.func if isinstance(decorator, ast.Call) else decorator
         if not isinstance(target, (ast.Name, ast.Attribute)):
@@ -110,7 +111,7 @@ def _is_compiled(interpreter: Interpreter, function: FunctionInfo) -> bool:
 def _put_in_place_of_forward(interpreter: Interpreter, modules: list[ModuleInfo]) -> list[FunctionInfo]:
     """Return the functions that modules assign to their own `forward` or register as their own forward hooks.
 
-    Other patches are for debugging or export.
+    Assignments to another object's `forward` are ignored because they are for debugging or export.
     """
     _run_with(interpreter, modules, _FORWARD_STORE)
     checked = (function for function in interpreter.forwards if interpreter.project.is_checked(function.file))
@@ -127,7 +128,7 @@ def _run_with(interpreter: Interpreter, modules: list[ModuleInfo], spelled: re.P
 
 
 def compiled_by_calls(interpreter: Interpreter) -> list[FunctionInfo]:
-    """Return the functions that the code interpreted so far compiles, and record them as such."""
+    """Return the functions compiled by the code that has been interpreted so far, and mark them as compiled."""
     found: dict[FunctionInfo, None] = {}
     for kind in list(interpreter.compiled):
         for one in kind.members:
@@ -143,7 +144,7 @@ def compiled_by_calls(interpreter: Interpreter) -> list[FunctionInfo]:
 
 
 def run_inherited(project: Project, interpreter: Interpreter, roots: Sequence[FunctionInfo]) -> None:
-    """Interpret compiled methods on the classes that inherit them, which may override the methods they call."""
+    """Interpret compiled methods once for each class that inherits them and may override what they call."""
     compiled = set(roots)
     heirs: dict[FunctionInfo, list[k.Kind]] = {}
     for cls in project.all_classes:
@@ -158,9 +159,10 @@ def run_inherited(project: Project, interpreter: Interpreter, roots: Sequence[Fu
 
 
 def run_scripts(project: Project, interpreter: Interpreter) -> None:
-    """Interpret scripts and tests, whose calls to compiled code give the kinds of its parameters.
+    """Interpret scripts and tests. Their calls to compiled code show the kinds of its parameters.
 
-    They come last, so that the constructor call of a single test does not determine the kind of a class.
+    They are interpreted last, so that a single test's constructor call does not determine the kinds of a class's
+    attributes.
     """
     for path in sorted(project.modules):
         module = project.modules[path]
@@ -170,12 +172,12 @@ def run_scripts(project: Project, interpreter: Interpreter) -> None:
 
 
 def _is_test(function: FunctionInfo) -> bool:
-    """Whether a test runner or an entry point of the package calls a function."""
+    """Return whether a test runner or one of the package's entry points calls a function."""
     return function.name.startswith("test_") or function.name == "main"
 
 
 def _is_script(module: ModuleInfo) -> bool:
-    """Whether the top level of a module calls its own definitions or runs a block."""
+    """Return whether a module's top level calls the module's own definitions or runs a block."""
     for node in module.tree.body:
         if isinstance(node, (ast.For, ast.While, ast.With)):
             return True
@@ -188,7 +190,7 @@ def _is_script(module: ModuleInfo) -> bool:
 
 
 def _calls_own(node: ast.expr, module: ModuleInfo) -> bool:
-    """Whether this calls a function or variable of the module, or the result of another call."""
+    """Return whether an expression calls one of the module's functions or variables, or the result of another call."""
     if not isinstance(node, ast.Call):
         return False
     binding = module.bindings.get(node.func.id) if isinstance(node.func, ast.Name) else None
@@ -196,10 +198,10 @@ def _calls_own(node: ast.expr, module: ModuleInfo) -> bool:
 
 
 def _lines(module: ModuleInfo, spelled: re.Pattern[str]) -> list[int]:
-    """The lines that contain a text; `re.compile` does not count."""
+    """Return the lines that match a pattern, ignoring `re.compile`."""
     text = module.file.text
     if spelled is _FORWARD_STORE and "forward = " not in text and "register_forward_" not in text:
-        return []  # the pattern starts with what is in nearly every line
+        return []  # the pattern starts with text found on nearly every line
     starts = [match.start() for match in spelled.finditer(text) if not text.endswith("re.", 0, match.start())]
     return [module.file.position(start)[0] for start in starts]
 
@@ -207,8 +209,8 @@ def _lines(module: ModuleInfo, spelled: re.Pattern[str]) -> list[int]:
 def mark_region(interpreter: Interpreter, roots: Sequence[FunctionInfo]) -> list[Context]:
     """Mark the functions that the roots reach, with the shortest chain of calls, and return the contexts in the region.
 
-    Roots known to be compiled come first. Next are roots that no other root calls, so that the chain of a layer starts
-    at the model that uses it. Rarely compiled code comes last: it is only marked as doubtful if no other root reaches
+    Roots known to be compiled come first, followed by roots that no other root calls, so that a layer's chain starts at
+    the model that uses it. Rarely compiled code comes last, so it is only marked as doubtful if no other root reaches
     it.
     """
     root_contexts = [context for function in roots for context in interpreter.contexts.get(function, ())]
@@ -238,7 +240,7 @@ def _reach(
     doubts: Mapping[FunctionInfo, str],
     barred: Collection[FunctionInfo],
 ) -> None:
-    """Add the contexts reachable from the starts to the region, each with its caller, but no `barred` function."""
+    """Add the contexts reachable from `starts` to the region, each with its caller, except for `barred` functions."""
     waiting: deque[Context] = deque()
 
     def enter(context: Context, caller: Context | None) -> None:

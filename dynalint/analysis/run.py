@@ -1,4 +1,4 @@
-"""Running the whole static analysis, on a stack deep enough for any code that Python can parse."""
+"""Run the whole static analysis, on a stack that is deep enough for any code that Python can parse."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dynalint.analysis.subscripts import index_parts
 
 T = TypeVar("T")
 
-# The interpreter follows nested calls, and each takes about a dozen Python frames.
+# The interpreter follows nested calls, and each call takes about a dozen Python frames.
 _STACK_BYTES = 512 * 1024 * 1024
 _RECURSION_LIMIT = 20_000
 
@@ -39,12 +39,12 @@ def run_analysis(
     watched: Callable[[str], str | None],
     sources: Sources | None,
 ) -> Analysis:
-    """Load, interpret and mark the region; see `dynalint.analysis.analyze`."""
+    """Load and interpret the project, and mark the compiled region. See `dynalint.analysis.analyze`."""
     return with_deep_stack(lambda: _analyze(list(paths), options, overrides, watched, sources))
 
 
 def with_deep_stack(work: Callable[[], T]) -> T:
-    """Run `work` in a thread with a large stack; return its result or raise its exception."""
+    """Run `work` in a thread with a large stack, and return its result or raise its exception."""
     results: list[T] = []
     faults: list[BaseException] = []
 
@@ -55,7 +55,7 @@ def with_deep_stack(work: Callable[[], T]) -> T:
             faults.append(fault)
 
     limit = sys.getrecursionlimit()
-    # The trees are kept until the end, so garbage collection would only traverse them repeatedly.
+    # The trees are kept until the end, so garbage collection would only traverse them again and again.
     collecting = gc.isenabled()
     gc.disable()
     size = threading.stack_size(_STACK_BYTES)
@@ -103,7 +103,10 @@ def _analyze(
 
 
 def _events(project: Project, contexts: list[Context], roots: set[FunctionInfo]) -> list[Event]:
-    """The events of the checked files in the region, without duplicates: the most informative context wins."""
+    """Return the events in the region for the checked files.
+
+    Of duplicates, the one from the most informative context is kept.
+    """
     order = {file: index for index, file in enumerate(project.checked)}
     found: dict[tuple[object, ...], Event] = {}
     found.update(_generators(contexts, {root for root in roots if root.file in order}))
@@ -117,7 +120,10 @@ def _events(project: Project, contexts: list[Context], roots: set[FunctionInfo])
 
 
 def _telling(event: Event) -> tuple[bool, bool, int, int]:
-    """Rank an event by its information: whether it is certain, and how many of its values are tensors or masks."""
+    """Rank an event by how informative it is.
+
+    The rank depends on whether the event is certain, and on how many of its values are tensors or masks.
+    """
     if isinstance(event, Call):
         values = [*event.args, *event.keywords.values()]
     elif isinstance(event, Subscript):
@@ -130,13 +136,13 @@ def _telling(event: Event) -> tuple[bool, bool, int, int]:
 
 
 def _in_order(project: Project, events: list[Event]) -> list[Event]:
-    """The events in the order of files and positions."""
+    """Return the events sorted by file and position."""
     order = {file: index for index, file in enumerate(project.checked)}
     return sorted(events, key=lambda event: (order[event.function.file], *_place(event)))
 
 
 def _generators(contexts: list[Context], roots: set[FunctionInfo]) -> Iterator[tuple[tuple[object, ...], Event]]:
-    """The events of compiled generator functions."""
+    """Yield an event for each compiled function that is a generator."""
     called = {callee.function for context in contexts for callee in context.callees}
     for context in contexts:
         function, node = context.function, context.function.node

@@ -1,4 +1,4 @@
-"""Resolution of names that are not local: variables of enclosing functions, module globals, imports, builtins."""
+"""Resolve names that are not local: variables of enclosing functions, module globals, imports and builtins."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from dynalint.analysis.interpreter import Interpreter
 
 _BUILTINS = frozenset(dir(builtins))
-# Packages whose functions and classes the analysis knows.
+# Packages with functions and classes that the analysis knows.
 _KNOWN = frozenset({"numpy", "torch", *sys.stdlib_module_names})
-# `NAME["key"] = value`, indented, as inside a function.
+# An indented `NAME["key"] = value`, as inside a function.
 _ITEM_STORE = re.compile(r"^[ \t]+(\w+)\[[^\]\n]+\]\s*(?:[-+*/%|&]|//)?=(?!=)", re.MULTILINE)
-# The names of a `global` statement anywhere in the text; a match in a docstring only makes a name less certain.
+# The names in a `global` statement anywhere in the text. A match in a docstring only makes a name less certain.
 _GLOBAL = re.compile(r"global(?<!\wglobal)[ \t\\\n]+(\w+(?:[ \t\\\n]*,[ \t\\\n]*\w+)*)")
 _NAME = re.compile(r"\w+")
 
 
 class Scopes:
-    """The scopes of a project; each global is evaluated only once."""
+    """The scopes in a project. Each global is evaluated only once."""
 
     def __init__(self, interpreter: Interpreter) -> None:
         self._interpreter = interpreter
@@ -41,7 +41,7 @@ class Scopes:
         self._readers: dict[FunctionInfo, dict[tuple[str, Context], Kind]] = {}
 
     def capture(self, function: FunctionInfo, env: Environment, context: Context | None) -> None:
-        """Store the variables of a function, or around a nested one, for one context."""
+        """Store one context's variables, which are those of a function or of the scope around a nested function."""
         self._closures.setdefault(function, {})[context] = env
         readers = self._readers.get(function, {})
         for (name, reader), seen in readers.items():
@@ -52,12 +52,12 @@ class Scopes:
                 self._interpreter.enqueue(reader)
 
     def _captured(self, function: FunctionInfo, name: str) -> Kind | None:
-        """The join of a variable over the contexts of a function; None if there is no such variable."""
+        """Return the join of a function's variable over all contexts, or None if there is no such variable."""
         found = [env[name] for env in self._closures.get(function, {}).values() if name in env]
         return reduce(either_known, found) if found else None
 
     def lookup(self, frame: Frame, name: str) -> Kind:
-        """Return the kind of a non-local name: of an enclosing function, the module, or a builtin."""
+        """Return the kind of a name from an enclosing function, the module, or the builtins."""
         function = frame.function
         while function is not None:
             kind = self._read(frame, function, name)
@@ -71,7 +71,10 @@ class Scopes:
         return self.global_kind(frame.module, name)
 
     def _read(self, frame: Frame, function: FunctionInfo, name: str) -> Kind | None:
-        """Join the variable over all reads so far, because it may differ between definition and call."""
+        """Join the variable over all reads so far.
+
+        It can differ between a nested function's definition and its call.
+        """
         kind = self._captured(function, name)
         if kind is not None and frame.context is not None and (function is not frame.function or function.parent):
             seen = self._readers.setdefault(function, {})
@@ -79,11 +82,11 @@ class Scopes:
         return kind
 
     def global_kind(self, module: ModuleInfo, name: str) -> Kind:
-        """Return the kind of a name at the top level of a module, or of a builtin; otherwise `UNKNOWN`."""
+        """Return the kind of a module-level name or a builtin, or `UNKNOWN` for any other name."""
         key = (module, name)
         known = self._globals.get(key)
         if known is None:
-            self._globals[key] = UNKNOWN  # for circular bindings
+            self._globals[key] = UNKNOWN  # handles circular bindings
             known = self._globals[key] = self._global_kind(module, name)
         return known
 
@@ -97,8 +100,8 @@ class Scopes:
             kind = _changing(kind) if len(binding) > 1 or name in self.written_globals(module) else kind
             return k.with_home(kind, k.Home("global", name))
         if name.startswith("__") and name.endswith("__"):
-            return UNKNOWN  # such as `__file__`, which differs between modules
-        # A name often begins with that of its module, so trying such modules first avoids reading all the others.
+            return UNKNOWN  # names such as `__file__` differ between modules
+        # A name often starts with the name of its module, so trying such modules first avoids reading all the others.
         likely = [star for star in module.stars if name.lower().startswith(star.rpartition(".")[2])]
         for star in dict.fromkeys([*likely, *module.stars]):
             kind = self._starred(star, name)
@@ -112,13 +115,16 @@ class Scopes:
         return k.Class(binding) if isinstance(binding, ClassInfo) else k.Function(binding)
 
     def _says_something(self, kind: Kind) -> bool:
-        """Whether anything is known about an import. For an optional package, often only its replacement is known."""
+        """Return whether anything is known about an import.
+
+        Often, an optional package itself is unknown, and only its replacement is known.
+        """
         if not isinstance(kind, k.External):
             return not isinstance(kind, k.Unknown)
         return kind.name.partition(".")[0] in _KNOWN or self._interpreter.watched(kind.name) is not None
 
     def _starred(self, star: str, name: str) -> Kind:
-        """The kind to which `from star import *` binds `name`; `UNKNOWN` if it does not."""
+        """Return the kind that `from star import *` binds to `name`, or `UNKNOWN` if it does not bind `name`."""
         if self._interpreter.project.locate(star) is not None:
             source = (
                 self._interpreter.project.find_module(star) if self._interpreter.project.may_bind(star, name) else None
@@ -137,7 +143,7 @@ class Scopes:
                 return k.Module(module)
             return k.External(target.module)
         source = self._interpreter.project.find_module(target.module)
-        # `from . import name` in a package binds its own submodule.
+        # In a package's `__init__.py`, `from . import name` binds the package's own submodule.
         if source is not None and source.bindings.get(target.attribute, target) != target:
             return self.global_kind(source, target.attribute)
         submodule = self._interpreter.project.find_module(f"{target.module}.{target.attribute}")
@@ -148,7 +154,7 @@ class Scopes:
         return k.External(f"{target.module}.{target.attribute}")
 
     def definition(self, module: ModuleInfo, name: str) -> tuple[list[ast.expr], ModuleInfo] | None:
-        """Return the expressions assigned to a name at the top level of a project module, and that module.
+        """Return the expressions that a project module assigns to a top-level name, and that module.
 
         An imported name is looked up in the module that defines it.
         """
@@ -176,7 +182,7 @@ class Scopes:
         return next((one for one in sources if one is not None and (name in one.bindings or one.stars)), None)
 
     def written_globals(self, module: ModuleInfo) -> frozenset[str]:
-        """The names of globals that a function of the module rebinds by `global` or sets items of."""
+        """Return the names of globals that a function in the module rebinds with `global`, or whose items it sets."""
         known = self._written.get(module)
         if known is None:
             text = module.file.text
@@ -188,7 +194,7 @@ class Scopes:
         return known
 
     def in_scope(self, node: ast.expr, module: ModuleInfo, parent: FunctionInfo | None) -> Kind:
-        """Return the kind of an expression at the top level of a module or in the scope of a function."""
+        """Return the kind of an expression at a module's top level or in a function's scope."""
         if isinstance(node, ast.Constant):
             return UNKNOWN if node.value is ... else k.constant(node.value)
         if parent is None and isinstance(node, ast.Name):
@@ -199,13 +205,13 @@ class Scopes:
                 for name, kind in env.items():
                     frame.env[name] = either_known(frame.env.get(name, NOTHING), kind)
             kind = evaluate(frame, node)
-        # A tensor that existed before the call is an input, and tracing does not know its elements, regardless of its
-        # origin.
+        # A tensor that existed before the call is an input wherever it comes from, and tracing does not know its
+        # elements.
         return replace(kind, foreseen=False) if isinstance(kind, k.Tensor) and not kind.array else kind
 
 
 def _changing(kind: Kind) -> Kind:
-    """The kind of a global whose value changes."""
+    """Return the kind of a global that changes its value."""
     if isinstance(kind, k.Dictionary):
         items = tuple((key, widened(item)) for key, item in kind.items)
         return replace(kind, items=items, value=widened(kind.value), others=widened(kind.rest))
@@ -213,7 +219,7 @@ def _changing(kind: Kind) -> Kind:
 
 
 def _closed_over(frame: Frame, name: str, kind: Kind) -> Kind:
-    """A variable of an enclosing function as seen by a nested one, which may change it between calls."""
+    """Return the kind of an enclosing function's variable in a nested function, which may change it between calls."""
     kind = k.lasting(widened(kind) if name in frame.globals else kind)
     is_local = isinstance(kind, (k.Sequence, k.Dictionary)) and kind.home is None
     return k.with_home(kind, k.Home("closure", name)) if is_local and k.is_mutable(kind) else kind

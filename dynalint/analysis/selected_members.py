@@ -1,7 +1,7 @@
-"""Members that code selects with a computed name, and the modules in a module: `getattr(self, name)`, `children()`.
+"""Members selected with a computed name, as by `getattr(self, name)`, and a module's submodules (`children()`).
 
-If nothing is known about the name, it may be any that the code spells in quotes: the values of a setting are nearly
-always spelled somewhere, in a default, a test or an annotation.
+If nothing is known about the name, it can be any name that appears in quotes in the code. A setting's values nearly
+always appear somewhere in the code, in a default, a test or an annotation.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join_all
 from dynalint.analysis.members import bind, member, stored
 from dynalint.analysis.named_attributes import HOLE, filler, fits, name_of
 
-# A longer pattern than this one selects by itself, as `forward_{}` does; `_{}` does not.
+# Only a pattern longer than this is selective enough by itself. `forward_{}` is, and `_{}` is not.
 _SHORT = "____{}"
 _CALLED = (k.Function, k.Instance, k.Class, k.Object, k.Partial, k.External)
 CHILDREN = ("children", "named_children")
 
 
 def named_member(frame: Frame, owner: Kind, node: ast.expr, name: Kind) -> Kind:
-    """Return the join of the kinds of all members whose names match what is known of `name`, at `node`."""
+    """Return the join of the kinds of all members whose names match what is known about `name` at `node`."""
     pattern = name_of(node, name) or HOLE
-    # Names from a loop are those of attributes, as in `for name in self.states: getattr(self, name)`.
+    # Names from a loop are attribute names, as in `for name in self.states: getattr(self, name)`.
     parameters = () if frame.context is None else frame.context.params
     setting = isinstance(node, ast.Attribute) or (isinstance(node, ast.Name) and node.id in parameters)
     found = [_selected(frame, one, pattern, spelled=pattern != HOLE or setting) for one in owner.members]
@@ -56,12 +56,12 @@ def _selected(frame: Frame, owner: Kind, pattern: str, *, spelled: bool) -> Kind
 
 
 def _quoted(modules: Collection[ModuleInfo]) -> frozenset[str]:
-    """The names that modules spell in quotes."""
+    """Return the names that appear in quotes in the given modules."""
     return frozenset[str]().union(*(module.quoted for module in dict.fromkeys(modules)))
 
 
 def _may_be(name: str, pattern: str, quoted: Collection[str]) -> bool:
-    """Whether a computed name may be that of a function or method."""
+    """Return whether a computed name can be the name of this function or method."""
     if name.startswith("__"):
         return False
     if name in quoted and pattern == HOLE:
@@ -71,12 +71,15 @@ def _may_be(name: str, pattern: str, quoted: Collection[str]) -> bool:
 
 
 def _any_called(kinds: list[Kind]) -> Kind:
-    """The alternatives that can be called: a computed name is hardly ever that of a number or tensor beside those."""
+    """Return only the kinds that can be called, if there are any.
+
+    A computed name that may be a function's name is hardly ever the name of a number or a tensor.
+    """
     return join_all([one for kind in kinds for one in kind.members if isinstance(one, _CALLED)])
 
 
 def modules_in(frame: Frame, owner: k.Instance) -> Kind:
-    """Return the join of the modules that a module holds as its children."""
+    """Return the join of a module's child modules."""
     frame.interpreter.attributes.initialise(owner.cls)
     names = dict.fromkeys(name for cls in frame.interpreter.project.mro(owner.cls) for name in cls.attributes)
     found = [one for name in names for one in _modules_of(frame, stored(frame, owner, name))]
@@ -84,7 +87,7 @@ def modules_in(frame: Frame, owner: k.Instance) -> Kind:
 
 
 def listed(name: str, module: Kind) -> Kind:
-    """Return the result of `children()` or `named_children()` of something that holds a module."""
+    """Return the result of calling `children()` or `named_children()` on a module that contains `module`."""
     element = module if name == "children" else k.sequence("tuple", [k.STR, module])
     return k.Sequence("generator", element)
 
@@ -94,7 +97,7 @@ def _modules_of(frame: Frame, kind: Kind) -> Iterator[Kind]:
 
 
 def is_module(frame: Frame, kind: Kind) -> bool:
-    """Whether a value is certainly a module, or a container of modules."""
+    """Return whether a value is certainly a module or a container of modules."""
     project = frame.interpreter.project
     if isinstance(kind, k.Object):
         cls = project.api.torch_class(kind.type)

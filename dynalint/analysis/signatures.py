@@ -1,4 +1,4 @@
-"""Properties of function definitions: size, decorators, and parameters with annotations and defaults."""
+"""Properties of function definitions: their size, decorators, and parameters with annotations and defaults."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from dynalint.analysis.kinds import UNKNOWN, Kind, Unknown, join, widened
 if TYPE_CHECKING:
     from dynalint.analysis.interpreter import Interpreter
 
-# A function of at most this many lines is interpreted separately for each combination of argument kinds.
+# A function of up to this many lines is interpreted separately for each combination of argument kinds.
 _SMALL = 14
 
 
 def is_small(function: FunctionInfo) -> bool:
-    """Whether a function is small enough to be interpreted for each combination of argument kinds."""
+    """Return whether a function is small enough to interpret separately for each combination of argument kinds."""
     node = function.node
     return (node.end_lineno or node.lineno) - node.lineno < _SMALL
 
 
 def has_decorator(function: FunctionInfo, name: str) -> bool:
-    """Whether a function has a decorator spelled `name` (or ending in `.name`)."""
+    """Return whether a function has a decorator called `name`, or one whose dotted name ends in `.name`."""
     return name in function.decorators
 
 
 def parameter_default(function: FunctionInfo, name: str) -> ast.expr | None:
-    """Return the default of a parameter; None if it has none."""
+    """Return a parameter's default, or None if it has none."""
     return function.defaults.get(name)
 
 
 def bind_defaults(interpreter: Interpreter, function: FunctionInfo, receiver: Kind | None) -> Environment:
-    """Return the parameter kinds of a function from annotations and defaults alone."""
+    """Return the kinds of a function's parameters based only on annotations and defaults."""
     arguments = function.node.args
     env: Environment = {}
     positional = [*arguments.posonlyargs, *arguments.args]
@@ -53,7 +53,10 @@ def bind_defaults(interpreter: Interpreter, function: FunctionInfo, receiver: Ki
 
 
 def declared_kind(interpreter: Interpreter, annotation: ast.expr, module: ModuleInfo) -> Kind:
-    """Return the kind of an annotation, cached unless it names a project class, whose kind may change."""
+    """Return the kind of an annotation.
+
+    It is cached unless the annotation names a project class, whose kind can change.
+    """
     known = interpreter.annotations.get(annotation)
     if known is None:
         known = annotation_kind(interpreter, annotation, module)
@@ -63,7 +66,10 @@ def declared_kind(interpreter: Interpreter, annotation: ast.expr, module: Module
 
 
 def parameter_kind(interpreter: Interpreter, function: FunctionInfo, argument: ast.arg) -> Kind:
-    """Return the kind of a parameter from its annotation, documentation or default; otherwise unknown with its name."""
+    """Return the kind that a parameter's annotation, documentation or default gives.
+
+    If they do not determine it, return an unknown kind with the parameter's name.
+    """
     default = parameter_default(function, argument.arg)
     if argument.annotation is not None:
         kind = declared_kind(interpreter, argument.annotation, function.module)

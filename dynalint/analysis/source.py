@@ -1,4 +1,4 @@
-"""A source file: its bytes, text and syntax tree, and the mapping between their positions."""
+"""Source files: their bytes, text and syntax tree, and conversion between positions in these."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pathlib import Path
 from dynalint.analysis.notebook import SUFFIX, Cells, Notebook, NotebookError, read_notebook
 from dynalint.reading import MOST_BYTES, MOST_NOTEBOOK_BYTES, read_bounded
 
-# The line endings of Python's tokenizer. `str.splitlines` has more (form feed, U+2028) and would count lines that
-# tracebacks do not count.
+# The line endings that Python's tokenizer recognizes. `str.splitlines` recognizes more, such as form feeds and U+2028,
+# so its line numbers would differ from those in tracebacks.
 _NEWLINE = re.compile(r"\r\n|\n|\r")
 _LONGEST_QUOTE = 60
 _LONGEST_REASON = 200
@@ -27,7 +27,7 @@ _TOP = 20
 
 @dataclass(frozen=True, slots=True)
 class SourceError:
-    """The reason why a file is not readable as Python: 1-based `line` and `column` of the error, and one sentence."""
+    """The reason why a file cannot be read as Python, in one sentence, and the 1-based position of the error."""
 
     line: int
     column: int
@@ -36,12 +36,12 @@ class SourceError:
 
 @dataclass(eq=False)
 class SourceFile:
-    """A Python file as read from disk or given as text.
+    """A Python file read from disk or given as text.
 
-    `text` is the decoded content with the original line endings and without a byte-order mark, or the code cells of a
-    notebook (see `notebook.py`). `tree` is None exactly if there is an `error`. Offsets count characters of `text`.
-    Lines are 1-based. Columns of syntax tree nodes count UTF-8 bytes from 0, as in `ast`; every other column is 1-based
-    and counts characters.
+    `text` is the decoded text with its original line endings and without a byte-order mark. For a notebook, it consists
+    of the code cells (see `notebook.py`). `tree` is None if, and only if, there is an `error`. Offsets count characters
+    of `text`, and lines are 1-based. Columns of syntax tree nodes count UTF-8 bytes from 0, as in `ast`. All other
+    columns are 1-based and count characters.
     """
 
     path: Path
@@ -55,28 +55,28 @@ class SourceFile:
 
     @cached_property
     def cells(self) -> Cells | None:
-        """The positions of a notebook's cells in the text; None for any other file."""
+        """The positions of a notebook's cells in the text, or None for any other file."""
         return Cells(self.text) if self.path.suffix == SUFFIX else None
 
     @cached_property
     def generated(self) -> bool:
-        """Whether `@generated` near the top says that a program has written the file."""
+        """Whether `@generated` near the top of the file says that a program wrote it."""
         return any(_GENERATED in line for line in self.lines[:_TOP])
 
     @cached_property
     def line_starts(self) -> list[int]:
-        """Offset of the first character of each line."""
+        """The offset of each line's first character."""
         starts = list(accumulate(map(len, io.StringIO(self.text, newline="")), initial=0))
         return starts if self.text.endswith(("\r", "\n")) or len(starts) == 1 else starts[:-1]
 
     @cached_property
     def lines(self) -> tuple[str, ...]:
-        """The lines without their endings; the last is empty if the text ends with a line break."""
+        """The lines without their endings. If the text ends with a line break, the last one is empty."""
         return tuple(_NEWLINE.split(self.text))
 
     @cached_property
     def newline(self) -> str:
-        """The first line ending in the file; a line feed if there is none."""
+        """The file's first line ending, or a line feed if there is none."""
         for position, character in enumerate(self.text):
             if character == "\n":
                 return "\n"
@@ -85,11 +85,11 @@ class SourceFile:
         return "\n"
 
     def line(self, number: int) -> str:
-        """Return line `number` (1-based) without its ending; an empty string past the end."""
+        """Return line `number` (1-based) without its ending, or an empty string past the end of the file."""
         return self.lines[number - 1] if 1 <= number <= len(self.lines) else ""
 
     def offset(self, line: int, byte_column: int) -> int:
-        """Return the offset of a position in the tree: 1-based `line`, 0-based column in UTF-8 bytes."""
+        """Return the offset of a tree position, given as a 1-based line and a 0-based column in UTF-8 bytes."""
         start = self.line_starts[line - 1]
         prefix = self.text[start : start + byte_column]
         if prefix.isascii():
@@ -98,7 +98,7 @@ class SourceFile:
         return start + len(encoded.decode("utf-8", errors="ignore"))
 
     def position(self, offset: int) -> tuple[int, int]:
-        """Return the 1-based line and 1-based character column of an offset."""
+        """Return the 1-based line and the 1-based character column of an offset."""
         line = bisect_right(self.line_starts, offset)
         return line, offset - self.line_starts[line - 1] + 1
 
@@ -114,27 +114,27 @@ class SourceFile:
         return self.text[start:end]
 
     def encode(self, text: str) -> bytes:
-        """Return `text` as bytes in the encoding of this file, with its byte-order mark if it has one."""
+        """Return `text` as bytes in this file's encoding, with a byte-order mark if the file has one."""
         if self.notebook is not None:
             return self.notebook.encode(text)
         return (b"\xef\xbb\xbf" if self.bom else b"") + text.encode(self.encoding)
 
 
 def read_file(path: Path) -> bytes | str:
-    """Return the content of a file, or a sentence that says why it cannot be read."""
+    """Return the content of a file, or a sentence that explains why it cannot be read."""
     try:
         return read_bounded(path, MOST_NOTEBOOK_BYTES if path.suffix == SUFFIX else MOST_BYTES)
-    except (OSError, ValueError) as fault:  # ValueError: a null byte in the name
+    except (OSError, ValueError) as fault:  # ValueError: the name contains a null byte
         return f"cannot read the file: {getattr(fault, 'strerror', None) or fault}"
 
 
 def read_source(path: Path) -> SourceFile:
-    """Read and parse a file. If it is unreadable, binary or not Python, `error` says so."""
+    """Read and parse a file. If it cannot be read, is binary or is not Python, `error` says so."""
     return Sources().read(path)
 
 
 class Sources:
-    """Reads files like `read_source`, but parses unchanged text only once."""
+    """Reads files in the same way as `read_source`, but parses unchanged text only once."""
 
     def __init__(self) -> None:
         self._read: dict[Path, SourceFile] = {}
@@ -159,13 +159,16 @@ class Sources:
 
 
 def parse_source(path: Path, data: bytes) -> SourceFile:
-    """Parse `data` as the content of `path`, with the encoding that PEP 263 gives; for a notebook, its code cells."""
+    """Parse `data` as the content of `path`, decoded as PEP 263 specifies. For a notebook, parse its code cells."""
     file = decode_source(path, data)
     return file if file.error is not None else _parsed(file)
 
 
 def decode_source(path: Path, data: bytes) -> SourceFile:
-    """Do the same without parsing: there is no tree, and an error only if the text cannot be decoded."""
+    """Decode `data` like `parse_source`, but do not parse it.
+
+    There is no tree, and an error only if the text cannot be decoded.
+    """
     if path.suffix == SUFFIX:
         return _decode_notebook(path, data)
     bom = data.startswith(b"\xef\xbb\xbf")
@@ -191,12 +194,12 @@ def _decode_notebook(path: Path, data: bytes) -> SourceFile:
 
 
 def parse_text(path: Path, text: str) -> SourceFile:
-    """Parse decoded text, ignoring any encoding named in a comment."""
+    """Parse decoded text, and ignore any encoding declared in a comment."""
     return _parsed(SourceFile(path, text))
 
 
 def _parsed(file: SourceFile) -> SourceFile:
-    """Add the tree to a file, or the reason why there is none."""
+    """Add the syntax tree to a file, or the reason why there is none."""
     text = file.text
     if "\0" in text:
         line, column = file.position(text.index("\0"))
@@ -215,11 +218,11 @@ def _parsed(file: SourceFile) -> SourceFile:
 def _check_plain(encoding: str) -> None:
     """Reject encodings that change the meaning of ASCII, such as escapes, `punycode` and `utf-7`.
 
-    Python runs such a file, but its text differs from what an editor shows, columns cannot refer to it, and some of
-    these encodings take unbounded time.
+    Python runs files with these encodings. However, the decoded text differs from what an editor shows, so columns
+    cannot refer to it, and decoding can take unbounded time.
 
     Raises:
-        LookupError: the encoding is one of these, or unknown.
+        LookupError: the encoding is unknown or one of these.
     """
     if encoding != "utf-8" and _PLAIN.decode(encoding, "replace") != _PLAIN.decode():
         raise LookupError(f"{encoding} is an encoding that makes code look different from what it does")
@@ -232,7 +235,7 @@ def _decoding_fault(data: bytes, reason: str) -> str:
 
 
 def quote(file: SourceFile, node: ast.expr | ast.stmt) -> str:
-    """Return the text of a node for use in a sentence: in backticks, on one line, cut if it is long."""
+    """Return a node's text for use in a sentence: in backticks, on one line, and shortened if it is long."""
     text = " ".join(file.segment(node).split())
     if len(text) > _LONGEST_QUOTE:
         text = f"{text[: _LONGEST_QUOTE - 4].rstrip()} ..."

@@ -1,7 +1,7 @@
-"""Sparse tensors: the calls that create or preserve them, and the parameters that are sparse.
+"""Sparse tensors: the calls that create or preserve them, and the parameters that take them.
 
-The annotation `Tensor` covers both layouts. The evidence is the documentation of a parameter (`documented.py`), or a
-use on every path through the function that only a sparse tensor supports.
+The annotation `Tensor` covers dense and sparse tensors. A parameter is known to be sparse if its documentation says so
+(see `documented.py`), or if every path through the function uses it in a way that only sparse tensors support.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ SPARSE_MAKERS = frozenset(
 """The dotted names of functions that always create a sparse tensor."""
 
 RECURRENT_LAYERS = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU", "torch.nn.RNNBase")
-"""The torch layers that Dynamo does not trace into."""
+"""Torch layers that Dynamo does not trace into."""
 
 _KEEPING = frozenset(
     "clone coalesce contiguous cpu cuda detach detach_ double float half neg requires_grad_ t to transpose type".split()
 )
-# Methods that dense tensors do not have or that raise on them.
+# Methods that dense tensors do not have, or that raise when called on one.
 _OF_SPARSE = frozenset(
     "coalesce is_coalesced indices values crow_indices col_indices ccol_indices row_indices _indices _values _nnz "
     "sparse_resize_".split()
@@ -45,7 +45,7 @@ _OF_SPARSE = frozenset(
 
 
 def made_sparse(name: str, receiver: Kind | None, result: Kind) -> Kind:
-    """Return the result of a call, marked sparse if it creates a sparse tensor or preserves one."""
+    """Return the result of a call, marked as sparse if the call creates or preserves a sparse tensor."""
     if name in SPARSE_MAKERS:
         return replace(result if isinstance(result, k.Tensor) else k.TENSOR, sparse=True)
     keeps = isinstance(receiver, k.Tensor) and receiver.sparse and name.rpartition(".")[2] in _KEEPING
@@ -53,7 +53,7 @@ def made_sparse(name: str, receiver: Kind | None, result: Kind) -> Kind:
 
 
 def note_load(frame: Frame, node: ast.Name | ast.Attribute, kind: Kind) -> Kind:
-    """Emit a read of a variable or attribute that Dynamo rejects; return its kind."""
+    """Emit an event for reading a variable or attribute if Dynamo rejects it, and return its kind."""
     refused = kind.sparse if isinstance(kind, k.Tensor) else isinstance(kind, (k.Union, k.Object)) and _is_refused(kind)
     if refused:
         frame.emit(Load, node, kind=kind)
@@ -61,7 +61,7 @@ def note_load(frame: Frame, node: ast.Name | ast.Attribute, kind: Kind) -> Kind:
 
 
 def _is_refused(kind: Kind) -> bool:
-    """Whether a value is a sparse tensor or a recurrent layer, apart from None."""
+    """Return whether a value is a sparse tensor or a recurrent layer, ignoring None."""
     tensor = k.only_tensor(kind)
     if tensor is not None:
         return tensor.sparse
@@ -69,7 +69,7 @@ def _is_refused(kind: Kind) -> bool:
 
 
 def as_sparse(kind: Kind) -> Kind:
-    """Return the kind of a parameter that takes sparse tensors, keeping None as an alternative."""
+    """Return the kind of a parameter that takes sparse tensors. None is kept as an alternative."""
     if isinstance(kind, Unknown):
         return replace(k.TENSOR, sparse=True)
     if k.only_tensor(kind) is None:
@@ -78,13 +78,13 @@ def as_sparse(kind: Kind) -> Kind:
 
 
 def sum_of(left: Kind, right: Kind, result: Kind) -> Kind:
-    """Return the sum or difference of two tensors, marked sparse if both are."""
+    """Return the sum or difference of two tensors, marked as sparse if both are."""
     both = all(isinstance(one, k.Tensor) and one.sparse for one in (left, right))
     return replace(result, sparse=True) if both and isinstance(result, k.Tensor) else result
 
 
 def note_sparse_argument(frame: Frame, node: ast.expr) -> None:
-    """Record that a parameter is passed to a function that takes sparse tensors; it is sparse from here on."""
+    """Record that a parameter is passed to a function that takes sparse tensors. It is sparse from now on."""
     if not isinstance(node, ast.Name) or not _is_as_given(frame, node.id):
         return
     note_parameter(frame, node)
@@ -98,13 +98,13 @@ def note_sparse_argument(frame: Frame, node: ast.expr) -> None:
 
 
 def note_sparse_method(frame: Frame, node: ast.expr, callee: Kind) -> None:
-    """`adjacency.coalesce()`, anywhere in a function: the parameter is sparse."""
+    """Record that a parameter is sparse if a method such as `coalesce` is called on it anywhere in the function."""
     if isinstance(callee, k.Method) and callee.name in _OF_SPARSE and isinstance(callee.receiver, k.Tensor):
         note_parameter(frame, node)
 
 
 def note_parameter(frame: Frame, node: ast.expr) -> None:
-    """Record that a parameter is used as sparse, if it has not been reassigned and every path uses it."""
+    """Record that a parameter is used as a sparse tensor, if it has not been reassigned and every path uses it."""
     if frame.function is None or frame.condition is not None or not isinstance(node, ast.Name):
         return
     if _is_as_given(frame, node.id) and frame.statement in _on_every_way(frame.function):
@@ -112,7 +112,7 @@ def note_parameter(frame: Frame, node: ast.expr) -> None:
 
 
 def _is_as_given(frame: Frame, name: str) -> bool:
-    """Whether a variable is a parameter that may be a tensor and has not been reassigned."""
+    """Return whether a variable is a parameter that can be a tensor and has not been reassigned."""
     kind, given = frame.env.get(name), None if frame.context is None else frame.context.params.get(name)
     if frame.function is None or given is None:
         return False
@@ -124,7 +124,7 @@ def _is_as_given(frame: Frame, name: str) -> bool:
 
 
 def _on_every_way(function: FunctionInfo) -> Collection[ast.stmt]:
-    """The statements that every call of a function runs, assuming its loops run at least once."""
+    """Return the statements that run in every call of a function, assuming that its loops run at least once."""
     known: set[ast.stmt] | None = function.known.get(_on_every_way)
     if known is None:
         found = list(function.statements)

@@ -1,4 +1,4 @@
-"""Statements: their effect on the environment, and where control continues."""
+"""Interpret statements: how they change the environment, and where control continues."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from dynalint.analysis.steps import note_cut, walk
 from dynalint.analysis.stores import augmented_store, bind_target, held_by, note_item
 from dynalint.analysis.subjects import subject
 
-# The maximum number of iterations until a loop reaches its fixpoint; real loops take three. After that, the current
+# The maximum number of iterations before a loop must reach its fixpoint. Real loops take three. After that, the current
 # environment is used.
 _MOST_ROUNDS = 24
 _ENTERING_THEMSELVES = ("contextlib.ExitStack", "io.TextIOWrapper")
 
 
 def run_block(frame: Frame, body: list[ast.stmt]) -> bool:
-    """Run the statements; return whether control can reach the end."""
+    """Run the statements, and return whether control can reach the end."""
     for statement in body:
         frame.statement = statement
         if not _RUNNERS.get(type(statement), _ignore)(frame, statement):
@@ -80,7 +80,7 @@ def _augmented(frame: Frame, node: ast.AugAssign) -> bool:
 
 
 def _as_load(target: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
-    """The target of an augmented assignment as the expression that reads it."""
+    """Return an expression that reads the target of an augmented assignment."""
     if isinstance(target, ast.Name):
         return ast.copy_location(ast.Name(target.id, ast.Load()), target)
     if isinstance(target, ast.Attribute):
@@ -105,9 +105,9 @@ def _if(frame: Frame, node: ast.If) -> bool:
 
 
 def _note_filled_in(frame: Frame, node: ast.If, before: Environment, ends: list[Environment]) -> None:
-    """In `if mask is None: mask = torch.ones(...)`, the fallback shows the kind of the parameter.
+    """Infer a parameter's kind from a fallback such as `if mask is None: mask = torch.ones(...)`.
 
-    A fallback with one element (`if length is None: length = lengths.max()`) often replaces a number.
+    A fallback with one element, as in `if length is None: length = lengths.max()`, often replaces a number.
     """
     asked = subject(node.test, None)
     if asked is None or asked.asks != "none" or not asked.positive or len(ends) != 2:
@@ -122,7 +122,7 @@ def _note_filled_in(frame: Frame, node: ast.If, before: Environment, ends: list[
 
 
 def _meet(frame: Frame, ends: list[Environment]) -> bool:
-    """Continue with the join of the paths that reach the end; return whether any does."""
+    """Continue with the join of the paths that reach the end, and return whether there are any."""
     if not ends:
         return False
     env = ends[0]
@@ -133,7 +133,10 @@ def _meet(frame: Frame, ends: list[Environment]) -> bool:
 
 
 def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, enter: Callable[[], bool | None]) -> bool:
-    """Run a loop to its fixpoint. `enter` binds the target or tests the condition; False if the body never runs."""
+    """Run a loop to its fixpoint.
+
+    `enter` binds the target or tests the condition. It returns False if the body never runs.
+    """
     before, body, orelse = frame.env, node.body, node.orelse
     frame.breaks.append([])
     frame.continues.append([])
@@ -170,7 +173,7 @@ def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, enter: Callabl
 
 
 def _is_followed(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, head: Environment) -> bool:
-    """Whether no change in an iteration, which began with `head`, matters to the next one."""
+    """Return whether nothing that changes in an iteration, which started with `head`, matters to the next one."""
     env = frame.env
     changed = {name for name, kind in env.items() if head.get(name) is not kind and head.get(name) != kind}
     changed.update(head.keys() - env.keys())
@@ -183,7 +186,7 @@ def _is_followed(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, head: E
 
 
 def _endless(frame: Frame, enter: Callable[[], bool | None], entered: bool | None) -> bool:
-    """Whether only `break` leaves the loop, as with `while True`."""
+    """Return whether only `break` leaves the loop, as with `while True`."""
     return getattr(enter, "endless", False) and entered is not False
 
 
@@ -293,7 +296,10 @@ def _try(frame: Frame, node: ast.Try) -> bool:
 
 
 def _cannot_fail(frame: Frame, body: list[ast.stmt]) -> bool:
-    """Whether a `try` only supports old releases: imports, and calls whose result is fixed while Dynamo traces."""
+    """Return whether the body of a `try` cannot raise, because it only exists to support old releases.
+
+    It consists of imports and of calls whose result is fixed while Dynamo traces.
+    """
     asked = [node.value for node in body if isinstance(node, (ast.Return, ast.Assign))]
     if not asked or not all(isinstance(node, (ast.Import, ast.ImportFrom, ast.Return, ast.Assign)) for node in body):
         return False
@@ -354,7 +360,7 @@ def _match(frame: Frame, node: ast.Match) -> bool:
 
 
 def _compares_values(node: ast.Match) -> bool:
-    """Whether a case compares the subject with a value, which converts the comparison to bool."""
+    """Return whether a case compares the subject with a value. The result of the comparison is converted to bool."""
     return any(isinstance(child, ast.MatchValue) for case in node.cases for child in walk(case.pattern))
 
 

@@ -1,8 +1,9 @@
-"""Limits on the work per file, counted in steps and not in seconds, so that reports do not depend on the machine.
+"""Limits on the work done for each file.
 
-Nesting and repetition make it possible to write a few lines whose analysis takes minutes. A file has two budgets: one
-for its analysis, where a step is an evaluated expression or a node that a rule visits, and one for computing its
-rewrites. Real files stay far below the limits (`benchmarks/steps.py`).
+The work is measured in steps rather than seconds, so that reports do not depend on the machine. Nesting and repetition
+make it possible to write a few lines that would take minutes to analyse. Each file has two budgets. In the budget for
+its analysis, a step is an evaluated expression or a node that a rule visits. The other budget is for computing its
+rewrites. Real files stay far below the limits (see `benchmarks/steps.py`).
 """
 
 from __future__ import annotations
@@ -22,20 +23,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_STEPS = 6_000_000
-"""The maximum number of steps for the analysis of a file."""
+"""The maximum number of steps for analysing a file."""
 
 MOST_REWRITE_STEPS = 10_000_000
-"""The maximum number of steps for all rewrites of a file together."""
+"""The maximum number of steps for computing all of a file's rewrites."""
 
 
 class Exhausted(Exception):  # noqa: N818 - not an error, but the answer that there is no result
-    """A budget is used up, which aborts the current work."""
+    """A budget is used up, so the current work is aborted."""
 
 
 class Budget:
-    """The budget of one file for one kind of work: at most `most` steps, of which `spent` have been taken.
+    """A file's budget for one kind of work: at most `most` steps, of which `spent` have been taken.
 
-    `known` caches results within this work; see `remembered`. `cuts` are sentences about analysis that was cut short.
+    `known` caches results for this work (see `remembered`). `cuts` are sentences that describe where the analysis was
+    cut short.
     """
 
     def __init__(self, most: int) -> None:
@@ -47,14 +49,14 @@ class Budget:
 
     @property
     def exhausted(self) -> bool:
-        """Whether no step is left."""
+        """Whether there are no steps left."""
         return self.spent > self.most
 
     def check(self) -> None:
-        """Abort the current work if no step is left.
+        """Abort the current work if there are no steps left.
 
         Raises:
-            Exhausted: no step is left.
+            Exhausted: there are no steps left.
         """
         if self.spent > self.most:
             raise Exhausted
@@ -63,13 +65,13 @@ class Budget:
         """Return a node and all its descendants, each of which takes a step.
 
         Raises:
-            Exhausted: no step is left.
+            Exhausted: there are no steps left.
         """
         self.check()
         nodes = self._walked.get(node)
         if nodes is None:
             nodes = tuple(all_nodes(node))
-            # Statements are walked repeatedly and, unlike expressions, never rebuilt.
+            # Statements are walked repeatedly and, unlike expressions, are never rebuilt.
             if isinstance(node, ast.stmt | ast.mod):
                 self._walked[node] = nodes
         self.spent += len(nodes)
@@ -77,7 +79,7 @@ class Budget:
 
     @contextmanager
     def spending(self) -> Iterator[None]:
-        """Charge the nodes walked in the meantime to this budget."""
+        """Charge nodes that are walked inside the `with` block to this budget."""
         token = _SPENT.set(self)
         try:
             yield
@@ -86,7 +88,7 @@ class Budget:
 
 
 class Budgets:
-    """The budgets of all files for one kind of work. `left_out` lists the functions that it did not finish."""
+    """The budgets of all files for one kind of work. `left_out` lists functions that were not finished."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -101,7 +103,7 @@ class Budgets:
         return known
 
     def failures(self, among: Collection[Path], shown: Callable[[Path], str]) -> Iterator[str]:
-        """Yield sentences about the files that were not finished; `shown` formats a path."""
+        """Yield sentences about the files that were not finished. `shown` formats a path."""
         for file, functions in self.left_out.items():
             if file.path not in among:
                 continue
@@ -115,7 +117,7 @@ class Budgets:
                 yield f"{shown(file.path)}: {text}"
 
     def leave_out(self, function: FunctionInfo) -> None:
-        """Record that a function was not finished because the budget of its file is used up."""
+        """Record that a function was not finished because its file's budget is used up."""
         self.left_out.setdefault(function.file, {})[function] = None
 
 
@@ -123,19 +125,19 @@ _SPENT: ContextVar[Budget | None] = ContextVar("budget", default=None)
 
 
 def spent_now() -> Budget | None:
-    """Return the budget that rules are charging at the moment, if any."""
+    """Return the budget that rules are currently using, if any."""
     return _SPENT.get()
 
 
 def note_cut(text: str) -> None:
-    """Record that the analysis of the current file was cut short; `text` says where."""
+    """Record that the analysis of the current file was cut short. `text` says where."""
     budget = _SPENT.get()
     if budget is not None:
         budget.cuts[text] = None
 
 
 def walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and all its descendants, as `ast.walk` does, charging the budget of the current file.
+    """Yield a node and all its descendants like `ast.walk`, and charge them to the current file's budget.
 
     Raises:
         Exhausted: its budget is used up.
@@ -145,7 +147,7 @@ def walk(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def all_nodes(node: ast.AST) -> list[ast.AST]:
-    """Return what `ast.walk` yields, in half the time: fields that never contain nodes are not looked at."""
+    """Return the nodes that `ast.walk` yields, in half the time because fields that never contain nodes are skipped."""
     found = [node]
     for one in found:
         type_ = type(one)
@@ -168,7 +170,7 @@ _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: ()}
 
 
 def remembered(key: object, compute: Callable[[], T]) -> T:
-    """Return the cached result of `compute` for this key in the work on the current file, or compute it."""
+    """Return the result of `compute`, cached under `key` while the current file is being worked on."""
     budget = _SPENT.get()
     if budget is None:
         return compute()
@@ -179,7 +181,7 @@ def remembered(key: object, compute: Callable[[], T]) -> T:
 
 
 def step(number: int = 1) -> None:
-    """Charge steps taken outside `walk` to the budget of the current file.
+    """Charge steps taken outside `walk` to the current file's budget.
 
     Raises:
         Exhausted: its budget is used up.

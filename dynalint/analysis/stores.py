@@ -1,4 +1,4 @@
-"""Stores: the bindings of assignments, and the state that they change."""
+"""Stores, which are the bindings made by assignments and the state that they change."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from dynalint.analysis.subscripts import note_index, taken_apart
 
 FUNCTION_VARIABLE = "torch.autograd.Function.*"
 APPLY = "torch.autograd.Function.apply"
-"""The name under which a rule watches reads of a variable in the class body of an autograd function."""
-# Attributes of the old value that a new value may use without depending on the old value's contents.
+"""The name that a rule watches to find reads of variables in the class body of an autograd function."""
+# Attributes of the old value that the new value can use without depending on the old value's contents.
 _PLACEMENT = frozenset({"device", "dtype"})
 
 _OPERATORS = {
@@ -41,7 +41,7 @@ _OPERATORS = {
 
 
 def bind_target(frame: Frame, target: ast.expr, kind: Kind, value: ast.expr | None) -> None:
-    """Bind the target of an assignment or loop; `value` is the assigned expression, if there is one."""
+    """Bind the target of an assignment or loop. `value` is the assigned expression, if there is one."""
     if isinstance(target, ast.Name):
         if target.id in frame.globals:
             _change_global(frame, target, kind, value)
@@ -74,7 +74,7 @@ def _unpack(frame: Frame, target: ast.Tuple | ast.List, kind: Kind, value: ast.e
 
 
 def _note_rank(frame: Frame, shape: ast.expr | None, rank: int) -> None:
-    """Record the rank of a tensor whose shape is unpacked: `batch, channels = x.shape`."""
+    """Record the rank of a tensor whose shape is unpacked, as in `batch, channels = x.shape`."""
     method = shape.func if isinstance(shape, ast.Call) and not (shape.args or shape.keywords) else shape
     owner = method.value if isinstance(method, ast.Attribute) and method.attr in ("shape", "size") else None
     tensor = frame.env.get(owner.id) if isinstance(owner, ast.Name) else None
@@ -83,7 +83,7 @@ def _note_rank(frame: Frame, shape: ast.expr | None, rank: int) -> None:
 
 
 def rebind(frame: Frame, node: ast.expr, kind: Kind) -> None:
-    """Update the variable or attribute of a container after an in-place change."""
+    """Update the variable or attribute that holds a container after an in-place change."""
     if isinstance(node, ast.Name):
         if node.id in frame.env:
             frame.env[node.id] = kind
@@ -99,7 +99,8 @@ def rebind(frame: Frame, node: ast.expr, kind: Kind) -> None:
 
 def _homeless(kind: Kind) -> Kind:
     if isinstance(kind, k.Sequence):
-        items = kind.items if kind.type == "torch.nn.Sequential" or kind.fields else None  # code does not append to one
+        # Nobody appends to one of these.
+        items = kind.items if kind.type == "torch.nn.Sequential" or kind.fields else None
         return k.Sequence(kind.type, kind.element, items, None, kind.fields)
     if isinstance(kind, k.Dictionary):
         return replace(kind, home=None)
@@ -133,27 +134,27 @@ def _emit_state(
 
 
 def _reads(value: ast.AST, target: ast.expr) -> bool:
-    """Whether an expression reads the target of the assignment for more than its device or type."""
+    """Return whether an expression reads the assignment's target for more than its device or dtype."""
     if isinstance(value, ast.Attribute) and value.attr in _PLACEMENT:
         return False
     return _same_place(value, target) or any(_reads(child, target) for child in ast.iter_child_nodes(value))
 
 
 def _same_place(node: ast.AST, target: ast.AST) -> bool:
-    """Whether two nodes are the same variable, or the same chain of attributes on one."""
+    """Return whether two nodes are the same variable, or the same chain of attributes of a variable."""
     if isinstance(node, ast.Attribute) and isinstance(target, ast.Attribute):
         return node.attr == target.attr and _same_place(node.value, target.value)
     return isinstance(node, ast.Name) and isinstance(target, ast.Name) and node.id == target.id
 
 
 def _store_attribute(frame: Frame, target: ast.Attribute, kind: Kind, value: ast.expr | None) -> None:
-    # A constructor creates state and does not change it, so its reads do not matter.
+    # A constructor creates state rather than changing it, so what it reads does not matter.
     reads_old = value is not None and _changes_state(frame) and _reads(value, target)
     _write_attribute(frame, target, kind, augmented=False, reads_old=reads_old)
 
 
 def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augmented: bool, reads_old: bool) -> None:
-    """Store to `owner.name`: on `self`, on a class, or on an object in `self` or a global."""
+    """Store to `owner.name`, where the owner is `self`, a class, or an object stored in `self` or a global."""
     if target.attr == "forward" and _is_own_module(frame, target.value):
         note_forward(frame, kind)
     name = frame.self_attribute(target)
@@ -192,7 +193,7 @@ def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augment
 
 
 def _is_own_module(frame: Frame, node: ast.expr) -> bool:
-    """Whether this is the module, or the module class, that the method belongs to."""
+    """Return whether this is the module, or the module class, that the current method belongs to."""
     receiver, project = frame.receiver, frame.interpreter.project
     owners = receiver.members if receiver is not None else ()
     own = isinstance(node, ast.Name) and node.id in (frame.self_name, "cls")
@@ -200,7 +201,7 @@ def _is_own_module(frame: Frame, node: ast.expr) -> bool:
 
 
 def note_forward(frame: Frame, kind: Kind) -> None:
-    """Record a function that calling a module runs: `self.forward = self.fast`, or a forward hook of `self`."""
+    """Record a function that runs when a module is called: `self.forward = self.fast`, or a forward hook of `self`."""
     for one in kind.members:
         if isinstance(one, k.Partial):
             note_forward(frame, one.callee)
@@ -209,10 +210,10 @@ def note_forward(frame: Frame, kind: Kind) -> None:
 
 
 def note_attribute(frame: Frame, event: type[Event], node: ast.Attribute, owner: Kind, **fields: Kind) -> None:
-    """Emit a watched read or store of an attribute of a tensor, or of anything else outside the project.
+    """Emit an event if a watched attribute, of a tensor or of something else outside the project, is read or assigned.
 
-    An attribute that a class of the project computes through a decorator of the standard library has the decorator's
-    name: "functools.cached_property".
+    An attribute that a project class computes with a decorator from the standard library goes by the decorator's name,
+    "functools.cached_property".
     """
     for one in owner.members:
         name = _attribute_name(frame, one, node.attr)
@@ -241,7 +242,7 @@ def _attribute_name(frame: Frame, owner: Kind, attribute: str) -> str | None:
 
 
 def _name_outside(frame: Frame, owner: k.Instance, attribute: str) -> str:
-    """The name of an attribute from a base class or decorator outside the project; empty if there is none."""
+    """Return the name of an attribute that comes from a base class or decorator outside the project, or ""."""
     method = frame.interpreter.project.find_method(owner.cls, attribute)
     if method is not None and has_decorator(method, "cached_property"):
         for decorator in getattr(method.node, "decorator_list", ()):
@@ -250,14 +251,14 @@ def _name_outside(frame: Frame, owner: k.Instance, attribute: str) -> str:
     of_function = _name_of_function(frame, owner.cls, attribute)
     if of_function:
         return of_function
-    # Attributes of every module are read so often that watching them is not worthwhile.
+    # Attributes that every module has are read so often that watching them is not worthwhile.
     bases = [base for base in frame.interpreter.project.lineage(owner.cls)[1] if base != "torch.nn.Module"]
     names = (f"{base}.{attribute}" for base in bases)
     return next((name for name in names if frame.interpreter.watched(name) is not None), "")
 
 
 def _name_of_function(frame: Frame, cls: ClassInfo, attribute: str) -> str:
-    """The name of a variable in the class body of an autograd function, or of its `apply`; otherwise empty."""
+    """Return the name of a variable in an autograd function's class body, or of its `apply`, or "" otherwise."""
     project = frame.interpreter.project
     applied = attribute == "apply"
     if not applied and not any(attribute in one.body for one in project.mro(cls)):
@@ -268,7 +269,7 @@ def _name_of_function(frame: Frame, cls: ClassInfo, attribute: str) -> str:
 
 
 def note_item(frame: Frame, node: ast.Subscript, base: Kind) -> None:
-    """Emit a store or deletion of an item of something outside the project."""
+    """Emit an event for setting or deleting an item of something outside the project."""
     name = frame.self_attribute(node.value)
     if name is not None:
         forget_attribute(frame, name)
@@ -277,9 +278,9 @@ def note_item(frame: Frame, node: ast.Subscript, base: Kind) -> None:
 
 
 def _changes_state(frame: Frame) -> bool:
-    """Whether a store changes state from before the call; a new object has none.
+    """Return whether a store changes state that existed before the call. A new object has no such state.
 
-    A torchmetrics metric adds its inputs to a state that its `forward` has reset.
+    The state of a torchmetrics metric does not count, because its `forward` resets the state before adding its inputs.
     """
     if frame.function is None or (frame.self_name and k.is_made(frame.env.get(frame.self_name))):
         return False
@@ -289,7 +290,10 @@ def _changes_state(frame: Frame) -> bool:
 
 
 def held_by(frame: Frame, node: ast.expr) -> Home | None:
-    """The home of an object that outlives the call: a global, or an attribute of `self` that this call has not set."""
+    """Return where an object that outlives the call is stored: in a global, or in an attribute of `self`.
+
+    Attributes that this call has set do not count.
+    """
     name = frame.self_attribute(node)
     if name is not None:
         is_new = f"{frame.self_name}.{name}" in frame.env or k.is_made(frame.env.get(frame.self_name or ""))
@@ -300,11 +304,11 @@ def held_by(frame: Frame, node: ast.expr) -> Home | None:
 
 
 def augmented_store(frame: Frame, node: ast.AugAssign, old: Kind, new: Kind) -> None:
-    """Store the result of `target op= value`, which operates in place on tensors and containers."""
+    """Store the result of `target op= value`, which changes tensors and containers in place."""
     target = node.target
     method = _OPERATORS[type(node.op)]
     if isinstance(new, k.Unknown) and k.is_number(old) and isinstance(target, ast.Attribute):
-        return  # a still unknown kind must not hide the attribute's kind for good
+        return  # a kind that is still unknown must not hide the attribute's kind permanently
     if isinstance(old, k.Tensor) and old.name is not None and not isinstance(target, ast.Subscript):
         frame.emit(InplaceChange, node, home=Home("attribute", old.name), tensor=old, method=method)
     if isinstance(old, k.Sequence) and old.home is not None and method == "iadd":
@@ -351,7 +355,7 @@ def _store_item(frame: Frame, target: ast.Subscript, kind: Kind) -> None:
 
 
 def _with_item(base: k.Sequence | k.Dictionary, index: Kind, kind: Kind) -> Kind:
-    """Return the kind of a container after storing an item."""
+    """Return a container's kind after an item has been stored."""
     if isinstance(base, k.Sequence):
         return k.Sequence(base.type, k.shallow(join(base.element, kind)), None, base.home, base.fields)
     value = k.shallow(join(base.value, kind))

@@ -1,4 +1,4 @@
-"""Tests of a single variable or attribute of `self` that only check its truth or whether it is None."""
+"""Tests that only check a single variable or attribute of `self` for truth or for None."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _ASKING = frozenset({ast.If, ast.While, ast.IfExp, ast.Assert, ast.BoolOp, ast.U
 
 
 class Subject(NamedTuple):
-    """A test ("bool" or "none") of a variable, or of the attribute `name` of the variable `self`.
+    """A test of a variable, or of attribute `name` of the variable `self`. Its type is "bool" or "none".
 
-    `positive` is false if the test is negated: `not self.merged`, `len(self.parts) == 0`.
+    `positive` is false if the test is negated, as in `not self.merged` or `len(self.parts) == 0`.
     """
 
     asks: Literal["bool", "none"]
@@ -36,12 +36,15 @@ class Subject(NamedTuple):
         return self._replace(positive=not self.positive)
 
     def key(self, self_name: str | None) -> str:
-        """Return the key of the fact in an environment where the receiver has this name."""
+        """Return the fact's key in an environment where the receiver has this name."""
         return f"{self.asks}({self.name})" if self.attribute is None else f"{self.asks}({self_name}.{self.attribute})"
 
 
 def subject(node: ast.expr, self_name: str | None) -> Subject | None:
-    """Return the subject of a test of the truth or length of one value, or whether it is None; None for other tests."""
+    """Return the subject of a test of one value's truth or length, or of whether it is None.
+
+    Return None for other tests.
+    """
     if isinstance(node, ast.Name):
         return Subject("bool", node.id, None)
     if isinstance(node, ast.Attribute):
@@ -74,7 +77,7 @@ def _is_call_of(node: ast.Call, *names: str) -> bool:
 
 
 def tested_subjects(function: FunctionInfo, self_name: str | None) -> tuple[Subject, ...]:
-    """Return the subjects that a function tests, each once and without negation."""
+    """Return the subjects that a function tests, without negation or duplicates."""
     if tested_subjects not in function.known:
         function.known[tested_subjects] = _tested(function, self_name)
     found: tuple[Subject, ...] = function.known[tested_subjects]

@@ -1,4 +1,4 @@
-"""The kind of `base[index]`, and the effect of storing there."""
+"""The kind of `base[index]`, and the effect of storing to it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _subscript(frame: Frame, node: ast.Subscript) -> Kind:
 
 
 def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
-    """Return the kinds of base and index; a base with an index that only tensors support is a tensor."""
+    """Return the kinds of the base and the index. A base whose index is only valid for tensors is a tensor."""
     base, index = evaluate(frame, node.value), evaluate(frame, node.slice)
     of_tensors = _only_tensors_take(node.slice) or is_mask(index) or _has_rows(index)
     base = _indexable(base, not_by_place=of_tensors or _is_text(index))
@@ -32,7 +32,7 @@ def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
         frame.note_tensor(node.value, base)
         base = k.TENSOR
     if isinstance(index, k.Unknown) and (isinstance(node.slice, ast.Compare) or index.compared):
-        # `x[labels >= 0]` selects by a mask, because comparing two numbers does not give a position.
+        # `x[labels >= 0]` selects with a mask, because a comparison of two numbers is not used as a position.
         of_itself = isinstance(base, k.Unknown) and base.parameter == index.parameter is not None
         if isinstance(base, k.Tensor) or of_itself:
             frame.note_tensor(node.slice, index)
@@ -41,7 +41,7 @@ def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
 
 
 def _indexable(base: Kind, *, not_by_place: bool) -> Kind:
-    """Return the alternatives that can be indexed: numbers cannot, and lists and tuples only by position."""
+    """Return the alternatives that can be indexed. Numbers cannot be, and lists and tuples only by position."""
     if not isinstance(base, k.Union):
         return base
     raising = (k.Value, k.Sequence) if not_by_place else k.Value
@@ -60,7 +60,7 @@ def note_index(frame: Frame, node: ast.Subscript, base: Kind, index: Kind, conte
 
 
 def index_parts(index: Kind) -> list[Kind]:
-    """Return the single indices and slice bounds in an index."""
+    """Return the individual indices and slice bounds in an index."""
     parts: list[Kind] = []
     for one in index.members:
         if isinstance(one, k.Sequence) and one.type in ("slice", "tuple"):
@@ -72,7 +72,7 @@ def index_parts(index: Kind) -> list[Kind]:
 
 
 def is_mask(index: Kind) -> bool:
-    """Whether an index certainly selects by a tensor or list of bools."""
+    """Return whether an index certainly selects by a bool tensor or a list of bools."""
     return any(_selects(part) for part in index_parts(index))
 
 
@@ -92,7 +92,7 @@ def _from_tensor(kind: Kind) -> bool:
 
 
 def _only_tensors_take(node: ast.expr) -> bool:
-    """Whether only tensors and arrays support an index of this form: `[:, 0]`, `[..., 1]`, `[None]`."""
+    """Return whether only tensors and arrays support an index of this form: `[:, 0]`, `[..., 1]`, `[None]`."""
     if isinstance(node, ast.Tuple):
         return any(
             isinstance(element, ast.Slice) or (isinstance(element, ast.Constant) and element.value in (None, ...))
@@ -102,13 +102,13 @@ def _only_tensors_take(node: ast.expr) -> bool:
 
 
 def _has_rows(index: Kind) -> bool:
-    """Whether an index covers several dimensions and contains a tensor: `x[rows, columns]`."""
+    """Return whether an index covers more than one dimension and contains a tensor, as in `x[rows, columns]`."""
     several = index.items if isinstance(index, k.Sequence) and index.type == "tuple" else None
     return len(several or ()) > 1 and any(k.only_tensor(one) is not None for one in several or ())
 
 
 def _compares(node: ast.Subscript) -> bool:
-    """Whether a variable is indexed by its own comparison: `x[x > 0]`."""
+    """Return whether a variable is indexed by a comparison of itself, as in `x[x > 0]`."""
     index = node.slice
     if not isinstance(index, ast.Compare):
         return False
@@ -116,7 +116,7 @@ def _compares(node: ast.Subscript) -> bool:
 
 
 def element_at(frame: Frame, base: Kind, node: ast.expr, index: Kind) -> Kind:
-    """Return the kind of `base[index]` for one alternative of the base."""
+    """Return the kind of `base[index]` for one of the base's alternatives."""
     if isinstance(base, k.Tensor):
         return _of_tensor(base, index)
     if isinstance(base, k.Sequence):
@@ -126,7 +126,7 @@ def element_at(frame: Frame, base: Kind, node: ast.expr, index: Kind) -> Kind:
             known = base.get(index.constant)
             if known is not None:
                 return k.held_in(base, known)
-            # A key without a known store has a value that other code has stored.
+            # If no store to a key is known, other code has stored its value.
             return UNKNOWN if isinstance(base.rest, k.Nothing) else k.held_in(base, base.rest)
         return UNKNOWN if isinstance(base.value, k.Nothing) else k.held_in(base, base.value)
     if isinstance(base, k.Instance):
@@ -134,12 +134,12 @@ def element_at(frame: Frame, base: Kind, node: ast.expr, index: Kind) -> Kind:
     if isinstance(base, k.Class) and not any(
         name.startswith("enum.") for name in frame.interpreter.project.lineage(base.cls)[1]
     ):
-        return base  # `Base[T]`: a generic class with its type arguments
+        return base  # a generic class with type arguments, `Base[T]`
     return k.STR if isinstance(base, k.Value) and base.type == "str" else UNKNOWN
 
 
 def _of_tensor(base: k.Tensor, index: Kind) -> Kind:
-    """An element or view."""
+    """Return the kind of an element or view of a tensor."""
     parts = index.items if isinstance(index, k.Sequence) and index.type == "tuple" else (index,)
     rank = None if base.rank is None or parts is None else indexed(base.rank, parts)
     return k.Tensor(base.dtype, rank, array=base.array, foreseen=base.foreseen)
@@ -160,7 +160,7 @@ def _sliced(base: k.Sequence, index: Kind) -> Kind:
     type_ = "torch.nn.ModuleList" if base.type in _MODULE_LISTS else base.type
     if base.items is not None and isinstance(index, k.Sequence) and index.items is not None:
         bounds = [bound.constant if isinstance(bound, k.Value) else k.MISSING for bound in index.items]
-        # One bound: `[n:]` and `[:n]` have items of the same kind only if all items do.
+        # For a slice with one bound, such as `[n:]` or `[:n]`, the items have the same kind only if all items do.
         plain = len(bounds) == 1 and isinstance(bounds[0], int) and type_ in ("list", "tuple")
         if plain and all(item == base.items[0] for item in base.items):
             return k.Sequence(type_, base.element)

@@ -1,25 +1,25 @@
-"""The torch API, without importing torch: the result of each call, and its effects.
+"""The results and effects of torch calls, available without importing torch.
 
 The facts are in `dynalint/data/torch_api.json`, derived from an installed torch by `scripts/derive_torch_api.py`. The
-file is read on the first lookup. An entry is parsed on its own first lookup and cached, so every later lookup is a
-single dict access.
+file is read on the first lookup. Each entry is parsed when it is first looked up and then cached, so every later lookup
+is a single dict access.
 
     >>> function("torch.nn.functional.relu").returns(["tensor"]).name
     'tensor'
     >>> method("max").returns(["int"]).fields
     ('values', 'indices')
 
-The spelling of kinds is described in `dynalint.analysis.torch_kinds`. An *entry* of the file is a kind with flags after
-"!", or a list of these, each after its parameters, for a function whose overloads differ:
+`dynalint.analysis.torch_kinds` describes how kinds are spelled. An *entry* in the file is a kind, with flags after "!".
+For a function whose overloads differ, it is a list of these, each preceded by the overload's parameters:
 
     "input:T,other:NT->tensor:bifc!elementwise"
     ["input:T->tensor:bif-@0", "input:T,dim:I,keepdim:B=->(values=tensor:bif-,indices=tensor:iii-)"]
 
-A parameter is its name, the types it accepts, and "=" if it is optional; "*" and "*name:I" have the same meaning as in
-Python; the receiver of a method is omitted. The letters of the types are T tensor, I int, N number, B bool, t True, f
-False, S str, L sequence, D dtype, V device, O anything else, ? None, * any type; a quoted str is accepted by value. If
-the parameters are unknown, or overloads with other parameters have the same result, the parameters and the arrow are
-omitted.
+A parameter is written as its name, the types that it accepts, and "=" if it is optional. "*" and "*name:I" mean the
+same as in Python, and a method's receiver is omitted. The types are T tensor, I int, N number, B bool, t True, f False,
+S str, L sequence, D dtype, V device, O anything else, ? None and * any type. A quoted string stands for that value. If
+the parameters are unknown, or if overloads with different parameters have the same result, the parameters and the arrow
+are omitted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dynalint.analysis.torch_kinds import Kind, parse_kind, union, without_dtype
 Flag = Literal["dynamic_shape", "data_dependent", "random", "mutating", "elementwise", "partial_domain"]
 FLAGS: tuple[Flag, ...] = get_args(Flag)
 
-# The letters of a parameter that accept an argument with a given hint.
+# The parameter types that accept an argument with a given hint.
 _TAKEN_BY = {
     "tensor": "T",
     "int": "IN",
@@ -55,13 +55,13 @@ _TAKEN_BY = {
     "device": "VO",
     "other": "DVO",
 }
-# Every factory accepts these without a change in the kind of its result, so the file omits them.
+# Every factory function accepts these without changing the kind of its result, so the file omits them.
 _EVERYWHERE = frozenset({"out", "dtype", "device", "layout", "requires_grad", "pin_memory"})
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of an overload: `letters` and `literals` are the types it accepts (see the module's docstring)."""
+    """A parameter of an overload. `letters` and `literals` are the types that it accepts, spelled as in the file."""
 
     name: str
     letters: str
@@ -70,7 +70,7 @@ class Parameter:
     keyword_only: bool = False
 
     def takes(self, hint: str) -> bool:
-        """Whether this parameter accepts an argument with the hint `hint`."""
+        """Return whether this parameter accepts an argument with the given hint."""
         if hint == "unknown" or "*" in self.letters:
             return True
         if not self.letters and not self.literals:
@@ -83,7 +83,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """The result of one overload of an entry. `parameters` is None if they are not recorded.
+    """The result of one overload. `parameters` is None if the parameters are not recorded.
 
     `variadic` is the parameter that accepts all further positional arguments.
     """
@@ -94,7 +94,7 @@ class Overload:
     variadic: Parameter | None = None
 
     def accepts(self, positional: Sequence[str], keywords: Mapping[str, str]) -> bool:
-        """Whether a call with these argument hints may select this overload."""
+        """Return whether a call with these argument hints can select this overload."""
         if self.parameters is None:
             return True
         slots = [parameter for parameter in self.parameters if not parameter.keyword_only]
@@ -114,7 +114,7 @@ class Overload:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A function or method: its canonical name and its overloads, at least one."""
+    """The canonical name of a function or method, and its overloads, of which there is at least one."""
 
     name: str
     overloads: tuple[Overload, ...]
@@ -124,7 +124,7 @@ class Entry:
 
     @property
     def flags(self) -> frozenset[Flag]:
-        """The flags of any overload."""
+        """The flags of all overloads combined."""
         return frozenset[Flag]().union(*(overload.flags for overload in self.overloads))
 
     def resolve(
@@ -136,10 +136,11 @@ class Entry:
     ) -> Overload:
         """Return the kind and the flags of a call.
 
-        `positional` has a hint for each positional argument (without the receiver of a method), `keywords` has one for
-        each keyword: tensor, int, dim, float, complex, number, bool, true, false, str, "str:VALUE", sequence, size,
-        none, dtype, device, other or unknown. `starred` is true if the call also has `*args` or `**kwargs`. If the
-        hints match several overloads, the result is their union, with every flag of any of them.
+        `positional` has a hint for each positional argument except a method's receiver, and `keywords` has a hint for
+        each keyword argument. The hints are tensor, int, dim, float, complex, number, bool, true, false, str,
+        "str:VALUE", sequence, size, none, dtype, device, other and unknown. `starred` is true if the call also has
+        `*args` or `**kwargs`. If the hints match more than one overload, the result is the union of their kinds, with
+        all their flags.
         """
         keywords = keywords or {}
         matching = self.overloads if starred or len(self.overloads) == 1 else self._matching(positional, keywords)
@@ -153,7 +154,7 @@ class Entry:
     def certain_flags(
         self, positional: Sequence[str] = (), keywords: Mapping[str, str] | None = None, *, starred: bool = False
     ) -> frozenset[Flag]:
-        """Return the flags that all overloads matching a call share; the arguments are those of `resolve`."""
+        """Return the flags that all overloads matching a call have in common. The arguments are as for `resolve`."""
         matching = self.overloads if starred else self._matching(positional, keywords or {})
         return frozenset.intersection(*(overload.flags for overload in matching))
 
@@ -164,13 +165,13 @@ class Entry:
         *,
         starred: bool = False,
     ) -> Kind:
-        """Return the kind of a call; the arguments are those of `resolve`."""
+        """Return the kind of a call's result. The arguments are as for `resolve`."""
         return self.resolve(positional, keywords, starred=starred).kind
 
     def _matching(self, positional: Sequence[str], keywords: Mapping[str, str]) -> tuple[Overload, ...]:
         matching = tuple(overload for overload in self.overloads if overload.accepts(positional, keywords))
         if not matching:
-            # The hints contradict every overload, so only the number and names of the arguments are used.
+            # The hints contradict every overload, so only the number of arguments and their names are used.
             vague = dict.fromkeys(keywords, "unknown")
             matching = tuple(one for one in self.overloads if one.accepts(["unknown"] * len(positional), vague))
         return matching or self.overloads
@@ -178,10 +179,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class TorchClass:
-    """A torch class. `ancestors` are the torch classes it inherits from, itself first, in method resolution order.
+    """A torch class.
 
-    `instance` is the kind of a constructor call: `tensor` for torch.nn.Parameter, `size` for torch.Size, `module:NAME`
-    for an nn.Module, `object:NAME` for most others.
+    `ancestors` are the torch classes in its method resolution order, starting with itself. `instance` is the kind that
+    its constructor returns: `tensor` for torch.nn.Parameter, `size` for torch.Size, `module:NAME` for an nn.Module,
+    `object:NAME` for most others.
     """
 
     name: str
@@ -191,19 +193,20 @@ class TorchClass:
 
     @property
     def is_module(self) -> bool:
-        """Whether this is nn.Module or a subclass of it."""
+        """Whether this is `nn.Module` or a subclass of it."""
         return self.instance.name == "module"
 
     @property
     def call(self) -> Entry | None:
-        """The result of calling an instance: `forward` of a module, or else `__call__`; None if it is not callable."""
+        """The result of calling an instance, from a module's `forward` or `__call__`, or None if it is not callable."""
         return self.method("forward" if self.is_module else "__call__")
 
     def call_when_built(self, positional: Sequence[str], keywords: Mapping[str, str]) -> Entry | None:
         """Return the result of calling an instance constructed with these argument hints.
 
-        It is the same as `call` except for the few modules whose constructor decides it: nn.MaxPool2d(2,
-        return_indices=True) returns a tuple, and a loss with reduction="none" does not return a scalar.
+        This is the same as `call`, except for the few modules whose constructor arguments matter. For example,
+        `nn.MaxPool2d(2, return_indices=True)` returns a tuple, and a loss with `reduction="none"` does not return a
+        scalar.
         """
         if not self._built:
             return self.call
@@ -211,45 +214,45 @@ class TorchClass:
         return Entry(built.name, (replace(built.resolve(positional, keywords), parameters=None),))
 
     def method(self, name: str) -> Entry | None:
-        """Return the entry of a method, its own or inherited; None if there is none."""
+        """Return the entry of a method that the class defines or inherits, or None if there is none."""
         return _class_method(self.name, name)
 
     def attribute(self, name: str) -> Kind | None:
-        """Return the kind of an attribute or property, its own or inherited; None if there is none."""
+        """Return the kind of an attribute or property that the class defines or inherits, or None if there is none."""
         return _class_attribute(self.name, name)
 
 
 def torch_version() -> str:
-    """Return the torch release from which the facts were derived, such as "2.13.0"."""
+    """Return the torch release that the data was derived from, such as "2.13.0"."""
     return str(_data()["torch"])
 
 
 def canonical(name: str) -> str:
-    """Return the dotted name under which the file lists a re-exported object; `name` itself if it is not an alias."""
+    """Return the dotted name that the file uses for a re-exported object, or `name` itself if it is not an alias."""
     return _aliases().get(name, name)
 
 
 @cache
 def function(name: str) -> Entry | None:
-    """Return the entry of a function by its full dotted name, such as "torch.nn.functional.relu"; None if unknown."""
+    """Return the entry for a function's full dotted name, such as "torch.nn.functional.relu", or None if unknown."""
     name = canonical(name)
     spec = _data()["functions"].get(name)
     return None if spec is None else Entry(name, _parse_entry(spec))
 
 
 def method(name: str) -> Entry | None:
-    """Return the entry of a method of torch.Tensor by its bare name; None if there is none."""
+    """Return the entry for a `torch.Tensor` method, given its bare name, or None if there is none."""
     return _class_method("torch.Tensor", name)
 
 
 def attribute(name: str) -> Kind | None:
-    """Return the kind of an attribute or property of torch.Tensor; None if there is none."""
+    """Return the kind of a `torch.Tensor` attribute or property, or None if there is none."""
     return _class_attribute("torch.Tensor", name)
 
 
 @cache
 def torch_class(name: str) -> TorchClass | None:
-    """Return a class by its full dotted name, such as "torch.nn.LSTM" or "torch.Generator"; None if unknown."""
+    """Return the class with a full dotted name, such as "torch.nn.LSTM" or "torch.Generator", or None if unknown."""
     name = canonical(name)
     record = _data()["classes"].get(name)
     if record is None:
@@ -262,29 +265,29 @@ def torch_class(name: str) -> TorchClass | None:
 
 @cache
 def constant(name: str) -> Kind | None:
-    """Return the kind of a module-level value such as torch.float32 or torch.pi; None if unknown."""
+    """Return the kind of a module-level value such as `torch.float32` or `torch.pi`, or None if unknown."""
     text = _data()["constants"].get(canonical(name))
     return None if text is None else parse_kind(text)
 
 
 @cache
 def flagged(flag: Flag) -> frozenset[str]:
-    """Return the names with a flag: "torch.nonzero" for a function, "torch.Tensor.nonzero" for a method."""
+    """Return the names that have a flag, such as "torch.nonzero" and "torch.Tensor.nonzero"."""
     return frozenset(name for name, spec in _all_entries() if any(flag in text for text in _flag_texts(spec)))
 
 
 @cache
 def untraced() -> Mapping[str, str]:
-    """Return the functions and methods that always break the graph, each with Dynamo's id of the break.
+    """Return the functions and methods that always break the graph, each with Dynamo's id for the break.
 
-    The names are those of `flagged`.
+    The names are as in `flagged`.
     """
     return {name: gb for gb, names in _data()["untraced"].items() for name in names.split()}
 
 
 @cache
 def tensor_only() -> frozenset[str]:
-    """Return the attribute and method names that only tensors (or NumPy arrays) have."""
+    """Return the names of attributes and methods that only tensors (or NumPy arrays) have."""
     return frozenset(_data()["tensor_only"])
 
 
@@ -297,7 +300,7 @@ def _data() -> dict[str, Any]:
 
 @cache
 def _aliases() -> dict[str, str]:
-    """Return the canonical names by alias; the file groups aliases that differ only in their package."""
+    """Return a mapping from aliases to canonical names. The file groups aliases that differ only in their package."""
     data = _data()
     aliases: dict[str, str] = dict(data["renamed"])
     for space, homes in data["aliases"].items():
@@ -339,7 +342,7 @@ def _flag_texts(spec: str | list[str]) -> Iterator[list[str]]:
 
 
 def _given_a_dtype(overload: Overload, positional: Sequence[str]) -> Overload:
-    """Forget the dtypes of an overload if a dtype is passed by position, as in `x.to("cuda", torch.float16)`."""
+    """Forget an overload's dtypes if a dtype is a positional argument, as in `x.to("cuda", torch.float16)`."""
     slots = [parameter.name for parameter in overload.parameters or () if not parameter.keyword_only]
     if "dtype" not in slots[: len(positional)] or positional[slots.index("dtype")] in ("none", "device"):
         return overload
@@ -373,7 +376,7 @@ def _parse_entry(spec: str | list[str]) -> tuple[Overload, ...]:
 
 @cache
 def parse_overload(text: str) -> Overload:
-    """Return the overload that `text` spells. Raises ValueError if its kind is invalid."""
+    """Return the overload that `text` describes. Raise ValueError if its kind is invalid."""
     signature, arrow, result = text.rpartition("->")
     kind, _, flags = result.partition("!")
     marks = frozenset(flag for flag in FLAGS if flag in flags.split())

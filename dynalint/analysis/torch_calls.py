@@ -1,4 +1,4 @@
-"""The results of torch calls, based on the derived torch data."""
+"""Compute the results of torch calls from the derived torch data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dynalint.analysis.ranks import FROM_NUMBERS, broadcast, with_rank
 
 @cache
 def convert(kind: torch_kinds.Kind, dtype: DType | None) -> Kind:  # noqa: C901 - a list of cases
-    """Convert a kind of the torch data to a kind of the lattice; `dtype` is that of the input tensors."""
+    """Convert a kind in the torch data to a kind in the lattice. `dtype` is the dtype class of the input tensors."""
     name = kind.name
     if name == "tensor":
         return k.Tensor(kind.dtype_for(dtype), 0 if kind.rank0 else None)
@@ -47,7 +47,7 @@ def convert(kind: torch_kinds.Kind, dtype: DType | None) -> Kind:  # noqa: C901 
 
 
 def _data(type_: str, dtype: DType | None) -> Kind:
-    """A Python value read from a tensor: a number of the tensor's dtype class, or a list of them."""
+    """Return a Python value read from a tensor, which is a number of the tensor's dtype class or a list of numbers."""
     number = k.Value(dtype or "float", k.MISSING, "data")
     if type_ in ("", "number"):
         return number
@@ -55,7 +55,7 @@ def _data(type_: str, dtype: DType | None) -> Kind:
 
 
 def hint(kind: Kind) -> str:
-    """Return the hint by which the torch data chooses between overloads."""
+    """Return the hint that the torch data uses to choose between overloads."""
     if isinstance(kind, k.Tensor):
         return "tensor"
     if isinstance(kind, k.Value):
@@ -79,7 +79,7 @@ def hint(kind: Kind) -> str:
 def certain_flags(
     entry: torch_api.Entry, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
 ) -> frozenset[torch_api.Flag]:
-    """Return the flags common to all overloads of a torch function or method for these arguments."""
+    """Return the flags that all overloads of a torch function or method that accept these arguments have in common."""
     return _certain_flags(entry, *_hints(args, keywords), starred)
 
 
@@ -114,7 +114,7 @@ def torch_call(
 
 
 def _subject(receiver: Kind | None, args: list[Kind]) -> Kind:
-    """The operand that an in-place operation returns: the receiver of a method, or the first argument."""
+    """Return the operand that an in-place operation returns, which is a method's receiver or the first argument."""
     return receiver if isinstance(receiver, k.Tensor) else args[0] if args else UNKNOWN
 
 
@@ -126,7 +126,7 @@ def _result(
     named: tuple[tuple[str, Kind], ...],
     starred: bool,
 ) -> Kind | None:
-    """Return the result of a call; None if it is the operand itself."""
+    """Return the result of a call, or None if it is the operand itself."""
     args, keywords = list(positional), dict(named)
     overload = _resolved(entry, *_hints(args, keywords), starred)
     tensors = tensors_in([*([receiver] if receiver is not None else []), *args, *keywords.values()])
@@ -152,9 +152,10 @@ def _result(
 def _is_foreseen(
     name: str, overload: torch_api.Overload, tensors: list[k.Tensor], args: list[Kind], keywords: dict[str, Kind]
 ) -> bool:
-    """Whether tracing knows the value of a call: a single element computed from Python numbers alone.
+    """Return whether tracing knows the value of a call's result, a single element computed only from Python numbers.
 
-    On a GPU it may not. The source does not show the device, and dynalint must not flag what it cannot know.
+    On a GPU, this may not be the case. However, the source does not show the device, and dynalint must not flag what it
+    cannot know.
     """
     if name in FROM_NUMBERS:
         return bool(args) and is_one_number(args[0])
@@ -171,7 +172,7 @@ def _is_foreseen(
 
 
 def is_one_number(given: Kind) -> bool:
-    """Whether a value is a Python number, or a list of one."""
+    """Return whether a value is a Python number or a list that contains one number."""
     if isinstance(given, k.Sequence) and given.items is not None and len(given.items) == 1:
         given = given.items[0]
     return k.is_number(given) or (isinstance(given, k.Tensor) and given.foreseen)

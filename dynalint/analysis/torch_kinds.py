@@ -1,4 +1,4 @@
-"""The kinds of values in the torch API, as spelled in `dynalint/data/torch_api.json`.
+"""The kinds of values in the torch API, and how `dynalint/data/torch_api.json` spells them.
 
 A *kind* is spelled as follows:
 
@@ -51,7 +51,7 @@ KindName = Literal[
 ]
 DTypeClass = Literal["bool", "int", "float", "complex"]
 
-_WORDS = frozenset(get_args(KindName)[:12])  # the kinds spelled as a word
+_WORDS = frozenset(get_args(KindName)[:12])  # kinds that are spelled as a single word
 _CLASS_OF: dict[str, DTypeClass] = {"b": "bool", "i": "int", "f": "float", "c": "complex"}
 _LETTERS = "bifc"
 _BRACKETS: dict[str, tuple[str, KindName]] = {"[": ("]", "list"), "{": ("}", "dict"), "<": (">", "iterator")}
@@ -60,11 +60,11 @@ UNKNOWN_DTYPES = "????"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The kind of a value, parsed from the grammar of this module.
+    """The kind of a value, parsed from the grammar in this module.
 
-    `type` is the class name of a `python`, `data`, `module` or `object` kind, "" if unknown. `items` are the elements
-    of a tuple, the one element kind of a list, dict (its values), iterator or variadic tuple, or the members of a
-    union. `fields` are the field names of a named tuple.
+    `type` is the class name of a `python`, `data`, `module` or `object` kind, or "" if it is unknown. `items` are a
+    tuple's elements, or a union's members. For a list, an iterator, a variadic tuple or a dict's values, it contains
+    the one kind of all elements. `fields` are the field names of a named tuple.
     """
 
     name: KindName
@@ -80,7 +80,7 @@ class Kind:
 
     @property
     def dtype(self) -> DTypeClass | Literal["same"] | None:
-        """The dtype class of a tensor for any arguments, "same" if it is that of the input, None if unknown."""
+        """A tensor's dtype class for any arguments, "same" if it equals the input's, or None if it is unknown."""
         seen = {letter for letter in self.dtypes if letter != "-"}
         if len(seen) == 1:
             return _CLASS_OF.get(seen.pop())
@@ -88,14 +88,17 @@ class Kind:
         return "same" if same else None
 
     def dtype_for(self, argument: DTypeClass | None) -> DTypeClass | None:
-        """Return the dtype class of the result for arguments of class `argument`; None means unknown."""
+        """Return the dtype class of the result for arguments with dtype class `argument`.
+
+        None means that it is unknown.
+        """
         if argument is None:
             always = self.dtype
             return None if always == "same" else always
         return _CLASS_OF.get(self.dtypes[_LETTERS.index(argument[0])])
 
     def __str__(self) -> str:
-        """Spell the kind; `parse_kind` reads it back."""
+        """Spell the kind in the way that `parse_kind` reads."""
         inner = ",".join(f"{name}={item}" for name, item in zip(self.fields, self.items, strict=False)) or ",".join(
             map(str, self.items)
         )
@@ -110,7 +113,7 @@ class Kind:
         return f"{self.name}{detail and f':{detail}'}{'@0' if self.rank0 else ''}"
 
     def walk(self) -> Iterable[Kind]:
-        """Yield this kind and all the kinds in it."""
+        """Yield this kind and all kinds inside it."""
         yield self
         for item in self.items:
             yield from item.walk()
@@ -123,7 +126,7 @@ TENSOR = Kind("tensor")
 
 @cache
 def parse_kind(text: str) -> Kind:
-    """Return the kind that `text` spells. Raises ValueError if it is invalid."""
+    """Return the kind that `text` describes. Raise ValueError if it is invalid."""
     kind, rest = _parse_union(text)
     if rest:
         raise ValueError(f"{text!r} is not a kind: {rest!r} is left over")
@@ -133,7 +136,8 @@ def parse_kind(text: str) -> Kind:
 def union(kinds: Iterable[Kind]) -> Kind:
     """Return the kind of a value that has one of `kinds`, which must not be empty.
 
-    Tensors merge into one that keeps only their common properties; an unknown member makes the union unknown.
+    Tensors are merged into a single tensor with the properties that they have in common. If any member is unknown, so
+    is the union.
     """
     members = list(dict.fromkeys(one for kind in kinds for one in (kind.items if kind.name == "union" else (kind,))))
     if UNKNOWN in members:
@@ -147,7 +151,7 @@ def union(kinds: Iterable[Kind]) -> Kind:
 
 @cache
 def without_dtype(kind: Kind) -> Kind:
-    """Return the kind with the dtype of its tensors unknown, as after an argument `dtype=`."""
+    """Return the kind with the dtypes of its tensors removed, for calls with a `dtype` argument."""
     if kind.name == "tensor":
         return replace(kind, dtypes=UNKNOWN_DTYPES)
     return replace(kind, items=tuple(map(without_dtype, kind.items))) if kind.items else kind

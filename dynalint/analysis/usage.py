@@ -1,4 +1,7 @@
-"""Evidence from calls about unknown values: a parameter passed where only tensors are accepted is a tensor."""
+"""Evidence for the kinds of unknown values from how calls use them.
+
+For example, a parameter is a tensor if it is passed where only tensors are accepted.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +16,23 @@ from dynalint.analysis.kinds import UNKNOWN, Kind
 from dynalint.analysis.members import member
 from dynalint.analysis.torch_api import Entry
 
-# Many other objects have these as attributes (and torch storages, which are rarely passed on, as methods), but only
-# tensors and arrays have them as methods.
+# Many other objects have attributes with these names, but only tensors and arrays have methods with these names. (So do
+# torch storages, which are rarely passed on.)
 _OF_TENSORS = ("max", "mean", "min", "var", "numpy", "long", "bool", "int")
-# Numbers and loggers have these methods too; without arguments and with the result used, they are tensor methods.
+# Numbers and loggers have these methods too. A call without arguments whose result is used is a call to the tensor
+# method.
 _COMPUTING = ("exp", "log", "sqrt")
 _SHOWING = frozenset({*_OF_TENSORS, *_COMPUTING})
-# Methods that return a size, on any object.
+# Methods that return a size on any object.
 _MEASURING = ("size", "dim", "numel", "nelement", "ndimension")
-# These return the kind of their receiver, whether it is a tensor or a module.
+# These methods return the kind of their receiver, whether it is a tensor or a module.
 _CONVERTING = ("to", "cpu", "cuda", "float", "half", "double", "bfloat16", "clone")
 _CONVERSIONS = ("builtins.int", "builtins.float")
 _TAKING_SEQUENCES = ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "block_diag")
 
 
 def method_of_tensors(frame: Frame, call: ast.Call) -> Kind | None:
-    """Return the tensor method that `x.mean()` calls if `x` is a parameter of unknown kind."""
+    """Return the tensor method called by `x.mean()` if `x` is a parameter of unknown kind."""
     node, statement = call.func, frame.statement
     if not isinstance(node, ast.Attribute) or node.attr not in _SHOWING:
         return None
@@ -43,18 +47,21 @@ def method_of_tensors(frame: Frame, call: ast.Call) -> Kind | None:
 
 
 def unknown_method(frame: Frame, node: ast.Attribute, args: list[Kind]) -> Kind | None:
-    """Return the result of a method of an unknown value; None if the method's name does not determine it."""
+    """Return the result of calling a method on an unknown value, or None if the method's name does not determine it."""
     if node.attr in _MEASURING:
         return k.SIZE if args or node.attr != "size" else k.SHAPE
     if node.attr in _CONVERTING:
         owner = evaluate(frame, node.value)
-        # The receiver may turn out to be a tensor; then so is the result.
+        # If the receiver turns out to be a tensor, so is the result.
         return k.Unknown(owner.parameter) if isinstance(owner, k.Unknown) else UNKNOWN
     return None
 
 
 def note_converted(frame: Frame, node: ast.Call, callee: Kind) -> None:
-    """`int(labels[i])`, where `i` counts rows of a tensor: a list of numbers would need no conversion."""
+    """Record that `labels` is a tensor in `int(labels[i])`, where `i` counts rows of a tensor.
+
+    A list of numbers would not need the conversion.
+    """
     if not isinstance(callee, k.External) or callee.name not in _CONVERSIONS or len(node.args) != 1:
         return
     value = node.args[0]
@@ -65,7 +72,10 @@ def note_converted(frame: Frame, node: ast.Call, callee: Kind) -> None:
 
 
 def note_masks(frame: Frame, keywords: dict[str, Kind]) -> None:
-    """`self.decoder(x, places=mask)` shows that `forward` of an unknown module receives a mask as `places`."""
+    """Record the keywords with which masks are passed to unknown callees.
+
+    `self.decoder(x, places=mask)` shows that the `forward` of an unknown module receives a mask as `places`.
+    """
     for name, kind in keywords.items():
         tensor = k.only_tensor(kind)
         if tensor is not None and tensor.dtype == "bool":
@@ -73,7 +83,7 @@ def note_masks(frame: Frame, keywords: dict[str, Kind]) -> None:
 
 
 def note_arguments(frame: Frame, node: ast.Call, callee: Kind, args: list[Kind]) -> None:
-    """Record a parameter as a tensor if torch accepts only tensors there: in a layer, a function or a tensor method."""
+    """Record a parameter as a tensor if it is passed to a torch layer, function or method that only accepts tensors."""
     for kind in args:
         if isinstance(kind, k.Unknown) and kind.parameter is not None:
             break
@@ -101,7 +111,7 @@ def note_arguments(frame: Frame, node: ast.Call, callee: Kind, args: list[Kind])
 
 @cache
 def _takes_only_tensors(entry: Entry, position: int, is_layer: bool) -> bool:
-    """Whether every overload of a torch function requires a tensor at this position."""
+    """Return whether every overload of a torch function requires a tensor at this position."""
     if is_layer and position == 0:
         return True
     for overload in entry.overloads:
@@ -109,14 +119,14 @@ def _takes_only_tensors(entry: Entry, position: int, is_layer: bool) -> bool:
         if position >= len(parameters) or parameters[position].letters != "T":
             if overload.parameters is not None or position > 0:
                 return False
-            # The parameters are not recorded: a function that is also a tensor method takes a tensor first.
+            # The parameters are not recorded. A function that is also a tensor method takes a tensor first.
             prefix, _, last = entry.name.rpartition(".")
             return prefix in ("torch", "torch.nn.functional") and last in torch_api.tensor_only()
     return True
 
 
 def _note_elements(frame: Frame, name: str, value: ast.expr) -> None:
-    """`torch.cat([a, b])` only takes tensors."""
+    """Record the elements of a list as tensors if it is passed to `torch.cat` or a similar function."""
     if isinstance(value, (ast.List, ast.Tuple)) and name.rpartition(".")[2] in _TAKING_SEQUENCES:
         for element in value.elts:
             _note_element(frame, element)

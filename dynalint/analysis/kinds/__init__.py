@@ -1,10 +1,10 @@
-"""Kinds: the lattice of abstract values used by the abstract interpretation.
+"""Kinds, which are the abstract values used by the abstract interpretation. They form a lattice.
 
-A kind describes those properties of a value that matter to Dynamo: a tensor, a number read from a tensor, a size, a
-Python constant, a container of these, a module, or a callable. `Unknown` is the top of the lattice; no rule flags it.
-`Nothing` is the bottom: no value has reached this point yet.
+A kind describes the properties of a value that matter to Dynamo: whether it is a tensor, a number read from a tensor, a
+size, a Python constant, a container of these, a module, or a callable. `Unknown` is the top of the lattice, and no rule
+flags it. `Nothing` is the bottom, and means that no value has reached this point yet.
 
-`values` defines the kinds, `lattice` their order, and `views` the queries on them.
+`values` defines the kinds, `lattice` defines their order, and `views` provides queries on them.
 """
 
 from dynalint.analysis.kinds.lattice import *  # noqa: F403

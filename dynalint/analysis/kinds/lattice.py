@@ -1,4 +1,4 @@
-"""The order of kinds: their join, and the widening that keeps the lattice finite."""
+"""The order of kinds: how they are joined, and how they are widened to keep the lattice finite."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from dynalint.analysis.kinds.values import (
 )
 from dynalint.analysis.steps import step
 
-# With this many classes, instances with a common base become an instance of that base or any subclass.
+# If there are this many classes, instances with a common base are replaced by an instance of that base or any subclass.
 _MANY_CLASSES = 32
 _MOST_ITEMS = 24
 _DEEPEST = 5
-# Comparing and joining a kind with more parts than this costs extra steps.
+# Comparing and joining kinds with more parts than this costs additional steps.
 _LARGE = 16
-# This many kinds or more are joined all at once; fewer are joined one by one.
+# This many kinds or more are joined all at once. Fewer kinds are joined one by one.
 _MANY = 8
 
 
 def join(left: Kind, right: Kind) -> Kind:
-    """Return the join of two kinds, the least kind that covers both, as for a variable after two paths meet."""
+    """Return the join of two kinds, the least kind that covers both. This is a variable's kind where two paths meet."""
     if left is right or left is NOTHING:
         return right
     if right is NOTHING:
@@ -66,9 +66,10 @@ def join(left: Kind, right: Kind) -> Kind:
 
 
 def stand_in(given: Kind, other: Kind) -> Kind:
-    """Return the kind of `given or other`: just `other` if it is a layer or function, since `given` must be similar.
+    """Return the kind of `given or other`, where `given` is a parameter of unknown kind and `other` is its substitute.
 
-    This applies only if `given` is an unknown parameter. Otherwise, the result is the join.
+    If `other` is a layer or function, the result is just `other`, because `given` must be similar. If `given` is not an
+    unknown parameter, the result is the join of both.
     """
     left_out = isinstance(given, Unknown) and given.parameter is not None
     return other if left_out and all(_is_callable(one) for one in other.members) else join(given, other)
@@ -81,7 +82,7 @@ def _is_callable(kind: Kind) -> bool:
 
 
 def join_all(kinds: list[Kind] | tuple[Kind, ...]) -> Kind:
-    """Return the join of any number of kinds; `NOTHING` if there are none."""
+    """Return the join of all given kinds, or `NOTHING` if there are none."""
     if len(kinds) > _MANY and not any(isinstance(kind, Unknown) for kind in kinds):
         members = _joined([], [one for kind in kinds if kind is not NOTHING for one in kind.members])
         return _union(members) if members else NOTHING
@@ -92,13 +93,13 @@ def join_all(kinds: list[Kind] | tuple[Kind, ...]) -> Kind:
 
 
 def rejoined(kind: Kind, members: list[Kind]) -> Kind:
-    """Return the join of the new alternatives of a kind; the same object if none has changed."""
+    """Return the join of the new alternatives of a kind, or the same object if none of them has changed."""
     before = kind.members
     return kind if len(members) == len(before) and all(map(operator.is_, members, before)) else join_all(members)
 
 
 def _joined(members: list[Kind], further: Iterable[Kind]) -> list[Kind]:
-    """Join more alternatives into a list, in place, and return it."""
+    """Join further kinds into a list of alternatives in place, and return the list."""
     places: dict[object, list[int]] = {}
     for place, kind in enumerate(members):
         places.setdefault(_identity(kind), []).append(place)
@@ -123,7 +124,10 @@ def _joined(members: list[Kind], further: Iterable[Kind]) -> list[Kind]:
 
 
 def _identity(kind: Kind) -> object:
-    """The key by which kinds may merge, used because there may be thousands of instances, classes and functions."""
+    """Return a key that is equal for kinds that may merge.
+
+    Comparing thousands of instances, classes or functions with one another would be slow.
+    """
     if isinstance(kind, Instance):
         return kind.cls
     if isinstance(kind, Function) and not kind.args and not kind.keywords:
@@ -148,7 +152,7 @@ def _union(members: list[Kind]) -> Kind:
 
 
 def _covers(one: Kind, other: Kind) -> bool:
-    """Whether the description of some instances covers that of others."""
+    """Return whether a description of instances covers another."""
     if not isinstance(one, Instance) or not isinstance(other, Instance):
         return False
     if one.below:
@@ -157,13 +161,13 @@ def _covers(one: Kind, other: Kind) -> bool:
 
 
 def _merge(left: Kind, right: Kind) -> Kind | None:
-    """Return one kind for two alternatives of the same shape, or None if they must stay separate."""
+    """Return one kind for two alternatives of the same form, or None if they must stay separate."""
     if left is right:
         return left
     if type(left) is not type(right):
         return None
     if left.size > _LARGE:
-        step(left.size // _LARGE)  # comparing and joining visit all of its parts
+        step(left.size // _LARGE)  # comparing and joining visit all parts
     if left == right:
         return left
     if isinstance(left, Instance) and isinstance(right, Instance):
@@ -186,7 +190,7 @@ def _merge(left: Kind, right: Kind) -> Kind | None:
 
 
 def _merge_functions(left: Function, right: Function) -> Function | None:
-    """Merge one method of several objects, so that it is called once on all of them."""
+    """Merge the same method of different objects, so that it is called once for all of them."""
     if left.function is not right.function or left.receiver is None or right.receiver is None:
         return None
     if left.args != right.args or left.keywords != right.keywords:
@@ -195,7 +199,7 @@ def _merge_functions(left: Function, right: Function) -> Function | None:
 
 
 def merge_tensors(left: Tensor, right: Tensor) -> Tensor:
-    """Return the properties that two tensors share."""
+    """Return a tensor with the properties that both tensors have."""
     return Tensor(
         dtype=left.dtype if left.dtype == right.dtype else None,
         rank=left.rank if left.rank == right.rank else None,
@@ -216,7 +220,7 @@ def _merge_sequences(left: Sequence, right: Sequence) -> Sequence:
 
 
 def _merge_dictionaries(left: Dictionary, right: Dictionary) -> Dictionary:
-    """Join by key. If a key is unknown on one side, any value of that side may belong to it."""
+    """Join two dicts key by key. If a key is unknown in one of them, any of that dict's values may belong to it."""
     one, other = left.by_key(), right.by_key()
     optional = left.optional | right.optional | (one.keys() ^ other.keys())
     known = {key: join(one.get(key, left.rest), other.get(key, right.rest)) for key in {**one, **other}}
@@ -238,7 +242,7 @@ def dictionary(
     optional: Collection[Key] = (),
     home: Home | None = None,
 ) -> Dictionary:
-    """Return a dict with the known keys, of which up to `MOST_KEYS` are kept separate."""
+    """Return a dict with the known keys, up to `MOST_KEYS` of which are kept separate."""
     kept = list(known)[:MOST_KEYS]
     rest = join_all([rest, *(known[key] for key in list(known)[MOST_KEYS:])])
     items = tuple((key[1], known[key]) for key in kept)
@@ -246,7 +250,7 @@ def dictionary(
 
 
 def _either_home(left: Home | None, right: Home | None) -> Home | None:
-    """One of two homes, chosen independently of their order, because findings name it."""
+    """Return one of two homes. The choice does not depend on their order, because findings mention the home."""
     if left is None or right is None or left == right:
         return left or right
     return min(left, right, key=lambda home: (home.type, home.name))
@@ -259,7 +263,10 @@ def sequence(type_: str, items: list[Kind]) -> Sequence:
 
 
 def _code_in(kind: Kind) -> list[Kind]:
-    """Return the callables of the project in a kind. Bound arguments, which may be nested too, are forgotten."""
+    """Return the project's callables in a kind.
+
+    Their bound arguments are dropped because they can be nested as well.
+    """
     if isinstance(kind, (Sequence, Dictionary, Partial)):
         held = kind.callee if isinstance(kind, Partial) else kind.element if isinstance(kind, Sequence) else kind.value
         return [code for one in held.members for code in _code_in(one)]
@@ -270,10 +277,10 @@ def _code_in(kind: Kind) -> list[Kind]:
 
 
 def shallow(kind: Kind, depth: int = _DEEPEST) -> Kind:
-    """Return `kind` with nesting below `depth` forgotten, so that loops that wrap a value in itself terminate.
+    """Return `kind` without any nesting below `depth`, so that loops that wrap a value in itself terminate.
 
-    The functions and objects in a deeper container are kept, as if the outer one held them directly: a recursive walk
-    through nested containers reaches them eventually.
+    The functions and objects in a deeper container are kept, as if the outer container held them directly, because a
+    recursive walk through nested containers eventually reaches them.
     """
     if not isinstance(kind, Composite) or kind.depth <= depth:
         return kind

@@ -1,4 +1,4 @@
-"""The kinds, and constants for the common ones."""
+"""The kinds, with constants for the common ones."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Source = Literal["python", "shape", "data"]
 Key = tuple[type, Any]
 HomeType = Literal["attribute", "class", "global", "closure", "default", "argument"]
 MOST_PARTS = 20_000
-"""The maximum number of parts of a kind; the largest kinds in real code have about three thousand."""
+"""The maximum number of parts in a kind. The largest kinds in real code have about three thousand."""
 MOST_KEYS = 32
-"""The maximum number of separate keys of a dict; the values of all others are joined."""
+"""The maximum number of keys that a dict keeps separate. The values of all other keys are joined."""
 
 
 class _Missing:
-    """The marker for a constant whose value is unknown (None is a value)."""
+    """The marker for a constant whose value is unknown. None cannot be used because it is a value."""
 
     def __repr__(self) -> str:
         return "MISSING"
@@ -39,26 +39,26 @@ class Kind:
 
     @property
     def members(self) -> tuple[Kind, ...]:
-        """The alternatives of a union; for any other kind, the kind itself."""
+        """The alternatives of a union. For any other kind, the kind itself."""
         return (self,)
 
     @property
     def size(self) -> int:
-        """The number of kinds that it consists of."""
+        """The number of kinds that this kind consists of."""
         return 1
 
     @property
     def made(self) -> bool:
-        """Whether it is, or contains, an instance created by the current call."""
+        """Whether this is or contains an instance that the current call created."""
         return False
 
 
 class Composite(Kind):
-    """A kind that contains others, at most `MOST_PARTS`; beyond that, its contents are unknown.
+    """A kind that contains other kinds.
 
-    `depth` is at least the number of containers inside each other.
-
-    For example, a value that is put into itself twice in each iteration of a loop doubles in size each time.
+    `depth` is at least as large as the number of nested containers. There can be at most `MOST_PARTS` parts. If there
+    would be more, the contents are unknown. For example, a value that a loop puts into itself twice in each iteration
+    doubles in size every time.
     """
 
     __slots__ = ("depth", "made", "size")
@@ -68,7 +68,7 @@ class Composite(Kind):
     made: bool
 
     def _holds(self, *parts: Kind) -> bool:
-        """Compute depth, size and whether a part is new; return whether the size is within the limit."""
+        """Compute the depth, the size and whether a part is new. Return whether the size is within the limit."""
         depth, size, made = 0, 1, False
         for part in parts:
             size += part.size
@@ -88,10 +88,10 @@ class Composite(Kind):
 
 @record(frozen=True, slots=True)
 class Unknown(Kind):
-    """Any value. `parameter` names the parameter of the current function that it still equals, if any.
+    """Any value. `parameter` names the parameter of the current function that the value still equals, if any.
 
-    `compared` is true for the result of comparing that parameter: a mask if the parameter is a tensor. `optional` is
-    true for a parameter that is None if it is omitted.
+    `compared` is true for the result of a comparison with that parameter, which is a mask if the parameter is a tensor.
+    `optional` is true for a parameter that defaults to None.
     """
 
     parameter: str | None = None
@@ -101,17 +101,17 @@ class Unknown(Kind):
 
 @record(frozen=True, slots=True)
 class Nothing(Kind):
-    """No value: unreachable or not computed yet."""
+    """No value: the code is unreachable, or the kind has not been computed yet."""
 
 
 @record(frozen=True, slots=True)
 class Tensor(Kind):
-    """A torch tensor. `dtype` is its class of dtypes and `rank` its number of dimensions; None if unknown.
+    """A torch tensor. `dtype` is its dtype class and `rank` its number of dimensions, or None if unknown.
 
-    `origin` distinguishes registered buffers and parameters of a module from other tensors; `name` is the attribute
-    name. `array` marks a NumPy array, which Dynamo traces like a tensor. `foreseen` marks a single element computed
-    from Python numbers alone: tracing knows its value, and torch functions accept it as a size. `sparse` marks a tensor
-    that is certainly sparse.
+    `origin` distinguishes a module's registered buffers and parameters from other tensors, and `name` is the
+    attribute's name. `array` marks a NumPy array, which Dynamo traces like a tensor. `foreseen` marks a single element
+    that is computed only from Python numbers, whose value is therefore known during tracing, so that torch functions
+    accept it as a size. `sparse` marks a tensor that is certainly sparse.
     """
 
     dtype: DType | None = None
@@ -125,10 +125,10 @@ class Tensor(Kind):
 
 @record(frozen=True, slots=True)
 class Value(Kind):
-    """A plain Python value of builtin type `type` ("int", "float", "bool", "str", "none", "dtype", "device", ...).
+    """A plain Python value with the builtin type `type` ("int", "float", "bool", "str", "none", "dtype", ...).
 
-    `constant` is the value itself, if known. `source` is the origin of a number: a literal or argument ("python"), a
-    shape ("shape"), or the elements of a tensor ("data").
+    `constant` is the value itself, if it is known. `source` is where a number comes from: a literal or argument
+    ("python"), a shape ("shape"), or the elements of a tensor ("data").
     """
 
     type: str
@@ -147,13 +147,13 @@ class Value(Kind):
 
 
 def is_same_constant(one: Any, other: Any) -> bool:
-    """Whether two constants are identical: `1 == True == 1.0` and `nan != nan` must not decide it."""
+    """Return whether two constants are identical. `==` does not tell, because `1 == True == 1.0` and `nan != nan`."""
     return one is other or (type(one) is type(other) and bool(one == other))
 
 
 @record(frozen=True, slots=True)
 class Home:
-    """The place where a container or state that outlives the call is stored: an attribute, a global, a default, ..."""
+    """Where a container or state that outlives the call is stored: an attribute, a global, a default, ..."""
 
     type: HomeType
     name: str
@@ -161,10 +161,10 @@ class Home:
 
 @record(frozen=True, slots=True)
 class Sequence(Composite):
-    """A list, tuple, set, deque, generator, `nn.ModuleList`, `nn.Sequential` or a similar type, named by `type`.
+    """A list, tuple, set, deque, generator, `nn.ModuleList`, `nn.Sequential` or similar. `type` names the type.
 
-    `items` are the kinds by position if the length is known; `element` is the join of all elements. `home` is set for a
-    container that existed before the call.
+    If the length is known, `items` are the kinds by position. `element` is the join of all elements. `home` is set for
+    a container that existed before the call.
     """
 
     type: str
@@ -181,10 +181,10 @@ class Sequence(Composite):
 
 @record(frozen=True, slots=True)
 class Dictionary(Composite):
-    """A dict, `nn.ModuleDict` or similar. `items` holds the kinds by constant key, `value` the join of all values.
+    """A dict, `nn.ModuleDict` or similar. `items` are the kinds by constant key, and `value` is the join of all values.
 
-    `others` is the join of the values under all other keys, if known separately. `optional` lists keys in `items`, each
-    with its type, that are missing on some paths.
+    `others` is the join of the values of all other keys, if it is known separately. `optional` lists the keys in
+    `items`, each with its type, that are missing on some paths.
     """
 
     type: str
@@ -205,7 +205,7 @@ class Dictionary(Composite):
         return hash((self.type, self.value, len(self.items), self.home))
 
     def __eq__(self, other: object) -> bool:
-        """Whether both hold the same information, in any order of keys."""
+        """Return whether both hold the same information. The order of keys does not matter."""
         if not isinstance(other, Dictionary) or self.type != other.type or self.home != other.home:
             return False
         if self.optional != other.optional or self.rest != other.rest:
@@ -213,29 +213,29 @@ class Dictionary(Composite):
         return self.value == other.value and (self.items == other.items or self.by_key() == other.by_key())
 
     def by_key(self) -> dict[Key, Kind]:
-        """Return the kinds by key and its type: 1 and True are different keys."""
+        """Return the kinds by key and type, because 1 and True must be different keys."""
         return {(type(key), key): kind for key, kind in self.items}
 
     @property
     def rest(self) -> Kind:
-        """The join of the values under keys that are not in `items`."""
+        """The join of the values of keys that are not in `items`."""
         return self.value if self.others is None else self.others
 
     @property
     def certain(self) -> tuple[tuple[Any, Kind], ...]:
-        """The items whose keys are present on every path."""
+        """The items whose keys are present on all paths."""
         return tuple(pair for pair in self.items if (type(pair[0]), pair[0]) not in self.optional)
 
     def get(self, key: Any) -> Kind | None:
-        """Return the kind under a constant key, or None if the value of any other key may be under it."""
+        """Return the kind of the value for a constant key, or None if the value can be that of any other key."""
         return next((kind for name, kind in self.items if name == key and type(name) is type(key)), None)
 
 
 @record(frozen=True, slots=True)
 class Instance(Kind):
-    """An instance of a class of the project; with `below`, of that class or any subclass.
+    """An instance of a project class or, if `below` is true, of the class or any subclass.
 
-    `made` is true if the current call has created it.
+    `made` is true if the current call created it.
     """
 
     cls: ClassInfo
@@ -245,14 +245,14 @@ class Instance(Kind):
 
 @record(frozen=True, slots=True)
 class Object(Kind):
-    """An instance of a class outside the project, by its dotted name: `logging.Logger`, `torch.nn.Linear`, ..."""
+    """An instance of a class outside the project, given by its dotted name: `logging.Logger`, `torch.nn.Linear`, ..."""
 
     type: str
 
 
 @record(frozen=True, slots=True)
 class Function(Composite):
-    """A function of the project, bound to `receiver` where it is a method, with `args`/`keywords` already given."""
+    """A project function. It is bound to `receiver` if it is a method, and to `args` and `keywords`."""
 
     function: FunctionInfo
     receiver: Kind | None = None
@@ -269,21 +269,21 @@ class Function(Composite):
 
 @record(frozen=True, slots=True)
 class Class(Kind):
-    """A class of the project."""
+    """A project class."""
 
     cls: ClassInfo
 
 
 @record(frozen=True, slots=True)
 class External(Kind):
-    """A function, class or module outside the project, by its dotted name: `torch.relu`, `time`, `builtins.print`."""
+    """A function, class or module outside the project, given by its dotted name: `torch.relu`, `builtins.print`."""
 
     name: str
 
 
 @lru_cache(maxsize=4096)
 def external(name: str) -> External:
-    """Return the kind with that name; equal names share one object."""
+    """Return the kind with this name. Equal names share one object."""
     return External(name)
 
 
@@ -301,7 +301,7 @@ class Method(Composite):
 
 @record(frozen=True, slots=True)
 class Module(Kind):
-    """A Python module of the project."""
+    """A Python module in the project."""
 
     module: ModuleInfo
 
@@ -316,7 +316,7 @@ class Super(Kind):
 
 @record(frozen=True, slots=True)
 class Partial(Composite):
-    """`functools.partial` of something outside the project, or any callable wrapped with arguments."""
+    """A `functools.partial` of something outside the project, or any other callable wrapped with arguments."""
 
     callee: Kind
     args: tuple[Kind, ...] = ()
@@ -331,7 +331,7 @@ class Partial(Composite):
 
 @record(frozen=True, slots=True)
 class Union(Composite):
-    """One of several kinds, none of which is unknown, nothing, or a union."""
+    """One of two or more kinds, none of which is `Unknown`, `Nothing` or another union."""
 
     alternatives: tuple[Kind, ...]
 
@@ -343,7 +343,7 @@ class Union(Composite):
         return hash(frozenset(self.alternatives))
 
     def __eq__(self, other: object) -> bool:
-        """Whether the alternatives are the same, in any order."""
+        """Return whether the alternatives are the same, in any order."""
         if not isinstance(other, Union) or len(self.alternatives) != len(other.alternatives):
             return False
         return self.alternatives == other.alternatives or set(self.alternatives) == set(other.alternatives)
@@ -365,7 +365,7 @@ BOOL: Final = Value("bool")
 STR: Final = Value("str")
 SIZE: Final = Value("int", source="shape")
 SHAPE: Final = Sequence("torch.Size", SIZE)
-# The result of `shape_as_tensor(x)` in compiled code: the shape, rather than a tensor as in eager code.
+# The result of `shape_as_tensor(x)`. In compiled code, it is the shape. In eager code, it would be a tensor.
 SHAPE_AS_TENSOR: Final = Sequence("shape_as_tensor", SIZE)
 SOURCE_RANK: Mapping[Source, int] = {"python": 0, "shape": 1, "data": 2}
 
@@ -381,7 +381,7 @@ def constant(value: object) -> Kind:
 
 
 def holds_code(kind: Kind) -> bool:
-    """Whether a kind is, or contains, a callable of the project."""
+    """Return whether a kind is or contains a callable from the project."""
     if isinstance(kind, (Sequence, Dictionary)):
         held = kind.element if isinstance(kind, Sequence) else kind.value
         return any(holds_code(one) for one in held.members)
@@ -396,5 +396,5 @@ def note_parts() -> None:
 
 
 def is_record(kind: Kind) -> bool:
-    """Whether a kind is a named tuple, which has names for its items as a class has attributes."""
+    """Return whether a kind is a named tuple, which has names for its items just as a class has attributes."""
     return isinstance(kind, Sequence) and bool(kind.fields)

@@ -1,4 +1,4 @@
-"""Queries on kinds, and kinds with some information removed."""
+"""Queries on kinds, and functions that remove information from kinds."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _MUTABLE = frozenset({"list", "dict", "set", "deque", "defaultdict", "OrderedDic
 
 
 def without(kind: Kind, type_: str) -> Kind:
-    """Return `kind` without the alternatives that are Python values of `type_`, as after `is not None`."""
+    """Return `kind` without alternatives that are Python values of type `type_`, as after `is not None`."""
     if not isinstance(kind, Union):
         return NOTHING if isinstance(kind, Value) and kind.type == type_ else kind
     return rejoined(kind, [one for one in kind.alternatives if not (isinstance(one, Value) and one.type == type_)])
 
 
 def present(kind: Kind) -> Kind:
-    """Return `kind` without None, unless it has no other alternative: most operations on None raise."""
+    """Return `kind` without None if it has other alternatives, because most operations on None raise."""
     return without(kind, "none") if isinstance(kind, Union) else kind
 
 
 def widened(kind: Kind) -> Kind:
-    """Forget the values of constants other than None: the value from one caller says little about the others."""
+    """Forget the values of constants other than None, because one caller's value says little about other callers."""
     if isinstance(kind, Value) and kind.type != "none" and kind.constant is not MISSING:
         return Value(kind.type, MISSING, kind.source)
     if isinstance(kind, Union):
@@ -49,9 +49,9 @@ def widened(kind: Kind) -> Kind:
 
 
 def as_input(kind: Kind) -> Kind:
-    """Return the kind of an eager value as an input of compiled code: tracing does not know the elements of tensors.
+    """Return the kind of an eager value as an input to compiled code, where the elements of tensors are unknown.
 
-    Other callers may pass other floats or dimensions, so a tensor only keeps whether it is a mask.
+    Other callers may pass other floats or ranks, so the only property kept for a tensor is whether it is a mask.
     """
     if isinstance(kind, Tensor):
         return replace(kind, foreseen=False, dtype="bool" if kind.dtype == "bool" else None, rank=None)
@@ -69,9 +69,9 @@ def as_input(kind: Kind) -> Kind:
 
 
 def only_tensor(kind: Kind) -> Tensor | None:
-    """Return the tensor that `kind` certainly is, apart from None, or None.
+    """Return the tensor that `kind` certainly is, ignoring None, or None if there is no such tensor.
 
-    `mask: Tensor | None` counts as a tensor: an operation that breaks on a tensor breaks whenever it is one.
+    `mask: Tensor | None` counts as a tensor, because an operation that breaks on a tensor breaks whenever it is one.
     """
     if not isinstance(kind, Union):
         return kind if isinstance(kind, Tensor) else None
@@ -85,20 +85,20 @@ def only_tensor(kind: Kind) -> Tensor | None:
 
 
 def may_be_tensor(kind: Kind) -> bool:
-    """Whether one of the known alternatives is a tensor."""
+    """Return whether at least one known alternative is a tensor."""
     if isinstance(kind, Union):
         return any(isinstance(member, Tensor) for member in kind.alternatives)
     return isinstance(kind, Tensor)
 
 
 def is_number(kind: Kind) -> bool:
-    """Whether `kind` is certainly a plain Python number (bool, int, float, complex)."""
+    """Return whether `kind` is certainly a plain Python number (bool, int, float or complex)."""
     members = kind.members
     return all(isinstance(member, Value) and member.type in ("bool", "int", "float", "complex") for member in members)
 
 
 def tensor_and_number(one: Kind, other: Kind) -> bool:
-    """Whether one of two kinds is certainly a tensor and the other certainly a number or a container of numbers."""
+    """Return whether one kind is certainly a tensor and the other is certainly a number or a container of numbers."""
     if one is other or isinstance(one, Unknown) or isinstance(other, Unknown):
         return False
     if only_tensor(one) is not None and _is_given_number(other):
@@ -107,7 +107,7 @@ def tensor_and_number(one: Kind, other: Kind) -> bool:
 
 
 def _is_given_number(kind: Kind) -> bool:
-    """Whether `kind` is a number or a container of numbers, apart from None."""
+    """Return whether `kind` is a number or a container of numbers, ignoring None."""
     given = without(kind, "none")
     if isinstance(given, Sequence):
         given = given.element
@@ -115,7 +115,7 @@ def _is_given_number(kind: Kind) -> bool:
 
 
 def held_in(outer: Sequence | Dictionary, kind: Kind) -> Kind:
-    """Return the kind of an item of a container: containers inside one that outlives the call outlive it, too."""
+    """Return the kind of an item in a container. A container inside one that outlives the call outlives it too."""
     if isinstance(kind, Union):
         return Union(tuple(held_in(outer, member) for member in kind.alternatives))
     if outer.home is None or not is_mutable(kind):
@@ -125,17 +125,17 @@ def held_in(outer: Sequence | Dictionary, kind: Kind) -> Kind:
 
 
 def is_made(kind: Kind | None) -> bool:
-    """Whether `kind` is an instance, or one of several, that the current call created and has not stored."""
+    """Return whether all instances that `kind` may be were created by the current call and have not been stored."""
     return kind is not None and all(isinstance(one, Instance) and one.made for one in kind.members)
 
 
 def lasting(kind: Kind) -> Kind:
-    """Return `kind` as later calls see it, for which the instances created by this call already exist."""
+    """Return `kind` as later calls see it. For them, the instances that this call created already exist."""
     if isinstance(kind, Instance):
         return Instance(kind.cls) if kind.made else kind
     if not (kind.made and isinstance(kind, Composite)):
         return kind
-    composite: Any = kind  # every composite is a dataclass, although the base class is not
+    composite: Any = kind  # every composite kind is a dataclass, although the base class is not
     result: Kind = replace(composite, **{one.name: _lasting_part(getattr(kind, one.name)) for one in fields(composite)})
     return result
 
@@ -147,7 +147,7 @@ def _lasting_part(part: Any) -> Any:
 
 
 def is_mutable(kind: Kind) -> bool:
-    """Whether a kind is a container that can be changed in place."""
+    """Return whether a kind is a container that can be changed in place."""
     return isinstance(kind, (Sequence, Dictionary)) and kind.type in _MUTABLE
 
 

@@ -1,13 +1,14 @@
-"""Rewriting with libcst: rules say which node becomes what, and this package writes the code.
+"""Rewriting with libcst. Rules say which node becomes what, and this package writes the code.
 
-Inference works on `ast`, which is fast; libcst keeps text, comments and layout. Only functions with something to
-rewrite are parsed with libcst, one at a time: `tree.py` finds the libcst node of an `ast` node by its position. A rule
-builds new nodes with `build.py`, from old ones where possible, and never writes parentheses, line breaks or comments.
-`substitution.py` makes all changes of a function in one pass. `parentheses.py` handles precedence, `comments.py` keeps
-comments that the new nodes lack, and `wrapping.py` breaks long lines. The result is a set of replacements in the
-original text.
+Inference works on `ast` because it is fast, and libcst keeps text, comments and layout. Only functions with something
+to rewrite are parsed with libcst, one at a time. `tree.py` finds the libcst node for an `ast` node by its position. A
+rule builds new nodes with `build.py`, from old ones where possible, and never writes parentheses, line breaks or
+comments. `substitution.py` makes all changes to a function in one pass. `parentheses.py` handles precedence,
+`comments.py` keeps comments that the new nodes lack, and `wrapping.py` breaks long lines. The result is a set of
+replacements in the original text.
 
-Names are imported on first use: importing libcst takes 0.2 s, which a run that rewrites nothing should not spend.
+Names are imported on first use, because importing libcst takes 0.2 s, which a run that rewrites nothing should not
+spend.
 """
 
 from __future__ import annotations

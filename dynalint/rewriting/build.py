@@ -1,4 +1,4 @@
-"""Build new code from nodes: expressions without parentheses, and statements without layout."""
+"""Build new code from nodes. Expressions need no parentheses, and statements need no layout."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import libcst as cst
 
 Line = cst.BaseStatement | cst.BaseSmallStatement
-"""A statement to put in a block; a small statement gets a separate line."""
+"""A statement to put in a block. A small statement gets its own line."""
 
 _BINARY: dict[str, type[cst.BaseBinaryOp]] = {
     "+": cst.Add,
@@ -39,7 +39,7 @@ _COMPARING: dict[str, type[cst.BaseCompOp]] = {
 
 
 def name(dotted: str) -> cst.BaseExpression:
-    """Return a name or a dotted name, such as `torch.where`."""
+    """Return a name or a dotted name such as `torch.where`."""
     first, *rest = dotted.split(".")
     node: cst.BaseExpression = cst.Name(first)
     for one in rest:
@@ -48,7 +48,7 @@ def name(dotted: str) -> cst.BaseExpression:
 
 
 def number(value: float) -> cst.BaseExpression:
-    """Return a literal for a number."""
+    """Return a number literal."""
     return cst.parse_expression(repr(value))
 
 
@@ -78,14 +78,15 @@ def method(owner: cst.BaseExpression, name: str, *args: cst.BaseExpression, **ke
 def calling(
     name: str, *args: cst.BaseExpression, **keywords: cst.BaseExpression
 ) -> Callable[[cst.BaseExpression], cst.BaseExpression]:
-    """Return a function that builds a call to the given method of an expression."""
+    """Return a function that builds a call to the method `name` of an expression."""
     return lambda owner: method(owner, name, *args, **keywords)
 
 
 def operation(left: cst.BaseExpression, sign: str, right: cst.BaseExpression) -> cst.BaseExpression:
     """Return two operands joined by an arithmetic, bitwise, comparison or logical operator.
 
-    A right operand of `and` or `or` with the same operator needs no parentheses, because the meaning is the same.
+    If the right operand of `and` or `or` has the same operator, it needs no parentheses because the meaning is the
+    same.
     """
     if sign in ("and", "or"):
         if isinstance(right, cst.BooleanOperation) and isinstance(right.operator, cst.And) == (sign == "and"):
@@ -102,9 +103,9 @@ def negation(operand: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def block(lines: Sequence[Line]) -> cst.IndentedBlock:
-    """Return an indented block of statements, small ones included."""
-    # Small statements become lines when the block is inserted; until then they can be recognized as part of the old
-    # code.
+    """Return an indented block of statements, which can include small statements."""
+    # Small statements are turned into lines when the block is inserted. Until then, they can be recognized as part of
+    # the old code.
     return cst.IndentedBlock(lines)  # type: ignore[arg-type]
 
 
@@ -120,6 +121,9 @@ def branch(
 
 
 def asking(statement: cst.CSTNode, test: cst.BaseExpression) -> cst.If:
-    """Return an `if` statement with another test. It does not keep the lines above it, which stay in place."""
+    """Return an `if` statement with a different test.
+
+    The lines above it are not included, because they stay where they are.
+    """
     assert isinstance(statement, cst.If)
     return statement.with_changes(test=test, whitespace_before_test=cst.SimpleWhitespace(" "), leading_lines=())

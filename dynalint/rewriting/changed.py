@@ -1,4 +1,4 @@
-"""Find where two trees of one function differ. Writing all of the code for each of many changes would be quadratic."""
+"""Find where two trees of the same function differ. Writing all code for each of many changes would be quadratic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FIELDS: dict[type[cst.CSTNode], tuple[str, ...]] = {}
 
 
 def parts(node: cst.CSTNode) -> list[cst.CSTNode]:
-    """Return the direct children of a node in no particular order; many times faster than `node.children`."""
+    """Return a node's direct children in no particular order. This is many times faster than `node.children`."""
     found: list[cst.CSTNode] = []
     for name in _names(node):
         value = getattr(node, name)
@@ -24,7 +24,7 @@ def parts(node: cst.CSTNode) -> list[cst.CSTNode]:
 
 
 def unlike(old: Sequence[cst.CSTNode], new: Sequence[cst.CSTNode]) -> tuple[list[cst.CSTNode], list[cst.CSTNode]]:
-    """Return the nodes of each sequence, without most of the nodes that both contain."""
+    """Return the nodes in each sequence, without most of the nodes that are in both."""
     before, after = list(old), list(new)
     while True:
         shared = {id(one) for one in before} & {id(one) for one in after}
@@ -55,7 +55,7 @@ class Change:
             block, changed = inner
             self.indent += old.default_indent if block.indent is None else block.indent
         self.is_all = not (self.before and _is_alike(block, changed, "body"))
-        """Whether the difference is more than statements of one block, or only adds statements."""
+        """Whether the difference is more than a change of statements within one block."""
 
     def written(self, statements: Sequence[cst.BaseStatement]) -> str:
         """Return statements as text."""
@@ -70,7 +70,7 @@ class Change:
 
 
 def _middle(old: Sequence[Any], new: Sequence[Any]) -> tuple[list[cst.BaseStatement], list[cst.BaseStatement]]:
-    """Remove the statements that both begin or end with."""
+    """Return the statements without those that both sequences start or end with."""
     most = min(len(old), len(new))
     first = next((index for index in range(most) if old[index] is not new[index]), most)
     last = next((index for index in range(most - first) if old[-1 - index] is not new[-1 - index]), most - first)
@@ -80,7 +80,7 @@ def _middle(old: Sequence[Any], new: Sequence[Any]) -> tuple[list[cst.BaseStatem
 def _bodies(
     old: Sequence[cst.BaseStatement], new: Sequence[cst.BaseStatement]
 ) -> tuple[cst.IndentedBlock, cst.IndentedBlock] | None:
-    """Return the blocks of two compound statements that differ in nothing else, or None."""
+    """Return the blocks of two compound statements that differ only in the block, or None."""
     if len(old) != 1 or len(new) != 1 or type(old[0]) is not type(new[0]):
         return None
     one, other = getattr(old[0], "body", None), getattr(new[0], "body", None)
@@ -90,7 +90,7 @@ def _bodies(
 
 
 def _is_alike(old: cst.CSTNode, new: cst.CSTNode, *but: str) -> bool:
-    """Return whether two nodes of one class hold identical nodes in all fields except `but`."""
+    """Return whether two nodes of the same class have identical nodes in all fields except `but`."""
     return all(_is_same(getattr(old, name), getattr(new, name)) for name in _names(old) if name not in but)
 
 

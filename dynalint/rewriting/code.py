@@ -1,4 +1,4 @@
-"""New code that a rule has written as text. It keeps its layout, most of which comes from the user's code."""
+"""New code that a rule writes as text. It keeps its layout, because most of the text comes from the user's code."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ New = str | cst.BaseExpression | Around | Sequence[str | ast.stmt]
 Change = tuple[Old, New]
 """Old code and its replacement: an expression, or lines for one or more statements.
 
-A function wraps the old expression, or the replacement from an earlier change. The lines may include statements that
-are kept, even those that are being replaced.
+If the replacement is a function, it wraps the old expression or the replacement from an earlier change. The lines can
+include statements that are kept, even statements that are being replaced.
 """
 _NEWLINE = re.compile(r"\r\n?")
 
 
 def written(file: SourceFile, *changes: Change) -> tuple[Replacement, ...]:
-    """Return the replacements in the text of a file for some changes.
+    """Return the replacements in a file's text for the given changes.
 
     Raises:
-        Refusal: the new code, or the code around the old, cannot be parsed.
+        Refusal: the new code, or the code around the old code, cannot be parsed.
     """
     trees: dict[Tree, dict[cst.CSTNode, Substitution]] = {}
     for old, new in changes:
@@ -61,7 +61,7 @@ def _replaced(node: cst.BaseExpression, new: New, indent: str, known: Substituti
 
 
 def kept(file: SourceFile, node: ast.expr) -> cst.BaseExpression:
-    """Return an expression from the file, for use in its replacement.
+    """Return an expression from the file for use in its own replacement.
 
     Raises:
         Refusal: libcst has no node for the expression.
@@ -88,7 +88,7 @@ def _lines(tree: Tree, new: Sequence[str | ast.stmt], indent: str) -> Iterator[c
 
 
 def expression(text: str, indent: str = "") -> cst.BaseExpression:
-    """Return the expression parsed from text whose later lines have the given indentation.
+    """Return the expression parsed from `text`. All lines after the first have the indentation `indent`.
 
     Raises:
         Refusal: the text cannot be parsed.
@@ -105,7 +105,7 @@ def expression(text: str, indent: str = "") -> cst.BaseExpression:
 
 
 def statements(lines: Iterable[str], indent: str = "") -> Sequence[cst.BaseStatement]:
-    """Return the statements parsed from lines; all lines after the first have the given indentation.
+    """Return the statements parsed from `lines`. All lines after the first have the indentation `indent`.
 
     Raises:
         Refusal: the text cannot be parsed.
@@ -124,7 +124,7 @@ def statements(lines: Iterable[str], indent: str = "") -> Sequence[cst.BaseState
 
 
 def _indentation(file: SourceFile, node: ast.expr | ast.stmt) -> str:
-    """Return the indentation for the replacement of a node. For an `elif`, it is that of its body."""
+    """Return the indentation for a node's replacement. For an `elif`, this is the indentation of its body."""
     own = _white_space(file, node.lineno)
     if not (isinstance(node, ast.If) and file.segment(node).startswith("elif")):
         return own

@@ -1,4 +1,4 @@
-"""Keep comments: put those that the new code lacks above it."""
+"""Keep comments. Comments that are missing from the new code are put above it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import libcst as cst
 
 from dynalint.rewriting.changed import parts, unlike
 
-# Comments for tools about the code on their line, which are pointless once the code is gone.
+# Comments in which tools are told about the code on the same line. Without the code, they are pointless.
 _FOR_TOOLS = re.compile(r"#\s*(noqa|type:|dynalint:|pragma:|pylint:|pyright:|mypy:|ruff:|fmt:|nosec)")
-# On its own line, such a comment would apply to the next statement.
+# On a line of its own, a comment like this would apply to the next statement.
 _OWN = re.compile(r"#\s*dynalint:")
 
 
 def lost(old: Sequence[cst.CSTNode], new: Sequence[cst.CSTNode], *, nothing: bool = False) -> list[str]:
-    """Return the comments in the old nodes that are missing from the new ones, in order.
+    """Return the comments in the old nodes that are missing from the new nodes, in order.
 
-    If `nothing` remains of the code, comments for tools are dropped.
+    If `nothing` is true, no code remains, so comments for tools are dropped.
     """
     before, after = unlike(old, new)
     if Counter(_found_in(before)) <= Counter(_found_in(after)):

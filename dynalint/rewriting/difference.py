@@ -1,4 +1,4 @@
-"""The difference between two texts of a function, as minimal edits."""
+"""Find the difference between two versions of a function's text, as minimal edits."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ _WORD = re.compile(r"\w+|\s+|.", re.DOTALL)
 
 
 def edits(old: str, new: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the edits that turn `old` into `new`: start and end offset in `old`, and the new text.
+    """Yield the edits that turn `old` into `new`, as start and end offsets in `old` and the new text.
 
-    Lines are compared first. Edits are then shortened by the words that both texts begin and end with.
+    Lines are compared first. Then, edits are shortened by the words that the old and new text have in common at the
+    start and end.
     """
     before, after = _LINE.findall(old), _LINE.findall(new)
     starts = [0]
@@ -25,7 +26,10 @@ def edits(old: str, new: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _narrowed(start: int, old: str, new: str) -> tuple[int, int, str]:
-    """Remove the words that both begin and end with. Added or removed lines are kept whole."""
+    """Shorten an edit by the words that the texts have in common at the start and end.
+
+    Whole new or old lines are kept.
+    """
     if not old or not new:
         return start, start + len(old), new
     before, after = _WORD.findall(old), _WORD.findall(new)
@@ -35,7 +39,7 @@ def _narrowed(start: int, old: str, new: str) -> tuple[int, int, str]:
 
 
 def _alike(old: list[str], new: list[str]) -> tuple[int, int]:
-    """Return the number of items that two lists share at the start and at the end."""
+    """Return how many items two lists have in common at the start and at the end."""
     most = min(len(old), len(new))
     first = next((index for index in range(most) if old[index] != new[index]), most)
     last = next((index for index in range(most - first) if old[-1 - index] != new[-1 - index]), most - first)

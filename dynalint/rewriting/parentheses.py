@@ -1,7 +1,7 @@
-"""Parentheses: the precedence of Python's operators, and where a line may break.
+"""Add parentheses, based on the precedence of Python's operators and on where line breaks are allowed.
 
-libcst does not add parentheses: `{a} * 2` with `x + y` for `a` would become `x + y * 2`. The levels follow the grammar
-in section 10, "Full grammar specification", of the Python reference.
+libcst does not add parentheses, so inserting `x + y` into `{a} * 2` would give `x + y * 2`. The levels follow the
+grammar in section 10, "Full grammar specification", of the Python reference.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _Node = TypeVar("_Node", bound=cst.CSTNode)
 _BARE, _NAMED, _LAMBDA, _IF, _OR, _AND, _NOT, _COMPARISON, _BITS = range(9)
 _UNARY, _POWER, _AWAIT = 14, 15, 16
 PRIMARY = 17
-"""The level of expressions that never need parentheses, such as names and calls."""
+"""The level of expressions, such as names and calls, that never need parentheses."""
 _BINARY: dict[type[cst.BaseBinaryOp], int] = {
     cst.BitOr: _BITS,
     cst.BitXor: 9,
@@ -39,12 +39,12 @@ _LEVELS: dict[type[cst.BaseExpression], int] = {
     cst.IfExp: _IF,
     cst.Comparison: _COMPARISON,
     cst.Await: _AWAIT,
-    cst.Integer: _AWAIT,  # not a primary: `1.real` is a syntax error
+    cst.Integer: _AWAIT,  # not a primary, because `1.real` is a syntax error
     cst.Tuple: _BARE,
     cst.Yield: _BARE,
     cst.GeneratorExp: _BARE,
 }
-# The parts of each node, with the lowest level that needs no parentheses there.
+# The parts of each node, with the lowest level that needs no parentheses.
 _SLOTS: dict[type[cst.CSTNode], dict[str, int]] = {
     cst.ComparisonTarget: {"comparator": _BITS},
     cst.Comparison: {"left": _BITS},
@@ -61,7 +61,7 @@ _SLOTS: dict[type[cst.CSTNode], dict[str, int]] = {
     cst.StarredDictElement: {"value": _BITS},
     cst.FormattedStringExpression: {"expression": _IF},
 }
-# The same for parts inside brackets, where lines may break.
+# The same for parts inside brackets, where line breaks are allowed.
 _BRACKETED: dict[type[cst.CSTNode], dict[str, int]] = {
     cst.Arg: {"value": _LAMBDA},
     cst.Index: {"value": _LAMBDA},
@@ -74,7 +74,7 @@ _BRACKETED: dict[type[cst.CSTNode], dict[str, int]] = {
     cst.DictComp: {"key": _LAMBDA, "value": _LAMBDA},
     cst.Param: {"default": _LAMBDA},
 }
-# The expressions of statements, which are not in brackets. A tuple there needs no parentheses.
+# Expressions in statements that are not inside brackets. A tuple needs no parentheses there.
 _STATEMENTS: dict[type[cst.CSTNode], tuple[str, ...]] = {
     cst.Assign: ("value",),
     cst.AnnAssign: ("value",),
@@ -112,10 +112,10 @@ _IN_BRACKETS = (
 
 
 def held(node: _Node, *, made: bool) -> _Node:
-    """Return a node with the parentheses that its parts need, and without unnecessary ones if it is new (`made`)."""
+    """Return a node with the parentheses that its parts need. If it is new (`made`), unnecessary ones are removed."""
     if isinstance(node, cst.BinaryOperation):
         own = _BINARY[type(node.operator)]
-        # `**` is right-associative, and binds less tightly than a unary operator on its right.
+        # `**` is right-associative and binds less tightly than a unary operator on its right.
         left, right = (_AWAIT, _UNARY) if own == _POWER else (own, own + 1)
         return _fitted(node, {"left": left, "right": right}, made=made, bracketed=False)
     if isinstance(node, cst.BooleanOperation):
@@ -125,7 +125,7 @@ def held(node: _Node, *, made: bool) -> _Node:
         least = _NOT if isinstance(node.operator, cst.Not) else _UNARY
         return _fitted(node, {"expression": least}, made=made, bracketed=False)
     if isinstance(node, cst.Arg) and isinstance(node.value, cst.GeneratorExp):
-        return node  # the call knows whether it is the only argument
+        return node  # the call knows whether this is its only argument
     if isinstance(node, cst.FormattedString):
         return _in_string(node)  # type: ignore[return-value]
     if type(node) in _STATEMENTS:
@@ -136,7 +136,7 @@ def held(node: _Node, *, made: bool) -> _Node:
 
 
 def level(node: cst.BaseExpression) -> int:
-    """Return the precedence level of an expression, ignoring its own parentheses."""
+    """Return an expression's precedence level, ignoring its own parentheses."""
     if isinstance(node, cst.BinaryOperation):
         return _BINARY[type(node.operator)]
     if isinstance(node, cst.BooleanOperation):
@@ -147,18 +147,18 @@ def level(node: cst.BaseExpression) -> int:
 
 
 def enclosed(node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return an expression with one more pair of parentheses."""
+    """Return an expression with another pair of parentheses."""
     return node.with_changes(lpar=[cst.LeftParen(), *node.lpar], rpar=[*node.rpar, cst.RightParen()])
 
 
 def bare(node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return an expression without its parentheses, except for a tuple or generator, which they are part of."""
+    """Return an expression without its parentheses, except for tuples and generators, which include them."""
     is_part = isinstance(node, cst.GeneratorExp | cst.Tuple)
     return node if is_part or not node.lpar else node.with_changes(lpar=(), rpar=())
 
 
 def breaks(node: cst.CSTNode) -> bool:
-    """Return whether there is a line break outside all brackets."""
+    """Return whether a node has a line break outside all brackets."""
     if isinstance(node, cst.ParenthesizedWhitespace):
         return True
     if isinstance(node, _IN_BRACKETS) or (isinstance(node, cst.BaseExpression) and node.lpar):
@@ -189,7 +189,8 @@ def _in_statement(node: _Node) -> _Node:
     for slot in _STATEMENTS[type(node)]:
         part = getattr(node, slot)
         while isinstance(node, cst.WithItem) and isinstance(part, cst.Tuple) and len(part.lpar) < 2:
-            part = changes[slot] = enclosed(part)  # with one pair, they would be several items of the statement
+            # With only one pair, this would be more than one item of the statement.
+            part = changes[slot] = enclosed(part)
         if not isinstance(part, cst.BaseExpression) or part.lpar:
             continue
         loose = (
@@ -203,10 +204,10 @@ def _in_statement(node: _Node) -> _Node:
 
 
 def _in_string(node: cst.FormattedString) -> cst.FormattedString:
-    """Return an f-string that is valid before Python 3.12: without its own quotes or backslashes in expressions.
+    """Return an f-string that is valid before Python 3.12, where expressions cannot contain its quotes or backslashes.
 
     Raises:
-        Refusal: an expression contains one of these, or spans several lines.
+        Refusal: an expression contains one of these or spans more than one line.
     """
     parts: list[cst.BaseFormattedStringContent] = []
     for part in node.parts:
@@ -222,7 +223,7 @@ def _in_string(node: cst.FormattedString) -> cst.FormattedString:
 
 
 def _around_generators(node: _Node) -> _Node:
-    """Return a call with parentheses around each generator that is not its only argument."""
+    """Return a call with parentheses around each generator that is not the only argument."""
     args: list[cst.Arg] = list(node.args)  # type: ignore[attr-defined]
     if len(args) < 2 or not any(isinstance(one.value, cst.GeneratorExp) and not one.value.lpar for one in args):
         return node

@@ -1,4 +1,4 @@
-"""Make all changes of one function in one pass, and return them as edits of its text."""
+"""Make all changes to a function in one pass, and return them as edits to its text."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _Line = Line | cst.SimpleStatementSuite
 
 @dataclass(frozen=True, eq=False)
 class Substitution:
-    """An expression or consecutive statements of a block, with their replacement.
+    """An expression or consecutive statements in a block, with their replacement.
 
-    The new nodes may contain old ones, including the replaced ones; other changes apply in these as well. Nodes that
-    are `parsed` keep their parentheses and line breaks.
+    The new nodes can contain old nodes, including those being replaced. Other changes are made in these as well. Nodes
+    that are `parsed` keep their parentheses and line breaks.
     """
 
     old: tuple[cst.CSTNode, ...]
@@ -33,10 +33,10 @@ class Substitution:
 
 
 def replacements(tree: Tree, changes: Sequence[Substitution]) -> tuple[Replacement, ...]:
-    """Return some changes as replacements in the text of the file.
+    """Return changes as replacements in the file's text.
 
     Raises:
-        Refusal: for the reasons given in `substituted`.
+        Refusal: for the same reasons as `substituted`.
     """
     first, old, new = _texts(tree, _changed(tree, changes))
     first += tree.start
@@ -44,7 +44,7 @@ def replacements(tree: Tree, changes: Sequence[Substitution]) -> tuple[Replaceme
 
 
 def substituted(tree: Tree, changes: Sequence[Substitution]) -> str:
-    """Return the text of a tree after some changes.
+    """Return a tree's text after the given changes.
 
     Raises:
         Refusal: two changes concern the same node, one removes what another changes, or the new code cannot be written.
@@ -65,7 +65,7 @@ def _changed(tree: Tree, changes: Sequence[Substitution]) -> cst.Module:
 
 
 def _texts(tree: Tree, module: cst.Module) -> tuple[int, str, str]:
-    """Return an offset in a tree's text, the text there that differs, and its counterpart in another module."""
+    """Return an offset in a tree's text, the text there that differs, and its counterpart in `module`."""
     change = Change(tree.module, module)
     if not change.is_all:
         old, start = change.written(change.before), tree.line_of(change.before[0])
@@ -75,12 +75,13 @@ def _texts(tree: Tree, module: cst.Module) -> tuple[int, str, str]:
 
 
 class _Pass(cst.CSTTransformer):
-    """Visits the parts of a tree that change, and new nodes.
+    """Visits new nodes and the parts of a tree that change.
 
-    `done` are the changes made so far. `_within` are those whose new nodes are being visited; their old nodes are not
-    replaced again inside these. `_lifted` are statements whose leading lines moved to their replacement. `_outer` are
-    calls in parsed new code that may be wrapped; `_spread` says that one on the current line already contains line
-    breaks. `_made` are the new nodes after their visit. `_indent` is the indentation of the block being visited.
+    `done` are the changes made so far. `_within` are the changes whose new nodes are being visited. Their old nodes are
+    not replaced again inside these. `_lifted` are statements whose leading lines have moved to their replacement.
+    `_outer` are calls in parsed new code that can be wrapped, and `_spread` is true if such a call on the current line
+    already contains line breaks. `_made` are new nodes that have been visited. `_indent` is the indentation of the
+    block being visited.
     """
 
     def __init__(self, tree: Tree, changes: Sequence[Substitution]) -> None:
@@ -100,13 +101,13 @@ class _Pass(cst.CSTTransformer):
         self._touched = {around for node in self._changes for around in tree.ancestors(node)}
 
     def on_visit(self, node: cst.CSTNode) -> bool:
-        """Visit the children of new nodes, and of old ones that contain changes."""
+        """Visit the children of new nodes, and of old nodes that contain changes."""
         if isinstance(node, cst.Module | cst.IndentedBlock | cst.SimpleStatementSuite) or self._change(node):
             return False  # handled as a whole in `on_leave`
         return self._is_new(node) or node in self._touched
 
     def on_leave(self, original: cst.CSTNode, updated: cst.CSTNode) -> cst.CSTNode | cst.RemovalSentinel:  # type: ignore[override]
-        """Replace old nodes with new ones, and add parentheses where needed."""
+        """Replace old nodes with new nodes, and add parentheses where they are needed."""
         if (change := self._change(original)) is not None:
             return self._elif(original) if isinstance(original, cst.If) else self._expression(original, change)
         if original in self._lifted:
@@ -145,7 +146,7 @@ class _Pass(cst.CSTTransformer):
         return self._is_new(node) or node in self._touched or node in self._lifted
 
     def _new_nodes(self, change: Substitution) -> list[cst.CSTNode]:
-        """Return the new nodes of a change, with other changes made in them."""
+        """Return a change's new nodes, after making other changes in them."""
         self.done.add(change)
         self._within.append(change)
         if change.parsed:
@@ -164,7 +165,7 @@ class _Pass(cst.CSTTransformer):
         assert isinstance(new, cst.BaseExpression)
         assert isinstance(old, cst.BaseExpression)
         if not self._is_new(change.new[0]) and not breaks(bare(new)):
-            new = bare(new)  # the surrounding code decides whether it needs parentheses there
+            new = bare(new)  # the surrounding code determines whether it needs parentheses there
         if old.lpar and isinstance(old, cst.Tuple) and isinstance(new, cst.Tuple) and not new.lpar:
             result: cst.BaseExpression = new.with_changes(lpar=old.lpar, rpar=old.rpar)
         elif old.lpar and self._tree.is_held(old) and level(new) >= PRIMARY > level(old):
@@ -197,7 +198,7 @@ class _Pass(cst.CSTTransformer):
         return old.with_changes(body=lines, footer=[*waiting, *old.footer])
 
     def _suite(self, old: cst.SimpleStatementSuite) -> cst.BaseSuite:
-        """Return statements on the line of a block's header, as an indented block if they no longer fit there."""
+        """Return the statements on a block header's line, as an indented block if they no longer fit there."""
         if not self._changes_of(old):
             return old.with_changes(body=[self._visited(one) for one in old.body])
         lines, waiting = self._statements([old])
@@ -209,7 +210,7 @@ class _Pass(cst.CSTTransformer):
         return cst.IndentedBlock([led_by(waiting, first), *lines[1:]])
 
     def _statements(self, old: Sequence[_Line]) -> tuple[list[cst.BaseStatement], list[cst.EmptyLine]]:
-        """Return the replacement of a block's statements, and leading lines that no statement follows any more."""
+        """Return the replacement for a block's statements, and leading lines that have no statement after them."""
         lines: list[cst.BaseStatement] = []
         waiting: list[cst.EmptyLine] = []
         start = 0
@@ -227,7 +228,7 @@ class _Pass(cst.CSTTransformer):
         return lines, waiting
 
     def _kept(self, old: _Line) -> tuple[list[cst.BaseStatement], list[cst.EmptyLine]]:
-        """Return a statement that is kept, with the changes inside it."""
+        """Return a statement that is kept, with the changes made inside it."""
         if isinstance(old, cst.BaseStatement) and not self._changes_in(old):
             return [old], []
         new = self._visited(old)
@@ -242,7 +243,7 @@ class _Pass(cst.CSTTransformer):
         return [new], []
 
     def _replaced(self, old: Sequence[_Line]) -> tuple[list[cst.BaseStatement], list[cst.EmptyLine]]:
-        """Return the replacement of some lines; if it is empty, return their leading lines instead."""
+        """Return the replacement for some lines or, if it is empty, their leading lines."""
         lead = list(getattr(old[0], "leading_lines", ()))
         self._lifted.add(old[0])
         lines = [new for line in old for new in self._apart(line)]
@@ -257,7 +258,7 @@ class _Pass(cst.CSTTransformer):
         return ([led_by(lead, lines[0]), *lines[1:]], []) if lines else ([], lead)
 
     def _apart(self, line: _Line) -> list[cst.BaseStatement]:
-        """Split a line in which a statement is replaced by whole lines."""
+        """Split a line if one of its statements is replaced by whole lines."""
         lines: list[cst.BaseStatement] = []
         run: list[cst.CSTNode] = []
         for part in _parts(line):
@@ -280,7 +281,7 @@ class _Pass(cst.CSTTransformer):
 
 
 def _behind(line: cst.CSTNode) -> cst.TrailingWhitespace | None:
-    """Return the trailing white space and comment of a statement, or None if its last part ends elsewhere."""
+    """Return the white space and comment after a statement, or None if its last part ends elsewhere."""
     while not isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite):
         parts = [one for one in line.children if isinstance(one, cst.BaseSuite | cst.BaseStatement | cst.Else)]
         if not parts or (isinstance(line, cst.IndentedBlock) and line.footer):
@@ -290,5 +291,5 @@ def _behind(line: cst.CSTNode) -> cst.TrailingWhitespace | None:
 
 
 def _parts(line: _Line) -> Sequence[cst.CSTNode]:
-    """Return the statements on a line; a compound statement counts as one line."""
+    """Return the statements on a line. A compound statement is treated as one line."""
     return line.body if isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite) else [line]

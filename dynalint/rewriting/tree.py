@@ -1,4 +1,4 @@
-"""The libcst tree of one function or top-level statement, with a mapping from `ast` nodes to its nodes."""
+"""The libcst tree of a function or a top-level statement, and the mapping from `ast` nodes to its nodes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _TREES: WeakKeyDictionary[SourceFile, dict[Span, Tree]] = WeakKeyDictionary()
 class Tree:
     """The libcst tree of a function, or of a statement outside all functions.
 
-    `first` and `last` are 1-based line numbers, `text` is the text between them. `module` is its tree, inside an `if
-    1:` if it is indented, so that columns are unchanged. `parents` maps each node to its parent; only `module` and new
-    nodes have none.
+    `first` and `last` are 1-based line numbers, and `text` is the text between them. `module` is the tree of this text.
+    Indented text is put inside an `if 1:`, so that columns stay the same. `parents` maps each node to its parent. Only
+    `module` and new nodes do not have a parent.
     """
 
     def __init__(self, file: SourceFile, first: int, last: int) -> None:
@@ -37,7 +37,7 @@ class Tree:
         self.file, self.first, self.last = file, first, last
         self.start = file.line_starts[first - 1]
         text = file.text[self.start : file.line_starts[last] if last < len(file.line_starts) else len(file.text)]
-        # libcst loses the last of several old Mac line ends.
+        # libcst loses the last line ending if there is more than one old Mac line ending.
         self.text = _OLD_MAC.sub("\n", text)
         newline = "\r\n" if file.newline == "\r\n" else "\n"
         self.head = f"if 1:{newline}" if self.text[:1] in (" ", "\t", "\f") else ""
@@ -72,7 +72,8 @@ class Tree:
             Refusal: libcst has no expression at this position.
         """
         start, end = self.file.span(node)
-        # For `ast`, a generator includes the parentheses around it, even those of the call if it is the only argument.
+        # In `ast`, a generator includes the parentheses around it, even the call's parentheses if it is the only
+        # argument.
         found = self._expressions.get((start, end)) or self._expressions.get((start + 1, end - 1))
         if found is None:
             raise Refusal(f"`{ast.unparse(node)}` cannot be rewritten separately")
@@ -90,7 +91,7 @@ class Tree:
         return found
 
     def line(self, node: ast.stmt) -> cst.BaseStatement | cst.BaseSmallStatement:
-        """Return a statement with its leading lines and trailing comment, or without them if others share its line.
+        """Return a statement with the lines above it and its trailing comment, or without them if it shares its line.
 
         Raises:
             Refusal: libcst has no statement at this position.
@@ -106,20 +107,20 @@ class Tree:
             yield node
 
     def line_of(self, node: cst.CSTNode) -> int:
-        """Return the offset in the text of a statement's first line, including the comments above it."""
+        """Return the offset of a statement's first line in the text, including the comments above it."""
         start = self.text.rfind("\n", 0, self._span(node)[0] - self.start) + 1
         for _ in getattr(node, "leading_lines", ()):
             start = self.text.rfind("\n", 0, max(start - 1, 0)) + 1
         return start
 
     def is_glued(self, node: cst.CSTNode) -> bool:
-        """Return whether a word is directly before or after an expression, as in `return[x]`."""
+        """Return whether a word comes directly before or after an expression, as in `return[x]`."""
         start, end = self._span(node)
         beside = self.file.text[max(start - 1, 0) : start] + self.file.text[end : end + 1]
         return any(character.isalnum() or character == "_" for character in beside)
 
     def is_held(self, node: cst.BaseExpression) -> bool:
-        """Return whether an expression has one pair of parentheses, without line breaks or an adjacent word."""
+        """Return whether an expression has one pair of parentheses, and no line breaks or adjacent words."""
         inner = [*(one.whitespace_after for one in node.lpar), *(one.whitespace_before for one in node.rpar)]
         if len(inner) != 2 or not all(isinstance(one, cst.SimpleWhitespace) for one in inner):
             return False
@@ -135,20 +136,20 @@ class Tree:
                 self.parents[child] = node
                 stack.append(child)
                 if isinstance(child, cst.BaseExpression):
-                    # If two expressions share a position, the outer one is visited first, and is the one that `ast`
-                    # has.
+                    # If two expressions have the same position, the outer one is visited first, and `ast` has a node
+                    # only for that one.
                     self._expressions.setdefault(self._span(child), child)
                     if isinstance(child, cst.Tuple | cst.GeneratorExp) and child.lpar:
                         whole = self._span(child.lpar[-1])[0], self._span(child.rpar[0])[1]
                         self._expressions.setdefault(whole, child)
                 elif isinstance(child, cst.BaseSmallStatement | cst.BaseCompoundStatement):
                     start, end = self._span(child)
-                    while self.file.text[end - 1] in "; \t":  # not part of a suite on one line for `ast`
+                    while self.file.text[end - 1] in "; \t":  # in `ast`, these are not part of a suite on a single line
                         end -= 1
                     self._statements[start, end] = child
 
     def _span(self, node: cst.CSTNode) -> Span:
-        """Return the offsets of a node in the file, without its parentheses."""
+        """Return a node's offsets in the file, without its parentheses."""
         place = self._places[node]
         return self._offset(place.start), self._offset(place.end)
 
@@ -158,11 +159,11 @@ class Tree:
 
 
 def _lines_around(file: SourceFile, node: ast.expr | ast.stmt) -> Span:
-    """Return the first and last line to parse in order to rewrite a node."""
+    """Return the first and last line that must be parsed to rewrite a node."""
     assert file.tree is not None
     assert node.end_lineno is not None
     found, blocks = (1, len(file.line_starts)), [file.tree.body]
-    for block in blocks:  # grows while iterating: each statement around the node adds its blocks
+    for block in blocks:  # grows during iteration, because each statement around the node adds its blocks
         for index, statement in enumerate(block):
             first, last = _lines_of(statement)
             if first <= node.lineno and node.end_lineno <= last:
@@ -189,7 +190,7 @@ def _blocks_of(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def _stands_alone(file: SourceFile, block: list[ast.stmt], index: int) -> bool:
-    """Return whether no other statement shares the lines of a statement, so that they can be parsed on their own."""
+    """Return whether a statement shares its lines with no other statement, so that they can be parsed on their own."""
     statement = block[index]
     first, last = _lines_of(statement)
     line, column = file.position(file.span(statement)[0])

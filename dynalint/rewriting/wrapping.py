@@ -1,4 +1,4 @@
-"""Long lines: new calls that do not fit are written with one argument per line."""
+"""Wrap long lines. New calls that do not fit are written with one argument per line."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator
 import libcst as cst
 
 WIDTH = 120
-"""The line width in columns beyond which new code is wrapped."""
-_SHORT = 20  # characters of arguments that are never wrapped
+"""The maximum line width, beyond which new code is wrapped."""
+_SHORT = 20  # arguments with fewer characters are never wrapped
 
 
 def fitting(
@@ -20,7 +20,7 @@ def fitting(
     *,
     spread: bool = False,
 ) -> cst.SimpleStatementLine:
-    """Return a line with as many of the outermost `made` calls wrapped as are needed to fit it after `indent`.
+    """Return a line after wrapping as many of the outermost `made` calls as required for it to fit after `indent`.
 
     With `spread`, the first call is always wrapped.
     """
@@ -40,7 +40,7 @@ def fitting(
 
 
 def outer_calls(node: cst.CSTNode) -> Iterator[cst.Call]:
-    """Yield the outermost call in new code, or in the value of a statement, and the calls among its arguments.
+    """Yield the outermost call in new code, or in a statement's value, and the calls among its arguments.
 
     Calls whose arguments are already on separate lines are omitted.
     """
@@ -63,12 +63,15 @@ def outer_calls(node: cst.CSTNode) -> Iterator[cst.Call]:
 
 
 def fits(code: str, indent: str) -> bool:
-    """Return whether all lines of the code fit within the width."""
+    """Return whether all lines of the code fit within the line width."""
     return all(len(indent) + len(one) <= WIDTH for one in code.splitlines())
 
 
 class _Wrapping(cst.CSTTransformer):
-    """Wraps the first calls. `block` is the indentation of the block; `own` is added inside wrapped outer calls."""
+    """Wraps the first calls.
+
+    `block` is the block's indentation, and `own` is the indentation added inside wrapped outer calls.
+    """
 
     def __init__(
         self, module: cst.Module, made: Collection[cst.CSTNode], block: str, own: str = "", limit: int = sys.maxsize
@@ -86,7 +89,7 @@ class _Wrapping(cst.CSTTransformer):
         return self._wrapped(original_node) if original_node in self.wrapped else updated_node
 
     def _is_long(self, node: cst.Call) -> bool:
-        """Return whether the arguments are long enough to wrap: nobody writes `.squeeze(0)` on three lines."""
+        """Return whether the arguments are long enough to wrap. Nobody writes `.squeeze(0)` on three lines."""
         return sum(len(self._module.code_for_node(arg)) for arg in node.args) > _SHORT
 
     def _wrapped(self, node: cst.Call) -> cst.Call:
@@ -103,5 +106,5 @@ class _Wrapping(cst.CSTTransformer):
 
 
 def _gap(own: str) -> cst.ParenthesizedWhitespace:
-    # libcst adds the indentation of the block itself.
+    # libcst itself adds the block's indentation.
     return cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace(own))

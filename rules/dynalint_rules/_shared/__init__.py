@@ -1,6 +1,6 @@
-"""Helpers for rewrites that several rules share, grouped by topic. Queries that rewrite nothing are in `_code`.
+"""Helpers shared by the rewrites of more than one rule. Queries that do not rewrite anything are in `_code`.
 
-`branch` handles data-dependent decisions, `mask` elements selected by a mask, and `number` numbers read from a tensor.
-`state` handles numbers stored on a module, and `guard` statements that are restricted to eager code or removed. `text`
-assembles source text. New code is emitted through `dynalint.rewriting`.
+`branch` handles data-dependent decisions, `mask` handles elements selected by a mask, and `number` handles numbers read
+from a tensor. `state` handles numbers stored on a module, and `guard` handles statements that are removed or only run
+in eager code. `text` assembles source text. New code is written with `dynalint.rewriting`.
 """

@@ -1,7 +1,7 @@
-"""The rewrite of a count on a module as a registered buffer.
+"""Turn a counter stored on a module into a registered buffer.
 
-The buffer is not part of the state dict, has dtype int64, and is assigned rather than changed in place: in compiled
-code, an in-place update can give wrong gradients if the value is part of a differentiable expression.
+The buffer has dtype int64 and is not part of the state dict. It is assigned rather than changed in place because, in
+compiled code, an in-place update can give wrong gradients if the value is part of a differentiable expression.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dynalint_rules._shared.guard.statements import SHOWS
 from dynalint_rules._shared.number.numbers import DECISIONS, flow_of
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult)
-# With ints, these return ints, for tensors as for Python numbers.
+# Operators that return ints for ints, both as tensors and as Python numbers.
 _INTEGRAL = (*_ARITHMETIC, ast.Mod, ast.FloorDiv)
 _WITH_TENSORS = (*_INTEGRAL, ast.Div)
 _SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
@@ -26,7 +26,7 @@ _TIGHT = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
 
 
 def number_to_buffer(event: StateChange, project: Project) -> Rewrite:
-    """Return the rewrite that stores the number `self.name` in a buffer, which changes all its uses together.
+    """Return the rewrite that stores the number `self.name` in a buffer and changes all its uses.
 
     Raises:
         Refusal: the constructor does not set it to a plain number, or a use requires a Python number.
@@ -58,9 +58,10 @@ def number_to_buffer(event: StateChange, project: Project) -> Rewrite:
 
 @dataclass
 class Plan:
-    """The replacements that turn a number into a tensor. `combined` means that a tensor is computed from the counter.
+    """The replacements that turn a number into a tensor.
 
-    `leaves` are the codes of findings about decisions that depend on the counter.
+    `combined` is true if a tensor is computed from the counter. `leaves` are the codes of findings about decisions that
+    depend on the counter.
     """
 
     name: str
@@ -75,7 +76,7 @@ class Plan:
 
 
 def _read(plan: Plan, use: Use) -> None:
-    """Follow a read of the number through arithmetic that stays the same, and rewrite the uses that have to change.
+    """Follow the use of a number through arithmetic that can stay unchanged, and rewrite the uses that must change.
 
     Raises:
         Refusal: a use requires a Python number.
@@ -99,7 +100,7 @@ def _read(plan: Plan, use: Use) -> None:
 
 
 def _constructor(event: StateChange, project: Project) -> tuple[ClassInfo, FunctionInfo, ast.Assign | ast.AnnAssign]:
-    """Return the class whose constructor first sets the counter, the constructor, and the statement."""
+    """Return the first class in the MRO whose constructor sets the counter, the constructor, and the statement."""
     name, owner = event.home.name, event.function.owner
     if owner is None or not name.isidentifier() or not project.is_module_class(owner):
         raise Refusal(
@@ -137,7 +138,7 @@ def _calls_constructor(statement: ast.stmt) -> bool:
 
 
 def plain_number(node: ast.expr) -> str | None:
-    """Return the text of a plain number, negative or not."""
+    """Return the text of a plain number, which may be negative, or None for any other expression."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         inner = plain_number(node.operand)
         return None if inner is None else f"-{inner}"
@@ -151,10 +152,10 @@ def _registration(plan: Plan, function: FunctionInfo, statement: ast.Assign | as
 
 
 def change_store(plan: Plan, use: Use) -> None:
-    """Rewrite a statement that sets the number: an update becomes an assignment, and a number becomes a tensor.
+    """Rewrite a statement that sets the number, turning an update into an assignment, and a number into a tensor.
 
     Raises:
-        Refusal: it sets the number in another way.
+        Refusal: the statement sets the number in another way.
     """
     statement = use.statement()
     target = use.file.segment(use.node)
@@ -179,7 +180,7 @@ def change_store(plan: Plan, use: Use) -> None:
         torch, _ = torch_name(_function(use))
         value = f"{torch}.zeros_like({target})" if number == "0" else f"{torch}.full_like({target}, {number})"
         plan.replace(use, statement.value, value)
-    # The uses of a value that is computed from the number itself are checked separately.
+    # If the value is computed from the number itself, its uses are checked separately.
     elif not any(_is_same(node, use.node) for node in walk(statement.value)):
         raise Refusal(f"{use.place} sets {use.quote(use.node)} to {use.quote(statement.value)}, which is not a tensor")
 
@@ -190,7 +191,7 @@ def _function(use: Use) -> FunctionInfo:
 
 
 def check_reader(plan: Plan, use: Use) -> None:
-    """Follow a read of the counter through integer arithmetic to a tensor, or back to the counter.
+    """Follow a use of the counter through integer arithmetic until it reaches a tensor or the counter itself.
 
     Raises:
         Refusal: a step requires a Python number.
@@ -227,14 +228,14 @@ def check_reader(plan: Plan, use: Use) -> None:
 
 
 def _scope(use: Use) -> Scope | None:
-    """Return the function of a use, or None at the top level of a file."""
+    """Return the function that contains a use, or None if the use is at a file's top level."""
     if use.function is None:
         return None
     return Scope(use.project, use.function, use.project.parents(use.function), *torch_name(use.function))
 
 
 def _is_shown(use: Use, part: ast.AST | None) -> bool:
-    """Return whether a part of an f-string, which formats a 0-dim tensor like its number, is printed or logged."""
+    """Return whether part of an f-string is only printed or logged. There, a 0-dim tensor looks like its number."""
     if not isinstance(part, ast.FormattedValue) or part.conversion != -1:
         return False
     scope, text = _scope(use), use.parent(part)
@@ -243,7 +244,7 @@ def _is_shown(use: Use, part: ast.AST | None) -> bool:
 
 
 def _decides(plan: Plan, use: Use, node: ast.expr, parent: ast.AST | None) -> bool:
-    """Return whether a number, or its comparison with another number, only decides a branch."""
+    """Return whether a number, or the result of comparing it with another number, only decides a branch."""
     if isinstance(parent, ast.Compare):
         others = [one for one in (parent.left, *parent.comparators) if one is not node]
         if len(others) != 1 or not isinstance(parent.ops[0], _ORDER) or not _is_int(use.kind(others[0])):

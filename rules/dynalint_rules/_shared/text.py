@@ -1,4 +1,4 @@
-"""Source text for rewrites: indentation, comments, and calls that fit on a line."""
+"""Source text for rewrites, such as indentation and parentheses."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import ast
 from dynalint.rulekit import SourceFile
 
 WIDTH = 120
-"""The maximum width of a line of new code before it is wrapped."""
+"""The line width beyond which new code is wrapped."""
 
 LOOSE = (ast.IfExp, ast.Lambda, ast.NamedExpr)
-"""Expressions that bind so loosely that they cannot be an operand without parentheses."""
+"""Expressions that always need parentheses when they are operands."""
 
 _ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.List, ast.Dict, ast.Set, ast.ListComp)
 
 
 def indentation(file: SourceFile, number: int) -> str:
-    """Return the white space at the beginning of a line."""
+    """Return the white space at the start of a line."""
     line = file.line(number)
     return line[: len(line) - len(line.lstrip(" \t\f"))]
 
 
 def inner_indentation(file: SourceFile, statement: ast.If) -> str:
-    """Return the indentation of the body of a statement, or one more level if the body is on the same line."""
+    """Return the indentation of a statement's body, which is one level deeper if the body is on the same line."""
     own = indentation(file, statement.lineno)
     first = statement.body[0]
     if first.lineno > statement.lineno and indentation(file, first.lineno).startswith(own):
@@ -31,12 +31,12 @@ def inner_indentation(file: SourceFile, statement: ast.If) -> str:
 
 
 def atom(node: ast.expr, text: str) -> str:
-    """Return the text of an expression, in parentheses unless an operator or a method may follow it."""
+    """Return an expression's text, in parentheses unless an operator or a method call can follow it directly."""
     return text if isinstance(node, _ATOMS) else f"({text})"
 
 
 def held_together(text: str) -> str:
-    """Put an expression of several lines in parentheses, unless parentheses already enclose it."""
+    """Put an expression in parentheses if it spans more than one line and is not enclosed in brackets."""
     if "\n" not in text and "\r" not in text:
         return text
     try:

@@ -1,4 +1,4 @@
-"""Analysis of the branches of an `if`: the chain of tests, the assignments, and the returned value."""
+"""Analyse the branches of an `if`: the chain of tests, the assignments, and the returned values."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from dynalint_rules._shared.text import LOOSE, held_together
 
 @dataclass(frozen=True)
 class Assignment:
-    """`name = value` or, for an augmented assignment with `operator`, `name = name + written`, with the sum as `value`.
+    """An assignment `name = value`.
 
-    With `place`, it is `name[place] = written` for a tensor without other names, and `value` contains all that it
-    reads.
+    For an augmented assignment with `operator`, it stands for `name = name + written`, and the sum is `value`. With
+    `place`, it stands for `name[place] = written`, where `name` is the only name of a tensor, and `value` contains
+    everything that it reads.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Block:
-    """One path through the `if`: its assignments in order, and the returned value (None if the path continues)."""
+    """A path through the `if`: its assignments in order, and the returned value, or None if the path continues."""
 
     assignments: tuple[Assignment, ...]
     result: ast.expr | None
@@ -60,9 +61,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Chain:
-    """An `if` with its `elif`s: `tests` in order, one more block than tests, and the last statement of the chain.
+    """An `if` with its `elif`s: the `tests` in order, one more block than tests, and the chain's last statement.
 
-    `head` is the statement of the first test. With `nested`, it is an `elif` of an outer `if`, which stays unchanged.
+    `head` is the statement with the first test. If `nested` is true, it is an `elif` of an outer `if` that stays
+    unchanged.
     """
 
     head: ast.If
@@ -81,7 +83,7 @@ def chain_of(scope: Scope, statement: ast.If) -> Chain:
     """Return the chain that a data-dependent `if` or `elif` belongs to.
 
     Raises:
-        Refusal: a branch contains anything but assignments to names and a `return`.
+        Refusal: a branch contains anything other than assignments to names and a `return`.
     """
     head = head_of(scope, statement)
     tests, bodies = [head.test], [head.body]
@@ -102,7 +104,7 @@ def chain_of(scope: Scope, statement: ast.If) -> Chain:
 
 
 def head_of(scope: Scope, statement: ast.If) -> ast.If:
-    """Return the first `if` or `elif` of the chain of data-dependent tests that a statement belongs to."""
+    """Return the first `if` or `elif` in the chain of data-dependent tests that a statement belongs to."""
     head = statement
     while True:
         parent = scope.parents.get(head)
@@ -122,7 +124,7 @@ def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[
             last = following[0]
             leaving[-1] = True
     if isinstance(bodies[0][-1], ast.Continue) and len(bodies) == 2 and not bodies[1]:
-        # The rest of the iteration is the other side.
+        # The other branch is the rest of the iteration.
         if not _stands_in_loop(scope, head):
             raise Refusal(
                 "the `continue` also skips the code around it; always compute the rest of the iteration and "
@@ -141,15 +143,15 @@ def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[
 
 
 def _stands_in_loop(scope: Scope, statement: ast.stmt) -> bool:
-    """Return whether a statement is directly in the body of a loop, and not in a nested block."""
+    """Return whether a statement is directly in a loop's body, not in a nested block."""
     loop = scope.parents.get(statement)
     return isinstance(loop, ast.For | ast.While | ast.AsyncFor) and statement in loop.body
 
 
 def split_test(scope: Scope, statement: ast.If) -> tuple[str | None, ast.expr]:
-    """Split `if flag and tensor:` into the text of the Python part, which keeps its `if`, and the tensor part.
+    """Split `if flag and tensor:` into the text of the Python part, which stays an `if`, and the tensor part.
 
-    The Python part is None if there is none, or for an `elif`, where it cannot be kept.
+    The Python part is None if there is none, and for an `elif`, where it cannot be kept.
     """
     test = statement.test
     if not (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)):
@@ -163,7 +165,7 @@ def split_test(scope: Scope, statement: ast.If) -> tuple[str | None, ast.expr]:
 
 
 def _joined(scope: Scope, parts: Sequence[ast.expr]) -> str:
-    """Return the text of a test that is true if all parts are true."""
+    """Return the text of a test that is true if all of `parts` are true."""
     texts = [scope.text(part) for part in parts]
     if len(texts) == 1:
         return held_together(texts[0])
@@ -182,10 +184,10 @@ def statements_after(scope: Scope, statement: ast.stmt) -> list[ast.stmt]:
 
 
 def block_of(scope: Scope, body: Sequence[ast.stmt], *, stores: bool = False) -> Block:
-    """Return one path through an `if`; with `stores`, it may store to elements of its own tensors.
+    """Return a path through an `if`. With `stores`, it can also assign to elements of the function's own tensors.
 
     Raises:
-        Refusal: it contains anything but assignments to names and a `return` with a value.
+        Refusal: it contains anything other than assignments to names and a `return` with a value.
     """
     assignments: list[Assignment] = []
     result: ast.expr | None = None
@@ -212,7 +214,7 @@ def does_nothing(scope: Scope, statement: ast.stmt) -> bool:
 
 
 def _ends_round(scope: Scope, statement: ast.stmt) -> bool:
-    """Return whether a statement is a `continue` with nothing after it in the iteration."""
+    """Return whether a statement is a `continue` and nothing in the iteration comes after it."""
     node: ast.AST = statement
     while isinstance(node, ast.Continue | ast.If) and not statements_after(scope, node):
         node = scope.parents[node]
@@ -254,7 +256,7 @@ def _stored(scope: Scope, statement: ast.stmt) -> Assignment | None:
 def _one_by_one(
     scope: Scope, statement: ast.Assign, targets: Sequence[ast.expr], values: Sequence[ast.expr]
 ) -> list[Assignment]:
-    """Split `a, b = one, other`; see `assigns_at_once`."""
+    """Split `a, b = one, other` into separate assignments (see `assigns_at_once`)."""
     names = [target.id for target in targets if isinstance(target, ast.Name)]
     starred = any(isinstance(value, ast.Starred) for value in values)
     if len(names) != len(targets) or len(names) != len(values) or len(set(names)) != len(names) or starred:
@@ -263,7 +265,7 @@ def _one_by_one(
 
 
 def assigns_at_once(block: Block) -> bool:
-    """Return whether a statement of a block reads a name after assigning to it, in the order of its targets."""
+    """Return whether a statement in a block reads a name after assigning to it, given the order of its targets."""
     for one, other in itertools.combinations(block.assignments, 2):
         reads = (node for node in walk(other.value) if isinstance(node, ast.Name))
         if one.statement is other.statement and any(node.id == one.name for node in reads):
@@ -272,7 +274,7 @@ def assigns_at_once(block: Block) -> bool:
 
 
 def _sum(scope: Scope, name: str, statement: ast.AugAssign) -> ast.expr:
-    """Return the result of an augmented assignment as a separate expression."""
+    """Return the result of an augmented assignment as an expression."""
     old = ast.copy_location(ast.Name(name, ast.Load()), statement)
     result = ast.copy_location(ast.BinOp(old, statement.op, statement.value), statement)
     scope.kinds[old] = scope.kinds[result] = kind_of_name(scope, name, statement)

@@ -1,4 +1,4 @@
-"""Rewrites of calls of functions that raise if their argument is false, such as `check(test, "message")`."""
+"""Rewrite calls to functions that raise if their argument is false, such as `check(test, "message")`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from dynalint_rules._shared.branch.truth import truth_of
 def rewrite_checking_call(scope: Scope, node: ast.expr) -> Rewrite | None:
     """Return the rewrite of `check(test, "message")` that uses `torch._assert_async` in compiled code.
 
-    `node` is the test or a part of it. The result is None unless the callee only raises if the test is false.
+    `node` is the test or a part of it. The result is None unless the callee does nothing but raise if the test is
+    false.
     """
     test = _whole_test(scope, node)
     call = scope.parents[test]
     call = scope.parents[call] if isinstance(call, ast.keyword) else call
-    statement = scope.parents.get(call)  # there is none around a lambda
+    statement = scope.parents.get(call)  # a lambda is not inside a statement
     checker = scope.kind(call.func) if isinstance(call, ast.Call) else k.UNKNOWN
     if not isinstance(call, ast.Call) or not isinstance(statement, ast.Expr) or not isinstance(checker, k.Function):
         return None
@@ -45,7 +46,7 @@ def rewrite_checking_call(scope: Scope, node: ast.expr) -> Rewrite | None:
 
 
 def _whole_test(scope: Scope, node: ast.expr) -> ast.expr:
-    """Return the test that an expression is part of, through operators, `bool()` and `.item()`."""
+    """Return the test that an expression is part of, looking through operators, `bool()` and `.item()`."""
     parent = scope.parents[node]
     while (
         isinstance(parent, ast.BoolOp | ast.UnaryOp)
@@ -57,7 +58,7 @@ def _whole_test(scope: Scope, node: ast.expr) -> ast.expr:
 
 
 def _check_message(scope: Scope, node: ast.expr) -> str | None:
-    """Return the code of the message if an argument is a message that can be part of a graph."""
+    """Return the code of the message if one of the arguments is a message that can be part of a graph."""
     kind = scope.kind(node)
     if is_constant_message(node) or (isinstance(kind, k.Value) and isinstance(kind.constant, str)):
         return scope.text(node)

@@ -1,4 +1,4 @@
-"""Rewrites of assertions and checks that raise into forms that Dynamo keeps in the graph."""
+"""Rewrite assertions, and checks that raise, so that Dynamo keeps them in the graph."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CHECKED = "In compiled code, check on the device with `torch._assert_async`"
 
 
 def is_constant_message(node: ast.expr | None) -> bool:
-    """Return whether Dynamo turns a message into a constant string, or there is no message."""
+    """Return whether there is no message, or one that Dynamo turns into a constant string."""
     if node is None:
         return True
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
@@ -43,10 +43,10 @@ def is_constant_message(node: ast.expr | None) -> bool:
 def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
     """Return the rewrite of `if test: raise Error("message")` that uses `torch._assert_async` in compiled code.
 
-    Eager code still raises its own exception.
+    Eager code still raises the original exception.
 
     Raises:
-        Refusal: the statement does more, or compiled code may catch the exception.
+        Refusal: the statement does more than raise, or compiled code may catch the exception.
     """
     *before, raising = statement.body
     if (
@@ -88,9 +88,9 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
 
 @dataclass(frozen=True)
 class _Rest:
-    """The tensor operands at the end of `python or tensor`, or of `not (python and tensor)`, in the test of a `raise`.
+    """The tensor operands at the end of the test for a `raise`, as in `python or tensor` or `not (python and tensor)`.
 
-    `good` is the truth that they have if the check passes.
+    `good` is their truth value if the check passes.
     """
 
     test: ast.expr
@@ -99,7 +99,7 @@ class _Rest:
     good: Truth
 
     def left_out(self, scope: Scope, tree: rw.Tree) -> Any:
-        """Return the test that ignores these operands in compiled code."""
+        """Return the test in a form that ignores these operands in compiled code."""
         nodes = [tree.expression(one) for one in self.operation.values]
         word, guard = ("and", rw.negation(compiling(scope)))
         if isinstance(self.operation.op, ast.And):
@@ -115,7 +115,7 @@ def _left_to_tensors(scope: Scope, test: ast.expr) -> _Rest | None:
     """Return the tensor part of a test that also has a Python part, or None for any other test.
 
     Raises:
-        Refusal: a part of it is not a tensor.
+        Refusal: an operand in the tensor part is not a tensor.
     """
     negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
     asked = test.operand if isinstance(test, ast.UnaryOp) and negated else test
@@ -130,17 +130,17 @@ def _left_to_tensors(scope: Scope, test: ast.expr) -> _Rest | None:
 
 
 def compiling(scope: Scope) -> Any:
-    """Return a call of `torch.compiler.is_compiling()`."""
+    """Return a call to `torch.compiler.is_compiling()`."""
     return rw.call(f"{scope.torch}.compiler.is_compiling")
 
 
 def _is_plain(statement: ast.stmt) -> bool:
-    """Return whether control continues with the next statement."""
+    """Return whether control always continues with the next statement."""
     return isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Pass)
 
 
 def _shown(scope: Scope, raising: ast.Raise) -> str:
-    """Return the code of a constant message that is as close as possible to that of the exception."""
+    """Return the code of a constant message that is as close as possible to the exception's message."""
     given = raising.exc
     message = given.args[0] if isinstance(given, ast.Call) and given.args else None
     if message is not None and (is_constant_message(message) or _is_folded(scope, message)):
@@ -153,10 +153,10 @@ def _shown(scope: Scope, raising: ast.Raise) -> str:
 
 
 def refuse_caught(scope: Scope, statement: ast.stmt) -> None:
-    """Ensure that no handler in compiled code expects the exception, whose type may change.
+    """Ensure that no handler in compiled code expects the exception, because its type may change.
 
     Raises:
-        Refusal: a `try` with handlers surrounds the check, or a call in the chain of functions that leads to it.
+        Refusal: a `try` with handlers surrounds the check, or a call in the chain that leads to it.
     """
     for caller in scope.function.leading_here[1:]:
         if any(_handles_calls(node) for node in walk_function(caller.node)):
@@ -180,7 +180,7 @@ def refuse_caught(scope: Scope, statement: ast.stmt) -> None:
 
 
 def _handles_calls(node: ast.AST) -> bool:
-    """Return whether a node is a `try` with handlers that cover its calls."""
+    """Return whether a node is a `try` whose handlers apply to calls in it."""
     return (
         isinstance(node, ast.Try)
         and bool(node.handlers)
@@ -189,9 +189,9 @@ def _handles_calls(node: ast.AST) -> bool:
 
 
 def _is_folded(scope: Scope, message: ast.expr) -> bool:
-    """Return whether Dynamo turns an f-string into a constant string, because its values are settings.
+    """Return whether Dynamo turns an f-string into a constant string because its values are settings.
 
-    A size in the f-string would recompile for each new size, and a tensor would break the graph.
+    A size in the f-string would cause a recompilation for each new size, and a tensor would break the graph.
     """
     return isinstance(message, ast.JoinedStr) and all(
         isinstance(part, ast.Constant)
@@ -205,7 +205,7 @@ def _is_bare(part: ast.FormattedValue) -> bool:
 
 
 def _is_setting(scope: Scope, value: ast.expr) -> bool:
-    """Return whether an expression reads a number or text from a module, or from a settings object on it."""
+    """Return whether an expression reads a number or string from a module, or from a settings object on it."""
     depth, owner = 0, value
     while isinstance(owner, ast.Attribute):
         depth, owner = depth + 1, owner.value
@@ -218,10 +218,10 @@ def _is_setting(scope: Scope, value: ast.expr) -> bool:
 
 
 def rewrite_assert(scope: Scope, statement: ast.Assert) -> Rewrite:
-    """Return the rewrite of an `assert` into assertions of one tensor each, with a constant message.
+    """Return the rewrite of an `assert` as assertions with one tensor each and a constant message.
 
     Raises:
-        Refusal: its test mixes parts in a way that cannot be split, or its message cannot be constant.
+        Refusal: the test cannot be split into such assertions, or its message cannot be constant.
     """
     refuse_caught(scope, statement)
     conditions: list[str] = []
@@ -235,7 +235,7 @@ def rewrite_assert(scope: Scope, statement: ast.Assert) -> Rewrite:
 
 
 def _tests(scope: Scope, test: ast.expr, changes: list[str]) -> list[str]:
-    """Return the tests to assert one after the other, which is equivalent to asserting their `and`."""
+    """Return the tests to assert one after another, which is equivalent to asserting all of them with `and`."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         return [text for value in test.values for text in _tests(scope, value, changes)]
     if isinstance(test, ast.Compare) and len(test.ops) > 1 and is_tensor_test(scope, test):
@@ -254,7 +254,7 @@ def _tests(scope: Scope, test: ast.expr, changes: list[str]) -> list[str]:
 
 
 def _message(scope: Scope, node: ast.expr | None) -> tuple[str, list[str]]:
-    """Return the code of a constant message, with a comma before it, and the behaviour that it changes."""
+    """Return the code of a constant message, with a leading comma, and the changes in behaviour that it causes."""
     if node is None:
         return "", []
     if is_constant_message(node):
@@ -273,7 +273,7 @@ def _message(scope: Scope, node: ast.expr | None) -> tuple[str, list[str]]:
 def without_values(node: ast.expr | None) -> str | None:
     """Return the code of an f-string as a plain string, or None for any other expression.
 
-    The string consists of the sentences before the first value or, if there are none, of the text with an ellipsis for
+    The string consists of the sentences before the first value. If there are none, it is the text with an ellipsis for
     each value, without the clause that says what was given.
     """
     if not isinstance(node, ast.JoinedStr):

@@ -1,4 +1,4 @@
-"""`torch.where` in place of a conditional expression, and the parts shared with `if` statements."""
+"""Replace a conditional expression with `torch.where`, and helpers shared with `if` statements."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from dynalint_rules._shared.text import LOOSE, atom
 TITLE = "Compute both sides and select with `torch.where`"
 
 _LONGEST_REPEATED_TEST = 40
-# The order of an operand and its harmless replacement, if the operand is on the first side and on the last.
+# The order of an operand and its harmless replacement, if the operand is in the first branch or in the last.
 GUARD_ORDERS = ("{operand}, {safe}", "{safe}, {operand}")
 
 
 def rewrite_conditional_expression(scope: Scope, node: ast.IfExp) -> Rewrite:
-    """Return the rewrite of `one if test else other`, and of data-dependent choices in the same form.
+    """Return the rewrite of `one if test else other`, and of other data-dependent choices with the same form.
 
     Raises:
         Refusal: the rewrite would not be equivalent.
@@ -41,7 +41,7 @@ def rewrite_conditional_expression(scope: Scope, node: ast.IfExp) -> Rewrite:
 
 
 def _chosen(scope: Scope, node: ast.IfExp) -> tuple[str, list[str]]:
-    """Return the code of the choice, and the conditions."""
+    """Return the code of the choice and the conditions for it."""
     truth = truth_of(scope, node.test)
     inner: list[str] = []
     for value in (node.body, node.orelse):
@@ -66,15 +66,15 @@ def _chosen(scope: Scope, node: ast.IfExp) -> tuple[str, list[str]]:
 
 
 def finished(scope: Scope, title: str, edits: tuple[Replacement, ...], conditions: Sequence[str]) -> Rewrite:
-    """Return a rewrite that is exact for every input, or under conditions if there are any."""
+    """Return a rewrite that is exact for every input, unless there are conditions."""
     unique = tuple(dict.fromkeys(conditions))
     return Rewrite(title, "conditional" if unique else "safe", edits, unique, scope.imports)
 
 
 def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str) -> str:
-    """Return the text of an expression, with the new names in `scope.renamed`.
+    """Return the text of an expression, with the new names from `scope.renamed`.
 
-    Each of the operands in `guards` is wrapped in `guard`, a format string for the `operand` and the value `safe`.
+    Each operand in `guards` is wrapped in `guard`, a format string with the fields `operand` and `safe`.
     """
     if node in scope.renamed:
         return scope.renamed[node]
@@ -94,7 +94,7 @@ def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str
 
 
 def guarded(scope: Scope, one: Guarded, guards: Sequence[Guarded], guard: str) -> str:
-    """Return the text of an operand that must be harmless where the other side is selected."""
+    """Return the text of an operand that must be harmless where the other branch is selected."""
     return guard.format(operand=rendered(scope, one.node, guards, guard), safe=one.safe)
 
 
@@ -103,13 +103,13 @@ def _contains(outer: ast.AST, inner: ast.AST) -> bool:
 
 
 def require_tensors(scope: Scope, sides: Sequence[Side]) -> list[str]:
-    """Ensure that every side is a tensor; return the conditions for that.
+    """Ensure that the value of every branch is a tensor, and return the conditions for this.
 
-    If one side certainly is a tensor, an unknown side may be one, because a run can verify it. Next to a 0-dim float
-    tensor, a number becomes a tensor too.
+    If one value is certainly a tensor, an unknown value is assumed to be one as well, because a run can verify it. If
+    one value is a 0-dim float tensor, numbers are converted to tensors.
 
     Raises:
-        Refusal: a side is not a tensor, or all sides are unknown.
+        Refusal: a value is not a tensor, or all values are unknown.
     """
     certain = any(as_tensor(side.kind) is not None for side in sides)
     conditions: list[str] = []
@@ -132,7 +132,7 @@ def _is_single_float(kind: k.Kind) -> bool:
 
 
 def _divides(side: Side) -> bool:
-    """Return whether some operators are not defined for all numbers, and their operands cannot be protected."""
+    """Return whether a branch has operators that not all numbers support, and operands that cannot be protected."""
     binary = [one for one in walk(side.node) if isinstance(one, ast.BinOp)] if side.node is not None else []
     others = [one for one in binary if not isinstance(one.op, ast.Add | ast.Sub | ast.Mult)]
     powers = [getattr(one.right, "value", None) if isinstance(one.op, ast.Pow) else None for one in others]
@@ -161,7 +161,7 @@ def _why_no_tensor(scope: Scope, side: Side) -> str:
 
 
 def _sides_of(scope: Scope, node: ast.IfExp, test: str) -> list[str]:
-    """Return the code of the sides, with operands that the test keeps harmless.
+    """Return the code of the branches, in which operands are harmless where the test selects the other branch.
 
     Raises:
         Refusal: the test is too long to repeat, or must not be repeated.
@@ -184,7 +184,7 @@ def escaped(text: str) -> str:
 
 
 def target_of(scope: Scope, node: ast.expr) -> str | None:
-    """Return the name that an expression is assigned to, if there is exactly one."""
+    """Return the name that an expression is assigned to, or None unless there is exactly one."""
     parent = scope.parents.get(node)
     if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
         return parent.targets[0].id

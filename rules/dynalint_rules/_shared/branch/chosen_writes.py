@@ -1,4 +1,4 @@
-"""A branch that only writes to tensors of the module: every call writes the selected values instead.
+"""Rewrite a branch that only writes to tensors of the module, so that every call writes selected values instead.
 
 if self.ready:                              center = x.mean(0)
     return                                  self.center.copy_(torch.where(self.ready, self.center, center))
@@ -32,9 +32,9 @@ _IN_PLACE = frozenset(f"{name}_" for name in "abs add clamp div lerp mul neg sub
 
 @dataclass(frozen=True)
 class _Write:
-    """A statement that assigns `value` to `target`, by a method of `owner` or, without one, by an assignment.
+    """A statement that assigns `value` to `target`, by calling a method of `owner` or, if there is none, directly.
 
-    `number` means that the value is a plain number. `kept` is the text of the existing value if that is not the target.
+    `number` is true if the value is a plain number. `kept` is the text of the existing value if it is not the target's.
     """
 
     statement: ast.stmt
@@ -47,7 +47,7 @@ class _Write:
 
 @dataclass
 class _Side:
-    """The writes of one path, and the names that only it uses, in order. `values` are the computed expressions."""
+    """The writes on one path, and the names that only it uses, in order. `values` are the computed expressions."""
 
     steps: list[_Write | tuple[str, str]] = field(default_factory=list)
     values: list[ast.expr] = field(default_factory=list)
@@ -57,10 +57,10 @@ class _Side:
 
 
 def rewrite_writes(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite of an `if` whose branches only write to tensors of the module, or None for any other.
+    """Return the rewrite of an `if` whose branches only write to tensors of the module, or None for any other `if`.
 
     Raises:
-        Refusal: one of its values must not be computed on every call.
+        Refusal: a value must not be computed on every call.
     """
     if is_elif(scope, statement) or any(is_elif(scope, one) for one in statement.orelse):
         return None
@@ -92,7 +92,7 @@ def _leaves(body: Sequence[ast.stmt]) -> bool:
 
 
 def _side_of(scope: Scope, body: Sequence[ast.stmt]) -> _Side | None:
-    """Return the effects of a path, or None if it does anything but write."""
+    """Return what a path does, or None if it does anything other than write."""
     side = _Side()
     for one in body:
         if does_nothing(scope, one):
@@ -112,7 +112,7 @@ def _side_of(scope: Scope, body: Sequence[ast.stmt]) -> _Side | None:
 
 
 def _write_of(scope: Scope, statement: ast.stmt, side: _Side) -> _Write | None:
-    """Return the write to a tensor of the module in a statement, or None if the statement does anything else."""
+    """Return the write to a tensor of the module that a statement makes, or None if it does anything else."""
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         return _called(scope, statement, statement.value, side)
     plain = isinstance(statement, ast.Assign) and len(statement.targets) == 1
@@ -133,7 +133,7 @@ def _write_of(scope: Scope, statement: ast.stmt, side: _Side) -> _Write | None:
 
 
 def _called(scope: Scope, statement: ast.Expr, last: ast.Call, side: _Side) -> _Write | None:
-    """Return the write of a chain of in-place methods."""
+    """Return the write that a chain of in-place methods makes."""
     calls = [last]
     while isinstance(calls[0].func, ast.Attribute) and isinstance(calls[0].func.value, ast.Call):
         calls.insert(0, calls[0].func.value)
@@ -173,7 +173,7 @@ def _fits(scope: Scope, tensor: k.Tensor, value: ast.expr) -> bool:
 
 
 def _kept(scope: Scope, node: ast.expr) -> k.Tensor | None:
-    """Return the tensor on `self` that an expression reads or stores, or None."""
+    """Return the tensor that an expression reads from `self` or stores there, or None."""
     owner = scope.function.owner
     if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) or owner is None:
         return None
@@ -193,7 +193,7 @@ def _kept(scope: Scope, node: ast.expr) -> k.Tensor | None:
 
 @dataclass
 class _Writer:
-    """A writer of the statements that replace both paths: `one` is selected if `test` is true, `other` if not."""
+    """Writes the statements that replace both paths. `one` is selected if `test` is true, and `other` if not."""
 
     scope: Scope
     test: ast.expr
@@ -212,7 +212,7 @@ class _Writer:
         return [*self._test(), *self._steps()]
 
     def _test(self) -> list[str]:
-        """Return the assignment of the test to a name, unless the test is a flag that is written last."""
+        """Return the assignment of the test to a name. There is none if the test is a flag that is written last."""
         flag = self.test
         while isinstance(flag, ast.UnaryOp) and isinstance(flag.op, ast.Not):
             flag, self.negated = flag.operand, not self.negated
@@ -255,7 +255,7 @@ class _Writer:
         return [*found, *(self._step(None, one) for one in rest)]
 
     def _step(self, one: object, other: object) -> str:
-        """Return the line for a step of one path or both."""
+        """Return the line for a step of one or both paths."""
         step = one if one is not None else other
         if isinstance(step, tuple):
             name, value = step

@@ -1,4 +1,4 @@
-"""The rewrite of any data-dependent decision: a branch, an assertion or a check that raises."""
+"""Rewrite any data-dependent decision: a branch, an assertion or a check that raises."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _ROUNDS = (
 
 
 def rewrite_decision(event: Event, operand: ast.expr, project: Project, *, value: str) -> Rewrite | Declined:
-    """Return the rewrite of the decision on `operand`, the subject of `event`, or why there is none.
+    """Return the rewrite of the decision on `operand`, which `event` is about, or the reason why there is none.
 
-    `value` is the reason for a refusal if the operand is used as a value and decides nothing.
+    `value` is the reason to give if the operand is used as a value and decides nothing.
 
     Raises:
         Refusal: the rewrite would not be equivalent.
@@ -44,7 +44,7 @@ def rewrite_decision(event: Event, operand: ast.expr, project: Project, *, value
 
 
 def _rewritten(scope: Scope, decision: Decision, operand: ast.expr) -> Rewrite | None:
-    """Return the rewrite of a decision, or None if no form applies.
+    """Return the rewrite of a decision, or None if no rewrite applies.
 
     Raises:
         Refusal: the rewrite would not be equivalent.

@@ -1,4 +1,4 @@
-"""The split of a test of a Python value and a tensor into a separate `if` for each.
+"""Split an `if` on a Python value and a tensor into a separate `if` for each.
 
     if flag and t:          if flag:                     if flag or t:          if flag:
         y = a                   if t:                        y = a                  y = a
@@ -8,8 +8,8 @@
                             else:                                                   y = b
                                 y = b
 
-The duplicated code is short, and code that the flag disables is still not computed. The result is equivalent, and the
-`if` on the tensor is rewritten in the same step.
+The duplicated code is short, and values that the flag disables are still not computed. The result is equivalent, and
+the `if` on the tensor is rewritten in the same step.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.expr_context, ast.UnaryOp, 
 
 
 def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite of an `if` or `elif` that tests a Python value and a tensor, or None for any other.
+    """Return the rewrite of an `if` or `elif` that tests a Python value and a tensor, or None for any other statement.
 
-    The rewrite tests the Python values first. If they were not first before, neither part may depend on the other.
+    The Python values are tested first. If they were not first before, neither part may depend on the other.
 
     Raises:
         Refusal: libcst cannot parse the statement.
@@ -83,7 +83,7 @@ def _is_certain(scope: Scope, value: ast.expr) -> bool:
 
 
 def _is_plain(value: ast.expr) -> bool:
-    """Return whether evaluating a value has no effect and never raises."""
+    """Return whether evaluating a value has no side effects and never raises."""
     return all(isinstance(node, _PLAIN) for node in walk(value))
 
 
@@ -99,5 +99,5 @@ def _tail(scope: Scope, branch: ast.If) -> Sequence[ast.stmt] | None:
 
 
 def _lines(statements: Sequence[ast.stmt]) -> int:
-    """Return the number of lines of consecutive statements."""
+    """Return the number of lines that consecutive statements span."""
     return (statements[-1].end_lineno or 0) - statements[0].lineno + 1 if statements else 0

@@ -1,7 +1,8 @@
-"""Functions whose gradient is not finite everywhere, and values that avoid infinite gradients.
+"""Functions whose gradients are not finite everywhere, and arguments with which the gradients are finite.
 
-`torch.where(c, torch.sqrt(x), x)` gives a NaN gradient where the root is not selected and `x` is not positive: the
-backward pass multiplies the infinite slope by zero. With `torch.where(c, x, 1)` as its input, the slope stays finite.
+`torch.where(c, torch.sqrt(x), x)` gives a NaN gradient where the root is not selected and `x` is not positive, because
+the backward pass multiplies the infinite slope by zero. With `torch.where(c, x, 1)` as the input of `torch.sqrt`, the
+slope stays finite.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from dynalint.rulekit import Refusal, k, walk
 from dynalint_rules._code.scope import Scope
 
-# The value that replaces the first argument where the result of the function is not used.
+# The value that replaces a function's first argument where its result is not used.
 _SAFE_ARGUMENT = {
     **dict.fromkeys("sqrt rsqrt log log2 log10 log1p reciprocal lgamma digamma".split(), "1"),
     **dict.fromkeys("acos arccos asin arcsin atanh arctanh erfinv logit".split(), "0.5"),
@@ -21,7 +22,7 @@ _SAFE_ARGUMENT = {
 }
 _DIVISIONS = frozenset({"div", "divide", "true_divide", "floor_divide", "fmod", "remainder", "addcdiv"})
 _POWERS = frozenset({"pow", "float_power"})
-# Functions that raise or are not finite at some points, and have no single value that is safe for all arguments.
+# Functions that raise or are not finite at some points, and for which no single value is always safe.
 _HOPELESS = {
     **dict.fromkeys("atan2 arctan2 renorm".split(), "has no gradient at zero"),
     **dict.fromkeys("std var_mean std_mean".split(), "has no finite gradient where all values are equal"),
@@ -34,14 +35,14 @@ _HOPELESS = {
 
 @dataclass(frozen=True)
 class Guarded:
-    """An operand to be replaced by `safe` where the other side is selected."""
+    """An operand to replace with `safe` where the other branch is selected."""
 
     node: ast.expr
     safe: str
 
 
 def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
-    """Return the operands in an expression that must be made harmless where the other side is selected.
+    """Return the operands in an expression that must be made harmless where the other branch is selected.
 
     Raises:
         Refusal: one of them has no harmless value.

@@ -1,4 +1,7 @@
-"""An early return that depends on a tensor: the code after it always runs, and each `return` selects a value."""
+"""Rewrite an early return that depends on a tensor, so that the code after it always runs.
+
+Each `return` then selects between the early result and its own.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
 from dynalint_rules._shared.text import atom, held_together
 
-# A `return` in these leaves more than the function, or they may raise.
+# A `return` in one of these leaves more than the function, or the statement may raise.
 _OPAQUE = (
     ast.Try, ast.With, ast.AsyncWith, ast.AsyncFor, ast.While, ast.Match, ast.FunctionDef, ast.AsyncFunctionDef,
     ast.ClassDef,
@@ -45,7 +48,7 @@ _OPAQUE = (
 
 
 def rewrite_early_return(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite of an `if` with one side that returns and one that continues, or None for any other.
+    """Return the rewrite of an `if` with one branch that returns and one that continues, or None for any other `if`.
 
     Raises:
         Refusal: the rewrite would not be equivalent.
@@ -65,17 +68,17 @@ def rewrite_early_return(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def check_rest(scope: Scope, statement: ast.If, rest: list[ast.stmt]) -> None:
-    """Ensure that statements may always run, regardless of tests before or around them.
+    """Ensure that statements can always run, whatever the outcome of tests before or around them.
 
     Raises:
-        Refusal: they have effects, may raise, or contain a data-dependent test.
+        Refusal: the statements have side effects, may raise, or contain a data-dependent test.
     """
     _EarlyReturn(scope, statement, [], [], rest).check_following()
 
 
 @dataclass
 class _EarlyReturn:
-    """The `if`: its `returning` side, the `other` side, and the code `after` it up to the end of the function.
+    """The `if`, with its `returning` branch, its `other` branch, and the code `after` it up to the function's end.
 
     `condition` is a name whose value is true if the early result is selected.
     """
@@ -103,7 +106,10 @@ class _EarlyReturn:
     def follow(
         self, values: Sequence[ast.expr], result: ast.expr | None, early: list[str], layers: dict[str, None]
     ) -> list[rw.Change]:
-        """Return the changes after the `if`. `values` are the expressions of the returning side, `result` the last."""
+        """Return the changes after the `if`.
+
+        `values` are the expressions in the returning branch, of which `result` is the last.
+        """
         later = [node for one in self.following for node in returns_of(one)]
         changes: list[rw.Change] = []
         inside = {id(node) for one in self.going_on for node in walk(one)}
@@ -122,7 +128,7 @@ class _EarlyReturn:
         return changes
 
     def check_following(self) -> dict[str, None]:
-        """Ensure that the following code may always run; return the layers that it calls."""
+        """Ensure that the following code can always run, and return the layers that it calls."""
         scope = self.scope
         for node in (node for one in self.following for node in walk_function(one)):
             if isinstance(node, _OPAQUE):
@@ -143,7 +149,7 @@ class _EarlyReturn:
         return effects_of(scope, list(_expressions(self.following))).layers
 
     def _head(self, block: Block) -> tuple[rw.Change, list[str]]:
-        """Return the replacement of the `if`, and the texts of the parts of the early result."""
+        """Return the replacement for the `if`, and the texts of the parts of the early result."""
         scope = self.scope
         truth = truth_of(scope, self.statement.test)
         truth = truth if self.returning is self.statement.body else truth.negated
@@ -173,7 +179,7 @@ class _EarlyReturn:
         return (self.statement, [*lines, *self.going_on]), early
 
     def _choice(self, later: ast.Return, value: ast.expr, first: ast.expr, early: list[str]) -> str:
-        """Return the value of a later `return`, which selects between its value and the early one."""
+        """Return the value of a later `return`, which selects between its own value and the early result."""
         scope = self.scope
         ones, others = parts_of(first), parts_of(value)
         if len(ones) != len(others) or isinstance(first, ast.Tuple) is not isinstance(value, ast.Tuple):
@@ -197,7 +203,7 @@ class _EarlyReturn:
         return ", ".join(texts) + ("," if isinstance(value, ast.Tuple) and len(texts) == 1 else "")
 
     def _guarded(self, later: Sequence[ast.Return]) -> Iterator[rw.Change]:
-        """Return the operands in the following code that must be harmless where the early result is selected."""
+        """Yield the changes to operands in the following code that must be harmless if the early result is selected."""
         scope = self.scope
         values = {result.value for result in later}
         if any(guarded_operands(scope, expression) for expression in _expressions(self.going_on)):
@@ -208,11 +214,11 @@ class _EarlyReturn:
             guards = [] if expression in values else guarded_operands(scope, expression)
             inner = {node for one in guards for node in walk(one.node) if node is not one.node}
             for one in guards:
-                if one.node not in inner:  # an inner operand is written with the enclosing one
+                if one.node not in inner:  # an inner operand is rewritten with the operand around it
                     yield one.node, guarded(scope, one, guards, self._guard(GUARD_ORDERS[1]))
 
     def _reads(self, values: Sequence[ast.expr]) -> set[str]:
-        """Return the tensors with gradients from before the test that some expressions read."""
+        """Return the tensors that have gradients, existed before the test, and are read by the given expressions."""
         scope = self.scope
         found = set().union(*(reads_of(scope, Side(value, scope.kind(value)), self.statement) for value in values))
         return found - set(_stored(self.following)) - set(_stored(self.returning))
@@ -225,12 +231,12 @@ class _EarlyReturn:
 
 
 def parts_of(value: ast.expr | None) -> list[ast.expr]:
-    """Return the parts of a tuple literal, or the value alone."""
+    """Return the elements of a tuple literal, or the value itself if it is not one."""
     return [] if value is None else list(value.elts) if isinstance(value, ast.Tuple) else [value]
 
 
 def _expressions(statements: Sequence[ast.stmt]) -> Iterator[ast.expr]:
-    """Yield the expressions that statements evaluate, including those of nested statements."""
+    """Yield the expressions that statements evaluate, including expressions in nested statements."""
     for statement in statements:
         for child in ast.iter_child_nodes(statement):
             if isinstance(child, ast.expr):
@@ -247,7 +253,7 @@ def _stored(statements: Sequence[ast.stmt]) -> Iterator[str]:
 
 
 def stands_in_branches(scope: Scope, statement: ast.stmt) -> bool:
-    """Return whether all blocks around a statement are branches of tests of Python values."""
+    """Return whether all blocks around a statement are branches that Python values decide."""
     node = scope.parents.get(statement)
     while isinstance(node, ast.If) and not is_tensor_test(scope, node.test):
         node = scope.parents.get(node)
@@ -255,7 +261,7 @@ def stands_in_branches(scope: Scope, statement: ast.stmt) -> bool:
 
 
 def always_returns(statements: Sequence[ast.stmt]) -> bool:
-    """Return whether every path through statements ends in a `return`."""
+    """Return whether every path through the statements ends in a `return`."""
     last = statements[-1]
     if isinstance(last, ast.If):
         return bool(last.orelse) and always_returns(last.body) and always_returns(last.orelse)
@@ -263,15 +269,15 @@ def always_returns(statements: Sequence[ast.stmt]) -> bool:
 
 
 def returns_of(node: ast.AST) -> list[ast.Return]:
-    """Return the `return` statements of a statement, without those of nested functions."""
+    """Return the `return` statements in a statement, without those in nested functions."""
     return [one for one in walk_function(node) if isinstance(one, ast.Return)]
 
 
 def lasting(scope: Scope, part: ast.expr, text: str, head: ast.stmt) -> str:
-    """Return the text of a part of an early result, copied if the following code changes in place what it reads.
+    """Return the text of a part of an early result, as a copy if later code changes what it reads in place.
 
     Raises:
-        Refusal: what it reads is changed, and it is not known to be a tensor.
+        Refusal: what it reads is changed, and is not known to be a tensor.
     """
     if makes_tensor(scope, part):
         return text

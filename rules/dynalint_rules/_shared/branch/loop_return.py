@@ -1,4 +1,4 @@
-"""A data-dependent `return` in a loop: all iterations run, and the first result is kept.
+"""Rewrite a data-dependent `return` in a loop, so that all iterations run and the first result is kept.
 
                                          returned = None
     for layer in self.layers:            early = x
@@ -9,7 +9,7 @@
                                              returned = condition if returned is None else returned | condition
                                          return early
 
-The value returned after the last iteration is the same, so `early` is the result whatever the mask.
+The value returned after the last iteration is the same, so the result is `early` in any case.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _returning(statement: ast.If) -> ast.expr | None:
 
 
 def _same_at_last(scope: Scope, statement: ast.If, value: ast.expr, loop: ast.For) -> ast.expr | None:
-    """Return the value returned after a loop if its last iteration would have returned the same value, or None."""
+    """Return the value returned after a loop if the last iteration would have returned the same value, or None."""
     after = statements_after(scope, loop)
     if loop.body[-1] is not statement or len(after) != 1 or not isinstance(after[0], ast.Return):
         return None
@@ -92,10 +92,10 @@ def _same_at_last(scope: Scope, statement: ast.If, value: ast.expr, loop: ast.Fo
 
 
 def _before(scope: Scope, parts: list[ast.expr], early: list[str], mask: str, loop: ast.For) -> list[str]:
-    """Return the lines before a loop, which assign the result without any iteration, or None if it has no value.
+    """Return the lines before a loop, which assign the result of zero iterations, or None if there is no value for it.
 
     Raises:
-        Refusal: the result contains more than the values of names.
+        Refusal: the result contains anything other than the values of names.
     """
     names = [part.id for part in parts if isinstance(part, ast.Name)]
     read = {node.id for part in parts for node in walk(part) if isinstance(node, ast.Name)} & scope.function.locals
@@ -107,7 +107,7 @@ def _before(scope: Scope, parts: list[ast.expr], early: list[str], mask: str, lo
 
 
 def _check_rounds(scope: Scope, loop: ast.For) -> None:
-    """Ensure that all iterations of a loop may run, and that each call of a graph has the same number of them."""
+    """Ensure that all iterations of a loop can run, and that their number is the same whenever a graph is called."""
     rounds = scope.kind(loop.iter.func) if isinstance(loop.iter, ast.Call) else scope.kind(loop.iter)
     known = isinstance(rounds, k.Sequence | k.Object | k.Instance)
     known = known or (isinstance(rounds, k.External) and rounds.name in _UNROLLED)

@@ -1,4 +1,4 @@
-"""Reasons why a statement cannot be part of a branch that becomes an expression, with advice for a manual rewrite."""
+"""Reasons why a statement cannot be in a branch that becomes an expression, with advice for a manual rewrite."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dynalint_rules._shared.branch.truth import is_tensor_test
 
 
 def why_not(scope: Scope, statement: ast.stmt) -> str:
-    """Return the reason why a statement cannot be part of a branch that becomes an expression."""
+    """Return the reason why a statement cannot be in a branch that becomes an expression."""
     shown = scope.quote(statement)
     if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]

@@ -1,4 +1,4 @@
-"""The names whose values a branch selects, and names that only hold intermediate values."""
+"""Names whose values a branch selects, and names that only hold intermediate values."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import Assignment, Block, Chain, assigns_at_once
 
 Row = tuple[str, list[Assignment | None]]
-"""A name, and the assignment to it in each block, or None for a block without an assignment."""
+"""A name, and the assignment to it in each block. For a block without an assignment, it is None."""
 
 
 @dataclass
 class Plan:
-    """The handling of the assignments of a chain.
+    """How a chain's assignments are handled.
 
     `rows` are the names to select, in an order that is consistent with every block. `temporaries` are the values that
-    are computed regardless of the test, each with its new name. With `late`, every value is a temporary, and all are
-    computed before the first selection.
+    are computed whatever the test's outcome, each with its new name. With `late`, every value is a temporary, and all
+    values are computed before the first selection.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -32,10 +32,10 @@ class Plan:
 
 
 def plan_of(scope: Scope, chain: Chain) -> Plan:
-    """Return the plan for a chain. Reads of renamed names are recorded in `scope.renamed`.
+    """Return the plan for a chain, and record renamed names in `scope.renamed`.
 
     Raises:
-        Refusal: a name has several meanings in one block.
+        Refusal: a name has more than one meaning in a block.
     """
     plan = Plan(late=any(map(assigns_at_once, chain.blocks)) or not _in_one_order(scope, chain))
     everywhere = set.intersection(*({one.name for one in block.assignments} for block in chain.blocks))
@@ -50,7 +50,7 @@ def _order(blocks: Sequence[Sequence[Assignment]]) -> list[str]:
 
 
 def _in_one_order(scope: Scope, chain: Chain) -> bool:
-    """Return whether the names can be selected one after the other in the order of assignment in the blocks."""
+    """Return whether the names can be selected one after another, in the order in which the blocks assign them."""
     blocks = []
     for block in chain.blocks:
         last = {one.name: one for one in block.assignments if not _is_temporary(scope, one, block)}
@@ -61,10 +61,10 @@ def _in_one_order(scope: Scope, chain: Chain) -> bool:
 
 
 def _sort_out(scope: Scope, chain: Chain, block: Block, everywhere: set[str], plan: Plan) -> list[Assignment]:
-    """Add the temporaries of a block to the plan and return the other assignments.
+    """Add a block's temporaries to the plan and return its other assignments.
 
-    Temporaries are all values of a name except the last, and any value not read after the chain. Such a name is
-    renamed, because the original must keep its value for the other blocks.
+    Temporaries are all values of a name except the last, and any value that is not read after the chain. Their names
+    are changed, because the original name must keep its value for the other blocks.
     """
     last = {one.name: one for one in block.assignments}
     current: dict[str, str] = {}
@@ -106,9 +106,9 @@ def _is_temporary(scope: Scope, assignment: Assignment, block: Block) -> bool:
 
 
 def _is_unread(scope: Scope, name: str, chain: Chain) -> bool:
-    """Return whether no code after a chain reads a name, except possibly the block that assigned it.
+    """Return whether no code after a chain reads a name, except possibly in the block that assigned it.
 
-    Reads in blocks that have not assigned the name do not matter: they refer to a value from before the chain.
+    Reads in blocks that have not assigned the name do not matter, because they get a value from before the chain.
     """
     if is_shared(scope, name) or _around_loop(scope, chain):
         return False
@@ -137,7 +137,7 @@ def _in_inner_function(scope: Scope, node: ast.AST) -> bool:
 
 
 def _around_loop(scope: Scope, chain: Chain) -> bool:
-    """Return whether a chain runs repeatedly in one call, so that an iteration sees values of the previous one."""
+    """Return whether a chain runs more than once per call, so that an iteration sees values from the previous one."""
     node: ast.AST | None = chain.head
     while node is not None and node is not scope.function.node:
         node = scope.parents.get(node)

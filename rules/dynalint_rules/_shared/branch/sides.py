@@ -1,4 +1,4 @@
-"""The values of the two sides of a branch, and the conditions for `torch.where` to select between them."""
+"""The values of the two branches, and the conditions under which `torch.where` can select between them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ FINITE = "the gradient of the side that is not selected is finite"
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 _ARITHMETIC_METHODS = frozenset({"add", "sub", "mul", "div"})
-# Exact for every element and every gradient, including NaN and infinity, in any dtype.
+# Methods that are exact for every element and every gradient, including NaN and infinity, with any dtype.
 HARMLESS = frozenset({"relu", "clamp", "clip", "clamp_min", "clamp_max", "neg", "abs", "clone", "nan_to_num"})
 
 
 @dataclass(frozen=True)
 class Side:
-    """The value of one side, for a name or for the whole expression.
+    """The value that one branch gives a name or the whole expression.
 
-    `node` is its expression, or None for a side that leaves `name` unchanged, with the kind `kind`.
+    `node` is the expression. If the branch leaves `name` unchanged, it is None, and `kind` is the name's kind.
     """
 
     node: ast.expr | None
@@ -36,7 +36,7 @@ class Side:
 
     @property
     def source(self) -> str | None:
-        """The name, if the value of the side is a plain name."""
+        """The value's name, if it is a plain name."""
         return self.node.id if isinstance(self.node, ast.Name) else self.name if self.node is None else None
 
 
@@ -44,8 +44,8 @@ class Side:
 class _Profile:
     """A tensor that is computed elementwise from the tensor `base`, in steps that neither raise nor diverge.
 
-    `number` is the type of the numbers in the steps. `signed` means that a step does not support bool tensors, and
-    `keeps` that a step saves its argument for the gradient.
+    `number` is the type of the numbers in the steps. `signed` is true if a step does not support bool tensors, and
+    `keeps` is true if a step saves its argument for the gradient.
     """
 
     base: str
@@ -58,20 +58,20 @@ _NUMBER_RANK = {None: 0, "bool": 1, "int": 2, "float": 3}
 
 
 def tensor_conditions(scope: Scope, sides: Sequence[Side]) -> list[str]:
-    """Return the conditions for tensor sides, or none if the code proves them for every input."""
+    """Return the conditions for branches whose values are tensors, or none if the code proves that they always hold."""
     profiles = [_profile(scope, side) for side in sides]
     known = [profile for profile in profiles if profile is not None]
     if len(known) < len(sides):
         return [SAME_FORM, NO_RAISE, FINITE]
     if len({profile.base for profile in known}) > 1:
-        # Zero gradients that reach an input of only one side may be multiplied by an infinite slope there.
+        # A zero gradient that reaches an input of only one branch may be multiplied by an infinite slope there.
         return [SAME_FORM, FINITE]
     keep = [side.node for side, profile in zip(sides, known, strict=True) if profile.keeps]
     return [*_same_dtype(known, sides[0].kind, _base_kind(scope, sides)), *kept_conditions(scope, keep)]
 
 
 def _same_dtype(profiles: Sequence[_Profile], first: k.Kind, base: k.Kind) -> list[str]:
-    """Return the conditions on the dtype of the common base that give all profiles the same dtype."""
+    """Return the conditions on the common base's dtype under which all profiles have the same dtype."""
     tensor = as_tensor(base) or as_tensor(first)
     dtype = tensor.dtype if tensor is not None else None
     numbers = {profile.number for profile in profiles}
@@ -114,7 +114,7 @@ def _profile_of(scope: Scope, node: ast.expr) -> _Profile | None:
 
 
 def _arithmetic(scope: Scope, node: ast.BinOp) -> _Profile | None:
-    """Profile `x * 2`, `1 - x`, `x / 3`: a tensor and a literal number that is neither huge nor, as a divisor, tiny."""
+    """Profile `x * 2`, `1 - x` or `x / 3`, where `x` is a tensor, and the number is not huge or, as a divisor, tiny."""
     value, operand = _number(node.right), node.left
     if value is None and not isinstance(node.op, ast.Div):
         value, operand = _number(node.left), node.right
@@ -150,14 +150,14 @@ def _elementwise(scope: Scope, node: ast.Call) -> _Profile | None:
     inner = _profile_of(scope, owner)
     if inner is None or name not in HARMLESS or any(value is None for value in numbers):
         return None
-    # Bool tensors, and int tensors with a float bound, change their dtype here; `signed` excludes bool tensors.
+    # Bool tensors, and int tensors with a float bound, change their dtype here. `signed` excludes bool tensors.
     floats = any(isinstance(value, float) for value in numbers)
     number = "float" if floats else inner.number
     return replace(inner, number=number, signed=True, keeps=inner.keeps or name not in ("neg", "clone"))
 
 
 def _number(node: ast.expr) -> int | float | None:
-    """Return the value of a literal number, with its sign."""
+    """Return the value of a literal number, including its sign, or None for any other expression."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         inner = _number(node.operand)
         return None if inner is None else -inner
@@ -167,10 +167,10 @@ def _number(node: ast.expr) -> int | float | None:
 
 
 def alias_conditions(scope: Scope, sides: Sequence[Side], target: str | None, around: ast.stmt | ast.expr) -> list[str]:
-    """Return the conditions if a side is an existing tensor, of which `torch.where` returns a copy.
+    """Return the conditions if the value of a branch is an existing tensor, of which `torch.where` returns a copy.
 
     Raises:
-        Refusal: the tensor is later changed in place, which does not change the copy.
+        Refusal: the tensor is later changed in place, which would not change the copy.
     """
     shared: list[str] = []
     for side in sides:
@@ -191,10 +191,10 @@ def alias_conditions(scope: Scope, sides: Sequence[Side], target: str | None, ar
 
 
 def refuse_changed_alias(scope: Scope, name: str, around: ast.stmt | ast.expr) -> None:
-    """Ensure that no later in-place change distinguishes the tensor under a name from a copy that `around` creates.
+    """Ensure that no later in-place change distinguishes the tensor called `name` from a copy that `around` creates.
 
     Raises:
-        Refusal: there is such a change.
+        Refusal: there may be such a change.
     """
     places = (one for shared in sorted(sharing(scope, name)) for one in changes_in_place(scope, shared, around))
     place = next((one for one in places if may_run_after(scope, one, around)), None)
@@ -206,9 +206,9 @@ def refuse_changed_alias(scope: Scope, name: str, around: ast.stmt | ast.expr) -
 
 
 def gradient_conditions(branches: Sequence[set[str]], layers: dict[str, None]) -> list[str]:
-    """Return the conditions for tensors that only some branches read: they get zero gradients instead of None.
+    """Return the conditions for tensors that only some branches read, which get zero gradients instead of None.
 
-    `branches` are the results of `reads_of`, and `layers` are the called modules that may have parameters.
+    `branches` are results of `reads_of`, and `layers` are called modules that may have parameters.
     """
     everywhere = set.intersection(*branches) if branches else set()
     unequal = set().union(*branches) - everywhere
@@ -223,7 +223,7 @@ def gradient_conditions(branches: Sequence[set[str]], layers: dict[str, None]) -
 
 
 def reads_of(scope: Scope, side: Side, branch: ast.AST) -> set[str]:
-    """Return the texts of the tensors with gradients that a side of `branch` reads, and of the layers that it calls."""
+    """Return the texts of the tensors with gradients that a branch reads, and of the layers that it calls."""
     if side.node is None:
         known = side.name is not None and _may_have_gradient(side.kind)
         return set(_leaves(scope, side.name, branch, ())) if known and side.name is not None else set()
@@ -233,7 +233,7 @@ def reads_of(scope: Scope, side: Side, branch: ast.AST) -> set[str]:
 
 
 def _leaves(scope: Scope, name: str, branch: ast.AST, seen: tuple[str, ...]) -> Iterator[str]:
-    """Return the tensors that a local name is computed from, if it is assigned once before the branch, or the name."""
+    """Yield the tensors that a local name is computed from if it is assigned once before the branch, or the name."""
     value = None if name in seen else only_value(scope, name, branch)
     if value is None:
         yield name
@@ -260,7 +260,7 @@ def _is_layer_or_tensor(scope: Scope, node: ast.Attribute) -> bool:
 
 
 def _passive(scope: Scope, node: ast.AST) -> ast.AST | None:
-    """Return the part of an expression that passes on no gradient: an index, or the mask of `masked_fill`."""
+    """Return the part of an expression through which no gradient passes: an index, or the mask of `masked_fill`."""
     if isinstance(node, ast.Subscript):
         return node.slice
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "detach":
@@ -289,10 +289,10 @@ def _may_have_gradient(kind: k.Kind) -> bool:
 
 
 def number_conditions(scope: Scope, sides: Sequence[Side], uses: Sequence[ast.expr]) -> list[str]:
-    """Return the conditions if both sides are numbers, from which `torch.where` creates a 0-dim tensor.
+    """Return the conditions if both branches have numbers as values, from which `torch.where` creates a 0-dim tensor.
 
     Raises:
-        Refusal: the numbers are not literals, or one of the `uses` of the result is not tensor arithmetic.
+        Refusal: the numbers are not literals, or a use of the result in `uses` is not tensor arithmetic.
     """
     numbers = [None if side.node is None else _number(side.node) for side in sides]
     fits = {type(one) for one in numbers} in ({int}, {float}) and all(_is_tensor_arithmetic(scope, one) for one in uses)
@@ -316,5 +316,5 @@ def _is_tensor_arithmetic(scope: Scope, node: ast.expr) -> bool:
 
 
 def uses_of(scope: Scope, name: str, outside: ast.AST) -> list[ast.expr]:
-    """Return the places that read `name` outside a statement."""
+    """Return the expressions that read `name` outside the statement `outside`."""
     return [node for node in loads(scope, name) if not within(node, outside, scope)]

@@ -1,4 +1,4 @@
-"""Sides that visibly differ in size, between which `torch.where` cannot select."""
+"""Detect branches whose values visibly differ in size, so that `torch.where` cannot select between them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dynalint_rules._shared.branch.sides import Side
 
 
 def refuse_other_sizes(scope: Scope, sides: Sequence[Side]) -> None:
-    """Ensure that the sides do not visibly differ in size.
+    """Ensure that the values of the branches do not visibly differ in size.
 
     Raises:
-        Refusal: the size of a side is data-dependent, or one side is a part of the other.
+        Refusal: the size of a value is data-dependent, or one value is a part of the other.
     """
     texts = {side.name if side.node is None else scope.text(side.node) for side in sides}
     for node in (side.node for side in sides if side.node is not None):

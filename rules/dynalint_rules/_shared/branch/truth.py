@@ -1,4 +1,4 @@
-"""The truth of a test as a bool tensor: the condition of `if test:` in a form that `torch.where` accepts."""
+"""The truth of a test as a bool tensor, so that it can be passed to `torch.where`."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Gt: ">",
     ast.GtE: ">=",
 }
-# Expressions that bind less tightly than a comparison, and so need parentheses as its operands.
+# Expressions that bind less tightly than a comparison, so they need parentheses as its operands.
 _LOOSE = (ast.BoolOp, ast.Compare, ast.IfExp, ast.Lambda, ast.NamedExpr)
 
-# Advice for a test in Python, which should use tensor operations instead.
+# Advice for a test that runs in Python but should be a tensor operation.
 STAYS = "and select with `torch.where`: an `if` on the tensor breaks the graph too"
 
 
 @dataclass(frozen=True)
 class Truth:
-    """A bool tensor of one element.
+    """A bool tensor with one element.
 
-    `text` is its code; `atomic` means that an operator may follow the text without parentheses. `scalar` means that the
-    tensor certainly has no dimensions. Under `conditions`, it equals the truth of the test. `opposite` is its negation
-    if that has a simpler form than `~`.
+    `text` is its code, and `atomic` is true if an operator can follow the text without parentheses. `scalar` is true if
+    the tensor certainly has no dimensions. Under `conditions`, the tensor equals the truth of the test. `opposite` is
+    its negation if that can be written more simply than with `~`.
     """
 
     text: str
@@ -47,17 +47,20 @@ class Truth:
 
     @property
     def operand(self) -> str:
-        """The text, in parentheses unless an operator may follow it."""
+        """The text, in parentheses unless an operator can follow it directly."""
         return self.text if self.atomic else f"({self.text})"
 
     @property
     def without_dimensions(self) -> str:
-        """The text of the same truth as a 0-dim tensor. `where` would broadcast its result to the shape (1, 1)."""
+        """The text of the same truth as a 0-dim tensor.
+
+        With one of shape (1, 1), `where` would broadcast its result.
+        """
         return self.text if self.scalar else f"{self.operand}.reshape(())"
 
     @property
     def negated(self) -> Truth:
-        """The opposite truth."""
+        """The truth of the negated test."""
         if self.opposite is not None:
             return replace(self.opposite, conditions=self.conditions)
         return Truth(f"~{self.operand}", False, self.scalar, self.conditions, self)
@@ -67,7 +70,7 @@ def truth_of(scope: Scope, test: ast.expr) -> Truth:
     """Return the truth of a test whose operands are all tensors.
 
     Raises:
-        Refusal: a part is not a tensor, or must not be evaluated where Python would have stopped earlier.
+        Refusal: an operand is not a tensor, or must not be evaluated where Python would have stopped earlier.
     """
     if isinstance(test, ast.BoolOp):
         return _bool_op(scope, test)
@@ -90,7 +93,7 @@ def _truth_of_one(scope: Scope, test: ast.expr) -> Truth:
 
 
 def is_tensor_test(scope: Scope, test: ast.expr) -> bool:
-    """Return whether some part of a test converts a tensor to bool."""
+    """Return whether any part of a test converts a tensor to bool."""
     if isinstance(test, ast.BoolOp):
         return any(is_tensor_test(scope, value) for value in test.values)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -103,17 +106,17 @@ def is_tensor_test(scope: Scope, test: ast.expr) -> bool:
 
 
 def is_plain_tensor(scope: Scope, test: ast.expr) -> bool:
-    """Return whether a test is a tensor, or one comparison of tensors, which `assert` can test itself."""
+    """Return whether a test is a tensor or a single comparison of tensors, which an `assert` can test directly."""
     if isinstance(test, ast.Compare):
         return len(test.ops) == 1 and type(test.ops[0]) in COMPARISONS and scope.tensor(test) is not None
     return not isinstance(test, ast.BoolOp) and scope.tensor(test) is not None
 
 
 def _value(scope: Scope, node: ast.expr) -> Truth:
-    """Return the truth of a tensor: the tensor if it is bool, otherwise `!= 0`."""
+    """Return the truth of a tensor. It is the tensor itself if it is bool, and a comparison `!= 0` otherwise."""
     tensor = scope.tensor(node)
     if tensor is None or tensor.dtype == "bool":
-        _require_lasting(scope, node)  # a comparison with zero is a new tensor
+        _require_lasting(scope, node)  # a comparison with zero creates a new tensor
     text = scope.text(node)
     if tensor is None:
         kind = scope.kind(node)
@@ -137,7 +140,7 @@ def _value(scope: Scope, node: ast.expr) -> Truth:
 
 
 def _may_be_byte(scope: Scope, node: ast.expr) -> bool:
-    """Return whether a truth may be uint8: `any()` and `all()` of uint8 return uint8, whose `~` is never zero."""
+    """Return whether a truth can be uint8. `any()` and `all()` of uint8 return uint8, and `~` of this is never zero."""
     values = [node]
     if isinstance(node, ast.Name):
         assigned = (one for one in walk(scope.function.node) if isinstance(one, ast.Assign))
@@ -146,7 +149,7 @@ def _may_be_byte(scope: Scope, node: ast.expr) -> bool:
 
 
 def _asks_bytes(scope: Scope, node: ast.expr) -> bool:
-    """Return whether this is `any()` or `all()` of a tensor that may be uint8."""
+    """Return whether an expression is `any()` or `all()` of a tensor that can be uint8."""
     callee = scope.kind(node.func) if isinstance(node, ast.Call) else k.UNKNOWN
     if isinstance(callee, k.Method) and callee.name in ("any", "all"):
         tested = callee.receiver
@@ -162,7 +165,7 @@ def _require_lasting(scope: Scope, node: ast.expr) -> None:
     """Ensure that a tensor keeps its value after the test, for the gradient or for later statements.
 
     Raises:
-        Refusal: its memory is changed in place somewhere in the function.
+        Refusal: the function changes its memory in place.
     """
     owner = node
     while not makes_tensor(scope, owner):
@@ -179,7 +182,7 @@ def _require_lasting(scope: Scope, node: ast.expr) -> None:
 
 
 def _reduces_all(scope: Scope, node: ast.expr) -> bool:
-    """Return whether this is `t.any()` or `torch.any(t)`, without a `dim`."""
+    """Return whether an expression is `t.any()` or `torch.any(t)`, without a `dim`."""
     if not isinstance(node, ast.Call) or node.keywords:
         return False
     callee = scope.kind(node.func)
@@ -189,7 +192,7 @@ def _reduces_all(scope: Scope, node: ast.expr) -> bool:
 
 
 def _comparison(scope: Scope, node: ast.Compare) -> Truth:
-    """Return the truth of a comparison. If chained, `a < b < c` is `(a < b) & (b < c)` with `b` repeated."""
+    """Return the truth of a comparison. `a < b < c` becomes `(a < b) & (b < c)`, in which `b` is repeated."""
     values = [node.left, *node.comparators]
     links: list[str] = []
     tensors: list[k.Tensor] = []
@@ -202,7 +205,8 @@ def _comparison(scope: Scope, node: ast.Compare) -> Truth:
             raise Refusal(f"{scope.quote(node)} compares more than tensors; test its parts one by one")
         others = [kind for kind in (scope.kind(left), scope.kind(right)) if as_tensor(kind) is None]
         numbers = numbers and all(k.is_number(kind) for kind in others)
-        # Ordering with a tensor returns a tensor or raises; `==` returns False for values that cannot be compared.
+        # Ordering comparisons with a tensor return a tensor or raise. `==` returns False for values that cannot be
+        # compared.
         if isinstance(operator, ast.Eq | ast.NotEq) and not numbers:
             raise Refusal(f"{scope.quote(node)} compares a tensor with something that may not be a number")
         tensors += own
@@ -216,7 +220,7 @@ def _comparison(scope: Scope, node: ast.Compare) -> Truth:
 
 
 def _bool_op(scope: Scope, node: ast.BoolOp) -> Truth:
-    """Return the truth of `a and b`, which always evaluates `b`."""
+    """Return the truth of `a and b` in a form that always evaluates `b`."""
     parts = [truth_of(scope, value) for value in node.values]
     effects_of(scope, list(node.values[1:]))
     operator = " & " if isinstance(node.op, ast.And) else " | "
@@ -248,14 +252,14 @@ def _membership(scope: Scope, node: ast.Compare) -> Truth:
 
 
 def operand_text(scope: Scope, node: ast.expr) -> str:
-    """Return the text of an expression as an operand of a comparison."""
+    """Return the text of an expression for use as an operand of a comparison."""
     text = scope.text(node)
     loose = isinstance(node, _LOOSE) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
     return f"({text})" if loose else text
 
 
 def _call(scope: Scope, node: ast.Call) -> Truth | None:
-    """Return the tensor whose bool a call reads, as a truth, or None for any other call."""
+    """Return the tensor that a call converts to bool, as a truth, or None for any other call."""
     callee = scope.kind(node.func)
     if isinstance(callee, k.External) and len(node.args) >= 1:
         name, arguments = callee.name, node.args

@@ -1,4 +1,4 @@
-"""The rewrite of a data-dependent branch as `torch.where`, which computes both sides and selects one."""
+"""Rewrite a data-dependent branch with `torch.where`, which computes both branches and selects one."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
 
 
 def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
-    """Replace the assignments to a name on all sides with a single expression."""
+    """Replace the assignments to a name in all branches with a single expression."""
     other = rewrite_early_return(scope, statement) or rewrite_loop_return(scope, statement)
     if other is not None:
         return other
@@ -92,9 +92,10 @@ def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
 
 @dataclass
 class _Writer:
-    """A writer of the statements that replace one chain of `if` and `elif`.
+    """Writes the statements that replace a chain of `if` and `elif`.
 
-    `lines` are these statements, `copies` are their names for changed tensors, and `tests` is the code of each test.
+    `lines` are these statements, `copies` are the names that they use for changed tensors, and `tests` is the code of
+    each test.
     """
 
     scope: Scope
@@ -128,13 +129,13 @@ class _Writer:
         if results:
             self.lines.append(f"return {self._result(results)}")
         if not any(self.tests[0] in line for line in self.lines):
-            # If all sides are equal, the test is removed, so it must not have effects.
+            # If the values are equal in all branches, the test is removed, so it must not have side effects.
             effects_of(self.scope, self.chain.tests[:1])
         self.conditions += [text for truth in truths for text in truth.conditions]
         self.conditions += gradient_conditions([self._reads(block) for block in chain.blocks], layers)
 
     def _layers(self) -> dict[str, None]:
-        """Ensure that all blocks, and all tests but the first, may always be evaluated. Return the called layers."""
+        """Ensure that all blocks, and all tests but the first, can always be evaluated. Return the called layers."""
         effects_of(self.scope, self.chain.tests[1:])
         values = [value for block in self.chain.blocks for value in block.values]
         if any(may_be_unbound(self.scope, value) for value in values if value not in self.scope.composed):
@@ -146,7 +147,7 @@ class _Writer:
         return [guarded for value in values for guarded in guarded_operands(self.scope, value)]
 
     def _name_tests(self, truths: Sequence[Truth], *, bind: bool) -> None:
-        """Find the code of each test. A test that is repeated, or must not move, is assigned to a name first."""
+        """Find the code of each test. A test that is repeated or must not move is first assigned to a name."""
         assigned = {assignment.name for block in self.chain.blocks for assignment in block.assignments}
         for truth in truths:
             text = truth.without_dimensions
@@ -157,7 +158,7 @@ class _Writer:
             self.tests.append(text)
 
     def _write_rows(self) -> None:
-        """Write the assignments; names used by a single block keep the order of their block."""
+        """Write the assignments. Names that a single block uses keep the order of that block."""
         waiting = [list(block.assignments) for block in self.chain.blocks]
         if self.plan.late:
             for index, rest in enumerate(waiting):
@@ -230,7 +231,7 @@ class _Writer:
         return f"{old} {operator} {text}"
 
     def _changed(self, assignment: Assignment, place: ast.expr, index: int) -> str:
-        """Write a copy with a stored element, and return its name."""
+        """Write a copy of a tensor with the new element stored in it, and return its name."""
         assert isinstance(assignment.value, ast.Tuple)
         old = self._rendered(assignment.value.elts[0], index)
         name = self.scope.fresh_name("changed", [*self.plan.temporaries.values(), *self.copies])
@@ -241,16 +242,16 @@ class _Writer:
         return name
 
     def _operand(self, node: ast.expr, text: str, index: int) -> str:
-        """Return the text of a whole operand, made harmless where its block is not selected if necessary."""
+        """Return the text of an operand, which is made harmless where its block is not selected, if necessary."""
         safe = next((one.safe for one in self.guards[index] if one.node is node), None)
         return text if safe is None else self._guard(index).format(operand=text, safe=safe)
 
     def _rendered(self, node: ast.expr, index: int) -> str:
-        """Return the text of an expression of block `index`, with operands harmless where the block is not selected."""
+        """Return the text of an expression in block `index`, with operands harmless where the block is not selected."""
         return rendered(self.scope, node, self.guards[index], self._guard(index))
 
     def _guard(self, *indices: int) -> str:
-        """Return a format string for operands whose values only some blocks may use."""
+        """Return a format string for operands whose values only some blocks can use."""
         last = "{operand}" if len(self.tests) in indices else "{safe}"
         runs = itertools.groupby(range(len(self.tests)), lambda index: index in indices)
         for own, run in reversed([(own, [self.tests[index] for index in run]) for own, run in runs]):
@@ -259,7 +260,7 @@ class _Writer:
         return last
 
     def _result(self, results: list[ast.expr], *, inner: bool = False) -> str:
-        """Return the value to return, selected as a whole or, for tuple literals of the same length, item by item."""
+        """Return the value to return. It is selected as a whole or, for tuple literals of the same length, by item."""
         scope = self.scope
         texts = [self._rendered(result, index) for index, result in enumerate(results)]
         if len(set(texts)) == 1:
@@ -290,7 +291,7 @@ class _Writer:
         return indentation(self.scope.file, self.chain.head.lineno)
 
     def _reads(self, block: Block) -> set[str]:
-        """Return the tensors with gradients that the selected names, or the returned value, depend on in one block."""
+        """Return the tensors with gradients that a block's selected names, or its returned value, depend on."""
         scope, head = self.scope, self.chain.head
         sides = [Side(assignment.value, scope.kind(assignment.value)) for assignment in block.assignments]
         assigned = {assignment.name for assignment in block.assignments}
@@ -320,7 +321,7 @@ class _Writer:
 
 
 def _choices(results: Sequence[ast.expr]) -> int:
-    """Return the number of selections between results that use the test."""
+    """Return how many selections between results use the test."""
     rows = [result.elts if isinstance(result, ast.Tuple) else [result] for result in results]
     if len({len(row) for row in rows}) != 1:
         return int(bool(rows))

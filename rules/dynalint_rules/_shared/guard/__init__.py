@@ -1,4 +1,4 @@
-"""Statements that are restricted to eager code by `if not torch.compiler.is_compiling():`, or removed.
+"""Statements that are put under `if not torch.compiler.is_compiling():`, so that only eager code runs them, or removed.
 
-`statements.py` restricts or removes a call, and `bystanders.py` restricts all statements that its value reaches.
+`statements.py` guards or removes a call, and `bystanders.py` guards all statements that its value reaches.
 """

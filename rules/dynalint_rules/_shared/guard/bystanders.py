@@ -1,6 +1,6 @@
-"""Statements that do not affect the result of a function: only statements of the same kind use their values.
+"""Statements that do not affect a function's result, because only other statements of the same kind use their values.
 
-`start = time.time()` and `print(time.time() - start)` are an example: compiled code can skip both together.
+For example, compiled code can skip both `start = time.time()` and `print(time.time() - start)`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from dynalint_rules._shared.guard.statements import SHOWS, all_of, guarded_all, 
 def guarded_bystanders(
     scope: Scope, event: Event, watched: Callable[[str], bool], title: str, *, effect: str | None = None
 ) -> Rewrite:
-    """Restrict the statement of an event to eager code, together with all statements that its value reaches.
+    """Only run an event's statement, and all statements that its value reaches, in eager code.
 
-    `watched` says whether compiled code may skip a call, by its dotted name. `effect` is a clause that describes the
-    effects of these calls, which compiled code lacks.
+    `watched` says whether compiled code can skip a call with a given dotted name. `effect` is a clause that describes
+    what these calls do, which compiled code will not do.
 
     Raises:
         Refusal: the value, or one derived from it, is used elsewhere.
@@ -38,7 +38,7 @@ def guarded_bystanders(
 
 @dataclass
 class _Group:
-    """The statements found so far. `kept` are the attributes that some of them store to."""
+    """The statements found so far. `kept` are the attributes that some of them assign."""
 
     scope: Scope
     watched: Callable[[str], bool]
@@ -46,7 +46,7 @@ class _Group:
     kept: dict[str, None] = field(default_factory=dict)
 
     def take(self, statement: ast.stmt) -> None:
-        """Add a statement, and those that its value reaches."""
+        """Add a statement and the statements that its value reaches."""
         if statement in self.members or self._is_guarded(statement):
             return
         self.members[statement] = None

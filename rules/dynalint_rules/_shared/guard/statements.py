@@ -1,4 +1,4 @@
-"""Statements that are restricted to eager code, or removed."""
+"""Statements that only run in eager code, or that are removed."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def guarded(
     safety: Safety = "safe",
     conditions: tuple[str, ...] = (),
 ) -> Rewrite:
-    """Put the statement of a call under `if not torch.compiler.is_compiling():`.
+    """Put the statement that makes a call under `if not torch.compiler.is_compiling():`.
 
-    Neighbours whose calls are `alike` go under the same test, with the comments between them.
+    Adjacent statements with `alike` calls are put under the same test, with the comments between them.
 
     Raises:
-        Refusal: the value of the call is used, or its arguments have effects of their own.
+        Refusal: the value of the call is used, or its arguments have side effects.
     """
     statement = own_statement(scope, event)
     check_arguments(scope, event.node)
@@ -50,9 +50,9 @@ def guarded(
 
 
 def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite that evaluates a test in eager code only, or None if the test decides more than output.
+    """Return the rewrite that only evaluates a test in eager code, or None if the test decides more than output.
 
-    A test that is followed by `and not torch.compiler.is_compiling()` decides nothing in compiled code.
+    In compiled code, a test that is followed by `and not torch.compiler.is_compiling()` decides nothing.
     """
     if statement.orelse or scope.file.segment(statement).startswith("elif"):
         return None
@@ -69,7 +69,7 @@ def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def _only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:
-    """Return whether statements only print and log, and compute the values that they show."""
+    """Return whether statements do nothing but print, log, and compute the values that they show."""
     calls = [one.value for one in body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)]
     made = [one for one in body if isinstance(one, ast.Assign)]
     if not calls or len(calls) + len(made) < len(body):
@@ -87,7 +87,7 @@ def _only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:
 
 
 def _stays_inside(scope: Scope, made: ast.Assign, body: Sequence[ast.stmt]) -> bool:
-    """Return whether only statements of a block read the values that one of them assigns."""
+    """Return whether the values that a statement assigns are only read by statements in the same block."""
     if is_caught(scope, made) and not never_raises(scope, made.value):
         return False
     names = [one.id for one in made.targets if isinstance(one, ast.Name) and one.id in scope.function.locals]
@@ -96,9 +96,9 @@ def _stays_inside(scope: Scope, made: ast.Assign, body: Sequence[ast.stmt]) -> b
 
 
 def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite of `if test: break` that tests in eager code only, or None if the branch does more.
+    """Return the rewrite of `if test: break` that only tests in eager code, or None if the branch does more.
 
-    The remaining iterations must change nothing, as when an algorithm has converged. A run verifies that.
+    The remaining iterations must not change anything, as when an algorithm has converged. A run verifies this.
     """
     loop = scope.parents[statement]
     ends = len(statement.body) == 1 and isinstance(statement.body[0], ast.Break) and not statement.orelse
@@ -117,7 +117,7 @@ def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
 def guarded_all(
     scope: Scope, statements: Sequence[ast.stmt], title: str, safety: Safety, conditions: tuple[str, ...]
 ) -> Rewrite:
-    """Restrict statements to eager code. Consecutive statements share one test."""
+    """Only run statements in eager code. Consecutive statements share a test."""
     behind = tuple(one for run in _runs(scope, statements) for one in _behind_guard(scope, run))
     return Rewrite(title, safety, behind, conditions, imports=scope.imports)
 
@@ -133,9 +133,9 @@ def _behind_guard(scope: Scope, run: Sequence[ast.stmt]) -> tuple[Replacement, .
 
 
 def _joined_to_branch(scope: Scope, tree: rw.Tree, run: Sequence[ast.stmt]) -> tuple[Replacement, ...] | None:
-    """Return the replacements that extend the test of the `if` around only these statements, or None if that is unsafe.
+    """Return the replacements that extend the test of an `if` with these statements as its body, or None if unsafe.
 
-    The new condition precedes a data-dependent test, which would break the graph too, and follows any other test.
+    The new condition comes before a data-dependent test, which would also break the graph, and after any other test.
     """
     branch = scope.parents[run[0]]
     if not isinstance(branch, ast.If) or branch.orelse or branch.body != list(run):
@@ -185,7 +185,7 @@ def _is_read(kind: k.Kind) -> bool:
 
 
 def _runs(scope: Scope, statements: Sequence[ast.stmt]) -> Iterator[list[ast.stmt]]:
-    """Yield lists of consecutive statements, in the order of the code."""
+    """Yield lists of consecutive statements, in source order."""
     run: list[ast.stmt] = []
     for statement in sorted(statements, key=lambda one: one.lineno):
         block = _block(scope, statement)
@@ -201,10 +201,10 @@ def _runs(scope: Scope, statements: Sequence[ast.stmt]) -> Iterator[list[ast.stm
 
 
 def removed(scope: Scope, event: Call, title: str, safety: Safety, conditions: tuple[str, ...] = ()) -> Rewrite:
-    """Remove the statement of a call, with its line if nothing else is on it.
+    """Remove the statement that makes a call, and its line if there is nothing else on it.
 
     Raises:
-        Refusal: the value of the call is used, or its arguments have effects of their own.
+        Refusal: the value of the call is used, or its arguments have side effects.
     """
     statement = own_statement(scope, event)
     check_arguments(scope, event.node)
@@ -214,10 +214,10 @@ def removed(scope: Scope, event: Call, title: str, safety: Safety, conditions: t
 
 
 def own_statement(scope: Scope, event: Call) -> ast.Expr:
-    """Return the statement that consists only of the call of `event`.
+    """Return the statement that consists only of the call in `event`.
 
     Raises:
-        Refusal: the call is part of an expression.
+        Refusal: the call is part of a larger expression.
     """
     statement = scope.parents.get(event.node)
     if isinstance(statement, ast.Expr):
@@ -232,7 +232,7 @@ def check_arguments(scope: Scope, call: ast.Call) -> None:
     """Ensure that compiled code can skip a call that only displays its arguments.
 
     Raises:
-        Refusal: computing or formatting the arguments has effects, or an exception decides which code runs next.
+        Refusal: computing or formatting the arguments has side effects, or an exception decides which code runs next.
     """
     parts = [*call.args, *(keyword.value for keyword in call.keywords)]
     check_left_out(scope, parts)
@@ -260,7 +260,7 @@ def may_go_unasked(scope: Scope, test: ast.expr) -> bool:
 
 
 def is_caught(scope: Scope, node: ast.AST) -> bool:
-    """Return whether the function continues differently if `node` raises."""
+    """Return whether the function would continue differently if `node` raised."""
     while node is not scope.function.node:
         parent = scope.parents[node]
         if isinstance(parent, ast.Try) and parent.handlers and node in parent.body:
@@ -272,7 +272,7 @@ def is_caught(scope: Scope, node: ast.AST) -> bool:
 
 
 def check_left_out(scope: Scope, parts: Sequence[ast.expr]) -> None:
-    """Ensure that expressions have no side effects, which compiled code would skip.
+    """Ensure that expressions have no side effects, because compiled code would skip them.
 
     Raises:
         Refusal: one of them may have one.
@@ -286,7 +286,7 @@ def check_left_out(scope: Scope, parts: Sequence[ast.expr]) -> None:
 
 
 def _neighbours(scope: Scope, statement: ast.Expr, alike: Callable[[ast.Call], bool]) -> list[ast.stmt]:
-    """Return the statements around `statement`, including it, that may go under the same test."""
+    """Return `statement` and the statements around it that can go under the same test."""
 
     def fits(one: ast.stmt) -> bool:
         if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) and alike(one.value)):

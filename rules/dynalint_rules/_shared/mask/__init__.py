@@ -1,6 +1,6 @@
-"""Elements selected by a mask: the rewrites compute all elements, and then select, or use a neutral value for the rest.
+"""Elements selected by a mask.
 
-`masked.py` and `shortcuts.py` remove tests that only save work, and `masked_stores.py` handles stores.
-`selected_chains.py` and `selected_losses.py` handle reductions, and `trailing.py` guesses dimensions. `places.py`
-handles lists of indices.
+The rewrites compute all elements, and then select some, or use a neutral value for the others. `masked.py` and
+`shortcuts.py` remove tests that only save work, and `masked_stores.py` handles stores. `selected_chains.py` and
+`selected_losses.py` handle reductions, `trailing.py` guesses dimensions, and `places.py` handles lists of indices.
 """

@@ -1,6 +1,6 @@
-"""Removal of a test that only saves work: `if mask.any(): x[mask] = 0` does nothing if no element is selected.
+"""Remove a test that only saves work, such as `if mask.any(): x[mask] = 0`.
 
-The same applies to `x[mask] = 0` after `if not mask.any(): return x`.
+If no element is selected, the body does nothing. The same applies to `x[mask] = 0` after `if not mask.any(): return x`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _RESHAPING = frozenset({"unsqueeze", "expand", "expand_as", "view", "view_as", "
 
 
 def rewrite_masked(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite that removes the test of an `if`, or None if its body has effects without selected elements.
+    """Return the rewrite that removes an `if` test, or None if the body does anything when no element is selected.
 
     Raises:
-        Refusal: one of its values must not be computed on every call.
+        Refusal: a value must not be computed on every call.
     """
     if statement.orelse or is_elif(scope, statement):
         return None
@@ -56,7 +56,7 @@ def rewrite_spared(scope: Scope, statement: ast.If) -> Rewrite | None:
     """Return the rewrite that removes `if not mask.any(): return x`, or None unless the rest only writes to `x`.
 
     Raises:
-        Refusal: one of the values in the rest must not be computed on every call.
+        Refusal: a value in the rest must not be computed on every call.
     """
     returned, after = statement.body[0], statements_after(scope, statement)
     mask = mask_of_nothing(scope, statement.test)
@@ -76,7 +76,7 @@ def rewrite_spared(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def mask_of_nothing(scope: Scope, test: ast.expr) -> ast.expr | None:
-    """Return the mask that a test requires to select nothing: `not m.any()`, `m.sum() == 0`."""
+    """Return the mask that selects nothing if the test is true, as in `not m.any()` or `m.sum() == 0`."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return mask_of_something(scope, test.operand)
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
@@ -87,7 +87,10 @@ def mask_of_nothing(scope: Scope, test: ast.expr) -> ast.expr | None:
 
 
 def mask_of_something(scope: Scope, test: ast.expr) -> ast.expr | None:
-    """Return the mask that a test requires to select anything: `m.any()`, `m.sum() > 0`; `~m` for `not m.all()`."""
+    """Return the mask that selects something if the test is true, as in `m.any()` or `m.sum() > 0`.
+
+    For `not m.all()`, this is `~m`.
+    """
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         mask = reduced_as_whole(scope, test.operand, "all")
         return mask and ast.copy_location(ast.UnaryOp(ast.Invert(), mask), mask)
@@ -100,7 +103,7 @@ def mask_of_something(scope: Scope, test: ast.expr) -> ast.expr | None:
 
 
 def reduced_as_whole(scope: Scope, node: ast.expr, name: str) -> ast.expr | None:
-    """Return the tensor that a call reduces as a whole with the method or function `name`."""
+    """Return the tensor that a call to the method or function `name` reduces to a single value, or None."""
     if not isinstance(node, ast.Call) or node.keywords:
         return None
     callee = scope.kind(node.func)
@@ -115,7 +118,7 @@ def reduced_as_whole(scope: Scope, node: ast.expr, name: str) -> ast.expr | None
 
 
 def _upright(mask: ast.expr) -> tuple[ast.expr, bool]:
-    """Return a mask without `~`, and whether it was inverted."""
+    """Return a mask without any `~`, and whether it was inverted."""
     inverted = False
     while isinstance(mask, ast.UnaryOp) and isinstance(mask.op, ast.Invert):
         mask, inverted = mask.operand, not inverted
@@ -129,7 +132,7 @@ def _is_bool(scope: Scope, node: ast.expr) -> bool:
 
 @dataclass
 class _Body:
-    """Statements that write where `mask` selects. `values` are the expressions that they would always compute."""
+    """Statements that write where `mask` selects. `values` are the expressions that would always be computed."""
 
     scope: Scope
     mask: ast.expr
@@ -137,7 +140,7 @@ class _Body:
     conditions: list[str] = field(default_factory=list)
 
     def does_nothing_unselected(self, statement: ast.stmt) -> bool:
-        """Return whether a statement has no effect if the mask selects nothing."""
+        """Return whether a statement does nothing if the mask selects nothing."""
         if isinstance(statement, ast.Expr):
             return self._fills_in_place(statement.value)
         if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
@@ -160,13 +163,13 @@ class _Body:
             base = base.value
         scope, tensor, shown = self.scope, self.scope.tensor(base), self.scope.quote(base)
         if isinstance(base, ast.Attribute) and tensor is not None and tensor.origin == "buffer":
-            # Even an empty store of a value with a gradient makes the buffer require a gradient.
+            # Even a store of no elements makes the buffer require a gradient if the value has one.
             if store is not None and keeps_graph(store, [store.value], scope.function, base.attr, scope.project):
                 return False
         elif not isinstance(base, ast.Name):
             return False
         if isinstance(self.scope.kind(base), k.Unknown):
-            # Only a tensor accepts a mask as an index; the run that verifies the conditions shows anything else.
+            # Only a tensor accepts a mask as an index. The run that verifies the conditions detects anything else.
             self.conditions.append(f"{shown} is a tensor")
         elif tensor is None:
             return False
@@ -178,7 +181,8 @@ class _Body:
             return True
         if not is_own(self.scope, base.id, base):
             if sharing(self.scope, base.id) & parameters(self.scope):
-                return False  # a leaf that requires a gradient does not allow in-place changes, not even empty ones
+                # A leaf that requires a gradient cannot be changed in place, even if no element is changed.
+                return False
             self.conditions.append(f"{shown} may be written to, even if nothing is selected")
         self.conditions += change_conditions(self.scope, base.id, base)
         return True
@@ -217,7 +221,7 @@ class _Body:
         return True
 
     def _selects(self, node: ast.expr) -> bool:
-        """Return whether an index or argument is the mask, in any shape."""
+        """Return whether an index or argument is the mask, possibly reshaped."""
         mask, wanted = _upright(self.mask)
         node, inverted = _upright(node)
         while ast.dump(node) != ast.dump(mask):
@@ -236,7 +240,7 @@ class _Body:
         return k.is_number(self.scope.kind(node))
 
     def _is_stored(self, value: ast.expr) -> bool:
-        """Return whether a value is a number, or can also be computed if no element is selected."""
+        """Return whether a value is a number, or can be computed even if no element is selected."""
         if self._is_number(value):
             return True
         self.values.append(value)
@@ -250,7 +254,7 @@ class _Body:
 
 
 def made_from(scope: Scope, mask: ast.expr, name: str) -> bool:
-    """Return whether the mask is computed elementwise from a tensor, and so has its shape."""
+    """Return whether the mask is computed elementwise from a tensor, so that it has the same shape."""
     mask = place = _upright(mask)[0]
     if isinstance(mask, ast.Name):
         known = only_value(scope, mask.id, place)
@@ -275,7 +279,7 @@ def _is_whole(node: ast.expr) -> bool:
 
 
 def _block_around(scope: Scope, node: ast.AST) -> ast.AST | None:
-    """Return the block around the statement of an expression."""
+    """Return the block that contains an expression's statement."""
     return scope.parents.get(statement_of(scope, node))
 
 

@@ -1,4 +1,7 @@
-"""Masked stores of values computed from elements under the same mask: compute all elements, and select."""
+"""Rewrite stores through a mask whose values are computed from elements selected by the same mask.
+
+The values of all elements are computed, and then selected.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ from dynalint_rules._shared.mask.trailing import is_certain, row_size, trailing
 from dynalint_rules._shared.text import atom
 
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
-# With a number, the gradient of these does not need the operand, so it may be overwritten afterwards.
+# The gradients of these operators, if one operand is a number, do not need the other operand, so it can be overwritten.
 _FORGETFUL = (ast.Add, ast.Sub, ast.Mult, ast.Div)
-# The results of these for zeros, which replace values that are not selected, are harmless.
+# Operators whose results are harmless for zeros, which replace the values that are not selected.
 _HARMLESS = (ast.Add, ast.Sub, ast.Mult)
 
 
 def stored(scope: Scope, event: Subscript) -> Rewrite:
-    """Return the rewrite of a statement that stores elements that it reads through the same mask.
+    """Return the rewrite of a statement that reads and stores elements through the same mask.
 
     Raises:
         Refusal: the rewrite would not be equivalent.
@@ -38,10 +41,10 @@ def stored(scope: Scope, event: Subscript) -> Rewrite:
 
 
 def stored_next(scope: Scope, event: Subscript) -> Rewrite | None:
-    """Return the rewrite of a masked read that is followed by a store of the same elements, or None for any other code.
+    """Return the rewrite of a read through a mask and a store of the same elements that follows, or None.
 
-    The computation is either in the read (`v = x[mask] + y; x[mask] = v`), or in the store (`v = x[mask]; x[mask] = v *
-    2`).
+    The computation is either in the read, as in `v = x[mask] + y; x[mask] = v`, or in the store, as in `v = x[mask];
+    x[mask] = v * 2`.
 
     Raises:
         Refusal: the rewrite would not be equivalent.
@@ -86,10 +89,10 @@ def put_back(scope: Scope, event: Subscript) -> Rewrite | None:
 
 
 class _Store:
-    """The rewrite of a statement whose value is stored to `target` through a mask, there or in the next one, `last`.
+    """The rewrite of a statement whose value is stored to `target` through a mask, there or in the statement `last`.
 
-    `read` is an earlier statement that assigns the selected elements to a name, if there is one. With `value`, the
-    statement assigns a copy of the target that receives this value.
+    `read` is an earlier statement that assigns the selected elements to a name, if there is one. If `value` is given,
+    the statement assigns a copy of the target with this value stored in it.
     """
 
     def __init__(
@@ -158,7 +161,7 @@ class _Store:
         return Rewrite(title, "conditional", edits, conditions, scope.imports, own_calls=not all(known))
 
     def _copied(self, name: str) -> tuple[ast.stmt, str] | None:
-        """Return the previous statement if it sets the target to a copy of a tensor, and the text of that tensor."""
+        """Return the previous statement if it sets the target to a copy of a tensor, and the tensor's text."""
         scope = self.scope
         outer = scope.parents.get(self.first)
         block = next(
@@ -193,7 +196,7 @@ class _Store:
                     yield f"nothing changes `{read}` in place before the backward pass"
 
     def _full_mask(self) -> str:
-        """Return the text of the mask, with a dimension for each `:` after it."""
+        """Return the text of the mask, with a dimension added for each `:` after it."""
         scope, mask = self.scope, self.mask
         full = 0
         if isinstance(mask, ast.Tuple) and len(mask.elts) > 1 and all(map(_is_full, mask.elts[1:])):
@@ -210,13 +213,13 @@ class _Store:
         return f"{atom(mask, scope.text(mask))}[..., {', '.join(['None'] * full)}]"
 
     def _sizes(self) -> Iterator[int]:
-        """Yield the number of dimensions per item of the layers that directly receive the selected elements."""
+        """Yield the number of dimensions per item for the layers to which the selected elements are passed directly."""
         for read in self.reads:
             call = self.scope.parents.get(read)
             yield row_size(self.scope, call.func) if isinstance(call, ast.Call) and call.args == [read] else 0
 
     def _reads(self, node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-        """Yield the outermost reads through the mask, each with the tensor that it reads."""
+        """Yield the outermost reads through the mask, each with the tensor that is read."""
         if isinstance(node, ast.Subscript) and ast.dump(node.slice) == ast.dump(self.mask):
             yield node, node.value
             return
@@ -243,9 +246,9 @@ class _Store:
         return found
 
     def _part(self, node: ast.expr, mask: str) -> str:
-        """Return the text of a part of the value, which reads whole tensors in place of the selected elements.
+        """Return the text of a part of the value, which reads whole tensors instead of the selected elements.
 
-        An operand that needs a harmless value has it where nothing is selected.
+        If an operand needs a harmless value, it has that value where nothing is selected.
         """
         text = self._inside(node, mask)
         return f"{self.scope.torch}.where({mask}, {text}, {self.guards[node]})" if node in self.guards else text
@@ -295,7 +298,7 @@ class _Store:
             self._require_elementwise(part, harmless=harmless)
 
     def _operands(self, node: ast.Call) -> list[ast.expr] | None:
-        """Return the operands of an elementwise call, or None if the call may work on whole rows."""
+        """Return the operands of an elementwise call, or None if the call may operate on whole rows."""
         scope, callee = self.scope, self.scope.kind(node.func)
         api = scope.project.api
         entry = None
@@ -317,7 +320,7 @@ class _Store:
         return operands
 
     def _keeps_old_value(self, name: str) -> bool:
-        """Return whether computing the value may save the tensor under `name` for the gradient."""
+        """Return whether computing the value may save the tensor called `name` for the gradient."""
         if isinstance(self.statement, ast.AugAssign):
             return not isinstance(self.statement.op, _FORGETFUL) or not k.is_number(self.scope.kind(self.value))
         parts = [self.value, *self.reads.values()]

@@ -1,7 +1,6 @@
-"""Indices listed from a mask by `nonzero()` or `torch.where(mask)`, if they are only used to index or count.
+"""Indices computed from a mask by `nonzero()` or `torch.where(mask)` that are only used to index or to count.
 
-i = (x > 0).nonzero()               i_mask = x > 0
-return x[i[:, 0], i[:, 1]].sum()    return x[i_mask].sum()
+i = (x > 0).nonzero()               i_mask = x > 0 return x[i[:, 0], i[:, 1]].sum()    return x[i_mask].sum()
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ _SELECTED = "DYN301"
 
 @dataclass
 class _Places:
-    """The indices that a call lists for `mask`: one tensor per dimension under `names`, or all in one with `rows`.
+    """The indices that a call computes for `mask`. `names` has a tensor for each dimension, or one tensor with `rows`.
 
-    `text` is the code of the mask, and `rank` is its number of dimensions, if known.
+    `text` is the mask's code, and `rank` is its number of dimensions, if known.
     """
 
     mask: ast.expr
@@ -40,7 +39,7 @@ class _Places:
 
 
 def listed_tensor(event: Call) -> tuple[ast.expr | None, bool]:
-    """Return the tensor whose nonzero indices a call lists, and whether it returns one tensor per dimension."""
+    """Return the tensor whose nonzero indices a call computes, and whether it returns one tensor per dimension."""
     node, name = event.node, event.callee.rpartition(".")[2]
     method = event.callee.startswith("Tensor.")
     given = [*([node.func.value] if method and isinstance(node.func, ast.Attribute) else []), *node.args]
@@ -56,7 +55,7 @@ def listed_tensor(event: Call) -> tuple[ast.expr | None, bool]:
 
 
 def masked_instead(scope: Scope, event: Call) -> Rewrite | None:
-    """Return the rewrite of named indices that are only used to index or count, or None if they have other uses."""
+    """Return the rewrite of named indices that are only used to index or to count, or None if they have other uses."""
     statement = event.statement
     mask, apart = listed_tensor(event)
     known = scope.tensor(mask) if mask is not None else None
@@ -76,7 +75,7 @@ def masked_instead(scope: Scope, event: Call) -> Rewrite | None:
 
 
 def names_of(scope: Scope, statement: ast.Assign, node: ast.expr, *, apart: bool) -> tuple[tuple[str, ...], bool]:
-    """Return the names that a statement assigns the indices to, and whether a single name holds one row per element."""
+    """Return the names that a statement assigns the indices to, and whether a single name holds all dimensions."""
     target = statement.targets[0] if len(statement.targets) == 1 else None
     if isinstance(target, ast.Tuple | ast.List) and apart and statement.value is node:
         names = [one.id for one in target.elts if isinstance(one, ast.Name)]
@@ -85,7 +84,7 @@ def names_of(scope: Scope, statement: ast.Assign, node: ast.expr, *, apart: bool
         return (), False
     if statement.value is node and not apart:
         return (target.id,), True
-    # The indices of a one-dimensional mask: `torch.where(mask)[0]`, `mask.nonzero().flatten()`.
+    # The indices of a one-dimensional mask, as in `torch.where(mask)[0]` or `mask.nonzero().flatten()`.
     flat = ("[0]",) if apart else ("[:, 0]", *(f".{one}" for one in _FLATTENED))
     whole = ast.unparse(statement.value) in {f"{ast.unparse(node)}{after}" for after in flat}
     return ((target.id,) if whole and node in walk(statement.value) else ()), False
@@ -99,7 +98,7 @@ def is_bound_once(scope: Scope, name: str) -> bool:
 
 
 def mask_text(scope: Scope, mask: ast.expr, known: k.Tensor) -> str:
-    """Return the text of a mask, copied if later changes of its inputs would affect it."""
+    """Return a mask's text, copied if its inputs change later in a way that would affect it."""
     text = scope.text(mask)
     if known.dtype != "bool":
         return f"{atom(mask, text)} != 0"
@@ -107,7 +106,7 @@ def mask_text(scope: Scope, mask: ast.expr, known: k.Tensor) -> str:
 
 
 def _replace(scope: Scope, places: _Places, load: ast.Name) -> bool:
-    """Record the replacement for one use of the indices, and return False if it neither indexes nor counts."""
+    """Record the replacement for a use of the indices, and return False if it neither indexes nor counts."""
     asked = count_of(scope, load)
     return _counted(scope, places, asked) if asked is not None else _indexed(scope, places, load)
 
@@ -152,7 +151,7 @@ def _indexed(scope: Scope, places: _Places, load: ast.Name) -> bool:
 
 
 def _read_by(scope: Scope, places: _Places, load: ast.Name) -> tuple[ast.Subscript | None, int]:
-    """Return the `x[...]` that uses the indices in order, and their number of dimensions."""
+    """Return the `x[...]` that uses the indices in order, and how many dimensions they have."""
     part: ast.AST | None = scope.parents[load] if places.rows else load
     outer = scope.parents.get(part) if part is not None else None
     parts = outer.elts if isinstance(outer, ast.Tuple) else [part]

@@ -39,12 +39,12 @@ ELEMENTWISE = frozenset(
 _SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
 _APART = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr, ast.Assert, ast.Raise, ast.Delete, *_APART)
-# Values that one of these masks excludes are usually NaN or infinite, and so are their gradients.
+# Values that these masks exclude are usually NaN or infinite, and so are their gradients.
 _NO_NUMBERS = frozenset({"isnan", "isinf", "isfinite"})
 
 
 def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
-    """Return the rewrite of all selections by one mask in the body of a function, or None if there are other uses."""
+    """Return the rewrite of all selections with a mask in a function's body, or None if the mask has other uses."""
     chain = _Chain(scope, read)
     if not chain.is_stable() or not chain.follow():
         return None
@@ -65,7 +65,7 @@ def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
 
 @dataclass
 class _Reduction:
-    """A call that reduces selected values to one number, with `own` dimensions per element of the mask."""
+    """A call that reduces the selected values to one number. They have `own` dimensions per element of the mask."""
 
     values: ast.expr
     name: str
@@ -74,12 +74,12 @@ class _Reduction:
 
 @dataclass
 class _Chain:
-    """The replacement for all selections by one mask.
+    """The replacement for all selections with a mask.
 
-    `rows` means that rows are selected. `names` maps names of selected elements to their number of dimensions per
-    element of the mask, and `known` are all these names, some of which get another value later. `joined` are selections
-    that are combined with others elementwise, `kept` are the values of the names, and `counts` are expressions that
-    only count the selected elements.
+    `rows` is true if rows are selected. `names` maps the names of selected elements to their number of dimensions per
+    mask element. `known` contains all of these names, including names that get another value later. `joined` are
+    selections that are combined with others elementwise, `kept` are the values of the names, and `counts` are
+    expressions that only count the selected elements.
     """
 
     scope: Scope
@@ -114,7 +114,7 @@ class _Chain:
         return True
 
     def is_certain(self) -> bool:
-        """Return whether the code shows the number of dimensions per element of the mask, if that matters."""
+        """Return whether the code shows the number of dimensions per mask element, if it matters."""
         labels = [loss.operands[1] for loss, _ in self.losses.values() if loss.function == "cross_entropy"]
         scored = bool(labels) and len(labels) == len(self.losses) and not self.reduced
         own = [one for one, size in self.selections if not scored or size == 0]
@@ -145,7 +145,7 @@ class _Chain:
         return ends and whole and all(id(one) in own for name in self.known for one in loads(scope, name))
 
     def _statements(self) -> Iterator[ast.stmt | ast.expr]:
-        """Yield the simple statements in order, and the expressions that other statements begin with."""
+        """Yield the simple statements in order, and the expressions at the start of other statements."""
         waiting: list[ast.AST] = list(self.scope.function.statements)
         while waiting:
             node = waiting.pop(0)
@@ -164,7 +164,7 @@ class _Chain:
                     yield found
 
     def _reads(self, statement: ast.stmt | ast.expr, selections: list[Selection]) -> bool:
-        """Process one statement, and return whether it computes elementwise or reduces."""
+        """Process a statement, and return whether it only computes elementwise or reduces."""
         if isinstance(statement, _APART):
             return False
         nodes: dict[ast.expr, int] = {}
@@ -196,7 +196,7 @@ class _Chain:
         return True
 
     def _size_met(self, node: ast.expr) -> int:
-        """Return the number of dimensions per item of a layer that directly receives selected elements."""
+        """Return the number of dimensions per item for a layer to which selected elements are passed directly."""
         parent = self.scope.parents[node]
         return row_size(self.scope, parent.func) if isinstance(parent, ast.Call) and parent.args == [node] else 0
 
@@ -209,7 +209,7 @@ class _Chain:
         return node.id in self.names and isinstance(node.ctx, ast.Load)
 
     def _is_new(self, target: ast.Name) -> bool:
-        """Return whether the order of the statements shows where a name has this value."""
+        """Return whether the order of statements shows where a name has this value."""
         function = self.scope.function
         stores = [one for one in walk(function.node) if _stores(one, target.id)]
         top = [one.targets for one in function.statements if isinstance(one, ast.Assign)]
@@ -217,7 +217,7 @@ class _Chain:
         return target.id in function.locals and (alone or all([one] in top for one in stores))
 
     def _climb(self, node: ast.expr, statement: ast.stmt | ast.expr, own: int) -> int | None:
-        """Return the dimensions per element of the mask if a statement uses an operand only elementwise.
+        """Return the number of dimensions per mask element if a statement only uses an operand elementwise.
 
         The result is -1 if the operand is reduced, and None for any other use.
         """
@@ -245,7 +245,7 @@ class _Chain:
         return None
 
     def _argument(self, call: ast.Call, node: ast.expr, statement: ast.stmt | ast.expr, own: int) -> int | None:
-        """Return the same as `_climb` for an argument of a function or layer."""
+        """Do the same as `_climb` for an argument of a function or layer."""
         name = callee(self.scope, call)
         short = name.rpartition(".")[2]
         if call.args == [node] and not call.keywords and (size := row_size(self.scope, call.func)):
@@ -262,12 +262,12 @@ class _Chain:
         return self._climb(call, statement, own) if elementwise and self._all_along(call, node, own) else None
 
     def _all_along(self, call: ast.Call, node: ast.expr | None, own: int) -> bool:
-        """Return whether all arguments but one go along with it."""
+        """Return whether all other arguments have values for the same elements as `node`."""
         given = [*(one for one in call.args if one is not node), *(one.value for one in call.keywords)]
         return all(self._goes_along(one, own) for one in given)
 
     def _method(self, call: ast.Call, method: ast.Attribute, statement: ast.stmt | ast.expr, own: int) -> int | None:
-        """Return the same as `_climb` for the receiver of a method."""
+        """Do the same as `_climb` for the receiver of a method."""
         if method.attr in ("sum", "mean") and not call.args and not call.keywords:
             return self._reduce(call, method.value, method.attr, own)
         if method.attr in LESS and is_last(call) and own:
@@ -276,7 +276,7 @@ class _Chain:
         return self._climb(call, statement, own) if elementwise else None
 
     def _goes_along(self, node: ast.expr, own: int) -> bool:
-        """Return whether an operand only consists of selected elements and numbers, or belongs to the module."""
+        """Return whether an operand consists only of selected elements and numbers, or belongs to the module."""
         if isinstance(node, ast.BinOp) and isinstance(node.op, _OPERATORS):
             return self._goes_along(node.left, own) and self._goes_along(node.right, own)
         if isinstance(node, ast.Call) and not node.keywords:
@@ -302,7 +302,7 @@ class _Chain:
         return rw.kept(self.scope.file, self.read.mask)
 
     def _mask_over(self, own: int) -> cst.BaseExpression:
-        """Return the mask with an additional dimension for each dimension per element."""
+        """Return the mask with a dimension added for each dimension per element."""
         if not own:
             return self._mask
         written = self.scope.text(self.read.mask)
@@ -318,7 +318,8 @@ class _Chain:
         for one, own in self.selections:
             source: cst.BaseExpression = rw.kept(scope.file, one.source)
             if risky and one.node not in [found.values for found in self.reduced.values()]:
-                # Elements that are not selected must be excluded even if they are NaN, or their gradient would be NaN.
+                # Elements that are not selected must be excluded even if they are NaN. Otherwise, their gradients would
+                # be NaN.
                 source = rw.call(f"{scope.torch}.where", self._mask_over(own), source, rw.number(1))
                 self.edits.append((one.node, source))
             else:
@@ -336,9 +337,9 @@ class _Chain:
         self._drop_mask()
 
     def _without_name(self, one: Selection) -> list[rw.Change]:
-        """Return the changes that remove a name for selected elements, which now has the value of another name.
+        """Return the changes that remove a name for selected elements because another name now has its value.
 
-        Elements that are only counted need no name either. The result is empty if the name stays.
+        Elements that are only counted do not need a name either. The result is empty if the name stays.
         """
         scope, statement = self.scope, self.scope.parents[one.node]
         if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
@@ -354,7 +355,7 @@ class _Chain:
         return [(statement, []), *((use, rw.kept(scope.file, one.source)) for use in uses)]
 
     def _total(self, values: cst.BaseExpression, name: str, own: int) -> cst.BaseExpression:
-        """Reduce over the full shape."""
+        """Return the reduction of `values` over the full shape."""
         if name == "mean":
             values = rw.method(values, "flatten", rw.number(-own)) if own > 1 else values
             values = rw.method(values, "mean", rw.number(-1)) if own else values
@@ -363,7 +364,7 @@ class _Chain:
         return total if name == "sum" else rw.operation(total, "/", rw.method(self._mask, "sum"))
 
     def _drop_mask(self) -> None:
-        """Remove a mask that was only created for a loss, because the loss ignores the label instead."""
+        """Remove a mask that was only created for a loss, because the loss now ignores the label instead."""
         scope, mask = self.scope, self.read.mask
         if not isinstance(mask, ast.Name) or any(loss.keeps_mask for loss, _ in self.losses.values()):
             return

@@ -1,4 +1,4 @@
-"""Losses of two tensors, elementwise or of rows of scores and labels, and the code for their unreduced values."""
+"""Losses of two tensors, elementwise or for rows of scores with labels, and code for their unreduced values."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _ELEMENTWISE_OPTIONS = ("reduction", "beta", "delta")
 
 @dataclass
 class Loss:
-    """A loss of two `operands`, by the name of its function and its reduction; `layer` if a module computes it.
+    """A loss of two `operands`, with its function's name and its reduction. `layer` is set if a module computes it.
 
-    `keeps_mask` means that its replacement still uses the mask.
+    `keeps_mask` is true if the replacement still uses the mask.
     """
 
     function: str
@@ -49,7 +49,10 @@ class Loss:
         return rw.call(function, *given, **options, reduction=rw.expression('"none"'))
 
     def with_ignored(self, scope: Scope, call: ast.Call, mask: ast.expr, made: ast.expr | None) -> list[rw.Change]:
-        """Return the changes that make a loss ignore the labels that a mask, whose value is `made`, does not select."""
+        """Return the changes that make a loss ignore labels that the mask does not select.
+
+        `made` is the mask's value.
+        """
         (scores, labels), file = self.operands, scope.file
         known = scope.tensor(mask)
         flat = known is None or known.rank != 1
@@ -70,7 +73,7 @@ class Loss:
 
 
 def loss_of(scope: Scope, call: ast.Call) -> Loss | None:
-    """Return the loss that a call computes, or None for an unsupported loss or form."""
+    """Return the loss that a call computes, or None if it is not supported."""
     name = callee(scope, call)
     kind = scope.kind(call.func)
     if isinstance(kind, k.Object) and kind.type in _LAYERS and len(call.args) == 2 and not call.keywords:
@@ -89,7 +92,7 @@ def loss_of(scope: Scope, call: ast.Call) -> Loss | None:
 
 
 def _is_made_plain(scope: Scope, layer: ast.expr) -> bool:
-    """Return whether a constructor creates a layer without any arguments."""
+    """Return whether a layer is created by a constructor without any arguments."""
     owner = scope.function.owner
     if not isinstance(layer, ast.Attribute) or owner is None:
         return False
@@ -99,7 +102,7 @@ def _is_made_plain(scope: Scope, layer: ast.expr) -> bool:
 
 
 def _ignored_by(scope: Scope, mask: ast.expr | None, labels: ast.expr) -> str | None:
-    """Return the text of the single label that a mask such as `labels != 0` excludes, or None for any other mask."""
+    """Return the text of the one label that a mask such as `labels != 0` excludes, or None for any other mask."""
     if not isinstance(mask, ast.Compare) or len(mask.ops) != 1 or not isinstance(mask.ops[0], ast.NotEq):
         return None
     wanted = mask.comparators[0]

@@ -1,4 +1,4 @@
-"""Removal of tests for a mask that selects all or nothing, if the general path gives the same result.
+"""Remove tests for a mask that selects all or nothing, if the general path gives the same result.
 
 if mask.all():                                  out = x.clone()
     return self.f(x)                            out[mask] = self.f(x[mask])
@@ -27,7 +27,7 @@ _TITLE = "Remove the test, which does not change the result"
 
 
 def rewrite_shortcut(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite that keeps only the last path of an `if`, or None unless the others are shortcuts for it."""
+    """Return the rewrite that only keeps the last path of an `if`, or None unless the others are shortcuts for it."""
     head = statement
     while is_elif(scope, head) and isinstance(parent := scope.parents.get(head), ast.If):
         head = parent
@@ -53,7 +53,7 @@ def rewrite_shortcut(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def _writes_to_others(scope: Scope, statements: Sequence[ast.stmt]) -> bool:
-    """Return whether statements change a tensor from elsewhere in place, which may raise for an empty mask."""
+    """Return whether statements change a tensor from elsewhere in place, which may raise if the mask is empty."""
     names = {node.id for one in statements for node in walk(one) if isinstance(node, ast.Name)}
     return any(
         within(place, one, scope) and not is_own(scope, name, one)
@@ -64,12 +64,12 @@ def _writes_to_others(scope: Scope, statements: Sequence[ast.stmt]) -> bool:
 
 
 def _asked(scope: Scope, test: ast.expr) -> ast.expr | None:
-    """Return the mask if a test depends on whether the mask selects everything, anything or nothing."""
+    """Return the mask if a test checks whether it selects everything, anything or nothing."""
     return reduced_as_whole(scope, test, "all") or mask_of_nothing(scope, test) or mask_of_something(scope, test)
 
 
 def _value(body: Sequence[ast.stmt], *, returned: bool) -> ast.expr | None:
-    """Return the value of a path that only returns it or assigns it to one name."""
+    """Return the value of a path that does nothing but return the value or assign it to a name."""
     (only, *more) = body
     if more:
         return None
@@ -80,7 +80,7 @@ def _value(body: Sequence[ast.stmt], *, returned: bool) -> ast.expr | None:
 
 
 def _expressions(statements: Sequence[ast.stmt], mask: ast.expr) -> set[str]:
-    """Return the expressions in statements that select by a mask, with the whole tensor in place of the selection."""
+    """Return the expressions in statements that select with a mask, with the whole tensor instead of the selection."""
     wanted = ast.dump(mask)
     selecting = any(
         ast.dump(part) == wanted
@@ -94,7 +94,7 @@ def _expressions(statements: Sequence[ast.stmt], mask: ast.expr) -> set[str]:
 
 
 class _Whole(ast.NodeTransformer):
-    """A transformer that replaces `x[mask]` with `x`."""
+    """Replaces `x[mask]` with `x`."""
 
     def __init__(self, mask: str) -> None:
         self._mask = mask

@@ -1,6 +1,6 @@
-"""A guess of how many dimensions a tensor has in addition to those of a mask, based on the code.
+"""Guess from the code how many dimensions a tensor has in addition to a mask's dimensions.
 
-The guess never causes a finding, and a run must verify any rewrite based on it.
+The guess never causes a finding, and a run must verify any rewrite that depends on it.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def row_size(scope: Scope, function: ast.expr) -> int:
 
 
 def is_last(call: ast.Call) -> bool:
-    """Return whether the last dimension is the only argument of a call."""
+    """Return whether the only argument of a call is the last dimension."""
     given = [*call.args, *(one.value for one in call.keywords if one.arg == "dim")]
     return len(given) == 1 == len(call.args) + len(call.keywords) and ast.unparse(given[0]) == "-1"
 
 
 def trailing(scope: Scope, source: ast.expr, mask: ast.expr) -> int:
-    """Return how many dimensions a tensor has in addition to those of a mask."""
+    """Return how many dimensions a tensor has in addition to a mask's dimensions."""
     one, other = _form(scope, source, _MOST_STEPS), _form(scope, mask, _MOST_STEPS)
     if one.rank is not None and other.rank is not None:
         return max(one.rank - other.rank, 0)
@@ -59,7 +59,7 @@ def trailing(scope: Scope, source: ast.expr, mask: ast.expr) -> int:
 
 
 def is_certain(scope: Scope, source: ast.expr, mask: ast.expr) -> bool:
-    """Return whether the code shows this number, by both ranks, by comments, or because both derive from one tensor."""
+    """Return whether the code shows this number, because of both ranks, comments, or a common origin."""
     forms = [_form(scope, one, _MOST_STEPS) for one in (source, mask)]
     if all(one.rank is not None for one in forms):
         return True
@@ -114,7 +114,7 @@ def _guessed(scope: Scope, node: ast.expr, steps: int) -> _Form:
 
 
 def _size_fed(scope: Scope, name: str) -> int:
-    """Return the number of dimensions per item of the layers that receive the value of a name."""
+    """Return the number of dimensions per item for the layers that receive the value of `name`."""
     sizes = [0]
     for load in loads(scope, name):
         call = scope.parents.get(load)
@@ -124,7 +124,7 @@ def _size_fed(scope: Scope, name: str) -> int:
 
 
 def _stated(scope: Scope, name: str) -> int | None:
-    """Return the number of dimensions that a comment in the function states: `# x: (batch, time, width)`."""
+    """Return the number of dimensions stated by a comment such as `# x: (batch, time, width)` in the function."""
     arguments = scope.function.node.args
     if name not in [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]:
         return None

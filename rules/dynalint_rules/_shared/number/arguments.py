@@ -12,13 +12,13 @@ from dynalint_rules._shared.number.flow import Follower
 
 
 class Arguments(Follower):
-    """A follower that knows which calls accept a tensor in place of a number."""
+    """A follower that knows which calls accept a tensor instead of a number."""
 
     def argument(self, call: ast.Call, node: ast.expr, dtype: k.DType | None) -> None:
         """Check a use as an argument of a call.
 
         Raises:
-            Refusal: the call does not accept a tensor there.
+            Refusal: the call does not accept a tensor for this argument.
         """
         name = callee(self.scope, call)
         position = next((at for at, argument in enumerate(call.args) if argument is node), None)
@@ -35,13 +35,13 @@ class Arguments(Follower):
             positions, keywords = TAKES_EITHER[name]
             if position not in positions and keyword not in keywords:
                 self.refuse(call, node)
-            if name != "torch.full":  # the result has the default dtype in either case
+            if name != "torch.full":  # otherwise, the result has the default dtype in both cases
                 self._meet_argument(call, name, dtype)
         else:
             self.refuse(call, node)
 
     def _computed(self, call: ast.Call, name: str) -> None:
-        """Replace a `math` function with the torch function."""
+        """Replace a `math` function with the corresponding torch function."""
         there = f"{self.scope.torch}.{IN_TORCH[name]}"
         self.flow.conditions[f"{self.scope.quote(call)} is the same up to rounding, and never raises"] = None
         self.flow.edits.append((call.func, rw.name(there)))
@@ -53,11 +53,11 @@ class Arguments(Follower):
         if isinstance(call.func, ast.Attribute) and name.startswith("Tensor."):
             subject = call.func.value
         if name in ("torch.where", "Tensor.where"):
-            subject = None  # the other branch decides the result
+            subject = None  # the other branch of the conditional expression decides the result
         self.meet(as_tensor(self.scope.kind(subject)) if subject is not None else None, dtype, call)
 
     def _is_one_bound(self, call: ast.Call, name: str, node: ast.expr) -> bool:
-        """Return whether `node` is the only bound of a clamp, because bounds cannot be a number and a tensor."""
+        """Return whether `node` is the only bound of a clamp. Bounds cannot be a number and a tensor."""
         bounds = [*call.args[1 if name.startswith("torch.") else 0 :], *(one.value for one in call.keywords)]
         return all(one is node or (isinstance(one, ast.Constant) and one.value is None) for one in bounds)
 
@@ -72,7 +72,7 @@ class Arguments(Follower):
         self.climb(call, dtype if dtype == "float" or types <= {"int"} else None)
 
     def _clamped(self, call: ast.Call, node: ast.expr) -> None:
-        """Write `max(t, 1)` as `t.clamp(min=1)`, which is equivalent and always returns a tensor."""
+        """Rewrite `max(t, 1)` as `t.clamp(min=1)`, which is equivalent and always returns a tensor."""
         if len(call.args) == 2:
             other = call.args[0] if call.args[1] is node else call.args[1]
             bound = {"min" if callee(self.scope, call) == "builtins.max" else "max": rw.kept(self.scope.file, other)}

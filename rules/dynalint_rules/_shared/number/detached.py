@@ -1,4 +1,4 @@
-"""Replacements for the number in a tensor, or the list of its numbers, that do not read the tensor."""
+"""Replacements for a tensor's number, or for the list of its numbers, that do not read the tensor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynalint_rules._code.memory import makes_tensor
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.text import atom
 
-# The results of these share no memory with the receiver.
+# Methods whose results do not share memory with the receiver.
 _FRESH = frozenset(
     "sum mean prod max min amax amin norm std var median mode argmax argmin any all count_nonzero logsumexp nansum "
     "nanmean abs exp log sqrt square pow add sub mul div".split()
@@ -20,17 +20,17 @@ _FRESH = frozenset(
 
 @dataclass(frozen=True)
 class Detached:
-    """The `text` of a 0-dim tensor without gradient, and the `conditions` under which it equals the number."""
+    """The `text` of a 0-dim tensor without gradients, and the `conditions` under which it equals the number."""
 
     text: str
     conditions: tuple[str, ...]
 
 
 def detached(scope: Scope, source: ast.expr, text: str | None = None, *, read: ast.expr | None = None) -> Detached:
-    """Return the replacement for the number in the single element of `source`, whose text may be given as `text`.
+    """Return the replacement for the number in `source`, which has a single element.
 
-    `read` is the expression that reads the number, if the code around it stays. The replacement for a NumPy array wraps
-    the text of the array, so `text` must not be empty for one.
+    `text` is the text of `source`, if it is not the text in the file. `read` is the expression that reads the number,
+    if the code around it stays. For a NumPy array, the replacement wraps the array's text, so `text` must not be empty.
 
     Raises:
         Refusal: `source` is neither always a torch tensor nor always an array.
@@ -43,18 +43,18 @@ def detached(scope: Scope, source: ast.expr, text: str | None = None, *, read: a
     if tensor.array:
         if text == "":
             raise Refusal(f"{shown} is a NumPy array, which has no `.detach()`; compute with tensors instead")
-        # An array has no gradient, and is on the CPU.
+        # An array has no gradient and is on the CPU.
         text, conditions = f"{scope.torch}.as_tensor({scope.text(source) if text is None else text})", []
     else:
         text = atom(source, scope.text(source)) if text is None else text
     at_once = read is not None and _is_used_up(scope, read)
-    # Integers have no gradient, but other references to the tensor itself may change it.
+    # Integers have no gradient, but the tensor can be changed through other references to it.
     plain = tensor.dtype in ("bool", "int") and read is not None and (at_once or _is_fresh(scope, source))
     if not tensor.array and not plain and not _is_detached(source):
         text += ".detach()"
     stays = tensor.origin == "parameter" and not _is_changed(scope, source)
     if not (at_once or stays or _is_fresh(scope, source)):
-        # A number is a copy, but a detached tensor shares memory, so later in-place changes would affect it.
+        # A number is a copy. A detached tensor shares memory, so later in-place changes would affect it.
         text += ".clone()"
     if tensor.rank is None:
         conditions.insert(0, f"{shown} has no dimensions")
@@ -64,7 +64,7 @@ def detached(scope: Scope, source: ast.expr, text: str | None = None, *, read: a
 
 
 def _is_detached(node: ast.expr) -> bool:
-    """Return whether a chain of calls without other tensors begins with `.detach()`."""
+    """Return whether an expression starts with `.detach()` and is a chain of calls that use no other tensors."""
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if node.func.attr == "detach":
             return True
@@ -74,7 +74,7 @@ def _is_detached(node: ast.expr) -> bool:
 
 
 def _is_used_up(scope: Scope, read: ast.expr) -> bool:
-    """Return whether the value is only used to create a tensor. Autograd may save values combined with tensors."""
+    """Return whether the value is only used to create a tensor. Autograd may save a value combined with tensors."""
     parent = scope.parents[read]
     if not isinstance(parent, ast.BinOp):
         return isinstance(parent, ast.Compare)
@@ -82,7 +82,7 @@ def _is_used_up(scope: Scope, read: ast.expr) -> bool:
 
 
 def rows_of(scope: Scope, source: ast.expr) -> Detached:
-    """Return the replacement for a list of the numbers in `source`, to append to the text of `source`."""
+    """Return the replacement for a list of the numbers in `source`, as code to append to the text of `source`."""
     tensor = k.only_tensor(scope.kind(source))
     shown = scope.quote(source)
     conditions = [f"{shown} is on the CPU, or on the same device as the tensors that it is combined with"]
@@ -100,7 +100,7 @@ def _is_fresh(scope: Scope, node: ast.expr) -> bool:
 
 
 def _is_changed(scope: Scope, source: ast.expr) -> bool:
-    """Return whether a function changes a tensor that an expression reads: `+=`, a store, `t.add_(...)`."""
+    """Return whether a function changes a tensor that an expression reads, with `+=`, a store, or `t.add_(...)`."""
     text = ast.unparse(source)
     for node in walk_function(scope.function.node):
         stored = isinstance(node, ast.Attribute | ast.Name | ast.Subscript) and not isinstance(node.ctx, ast.Load)

@@ -1,4 +1,4 @@
-"""Torch functions that accept a number or a 0-dim tensor."""
+"""Torch functions that accept either a number or a 0-dim tensor."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ TAKES_EITHER: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     **{f"torch.{name}": ((1,), ("other",)) for name in ("add", "sub", "mul", "div")},
     **{f"Tensor.{name}": ((0,), ("other",)) for name in ("add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_")},
 }
-"""The positions (without a receiver) and keywords that accept a tensor."""
+"""The positional arguments (without a receiver) and keywords that accept a tensor."""
 
 CLAMPS = frozenset({"torch.clamp", "torch.clip", "Tensor.clamp", "Tensor.clip", "Tensor.clamp_", "Tensor.clip_"})
-"""Functions whose bounds may be tensors, but not a tensor and a number."""
+"""Functions whose bounds can be tensors, but not a tensor and a number."""
 
 IN_TORCH = {
     **{name: name for name in "sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh floor ceil".split()},
@@ -24,7 +24,7 @@ IN_TORCH = {
     "fabs": "abs",
     "degrees": "rad2deg",
 }
-"""The torch function that replaces a `math` function of one argument."""
+"""The torch functions that replace `math` functions with a single argument."""
 
 WHOLE = ("floor", "ceil")
-"""Functions that return integers in Python, but not in torch."""
+"""Functions that return integers in Python but not in torch."""

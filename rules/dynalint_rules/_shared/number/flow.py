@@ -1,4 +1,4 @@
-"""The consequences of keeping a tensor instead of its number, which follow from its uses."""
+"""The consequences of keeping a tensor instead of its number, which depend on how it is used."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ DIVIDING = (ast.Div, ast.FloorDiv, ast.Mod)
 
 
 def is_whole(kind: k.Kind) -> bool:
-    """Return whether a value is certainly a Python int that Dynamo knows while it traces."""
+    """Return whether a value is certainly a Python int that Dynamo knows during tracing."""
     return all(isinstance(one, k.Value) and one.type == "int" and one.source != "data" for one in kind.members)
 
 
 @dataclass
 class Flow:
-    """The conditions for keeping the tensor (`conditions`) and the behaviour that it changes (`changes`), as clauses.
+    """The `conditions` for keeping the tensor and the `changes` in behaviour, as clauses.
 
-    `edits` are the necessary changes at its uses, which may require `imports`. `leaves` are the codes of decisions on
-    the tensor that other rules rewrite. `meets` means that there are other uses.
+    `edits` are the changes required at the uses, and `imports` are the imports that these need. `leaves` are the codes
+    of decisions on the tensor that other rules rewrite. `meets` is true if there are other uses.
     """
 
     conditions: dict[str, None] = field(default_factory=dict)
@@ -37,18 +37,18 @@ class Flow:
 
     @property
     def safety(self) -> Safety:
-        """The safety of the rewrite."""
+        """The rewrite's safety."""
         return "unsafe" if self.changes else "conditional" if self.conditions else "safe"
 
     @property
     def clauses(self) -> tuple[str, ...]:
-        """All clauses to show with the fix, changes first."""
+        """All clauses to show with the fix, starting with the changes."""
         return (*self.changes, *self.conditions)
 
 
 @dataclass
 class Follower(ABC):
-    """The state of following a number to its uses. `names` are the names that it has had."""
+    """The state while following a number to its uses. `names` are the names that it has had."""
 
     scope: Scope
     flow: Flow = field(default_factory=Flow)
@@ -58,10 +58,10 @@ class Follower(ABC):
 
     @abstractmethod
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
-        """Check the use around `node`, and the uses that it leads to."""
+        """Check the use around `node` and the uses that it leads to."""
 
     def rounded(self, operation: ast.BinOp, node: ast.expr, other: k.Kind) -> None:
-        """Record where arithmetic in the precision of the tensor differs from that of Python, which uses doubles."""
+        """Record where arithmetic in the tensor's precision differs from Python's, which uses doubles."""
         shown = self.scope.quote(operation)
         self.flow.conditions[f"{shown} is the same up to rounding"] = None
         divides = isinstance(operation.op, DIVIDING) and as_tensor(other) is None
@@ -74,11 +74,11 @@ class Follower(ABC):
         dtype: k.DType | None,
         where: ast.expr,
     ) -> None:
-        """Record the conditions under which the result keeps its dtype when a number is combined with a tensor.
+        """Record the conditions under which a tensor combined with the number keeps its dtype.
 
-        A number never changes the dtype within its category. Neither does a 0-dim tensor, unless the other tensor has
-        no dimensions either. In a higher category, a 0-dim tensor determines the dtype; for a number, it is the
-        default.
+        A number in the same category as the tensor never changes the dtype. Neither does a 0-dim tensor, unless the
+        other tensor is 0-dim as well. In a higher category, a 0-dim tensor determines the dtype, whereas a number gives
+        the default dtype.
         """
         ranks = ("bool", "int", "float", "complex")
         if tensor is not None and tensor.dtype is not None and dtype is not None:
@@ -91,7 +91,7 @@ class Follower(ABC):
         self.flow.conditions[f"the dtype of {self.scope.quote(where)} stays the same"] = None
 
     def refuse(self, parent: ast.AST, node: ast.expr) -> None:
-        """Raise a refusal with the reason why a use does not accept a tensor.
+        """Raise a refusal that explains why a use does not accept a tensor.
 
         Raises:
             Refusal: always.

@@ -1,4 +1,4 @@
-"""Reasons why a number read from a tensor cannot stay a tensor at one of its uses, with the closest alternative."""
+"""Reasons why a use of a number read from a tensor does not accept the tensor, each with the closest alternative."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHOWS = ("builtins.print", "logging.", "warnings.")
 
 
 def why_not(scope: Scope, parent: ast.AST, node: ast.expr, callee: str) -> str:
-    """Return the reason, with advice for a manual change. `callee` is the dotted name of the callee of `parent`."""
+    """Return the reason, with advice for changing the code by hand. `callee` is the dotted name that `parent` calls."""
     quote, shown = scope.quote, scope.quote(node)
     if isinstance(parent, ast.Subscript | ast.Slice):
         return f"{shown} is an index or a slice bound; use `index_select`, or a mask over the whole dimension"

@@ -1,8 +1,8 @@
-"""The uses of a number read from a tensor, if it stays a 0-dim tensor instead.
+"""Find the uses of a number read from a tensor, to keep it as a 0-dim tensor instead.
 
-A number and a 0-dim tensor of the same value give the same results in arithmetic with other tensors, as long as the
-resulting dtype is the same. They differ in a test, as an index, as a size, in a store or in a call of unknown code. The
-rewrite is declined for these uses.
+In arithmetic with other tensors, a number and a 0-dim tensor with the same value give the same result, as long as the
+result's dtype is the same. They behave differently in a test, as an index or size, when stored, and when passed to
+unknown code. No fix is offered for these uses.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 _BINDING = ast.Assign | ast.AnnAssign | ast.NamedExpr
 _ASKING = ast.If | ast.IfExp | ast.Assert | ast.BoolOp | ast.UnaryOp
 DECISIONS = ("DYN101", "DYN103", "DYN104", "DYN105")
-"""The codes of findings that remain if a number decided a branch and is now a tensor."""
+"""The codes of findings that remain if the number decided a branch and is now a tensor."""
 
 
 def flow_of(
@@ -38,9 +38,9 @@ def flow_of(
     *,
     wide: bool = False,
 ) -> Flow:
-    """Follow the number that `node` reads to all its uses, as if it were a 0-dim tensor of that kind of dtype.
+    """Follow the number that `node` reads to all its uses, as if it were a 0-dim tensor of dtype class `dtype`.
 
-    `wide` means that the tensor will have 64 bits.
+    `wide` is true if the tensor will have 64 bits.
 
     Raises:
         Refusal: at least one use does not accept a tensor, or is unknown.
@@ -52,10 +52,10 @@ def flow_of(
 
 @dataclass
 class _Follower(Arguments):
-    """The check of all uses of a number."""
+    """Checks all uses of a number."""
 
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
-        """Check the use around `node`, and the uses that it leads to."""
+        """Check the use around `node` and the uses that it leads to."""
         parent = self.scope.parents[node]
         self.flow.meets |= not isinstance(parent, ast.Assign | ast.NamedExpr | ast.Compare | _ASKING)
         if isinstance(parent, ast.keyword):
@@ -84,18 +84,18 @@ class _Follower(Arguments):
             self.refuse(parent, node)
 
     def _chosen(self, choice: ast.IfExp, node: ast.expr, dtype: k.DType | None) -> None:
-        """Check a number that is one side of a conditional expression whose other side is a number too."""
+        """Check a number that is one branch of a conditional expression whose other branch is also a number."""
         other = self.scope.kind(choice.orelse if node is choice.body else choice.body)
         if not k.is_number(other):
             self.refuse(choice, node)
         types = {one.type for one in other.members if isinstance(one, k.Value)}
         self.climb(choice, "float" if "float" in types else dtype)
-        if self.flow.leaves:  # the analysis finds no break at a test of a value that is only sometimes a tensor
+        if self.flow.leaves:  # the analysis does not report a test of a value that is only sometimes a tensor
             shown = self.scope.quote(choice)
             raise Refusal(f"{shown} would be a tensor or a number, and decides a branch; use `torch.where` by hand")
 
     def _is_index(self, parent: ast.AST, node: ast.expr) -> bool:
-        """Return whether a number is one of the indices of a tensor."""
+        """Return whether a number is one of the indices into a tensor."""
         outer = self.scope.parents.get(parent) if isinstance(parent, ast.Tuple) else parent
         if not isinstance(outer, ast.Subscript) or outer.value is node or outer.slice not in (parent, node):
             return False
@@ -118,7 +118,10 @@ class _Follower(Arguments):
             self.flow.conditions[f"{stored} has the dtype of {taking}"] = None
 
     def _formatted(self, part: ast.FormattedValue) -> None:
-        """Check an f-string. A 0-dim tensor is formatted like its number, but printing it breaks the graph anyway."""
+        """Check an f-string.
+
+        A 0-dim tensor is formatted like its number, but printing it would break the graph anyway.
+        """
         text = self.scope.parents.get(part)
         call = self.scope.parents.get(text) if text is not None else None
         if isinstance(call, ast.Call) and callee(self.scope, call).startswith(SHOWS):
@@ -133,7 +136,7 @@ class _Follower(Arguments):
             raise Refusal(f"{shown} gives a different result with a tensor; write that step with tensors by hand")
         tensor = as_tensor(kind)
         if tensor is not None and self.wide and tensor.rank == 0 and dtype == "float" and isinstance(other, ast.Name):
-            # A quotient of counts has the default dtype, which would change the dtype of another 0-dim tensor.
+            # The quotient of two counts has the default dtype, which would change the dtype of another 0-dim tensor.
             own = rw.attribute(rw.kept(self.scope.file, other), "dtype")
             called = isinstance(node, ast.Call) and isinstance(self.scope.kind(node.func), k.Function)
             if called or isinstance(node, ast.Name | ast.Attribute):
@@ -192,7 +195,7 @@ class _Follower(Arguments):
         self.meet(tensor, dtype, comparison)
 
     def _compared(self, node: ast.expr, other: ast.expr, dtype: k.DType | None, shown: str) -> None:
-        """Convert an operand of a comparison if a narrow dtype cannot represent the values of Python ints."""
+        """Convert an operand of a comparison if its narrow dtype cannot represent Python's ints."""
         kind = self.scope.kind(other)
         if as_tensor(kind) is not None or (dtype in ("float", None) and is_short(kind)):
             return
@@ -211,14 +214,14 @@ class _Follower(Arguments):
         return asked and decision_of(self.scope.parents, node).form in ("if", "ifexp", "assert")
 
     def _is_checked(self, comparison: ast.Compare) -> bool:
-        """Return whether a result is only asserted, or passed to a function that tests for a tensor."""
+        """Return whether a comparison's result is only asserted, or passed to a function that tests for a tensor."""
         parent = self.scope.parents[comparison]
         if isinstance(parent, ast.Assert):
             return parent.msg is None or isinstance(parent.msg, ast.Constant)
         return isinstance(parent, ast.Call) and asks_for_tensor(self.scope, parent, comparison)
 
     def _result(self, parent: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:
-        """Check a number that is assigned to a name or returned, possibly in a tuple, list or dict."""
+        """Check a number that is assigned to a name or returned, possibly inside a tuple, list or dict."""
         outer = self.scope.parents.get(parent)
         if isinstance(parent, ast.Tuple) and isinstance(outer, ast.Assign) and outer.value is parent:
             target = outer.targets[0]
@@ -245,7 +248,7 @@ class _Follower(Arguments):
         return isinstance(parent, ast.Tuple | ast.List | ast.Dict) and self._is_returned(parent)
 
     def _returned(self, node: ast.expr, dtype: k.DType | None) -> None:
-        """Check a number that is returned to the user, or to other methods, whose uses are followed."""
+        """Check a number that is returned to the user or to other methods. Uses in other methods are followed."""
         scope, caller = self.scope, self.scope.function.caller
         if caller is None or is_passed_up(scope):
             self.flow.changes["the caller receives a 0-dim tensor instead of a number"] = None
@@ -261,7 +264,7 @@ class _Follower(Arguments):
             _Follower(there, self.flow, followed, self.double, self.wide).climb(call, dtype)
 
     def follow_name(self, target: ast.expr, statement: ast.stmt, dtype: k.DType | None) -> None:
-        """Check all uses of the name that a statement binds to the number."""
+        """Check all uses of the name to which a statement assigns the number."""
         if self._goes_into_tensor(target):
             return
         if not isinstance(target, ast.Name):
@@ -295,9 +298,9 @@ class _Follower(Arguments):
                 raise Refusal(f"`{name}` is assigned in several places; give this value its own name first")
 
     def _goes_into_tensor(self, target: ast.expr) -> bool:
-        """Return whether a number is stored to elements of a tensor, which converts any value to its dtype.
+        """Return whether a number is stored to elements of a tensor, which converts any value to its own dtype.
 
-        A store through an index tensor only accepts values of the same dtype.
+        Storing through an index tensor requires a value of the same dtype.
         """
         if not isinstance(target, ast.Subscript) or self.scope.tensor(target.value) is None:
             return False
@@ -305,14 +308,14 @@ class _Follower(Arguments):
         return is_whole(self.scope.kind(target.slice)) or (index is not None and index.dtype == "bool")
 
     def _is_last(self, statement: ast.stmt, stores: list[ast.Name]) -> bool:
-        """Return whether later reads of a name in the function always get the value from this statement."""
+        """Return whether all later reads of a name in the function get their value from this statement."""
         if not isinstance(statement, ast.Assign | ast.AnnAssign):
             return False
         own = self.scope.parents.get(statement) is self.scope.function.node
         return own and not any((store.lineno, store.col_offset) >= end_of(statement) for store in stores)
 
     def _are_numbers(self, target: ast.Name, stores: list[ast.Name]) -> bool:
-        """Return whether, as far as the code shows, every other value of a name is a number that Dynamo knows."""
+        """Return whether every other value of a name is a number that Dynamo knows, as far as the code shows."""
         for store in stores:
             statement = self.scope.parents.get(store)
             if store is target:
@@ -331,7 +334,7 @@ class _Follower(Arguments):
 
 
 def with_conditions(flow: Flow, found: Detached) -> Flow:
-    """Return `flow` with the conditions of the detached tensor added, unless the number only decides a branch."""
+    """Return `flow` with the conditions for the detached tensor added, unless the number only decides a branch."""
     if flow.leaves and not flow.meets and not flow.conditions:
         return flow
     return replace(flow, conditions={**dict.fromkeys(found.conditions), **flow.conditions})

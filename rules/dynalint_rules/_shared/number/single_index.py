@@ -1,4 +1,4 @@
-"""The rewrite of a 0-dim tensor index, whose value torch reads, to an index with one dimension."""
+"""Give a 0-dim index tensor, whose value torch reads, one dimension."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dynalint_rules._shared.number.flow import is_whole
 
 
 def with_a_dimension(scope: Scope, node: ast.Subscript, index: ast.expr) -> tuple[list[rw.Change], str]:
-    """Return the changes from `x[i]` to `x[i.reshape(1)].squeeze(0)`, and their condition.
+    """Return the changes from `x[i]` to `x[i.reshape(1)].squeeze(0)`, and the condition for them.
 
     Raises:
         Refusal: another index is neither a slice nor an int that Dynamo knows.
@@ -23,7 +23,7 @@ def with_a_dimension(scope: Scope, node: ast.Subscript, index: ast.expr) -> tupl
         )
     changes: list[rw.Change] = [(index, rw.calling("reshape", rw.number(1)))]
     if isinstance(node.ctx, ast.Load):
-        # An integer index removes its dimension.
+        # Indexing with an integer removes the dimension.
         place = sum(isinstance(part, ast.Slice) for part in parts[: parts.index(index)])
         changes.append((node, rw.calling("squeeze", rw.number(place))))
     condition = f"nothing changes {scope.quote(node)} in place, or {scope.quote(node.value)} while it is used"
@@ -31,5 +31,5 @@ def with_a_dimension(scope: Scope, node: ast.Subscript, index: ast.expr) -> tupl
 
 
 def parts_of(node: ast.Subscript) -> list[ast.expr]:
-    """Return the indices of a subscript, one for each dimension."""
+    """Return a subscript's indices, one for each dimension."""
     return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]

@@ -1,7 +1,10 @@
-"""Queries about the code around a finding: names, purity, effects, shared memory. Nothing is rewritten here.
+"""Queries about the code around a finding, such as names, purity, effects and shared memory.
 
-`scope.py` describes the function that a rule examines, with the kinds of its expressions. Names: `names.py`,
-`liveness.py`. Memory and gradients: `memory.py`, `kept.py`, `autograd.py`. Effects and exceptions: `effects.py`,
-`implied.py`, `raising.py`. Calls: `calls.py`, `size_arguments.py`, `handover.py`, `compiling.py`. State that outlives a
-call: `growth.py`, `uses.py`, `making.py`, `absent.py`. Data-dependent decisions: `decision.py`.
+They do not rewrite anything.
+
+`scope.py` describes the function that a rule examines, with the kinds of its expressions. `names.py` and `liveness.py`
+are about names, `memory.py`, `kept.py` and `autograd.py` about memory and gradients, and `effects.py`, `implied.py` and
+`raising.py` about effects and exceptions. `calls.py`, `size_arguments.py`, `handover.py` and `compiling.py` are about
+calls, `growth.py`, `uses.py`, `making.py` and `absent.py` about state that outlives a call, and `decision.py` about
+data-dependent decisions.
 """

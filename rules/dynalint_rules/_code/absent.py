@@ -1,4 +1,4 @@
-"""Tests for missing state: the first call finds it missing and creates it, and later calls find it.
+"""Tests for missing state, which the first call finds missing and creates, so that later calls find it.
 
 if self.mask is None:           if n in self.masks:             mask = self.masks.get(n)
     self.mask = make(n)             return self.masks[n]        if mask is None:
@@ -19,13 +19,13 @@ from dynalint_rules._code.initial import initial, is_empty_tensor, is_filled, tr
 
 Change = StateChange | ContainerChange
 
-# Attributes of a tensor that a test may read to find out whether it has elements.
+# Attributes of a tensor that a test can read to find out whether the tensor is empty.
 _SIZES = frozenset({"shape", "size", "numel", "nelement"})
 
 
 @dataclass(frozen=True)
 class _State:
-    """State that an event changes: the last name that leads to it, and the variables that hold its old value."""
+    """State that an event changes, with the last name that leads to it and the variables that hold its old value."""
 
     name: str
     is_attribute: bool
@@ -45,7 +45,7 @@ class _State:
         return _State(state.name, state.is_attribute, frozenset(found))
 
     def is_read_by(self, node: ast.AST) -> bool:
-        """Return whether an expression is the state, an item of it, or a variable with its old value."""
+        """Return whether an expression is the state, an item of the state, or a variable with its old value."""
         while isinstance(node, ast.Subscript):
             node = node.value
         if isinstance(node, ast.Attribute):
@@ -55,7 +55,7 @@ class _State:
         )
 
     def is_asked_for(self, test: ast.expr) -> bool:
-        """Return whether a test reads the state or tests whether the attribute exists."""
+        """Return whether a test reads the state or checks that the attribute exists."""
         return any(self.is_read_by(node) or _is_text(node, self.name) for node in walk(test))
 
     def _is_looked_up(self, value: ast.expr) -> bool:
@@ -71,7 +71,7 @@ class _State:
 class Asking:
     """A statement that tests for state. Its test is `truth` on the path to the code that creates the state.
 
-    `leaves` means that its body returns if the state exists; otherwise one of its blocks creates the state.
+    `leaves` is true if its body returns when the state exists. Otherwise, one of its blocks creates the state.
     """
 
     statement: ast.If | ast.While
@@ -80,7 +80,7 @@ class Asking:
 
 
 def asking(event: Change, project: Project) -> Asking | None:
-    """Return the statement around or before a change that tests whether the state already exists."""
+    """Return the statement, around a change or before it, that tests whether the state already exists."""
     state, parents = _State.of(event), project.parents(event.function)
     for one in _on_the_way(event.statement, event.function, project):
         test = one.statement.test
@@ -88,7 +88,7 @@ def asking(event: Change, project: Project) -> Asking | None:
             continue  # another condition also decides which call creates it
         if not state.is_asked_for(test):
             continue
-        # Dynamo does not guard on the result of a tensor test.
+        # Dynamo does not guard on the outcome of a test of a tensor.
         kinds = project.kinds(event.function)
         if k.only_tensor(kinds.get(test, k.UNKNOWN)) is None and not _is_settled(test, kinds):
             missing = _says_missing(test, state, truth=one.truth)
@@ -98,7 +98,7 @@ def asking(event: Change, project: Project) -> Asking | None:
 
 
 def _is_settled(test: ast.expr, kinds: Mapping[ast.AST, k.Kind]) -> bool:
-    """Return whether a call settles a test before it reads any state: `torch.compiler.is_compiling() or ...`."""
+    """Return whether a test is decided before it reads any state, as in `torch.compiler.is_compiling() or ...`."""
     if not isinstance(test, ast.BoolOp):
         return False
     first, settling = test.values[0], isinstance(test.op, ast.Or)
@@ -109,7 +109,7 @@ def _is_settled(test: ast.expr, kinds: Mapping[ast.AST, k.Kind]) -> bool:
 
 
 def is_made_for_sure(event: Change, found: Asking, project: Project) -> bool:
-    """Return whether the first call always creates the state, which the constructor leaves missing."""
+    """Return whether the constructor leaves the state missing and the first call always creates it."""
     function, state = event.function, _State.of(event)
     if event.home.type != "attribute" or event.home.name != state.name or function.owner is None:
         return False
@@ -136,7 +136,7 @@ def is_made_for_sure(event: Change, found: Asking, project: Project) -> bool:
 
 
 def key_added(event: Change, project: Project) -> str | None:
-    """Return the key that the first call always adds to a dict and no code removes: `self.d["k"] = v`."""
+    """Return the key that the first call always adds to a dict and that no code removes, as in `self.d["k"] = v`."""
     function, statement, name = event.function, event.statement, state_name(event)
     if not isinstance(event, ContainerChange) or event.method != "setitem" or event.home.type != "attribute":
         return None
@@ -157,12 +157,12 @@ def key_added(event: Change, project: Project) -> str | None:
 
 
 def _sets_back(statement: ast.stmt, found: Asking, state: _State) -> bool:
-    """Return whether compiled code removes the state again (`self.mask = None`), so that each call may recreate it."""
+    """Return whether compiled code removes the state again (`self.mask = None`), so that every call may recreate it."""
     return isinstance(statement, ast.Assign) and _outcome(found.statement.test, state, statement.value) is found.truth
 
 
 def _takes_items_out(other: tuple[FunctionInfo, ast.stmt]) -> bool:
-    """Return whether another change of a container does more than store items."""
+    """Return whether another change to a container does more than store items."""
     _, statement = other
     return not isinstance(statement, ast.Assign) or not all(
         isinstance(target, ast.Subscript) for target in statement.targets
@@ -170,14 +170,14 @@ def _takes_items_out(other: tuple[FunctionInfo, ast.stmt]) -> bool:
 
 
 def _is_dict_without(key: str, value: ast.expr) -> bool:
-    """Return whether a value is a dict literal with other constant keys only."""
+    """Return whether a value is a dict literal that only has other constant keys."""
     if isinstance(value, ast.Dict):
         return all(isinstance(one, ast.Constant) and one.value != key for one in value.keys)
     return isinstance(value, ast.Call) and truth_of(value) is False
 
 
 def turns_from_none(event: StateChange, project: Project) -> bool:
-    """Return whether the first call always finds None and stores tensors: `self.h = cell(x, self.h)`."""
+    """Return whether the first call always finds None and then stores tensors, as in `self.h = cell(x, self.h)`."""
     function, state = event.function, _State.of(event)
     if event.home.type != "attribute" or event.home.name != state.name or function.owner is None or event.fresh:
         return False
@@ -216,7 +216,7 @@ def _looks_at(node: ast.AST, event: Change, state: _State, parents: Mapping[ast.
 
 
 def _takes_for_there(node: ast.AST, event: Change, state: _State, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether every call reads an attribute or item of the state before changing it, which raises for None."""
+    """Return whether every call reads an attribute or item of the state, which raises for None, before changing it."""
     outer = parents.get(node)
     return (
         isinstance(node, ast.Attribute)
@@ -229,14 +229,14 @@ def _takes_for_there(node: ast.AST, event: Change, state: _State, parents: Mappi
 
 
 def _may_return_before(event: Change, besides: ast.AST | None = None) -> bool:
-    """Return whether a `return` outside `besides` precedes a change."""
+    """Return whether there is a `return` before a change, outside `besides`."""
     own = set(walk(besides)) if besides is not None else set()
     returns = (node for node in walk_function(event.function.node) if isinstance(node, ast.Return) and node not in own)
     return any(node.lineno < event.statement.lineno for node in returns)
 
 
 def _on_the_way(statement: ast.stmt, function: FunctionInfo, project: Project) -> Iterator[Asking]:
-    """Yield the tests around a statement, and the earlier ones whose block returns, innermost first."""
+    """Yield the tests around a statement, and the earlier tests whose block returns, innermost first."""
     parents = project.parents(function)
     inner: ast.AST = statement
     while inner is not function.node:
@@ -252,7 +252,7 @@ def _on_the_way(statement: ast.stmt, function: FunctionInfo, project: Project) -
 
 
 def _says_missing(test: ast.expr, state: _State, *, truth: bool) -> bool | None:
-    """Return whether the state is missing if a test is `truth`, or None if the test is about something else."""
+    """Return whether the state is missing if `test` is `truth`, or None if the test is about something else."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _says_missing(test.operand, state, truth=not truth)
     if isinstance(test, ast.BoolOp):
@@ -275,7 +275,7 @@ def _says_missing(test: ast.expr, state: _State, *, truth: bool) -> bool | None:
 
 
 def _is_forced(test: ast.expr, state: _State, *, truth: bool) -> bool:
-    """Return whether a test certainly has the value `truth` if the state is missing."""
+    """Return whether a test is certain to be `truth` if the state is missing."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return _is_forced(test.operand, state, truth=not truth)
     if isinstance(test, ast.BoolOp):
@@ -285,7 +285,7 @@ def _is_forced(test: ast.expr, state: _State, *, truth: bool) -> bool:
 
 
 def _outcome(test: ast.expr, state: _State, value: ast.expr) -> bool | None:
-    """Return the result of a test for the state that the constructor sets, or None if it depends on anything else."""
+    """Return a test's outcome for the state that the constructor sets, or None if it depends on anything else."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = _outcome(test.operand, state, value)
         return None if inner is None else not inner
@@ -301,7 +301,7 @@ def _outcome(test: ast.expr, state: _State, value: ast.expr) -> bool | None:
 
 
 def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, state: _State, value: ast.expr) -> bool | None:
-    """Return the result of a comparison for the state that the constructor sets."""
+    """Return a comparison's outcome for the state that the constructor sets."""
     if isinstance(operator, ast.In | ast.NotIn):
         return isinstance(operator, ast.NotIn) if state.is_read_by(right) and truth_of(value) is False else None
     equal: bool | None = None
@@ -321,7 +321,7 @@ def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr, state: _Stat
 
 
 def _is_of_nothing(measure: ast.expr, other: ast.expr, state: _State) -> bool | None:
-    """Return whether `other` equals the size of an empty tensor. An expression that is not 0 counts as larger."""
+    """Return whether `other` equals the size of an empty tensor. Any expression other than 0 counts as larger."""
     while isinstance(measure, ast.Subscript):
         measure = measure.value
     if isinstance(measure, ast.Call):
@@ -334,7 +334,7 @@ def _is_of_nothing(measure: ast.expr, other: ast.expr, state: _State) -> bool | 
 
 
 def _differs(event: Change, value: ast.expr) -> bool:
-    """Return whether tests can distinguish the state after a change from the state that the constructor sets."""
+    """Return whether a test can distinguish the state after a change from the state that the constructor sets."""
     if not isinstance(event, StateChange) or is_empty_tensor(value) or truth_of(value) is None:
         return True
     constant = value.value if isinstance(value, ast.Constant) else None

@@ -1,8 +1,8 @@
-"""The uses of a buffer that make its gradient wrong if compiled code changes it in place.
+"""Find uses of a buffer that give wrong gradients if compiled code changes the buffer in place.
 
-The compiler saves the buffer itself for the backward pass and then recomputes values derived from it, although the
-buffer already has its new value. This makes the gradient of a product with the buffer wrong. The gradient of a sum does
-not need the value and is correct.
+The compiler saves the buffer itself for the backward pass and recomputes values derived from it, although the buffer
+has its new value by then. As a result, the gradient of a product with the buffer is wrong. The gradient of a sum is
+correct because it does not need the value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dynalint_rules._code.growth import reached_functions, related
 
 _PRODUCTS = (ast.Mult, ast.Div, ast.Pow)
 _PRODUCT_NAMES = frozenset("mul multiply div divide true_divide pow float_power addcmul addcdiv lerp".split())
-# Pointwise functions and views, which are cheap enough for the compiler to recompute in the backward pass.
+# Pointwise functions and views that are cheap enough for the compiler to recompute in the backward pass.
 _CHEAP = _PRODUCT_NAMES | frozenset(
     "abs add ceil clamp clone cos double exp expand expand_as float floor half log log1p neg negative reciprocal "
     "reshape round rsqrt sigmoid sin sqrt square sub subtract tanh to type_as unsqueeze view".split()
@@ -29,7 +29,7 @@ _NO_GRADIENTS = ("no_grad", "inference_mode")
 
 
 def product_with(event: InplaceChange, project: Project) -> ast.expr | None:
-    """Return a product of the changed buffer, or a value derived from it, and a tensor that may need a gradient."""
+    """Return a product of the changed buffer, or of a value derived from it, and a tensor that may need a gradient."""
     name = event.home.name
     for function in reached_functions(project, name):
         if related(function.owner, event.function.owner, project):
@@ -43,7 +43,7 @@ def product_with(event: InplaceChange, project: Project) -> ast.expr | None:
 
 
 def _sides_taken(event: InplaceChange, project: Project) -> dict[str, bool]:
-    """Return the tests around a change by their text, each with the result that leads to the change."""
+    """Return the tests around a change, keyed by their text, with the outcome that leads to the change."""
     parents = project.parents(event.function)
     taken: dict[str, bool] = {}
     inner: ast.AST = event.statement
@@ -58,7 +58,7 @@ def _sides_taken(event: InplaceChange, project: Project) -> dict[str, bool]:
 def keeps_graph(
     statement: ast.stmt, values: list[ast.expr], function: FunctionInfo, name: str, project: Project
 ) -> bool:
-    """Return whether one of `values`, parts of a statement that stores to `name`, may be a tensor with a gradient."""
+    """Return whether any of `values`, parts of a statement that stores to `name`, can be a tensor with a gradient."""
     flow = _Flow(function, name, project, None, watched=statement, values=values)
     for _ in flow.products():
         pass
@@ -76,12 +76,12 @@ def without_gradients(statement: ast.With | FunctionInfo) -> bool:
 
 @dataclass
 class _Flow:
-    """One function: the local names derived from the buffer, and the tensors that may need a gradient.
+    """A function's local names derived from the buffer, and its tensors that may need a gradient.
 
     `changed` is the change if this function makes it. Before the change, the buffer itself does not count as an
-    operand, because eager code would raise for the product. `found` is set if one of `values` was live when `watched`
-    ran with gradients enabled. `taken` are the tests that decide whether the change is made; on their other side, the
-    buffer is an ordinary tensor (`unchanged`). With `all_live`, every value counts as having a gradient.
+    operand, because eager code would raise for the product. `found` is set if a value in `values` was live when
+    `watched` ran with gradients enabled. `taken` are the tests that decide whether the change is made. In their other
+    branch, the buffer is an ordinary tensor (`unchanged`). With `all_live`, every value counts as having a gradient.
     """
 
     function: FunctionInfo
@@ -98,7 +98,7 @@ class _Flow:
     all_live: bool = False
 
     def products(self) -> Iterator[ast.expr]:
-        """Yield the products, in the order of the code."""
+        """Yield the products in source order."""
         arguments = self.function.node.args
         self.live = {argument.arg for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
         if self.function.owner is not None and arguments.args:
@@ -164,7 +164,7 @@ class _Flow:
         )
 
     def _is_derived(self, node: ast.expr) -> bool:
-        """Return whether the value is computed from the buffer by cheap operations."""
+        """Return whether a value is computed from the buffer with cheap operations."""
         if isinstance(node, ast.Name):
             return node.id in self.derived
         if isinstance(node, ast.BinOp) and not isinstance(node.op, ast.MatMult):
@@ -178,7 +178,7 @@ class _Flow:
         return self._is_buffer(node)
 
     def _is_live(self, node: ast.expr) -> bool:
-        """Return whether the value may be a tensor that needs a gradient."""
+        """Return whether a value can be a tensor that needs a gradient."""
         if self.all_live:
             return True
         kind = self.project.kinds(self.function).get(node, k.UNKNOWN)
@@ -223,7 +223,7 @@ def _called(node: ast.Call) -> str:
 
 
 def _is_on_self(node: ast.expr) -> bool:
-    """Return whether this calls a layer or a method of the module: `self.fc(x)`, `self.blocks[0](x)`."""
+    """Return whether an expression calls a layer or method of the module, as in `self.fc(x)` or `self.blocks[0](x)`."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return isinstance(node, ast.Name) and node.id == "self"

@@ -9,7 +9,7 @@ from dynalint_rules._code.scope import Scope
 
 
 def callee(scope: Scope, node: ast.Call) -> str:
-    """Return the dotted name of a callee, as in events: "torch.full", "Tensor.item"; "" if unknown."""
+    """Return a callee's dotted name as in events, such as "torch.full" or "Tensor.item", or "" if it is unknown."""
     kind = scope.kind(node.func)
     if isinstance(kind, k.External):
         return str(scope.project.api.canonical(kind.name))

@@ -1,6 +1,6 @@
-"""Builtins that are treated as tensors, but sometimes return a number.
+"""Builtins that are treated as returning tensors, but sometimes return a number.
 
-`sum(losses)` is 0 if there are none, and `max(t, 1.0)` is 1.0 itself if that is greater.
+`sum(losses)` is 0 if there are no losses, and `max(t, 1.0)` is 1.0 itself if that is greater than `t`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _conditions(
     elif isinstance(node, ast.BinOp | ast.Compare):
         operands = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
         found = [(scope.tensor(operand), list(_conditions(scope, operand, seen, known))) for operand in operands]
-        # A single tensor makes the whole expression a tensor.
+        # If one operand is always a tensor, the whole expression is.
         if not any(tensor is not None and not texts for tensor, texts in found):
             yield from (text for _, texts in found for text in texts)
 
@@ -57,7 +57,7 @@ def _of_call(scope: Scope, node: ast.Call) -> Iterator[str]:
 
 
 def _has_number(kind: k.Kind) -> bool:
-    """Return whether a kind is a list or tuple that may contain a number."""
+    """Return whether a kind is a list or tuple that can contain a number."""
     element = kind.element if isinstance(kind, k.Sequence) else k.UNKNOWN
     return any(k.is_number(one) for one in element.members)
 

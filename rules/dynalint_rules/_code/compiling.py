@@ -1,4 +1,4 @@
-"""Uses of `torch.compile`: the calls, and the names that hold their results."""
+"""Uses of `torch.compile`: calls to it, and the names that hold their results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ DISTRIBUTED = ("torch.nn.parallel.DistributedDataParallel", "torch.nn.parallel.d
 
 @dataclass(frozen=True)
 class Compilation:
-    """A call `torch.compile(subject, ...)`; `target` is the source text of the name bound to its result, if any."""
+    """A call `torch.compile(subject, ...)`.
+
+    `target` is the source text of the name to which its result is assigned, if any.
+    """
 
     call: ast.Call
     subject: ast.expr
@@ -21,7 +24,7 @@ class Compilation:
 
 
 def compilation(event: Event, project: Project) -> Compilation | None:
-    """Return the call of `torch.compile` in an event, if it has a subject."""
+    """Return the call to `torch.compile` in an event, if it has a subject."""
     if not isinstance(event, CompilerUse) or event.name != "torch.compile":
         return None
     parents = project.parents(event.function)
@@ -44,13 +47,13 @@ def _target(call: ast.Call, parent: ast.AST | None) -> str | None:
 
 
 def option(call: ast.Call, name: str) -> object:
-    """Return the constant that is passed for a keyword, or None."""
+    """Return the constant that a call passes for a keyword, or None."""
     values = [keyword.value for keyword in call.keywords if keyword.arg == name]
     return values[0].value if values and isinstance(values[0], ast.Constant) else None
 
 
 def calls_after(place: ast.AST, function: FunctionInfo) -> Iterator[ast.Call]:
-    """Yield the calls of a function after a position, from top to bottom."""
+    """Yield the function's calls after a position, from top to bottom."""
     line = getattr(place, "end_lineno", 0)
     calls = [node for node in walk_function(function.node) if isinstance(node, ast.Call) and node.lineno > line]
     yield from sorted(calls, key=lambda node: (node.lineno, node.col_offset))
@@ -62,7 +65,7 @@ def is_call_of(node: ast.AST, written: str) -> bool:
 
 
 def set_again(written: str, start: ast.AST, end: ast.AST, function: FunctionInfo) -> bool:
-    """Return whether a name is assigned again on the lines between two positions."""
+    """Return whether a name is assigned again on a line between two positions."""
     first, last = getattr(start, "end_lineno", 0), getattr(end, "lineno", 0)
     return any(
         isinstance(node, ast.Name | ast.Attribute)
@@ -80,7 +83,7 @@ def external_name(node: ast.expr, event: Event, project: Project) -> str | None:
 
 
 def loops_around(node: ast.AST, event: Event, project: Project) -> list[ast.For | ast.While]:
-    """Return the loops of the function around a node, innermost first."""
+    """Return the loops around a node in its function, innermost first."""
     parents = project.parents(event.function)
     found: list[ast.For | ast.While] = []
     inner, outer = node, parents.get(node)

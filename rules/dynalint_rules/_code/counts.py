@@ -1,4 +1,4 @@
-"""Code that uses only the number of elements or rows of a tensor."""
+"""Code that only uses the number of elements or rows of a tensor."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dynalint_rules._code.scope import Scope
 
 @dataclass(frozen=True)
 class Count:
-    """`node` is the number of rows of a tensor or, if `elements` is set, of its elements."""
+    """An expression `node` that counts a tensor's rows or, if `elements` is true, its elements."""
 
     node: ast.expr
     elements: bool = False
 
 
 def count_of(scope: Scope, tensor: ast.expr) -> Count | None:
-    """Return the expression around `tensor` that counts it: `.numel()`, `.shape[0]`, `.size(0)`, `len(...)`."""
+    """Return the expression around `tensor` that counts it: `.numel()`, `.shape[0]`, `.size(0)` or `len(...)`."""
     parent = scope.parents.get(tensor)
     if isinstance(parent, ast.Call) and parent.args == [tensor] and not parent.keywords:
         return Count(parent) if scope.kind(parent.func) == k.External("builtins.len") else None

@@ -1,4 +1,4 @@
-"""Data-dependent decisions: the `if`, `while`, `assert` or operator that an operand belongs to."""
+"""Data-dependent decisions, and the `if`, `while`, `assert` or operator that makes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 from dynalint.rulekit import Branch, Event, Project, k, walk
 
-# The number of names to follow to their assigned values.
+# How many names are followed to their assigned values.
 _DEEPEST = 2
 
 DecisionForm = Literal["if", "while", "ifexp", "assert", "comprehension", "match", "value"]
@@ -19,9 +19,9 @@ DecisionForm = Literal["if", "while", "ifexp", "assert", "comprehension", "match
 class Decision:
     """The decision that an operand belongs to.
 
-    `test` is the whole expression tested, and `node` is the construct that tests it (None if the test is a value).
-    `asked` means that `node` itself converts the operand to bool. In `assert a and b`, this is true of `b` but not of
-    `a`.
+    `test` is the whole expression that is tested, and `node` is the construct that tests it, or None if the test is a
+    value. `asked` is true if `node` itself converts the operand to bool. In `assert a and b`, this is the case for `b`
+    but not for `a`.
     """
 
     form: DecisionForm
@@ -31,7 +31,7 @@ class Decision:
 
 
 def decision_of(parents: Mapping[ast.AST, ast.AST], operand: ast.expr) -> Decision:
-    """Return the decision that `operand` belongs to, through `and`, `or`, `not` and conditional expressions."""
+    """Return the decision that `operand` is part of, looking through `and`, `or`, `not` and conditional expressions."""
     current = operand
     asked = True
     while True:
@@ -62,17 +62,18 @@ def _decided(parent: ast.AST | None, test: ast.expr, asked: bool) -> Decision:
 
 
 def is_guard(statement: ast.AST | None) -> bool:
-    """Return whether a statement is an `if` with a branch that ends in `raise`."""
+    """Return whether a statement is an `if` with a branch that ends in a `raise`."""
     return isinstance(statement, ast.If) and any(
         isinstance(block[-1], ast.Raise) for block in (statement.body, statement.orelse) if block
     )
 
 
 def asks_tensor(event: Branch, project: Project) -> bool:
-    """Return whether an event converts a tensor to bool, at least on some path.
+    """Return whether an event converts a tensor to bool on at least one path.
 
-    The value may also be a bool if the code shows on which path: `found = False`, set to a tensor under some condition,
-    or `self.training and t > 0`. Otherwise, a bool only shows that too little is known, and so does a number or a list.
+    The value can also be a bool if the code shows on which path it is one. For example, `found = False` can be replaced
+    by a tensor under a condition, or the test can be `self.training and t > 0`. Otherwise, a bool, a number or a list
+    only shows that too little is known.
     """
     if k.only_tensor(event.kind) is not None:
         return True
@@ -107,14 +108,14 @@ def _is_name(node: ast.expr, name: str) -> bool:
 
 
 def thing(kind: k.Kind) -> str:
-    """Return the word for a tensor in a message."""
+    """Return what to call a tensor in a message."""
     tensor = k.only_tensor(kind)
     origin = tensor.origin if tensor is not None else None
     return {"buffer": "a buffer", "parameter": "a parameter"}.get(origin or "", "a tensor")
 
 
 def tested_value(operand: ast.expr, decision: Decision) -> ast.expr:
-    """Return the node to flag: the operand, or for the subject of a `match`, the first value compared with it."""
+    """Return the node to flag: the operand or, for a `match` subject, the first value that it is compared with."""
     if isinstance(decision.node, ast.Match):
         for case in decision.node.cases:
             for child in walk(case.pattern):
@@ -124,5 +125,5 @@ def tested_value(operand: ast.expr, decision: Decision) -> ast.expr:
 
 
 def operand_of(event: Event) -> ast.expr | None:
-    """Return the expression of an event, or None if the event is at a statement."""
+    """Return an event's expression, or None if the event concerns a statement."""
     return event.node if isinstance(event.node, ast.expr) else None

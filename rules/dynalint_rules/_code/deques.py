@@ -9,7 +9,7 @@ from dynalint_rules._code.making import makers
 
 
 def deque_limits(event: ContainerChange, project: Project) -> list[ast.expr]:
-    """Return the `maxlen` arguments, other than None, with which the changed deque is created."""
+    """Return the `maxlen` arguments, except None, with which the changed deque may have been created."""
     if not isinstance(event.container, k.Sequence) or event.container.type.rpartition(".")[2] != "deque":
         return []
     return [

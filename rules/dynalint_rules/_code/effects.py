@@ -1,4 +1,4 @@
-"""The effects of evaluating an expression unconditionally, as `torch.where` does with the sides of a branch."""
+"""The effects of evaluating an expression unconditionally, as `torch.where` does with both branches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.names import kind_of_name, loads
 from dynalint_rules._code.scope import Scope
 
-# The maximum depth of nested calls of project functions.
+# How many nested calls to project functions are followed.
 _DEEPEST = 4
 
 _PURE_BUILTINS = frozenset(
@@ -32,7 +32,7 @@ _PURE_METHODS = frozenset(
     "copy count endswith format get index items join keys lower numel replace split startswith strip "
     "upper values".split()
 )
-# Layers that update statistics on every call in training, and layers that draw random numbers in training.
+# Layers that update statistics or draw random numbers on every call in training.
 _STATEFUL = ("BatchNorm", "InstanceNorm", "SyncBatchNorm", "Fake", "Observer", "AdaptiveLogSoftmax")
 _RANDOM = ("Dropout", "RReLU", "FractionalMaxPool", "MultiheadAttention", "Transformer", "RNN", "LSTM", "GRU")
 _STATEFUL_FUNCTIONS = frozenset({"batch_norm", "instance_norm"})
@@ -41,7 +41,7 @@ _RANDOM_FUNCTIONS = frozenset(
     "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout rrelu gumbel_softmax "
     "fractional_max_pool2d fractional_max_pool3d multi_head_attention_forward".split()
 )
-# Layers without parameters, by the end of their names.
+# Layers without parameters, given by the end of their name.
 _WITHOUT_PARAMETERS = (
     "ReLU ReLU6 ELU SELU CELU GELU SiLU Mish Sigmoid LogSigmoid Tanh Tanhshrink Hardtanh Hardswish "
     "Hardsigmoid Hardshrink Softshrink Softplus Softsign Softmax Softmin LogSoftmax Softmax2d Threshold "
@@ -79,10 +79,10 @@ def effects_of(
 
 
 def effects_of_always(scope: Scope, nodes: Sequence[ast.expr], around: ast.AST) -> Effects:
-    """Return the effects of computing `nodes` in place of `around` on every call, also for the gradient.
+    """Return the effects of computing `nodes` instead of `around` on every call, including effects on gradients.
 
     Raises:
-        Refusal: as for `effects_of`, or a later in-place change may prevent the gradient.
+        Refusal: as for `effects_of`, or because a later in-place change may prevent the gradient from being computed.
     """
     found = effects_of(scope, nodes)
     refuse_changed_later(scope, nodes, around)
@@ -90,7 +90,7 @@ def effects_of_always(scope: Scope, nodes: Sequence[ast.expr], around: ast.AST) 
 
 
 def is_pure(scope: Scope, node: ast.expr) -> bool:
-    """Return whether evaluating `node` once more or once less only changes how long the code takes."""
+    """Return whether evaluating `node` once more or once less only affects how long the code takes."""
     try:
         effects_of(scope, [node])
     except Refusal:
@@ -99,7 +99,7 @@ def is_pure(scope: Scope, node: ast.expr) -> bool:
 
 
 def implies_nothing(scope: Scope, node: ast.AST) -> bool:
-    """Return whether the methods that a node calls implicitly, such as `__str__` or `__bool__`, have no side effect."""
+    """Return whether methods that a node calls implicitly, such as `__str__` or `__bool__`, have no side effects."""
     try:
         _check_implied(scope, node, Effects(), 0)
     except Refusal:
@@ -108,7 +108,7 @@ def implies_nothing(scope: Scope, node: ast.AST) -> bool:
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes that run when `node` runs, without the bodies of lambdas."""
+    """Yield the nodes that run when `node` runs, excluding the bodies of lambdas."""
     pending = [node]
     while pending:
         one = pending.pop()
@@ -140,7 +140,7 @@ def _check_implied(scope: Scope, node: ast.AST, found: Effects, depth: int) -> N
 
 
 def _refuse_iterator(scope: Scope, node: ast.Name | ast.Attribute, depth: int) -> None:
-    """Ensure that the expression only consumes iterators that it, or a function, has created."""
+    """Ensure that an expression only consumes iterators that it, or a function, has created."""
     if not any(isinstance(one, k.Sequence) and one.type == "generator" for one in scope.kind(node).members):
         return
     given = {one.arg for one in walk(scope.function.node.args) if isinstance(one, ast.arg)}
@@ -180,7 +180,7 @@ def _check_call(scope: Scope, node: ast.Call, callee: k.Kind, found: Effects, de
 
 
 def _called(callee: k.Kind) -> Iterator[k.Kind]:
-    """Yield the possible callees of a call, including the layers of a sequence."""
+    """Yield the possible callees of a call, including the layers in a sequence."""
     for one in callee.members:
         if isinstance(one, k.Sequence) and one.type == "torch.nn.Sequential" and one.items is not None:
             for item in one.items:
@@ -211,7 +211,7 @@ def _check_external(scope: Scope, node: ast.Call, name: str, shown: str) -> None
 
 
 def _has_dropout(node: ast.Call) -> bool:
-    """Return whether a function such as scaled_dot_product_attention is called with dropout."""
+    """Return whether a function such as `scaled_dot_product_attention` is called with dropout."""
     for keyword in node.keywords:
         if keyword.arg in ("dropout_p", "dropout"):
             return not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
@@ -238,7 +238,7 @@ def _check_method(scope: Scope, method: k.Method, shown: str) -> None:
 
 
 def _check_layer(scope: Scope, node: ast.Call, type_: str, found: Effects) -> None:
-    """Check a call of a torch layer."""
+    """Check a call to a torch layer."""
     shown = scope.quote(node.func)
     known = scope.project.api.torch_class(type_)
     name = type_.rpartition(".")[2]
@@ -271,7 +271,7 @@ def _made_inplace(scope: Scope, func: ast.expr) -> bool:
 
 
 def _is_set(node: ast.Call, name: str) -> bool:
-    """Return whether a keyword argument is passed and is not the constant False or None."""
+    """Return whether a keyword argument is passed and is neither the constant False nor None."""
     return any(
         keyword.arg == name and not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
         for keyword in node.keywords
@@ -279,7 +279,7 @@ def _is_set(node: ast.Call, name: str) -> bool:
 
 
 def _check_function(scope: Scope, function: FunctionInfo, shown: str, found: Effects, depth: int) -> None:
-    """Check a call of a project function, with all code that may run in it."""
+    """Check a call to a project function, including all code that may run in it."""
     if depth >= _DEEPEST:
         raise Refusal(f"calling {shown} leads to code that is nested too deeply to analyse; call it before the test")
     inner = replace(scope, function=function, parents=scope.project.parents(function))
@@ -292,22 +292,22 @@ def _check_function(scope: Scope, function: FunctionInfo, shown: str, found: Eff
 
 
 def _changes_another(scope: Scope, statement: ast.AugAssign) -> bool:
-    """Return whether an augmented assignment may write to a tensor that other code also refers to."""
+    """Return whether an augmented assignment may write to a tensor that other code refers to as well."""
     target = statement.target
     if not isinstance(target, ast.Name):
         return k.may_be_tensor(scope.kind(target))
     kind = kind_of_name(scope, target.id, statement)
-    if kind == k.NOTHING:  # not read afterwards, but the original owner of the tensor may read it
+    if kind == k.NOTHING:  # it is not read afterwards, but the tensor's original owner may read it
         for node in loads(scope, target.id):
             kind = k.join(kind, scope.kind(node))
     return (kind == k.NOTHING or k.may_be_tensor(kind)) and not is_own(scope, target.id, statement)
 
 
 def refuse_lasting_effects(scope: Scope, statements: Sequence[ast.stmt], shown: str) -> None:
-    """Ensure that statements, described by `shown`, only change local names.
+    """Ensure that the statements, which `shown` describes, only change local names.
 
     Raises:
-        Refusal: one of them changes something else.
+        Refusal: a statement changes something else.
     """
     for node in (node for statement in statements for node in walk_function(statement)):
         if isinstance(node, ast.Global | ast.Nonlocal | ast.Delete | ast.Import | ast.ImportFrom):

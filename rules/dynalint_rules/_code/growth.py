@@ -1,4 +1,4 @@
-"""Queries about state that one call passes to the next: whether it settles, or differs on every call.
+"""Queries about state that is kept between calls, and whether it settles or changes on every call.
 
 Dynamo specialises on Python values and guards on them. A flag or a cycle of a few values settles after a few graphs. A
 value that is new on every call causes a recompilation each time, until Dynamo gives up.
@@ -23,7 +23,7 @@ from dynalint.rulekit import (
 )
 
 LIMIT = 8
-"""The number of graphs per function after which Dynamo gives up: `torch._dynamo.config.recompile_limit`."""
+"""The number of graphs per function after which Dynamo gives up, as set by `torch._dynamo.config.recompile_limit`."""
 UP_TO_LIMIT = f"{LIMIT} times by default, after which the function runs in eager"
 
 Change = StateChange | ContainerChange
@@ -49,7 +49,7 @@ def is_counter(event: StateChange, project: Project) -> bool:
 
 
 def may_compile(function: FunctionInfo, project: Project) -> bool:
-    """Return whether the compiled code may contain anything that becomes a graph; otherwise Dynamo ignores it."""
+    """Return whether the compiled code can contain anything that becomes a graph. Otherwise, Dynamo ignores it."""
     if function.caller is not None:
         return True
     kinds = project.kinds(function)
@@ -62,10 +62,10 @@ def may_compile(function: FunctionInfo, project: Project) -> bool:
 
 
 def is_specialised(event: StateChange, project: Project) -> bool:
-    """Return whether Dynamo specialises on an int with this home.
+    """Return whether Dynamo specialises on an int that is stored in this home.
 
-    It does so for ints in a module, a class or a global. An int in a closure, an argument or its default, or an object
-    whose own method was compiled, becomes symbolic after one more graph.
+    It specialises on ints in modules, classes and globals. An int in a closure, an argument or its default, or an
+    object whose own method was compiled, becomes symbolic after one recompilation.
     """
     if event.home.type not in _SPECIALISED:
         return False
@@ -73,7 +73,7 @@ def is_specialised(event: StateChange, project: Project) -> bool:
 
 
 def is_there_before(event: StateChange | ContainerChange, project: Project) -> bool:
-    """Return whether the state exists before the call of the compiled code that changes it."""
+    """Return whether the state exists before the call to the compiled code that changes it."""
     if event.home.type == "attribute":
         return is_held(event.function, project, compiled=True)
     if event.home.type == "closure":
@@ -85,10 +85,10 @@ def is_there_before(event: StateChange | ContainerChange, project: Project) -> b
 
 
 def is_held(method: FunctionInfo, project: Project, *, compiled: bool) -> bool:
-    """Return whether `self` in a method exists before the call: a module, or an object in a module or a global.
+    """Return whether `self` in a method exists before the call, as a module, or as an object in a module or a global.
 
-    An object that is passed in or created in the call does not count. `compiled` is the result for an object whose own
-    method was compiled: it exists before the call, but Dynamo treats it as an argument.
+    Objects that are passed to the call or created in it do not count. `compiled` is the result for an object whose own
+    method was compiled. It exists before the call, but Dynamo treats it as an argument.
     """
     seen: set[FunctionInfo] = set()
     while method.owner is not None and not project.is_module_class(method.owner):
@@ -125,29 +125,29 @@ def _first_parameter(function: FunctionInfo) -> str | None:
 
 
 def settles(event: Change, project: Project) -> bool:
-    """Return whether code around the change, or elsewhere in the region, limits the growth of the state."""
+    """Return whether code around the change, or elsewhere in the region, limits how much the state grows."""
     return _runs_a_few_times(event, project) or any(
         _ends_growth(statement, function, event, project) for function, statement in other_changes(event, project)
     )
 
 
 def sets_elsewhere(event: Change | InplaceChange, project: Project) -> bool:
-    """Return whether another statement in the region sets the state to an independent value."""
+    """Return whether another statement in the region sets the state to an unrelated value."""
     return any(True for _ in other_changes(event, project))
 
 
 def state_name(event: Change | InplaceChange) -> str:
-    """Return the last name that leads to the state: "n" for `self.stats.n`, "stats" for `self.stats["n"]`."""
+    """Return the last name that leads to the state, such as "n" for `self.stats.n` or "stats" for `self.stats["n"]`."""
     return event.home.name.partition("[")[0].rpartition(".")[2]
 
 
 def same(left: ast.expr, right: ast.expr) -> bool:
-    """Return whether two expressions have the same text, whether they are read or stored."""
+    """Return whether two expressions have the same text. Whether they are read or assigned does not matter."""
     return type(left) is type(right) and ast.unparse(left) == ast.unparse(right)
 
 
 def reached_functions(project: Project, name: str) -> Iterator[FunctionInfo]:
-    """Yield the functions that a compiled root reaches, in files that mention `name`, without constructors."""
+    """Yield the functions, except constructors, that a compiled root reaches, in files that mention `name`."""
     for module in project.mentioning(name):
         for function in module.functions:
             if function.reached and function.name != "__init__":
@@ -155,19 +155,19 @@ def reached_functions(project: Project, name: str) -> Iterator[FunctionInfo]:
 
 
 def related(left: ClassInfo | None, right: ClassInfo | None, project: Project) -> bool:
-    """Return whether `self` may be the same object in methods of two classes, which is True if unknown."""
+    """Return whether `self` can be the same object in methods of both classes. If this is unknown, return True."""
     return left is None or right is None or left in project.mro(right) or right in project.mro(left)
 
 
 def names(node: ast.AST, name: str) -> bool:
-    """Return whether an expression is an attribute or variable `name`, or an item of one."""
+    """Return whether an expression is an attribute or variable called `name`, or an item of one."""
     while isinstance(node, ast.Subscript):
         node = node.value
     return (isinstance(node, ast.Attribute) and node.attr == name) or (isinstance(node, ast.Name) and node.id == name)
 
 
 def mentions(node: ast.AST, name: str) -> bool:
-    """Return whether an attribute or variable `name` occurs anywhere in a node."""
+    """Return whether an attribute or variable called `name` occurs anywhere in a node."""
     return any(names(part, name) for part in walk(node))
 
 
@@ -177,7 +177,7 @@ def _is_int(kind: k.Kind) -> bool:
 
 
 def _counts(event: StateChange, project: Project) -> bool:
-    """Return whether the new value is the old one plus or minus something, without a small modulus."""
+    """Return whether the new value is the old value plus or minus something, without a small modulus."""
     statement = event.statement
     if isinstance(statement, ast.AugAssign):
         return isinstance(statement.op, _COUNTING) and not _is_zero(statement.value)
@@ -203,7 +203,7 @@ def _is_zero(node: ast.expr) -> bool:
 
 
 def _int_value(node: ast.expr, function: FunctionInfo, project: Project) -> int | None:
-    """Return the value of an int expression, or None if unknown."""
+    """Return the value of an int expression, or None if it is unknown."""
     kind = k.constant(node.value) if isinstance(node, ast.Constant) else project.kinds(function).get(node)
     if isinstance(kind, k.Value) and type(kind.constant) is int:
         return kind.constant
@@ -224,7 +224,7 @@ def _default_of(node: ast.expr, function: FunctionInfo, project: Project) -> int
 
 
 def _runs_a_few_times(event: Change, project: Project) -> bool:
-    """Return whether a test around the change limits how often it runs, such as a bound on the state or a flag."""
+    """Return whether a test around the change limits how often it runs, for example by bounding the state."""
     for test, block in tests_around(event.statement, event.function, project):
         if isinstance(event, ContainerChange) and _asks(test, state_name(event)):
             return True
@@ -237,7 +237,7 @@ def _runs_a_few_times(event: Change, project: Project) -> bool:
 
 
 def _starts_far(event: Change, project: Project) -> bool:
-    """Return whether a count starts at such a large number that Dynamo gives up before the count ends."""
+    """Return whether a count starts at a number so large that Dynamo gives up before the count ends."""
     statement = event.statement
     down = isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Sub)
     start = _start(state_name(event), event.function, project) if down else None
@@ -245,7 +245,7 @@ def _starts_far(event: Change, project: Project) -> bool:
 
 
 def _start(name: str, function: FunctionInfo, project: Project) -> int | None:
-    """Return the number that the constructor assigns to an attribute, or None if unknown."""
+    """Return the number that the constructor assigns to an attribute, or None if it is unknown."""
     for cls in project.mro(function.owner) if function.owner is not None else ():
         for method, statement in cls.stores.get(name, ()):
             if method.name == "__init__" and isinstance(statement, ast.Assign):
@@ -254,7 +254,7 @@ def _start(name: str, function: FunctionInfo, project: Project) -> int | None:
 
 
 def _written_or_default(value: ast.expr, function: FunctionInfo) -> int | None:
-    """Return the int of a literal, or the default of a parameter."""
+    """Return the value of an int literal or of a parameter's default."""
     if isinstance(value, ast.Name):
         arguments = function.node.args
         named = [*arguments.posonlyargs, *arguments.args]
@@ -269,7 +269,7 @@ def _written_or_default(value: ast.expr, function: FunctionInfo) -> int | None:
 def tests_around(
     statement: ast.stmt, function: FunctionInfo, project: Project
 ) -> Iterator[tuple[ast.expr, list[ast.stmt]]]:
-    """Yield the tests of the `if`s and `while`s around a statement, each with the block that contains it."""
+    """Yield the tests of the `if`s and `while`s around a statement, each with the block that contains the statement."""
     parents = project.parents(function)
     inner: ast.AST = statement
     outer = parents.get(inner)
@@ -280,7 +280,7 @@ def tests_around(
 
 
 def _asks(test: ast.expr, name: str) -> bool:
-    """Return whether a test checks the size or content of a container: `len(xs) < n`, `key not in xs`, `not xs`."""
+    """Return whether a test checks a container's size or contents: `len(xs) < n`, `key not in xs`, `not xs`."""
     return any(
         isinstance(node, ast.Compare | ast.UnaryOp | ast.Call) and mentions(node, name) for node in walk(test)
     ) or names(test, name)
@@ -320,12 +320,12 @@ def other_changes(event: Change | InplaceChange, project: Project) -> Iterator[t
 
 
 def _sort_of_name(event: Change | InplaceChange) -> type[ast.expr]:
-    """Return whether the state is in an attribute or a variable."""
+    """Return whether the state is stored in an attribute or in a variable."""
     return ast.Attribute if event.home.type in ("attribute", "class") or "." in event.home.name else ast.Name
 
 
 def _may_name(function: FunctionInfo, event: Change | InplaceChange, sort: type[ast.expr], project: Project) -> bool:
-    """Return whether the name of the state may refer to it in another function, too."""
+    """Return whether the state's name may refer to it in another function as well."""
     own = event.function
     if event.home.type == "default":
         return function is own
@@ -338,7 +338,7 @@ def _may_name(function: FunctionInfo, event: Change | InplaceChange, sort: type[
 
 
 def _class_around(function: FunctionInfo) -> ClassInfo | None:
-    """Return the class of a method, or of the method around a nested function."""
+    """Return the class that defines a method, or that defines the method around a nested function."""
     around: FunctionInfo | None = function
     while around is not None and around.owner is None:
         around = around.parent
@@ -346,7 +346,7 @@ def _class_around(function: FunctionInfo) -> ClassInfo | None:
 
 
 def _sets(statement: ast.stmt, name: str, sort: type[ast.expr]) -> bool:
-    """Return whether a statement sets or shrinks the attribute or variable `name`."""
+    """Return whether a statement sets or shrinks the attribute or variable called `name`."""
 
     def named(node: ast.expr) -> bool:
         while isinstance(node, ast.Subscript):
@@ -370,7 +370,10 @@ def _sets(statement: ast.stmt, name: str, sort: type[ast.expr]) -> bool:
 
 
 def _ends_growth(statement: ast.stmt, function: FunctionInfo, event: Change, project: Project) -> bool:
-    """Return whether a reset comes soon enough. A reset that waits for a number may take hundreds of calls."""
+    """Return whether a statement resets the state soon enough.
+
+    A reset that waits for a number may take hundreds of calls.
+    """
     if isinstance(event, ContainerChange):
         return True
     waits = [

@@ -1,4 +1,4 @@
-"""Values passed to a project function, and their use there."""
+"""Values passed to a project function, and how the function uses them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dynalint_rules._code.uses import Attribute, self_name
 
 
 def asks_for_tensor(scope: Scope, call: ast.Call, argument: ast.expr) -> bool:
-    """Return whether the callee checks if the parameter for `argument` is a tensor."""
+    """Return whether the callee tests if the parameter that receives `argument` is a tensor."""
     callee = scope.kind(call.func)
     if not isinstance(callee, k.Function) or callee.args or callee.keywords:
         return False
@@ -33,7 +33,10 @@ def is_passed_up(scope: Scope) -> bool:
 
 
 def calls_on_self(scope: Scope) -> list[tuple[FunctionInfo, ast.Call]] | None:
-    """Return the calls of a plain method and their functions, or None unless all are on `self` in the same file."""
+    """Return the calls to a plain method, each with the calling function.
+
+    Return None unless all of them are on `self` in the same file.
+    """
     function, project = scope.function, scope.project
     plain = isinstance(function.node, ast.FunctionDef) and not function.node.decorator_list
     if function.owner is None or not plain or function.name == "forward":

@@ -19,12 +19,12 @@ _OF_BUILTINS = {
     **dict.fromkeys("abs bool complex divmod float int len pow range round slice".split(), _NUMBER),
     **dict.fromkeys("dict enumerate frozenset list max min reversed set sum tuple zip".split(), _ITEMS),
 }
-# Functions that display their arguments, by the start of their dotted name.
+# Functions that display their arguments, given by the start of their dotted name.
 _SHOWING = ("logging.", "warnings.", "sys.stdout.", "sys.stderr.")
 
 
 def implied_methods(scope: Scope, node: ast.AST) -> Iterator[tuple[ast.expr, k.Instance, str]]:
-    """Yield the methods that a node may call implicitly, each as expression, kind and name of the method."""
+    """Yield the methods that a node may call implicitly, each as an expression, its kind and the method's name."""
     for owner, names in _implied(scope, node):
         for one in _held(scope.kind(owner), within=names is _SHOWN):
             for name in names:
@@ -32,7 +32,7 @@ def implied_methods(scope: Scope, node: ast.AST) -> Iterator[tuple[ast.expr, k.I
 
 
 def _held(kind: k.Kind, *, within: bool) -> Iterator[k.Instance]:
-    """Yield the instances that a value may be and, with `within`, those that it contains and displays."""
+    """Yield the instances that a value can be and, with `within`, the instances that it contains and displays."""
     for one in kind.members:
         if isinstance(one, k.Instance):
             yield one
@@ -76,7 +76,7 @@ def _operated(node: ast.BinOp | ast.UnaryOp | ast.Compare | ast.BoolOp) -> Itera
 
 
 def _called(scope: Scope, node: ast.Call) -> tuple[str, ...]:
-    """Return the names of methods that a call may call on its arguments."""
+    """Return the names of the methods that a call may call on its arguments."""
     name = callee(scope, node)
     if name.startswith(_SHOWING) or (isinstance(node.func, ast.Attribute) and node.func.attr == "format"):
         return _SHOWN

@@ -1,4 +1,4 @@
-"""The state of a module before the first call, as set by code that is not compiled."""
+"""A module's state before the first call, which code that is not compiled sets."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dynalint.rulekit import ClassInfo, FunctionInfo, Project, walk_function
 
 _EMPTY = frozenset({"dict", "OrderedDict", "list", "set"})
 _FACTORIES = frozenset({"zeros", "ones", "empty", "rand", "randn", "full", "tensor", "Tensor", "FloatTensor"})
-# Functions that return a tensor of the same size as their argument.
+# Functions that return a tensor with the same size as their argument.
 _ALIKE = frozenset({"zeros_like", "ones_like", "empty_like", "detach", "clone", "to"})
 
 
 def initial(owner: ClassInfo, name: str, project: Project) -> list[ast.expr]:
     """Return the values that code outside the compiled region assigns to an attribute.
 
-    A constructor parameter is represented by its default. Values derived from the state itself are omitted.
+    A constructor parameter stands for its default. Values derived from the state itself are omitted.
     """
     related = [*project.mro(owner), *_below(owner)]
     given = [
@@ -40,7 +40,7 @@ def is_filled(owner: ClassInfo, name: str, project: Project) -> bool:
 
 
 def _fills(node: ast.AST, name: str) -> bool:
-    """Return whether a node stores an item in the attribute, or calls one of its methods."""
+    """Return whether a node stores an item in the attribute or calls one of its methods."""
     if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
         return isinstance(node.value, ast.Attribute) and node.value.attr == name
     held = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
@@ -48,7 +48,7 @@ def _fills(node: ast.AST, name: str) -> bool:
 
 
 def _given(cls: ClassInfo, name: str) -> Iterator[tuple[FunctionInfo, ast.expr]]:
-    """Yield the values that the methods of a class store in an attribute or register as a buffer."""
+    """Yield the values that methods of a class store in an attribute or register as a buffer."""
     for method, statement in cls.stores.get(name, ()):
         value = getattr(statement, "value", None)
         if isinstance(statement, ast.Expr) and isinstance(value, ast.Call):
@@ -58,7 +58,7 @@ def _given(cls: ClassInfo, name: str) -> Iterator[tuple[FunctionInfo, ast.expr]]
 
 
 def _resolved(value: ast.expr, method: FunctionInfo) -> ast.expr:
-    """Return the only value assigned to a local name, or the default of a parameter."""
+    """Return the only value assigned to a local name, or a parameter's default."""
     if not isinstance(value, ast.Name):
         return value
     stored = [
@@ -79,7 +79,7 @@ def _resolved(value: ast.expr, method: FunctionInfo) -> ast.expr:
 
 
 def truth_of(value: ast.expr) -> bool | None:
-    """Return whether a value is true, or None if unknown."""
+    """Return whether a value is true, or None if this is unknown."""
     if isinstance(value, ast.Constant):
         return bool(value.value)
     if isinstance(value, ast.Call):
@@ -90,7 +90,7 @@ def truth_of(value: ast.expr) -> bool | None:
 
 
 def is_empty_tensor(value: ast.expr) -> bool:
-    """Return whether a value is an empty tensor: `torch.zeros(0)`, `torch.tensor([])`."""
+    """Return whether a value is an empty tensor, such as `torch.zeros(0)` or `torch.tensor([])`."""
     if not isinstance(value, ast.Call) or _called(value) not in _FACTORIES or not value.args:
         return False
     size = value.args[0]
@@ -101,7 +101,7 @@ def is_empty_tensor(value: ast.expr) -> bool:
 
 
 def _is_alike(value: ast.expr, name: str) -> bool:
-    """Return whether a value has the same size as the attribute it replaces: `torch.zeros_like(self.state)`."""
+    """Return whether a value has the size of the attribute that it replaces, as in `torch.zeros_like(self.state)`."""
     if not isinstance(value, ast.Call) or _called(value) not in _ALIKE:
         return False
     receiver = [value.func.value] if isinstance(value.func, ast.Attribute) else []

@@ -1,4 +1,4 @@
-"""Requirements of the backward pass for a branch: saved tensors must stay unchanged, and gradients must be enabled."""
+"""What the backward pass requires of a branch: saved tensors must not change, and gradients must be enabled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dynalint_rules._code.uses import self_name
 UNCHANGED = "no gradient needs the old value of a tensor that is changed in place"
 
 _SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
-# Functions whose gradient does not need their result.
+# Functions whose gradients do not need the result.
 _NOT_NEEDED = frozenset(
     "add arange bmm clone cat detach empty empty_like expand_copy full full_like linspace linear masked_fill matmul mm "
     "new_empty new_full new_ones new_tensor new_zeros ones ones_like rand rand_like randn randn_like stack sub sum "
@@ -44,9 +44,9 @@ def kept_conditions(scope: Scope, nodes: Iterable[ast.AST | None]) -> list[str]:
 def refuse_changed_later(scope: Scope, nodes: Iterable[ast.expr], around: ast.AST, *, handed: bool = False) -> None:
     """Ensure that no conditional code later changes the tensors that `nodes` read.
 
-    An unconditional change shows in a run of either side of the branch. A conditional change may not have run together
-    with the side that saves a tensor for its gradient, and then `backward()` would raise. Places inside `around` do not
-    count. A node that is only a name saves nothing, unless it is `handed` to an operation that does.
+    A run of either branch shows the effect of an unconditional change. A conditional change may not have run together
+    with the branch that saves a tensor for its gradient, in which case `backward()` would raise. Code inside `around`
+    does not count. A node that is only a name saves nothing, unless it is passed (`handed`) to an operation that does.
 
     Raises:
         Refusal: there is such a change.
@@ -79,7 +79,7 @@ def _read_in(scope: Scope, node: ast.expr, handed: bool) -> Iterator[ast.Name | 
 
 
 def _keeps_no_operand(scope: Scope, node: ast.expr) -> bool:
-    """Return whether the gradient of an operation needs none of its operands: a sum, or a product with a number."""
+    """Return whether an operation's gradient needs none of its operands, as for a sum or a product with a number."""
     if isinstance(node, ast.UnaryOp):
         return isinstance(node.op, ast.USub)
     if not isinstance(node, ast.BinOp):
@@ -98,7 +98,7 @@ def _is_own_attribute(scope: Scope, node: ast.Attribute) -> bool:
 
 
 def _later_changes(scope: Scope, read: ast.Name | ast.Attribute, around: ast.AST) -> Iterator[ast.stmt | ast.expr]:
-    """Yield the places after `around` that may change the tensor that `read` refers to in place."""
+    """Yield the code after `around` that may change the tensor that `read` refers to in place."""
     assert isinstance(around, ast.stmt | ast.expr)
     for name, place in _changes_of(scope, read, around):
         assert isinstance(place, ast.stmt | ast.expr)
@@ -114,7 +114,7 @@ def _later_changes(scope: Scope, read: ast.Name | ast.Attribute, around: ast.AST
 
 
 def _gets_another(scope: Scope, name: str, around: ast.AST) -> bool:
-    """Return whether `around` binds a name to a new tensor, so that later changes do not affect the old tensor."""
+    """Return whether `around` binds a name to a new tensor, so that later changes do not affect the old one."""
     statement = statement_of(scope, around)
     values: list[ast.expr] = []
     for node in walk(statement):
@@ -128,7 +128,7 @@ def _gets_another(scope: Scope, name: str, around: ast.AST) -> bool:
 
 
 def _changes_of(scope: Scope, read: ast.Name | ast.Attribute, around: ast.AST) -> Iterator[tuple[str | None, ast.AST]]:
-    """Yield the places that change the tensor, each with the name that it uses, if any."""
+    """Yield the code that changes the tensor, each with the name that it uses, if any."""
     if isinstance(read, ast.Name):
         yield from (
             (name, place) for name in sharing(scope, read.id) for place in changes_in_place(scope, name, around)
@@ -163,7 +163,7 @@ def _may_be_missed(scope: Scope, place: ast.stmt | ast.expr, around: ast.stmt | 
 
 
 def change_conditions(scope: Scope, name: str, at: ast.AST) -> list[str]:
-    """Return the conditions for changing the tensor under a name in place on every call."""
+    """Return the conditions for changing the tensor called `name` in place on every call."""
     made = last_assignment(scope, name, at)
     if made is None:
         return [UNCHANGED]
@@ -187,7 +187,7 @@ def _is_not_needed(scope: Scope, value: ast.expr) -> bool:
 
 
 def _only_looks(scope: Scope, node: ast.Name) -> bool:
-    """Return whether a use of a tensor saves nothing for a gradient: a comparison, a change or its shape."""
+    """Return whether a use of a tensor saves nothing for a gradient: a comparison, a change, or reading its shape."""
     parent = scope.parents.get(node)
     if isinstance(parent, ast.Compare):
         return True

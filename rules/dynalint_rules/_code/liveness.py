@@ -1,4 +1,4 @@
-"""Liveness of a name at one point of the program: whether its value may still be read after a statement."""
+"""Find out whether the value of a name may still be read after a statement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Use = Literal["read", "gone"] | None
 def is_dead_after(scope: Scope, name: str, statement: ast.stmt) -> bool:
     """Return whether `name` is rebound on every path from the end of `statement` before it is read.
 
-    If a jump, an exception or the next iteration of a loop may lead to other code, this returns False.
+    If a jump, an exception or the next iteration of a loop may lead to other code, return False.
     """
     if _is_used_elsewhere(scope, name) or any(isinstance(one, ast.Break | ast.Continue) for one in walk(statement)):
         return False
@@ -34,7 +34,7 @@ def is_dead_after(scope: Scope, name: str, statement: ast.stmt) -> bool:
 
 
 def _is_used_elsewhere(scope: Scope, name: str) -> bool:
-    """Return whether a name also belongs to another scope, or a nested function reads it."""
+    """Return whether a name also belongs to another scope, or is read by a nested function."""
     known = scope.function.known
     if _is_used_elsewhere not in known:
         own = scope.function.node
@@ -44,7 +44,7 @@ def _is_used_elsewhere(scope: Scope, name: str) -> bool:
 
 
 def _first_use(statements: Sequence[ast.stmt], name: str) -> _Use:
-    """Return "read" if a path may read a name first, "gone" if every path loses its value, or None."""
+    """Return "read" if a path may read a name first, "gone" if its value is lost on every path, or None."""
     for statement in statements:
         found = _use(statement, name)
         if found is not None:

@@ -24,7 +24,7 @@ def makers(event: ContainerChange | InplaceChange, project: Project) -> Iterator
 
 
 def _registered(cls: ClassInfo, name: str) -> Iterator[ast.expr]:
-    """Yield the tensors that a class registers as a buffer of that name."""
+    """Yield the tensors that a class registers as buffers with this name."""
     for method in cls.methods.values():
         for node in walk(method.node):
             if (

@@ -5,8 +5,8 @@ if self.cache is not None and self.cache[0] == n:      if self.mask is None:
 self.cache = (n, make(n))                              return x * self.mask
 return self.cache[1]
 
-Compiled code can compute such a value in each call if it is the same each time: it comes from settings of the object
-and from arguments that the test compares.
+Compiled code can compute this value in each call if it is the same each time, which is the case if it depends only on
+the object's settings and on arguments that the test compares.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DISTINCT = frozenset({"str", "tuple", "list", "repr"})
 
 @dataclass(frozen=True)
 class Memo:
-    """The statements that create kept state, all in one block, under or after the test `found`."""
+    """The statements that create kept state. They are all in one block, under or after the test `found`."""
 
     scope: Scope
     found: Asking
@@ -40,7 +40,7 @@ class Memo:
         """Return the statements that create the state that an event stores.
 
         Raises:
-            Refusal: the test stands elsewhere.
+            Refusal: the test is elsewhere.
         """
         if found.leaves:
             block = around(scope.parents, found.statement)[1]
@@ -52,7 +52,7 @@ class Memo:
         return cls(scope, found, block[:until])
 
     def refuse_other_values(self) -> None:
-        """Ensure that each call that passes the test would create the same value.
+        """Ensure that every call that passes the test would create the same value.
 
         Raises:
             Refusal: the value depends on an argument that the test does not compare, on a parameter that training
@@ -70,7 +70,7 @@ class Memo:
             self._refuse_other_calls(statement)
 
     def _refuse_other_calls(self, statement: ast.stmt) -> None:
-        """Ensure that the calls in a statement give the same for the same arguments, and use no learned parameters."""
+        """Ensure that calls in a statement give equal results for equal arguments and use no learned parameters."""
         for node in walk(statement):
             if isinstance(node, ast.Call):
                 try:
@@ -89,10 +89,10 @@ class Memo:
         return any(isinstance(value, ast.List) for value in values)
 
     def _parts(self) -> list[ast.expr]:
-        """Return the operands of the test, each of which decides alone that the state is missing.
+        """Return the operands of the test, any of which can decide that the state is missing.
 
         Raises:
-            Refusal: another condition keeps the state missing.
+            Refusal: another condition can prevent the state from being created.
         """
         test = self.found.statement.test
         if not isinstance(test, ast.BoolOp):
@@ -104,7 +104,10 @@ class Memo:
         return test.values
 
     def _keys(self, part: ast.expr) -> Iterator[ast.expr]:
-        """Yield what a part of the test compares with state that the block stores, if equality means using it."""
+        """Yield what a part of the test compares with state that the block stores.
+
+        Only comparisons count whose equality means that the stored state is used.
+        """
         missing = self.found.truth
         if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Not):
             part, missing = part.operand, not missing
@@ -116,7 +119,7 @@ class Memo:
                     yield other
 
     def _stored(self) -> set[str]:
-        """Return the attributes that the statements store to, as text."""
+        """Return the text of each attribute that the statements assign."""
         nodes = (node for statement in self.block for node in walk(statement))
         return {ast.unparse(one) for one in nodes if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store)}
 
@@ -138,7 +141,7 @@ class Memo:
 class _Sources:
     """Finds the arguments that code depends on, through local names that are set before `statement`.
 
-    `devices` are the devices that it reads.
+    `devices` are the devices that the code reads.
     """
 
     scope: Scope
@@ -147,10 +150,10 @@ class _Sources:
     devices: list[ast.expr] = field(default_factory=list)
 
     def of(self, node: ast.AST) -> Iterator[str]:
-        """Yield the texts of the arguments, or of the metadata of arguments, that a node reads.
+        """Yield the texts of the arguments, or of the arguments' metadata, that a node reads.
 
         Raises:
-            Refusal: it reads the elements of a tensor, or something of which nothing is known.
+            Refusal: the node reads a tensor's elements, or something unknown.
         """
         for name in walk(node):
             tensor = self.scope.tensor(name)
@@ -168,11 +171,11 @@ class _Sources:
                         yield from self.of(value)
 
     def _inside(self) -> Sequence[ast.AST]:
-        """Return the code that creates the state, whose own assignments are examined anyway."""
+        """Return the code that creates the state. Its own assignments are examined in any case."""
         return [self.statement, *around(self.scope.parents, self.statement)[1]]
 
     def _argument(self, name: ast.Name) -> Iterator[str]:
-        """Yield what a read of a parameter depends on: the parameter, or its metadata such as `x.shape[1]`."""
+        """Yield what reading a parameter depends on: the parameter itself, or its metadata, such as `x.shape[1]`."""
         chain: list[ast.expr] = [name]
         while isinstance(parent := self.scope.parents.get(chain[-1]), ast.Attribute | ast.Subscript | ast.Call):
             if (parent.func if isinstance(parent, ast.Call) else parent.value) is not chain[-1]:
@@ -195,7 +198,7 @@ class _Sources:
 
 
 def _values_of(scope: Scope, name: str, outside: Sequence[ast.AST]) -> list[ast.expr] | None:
-    """Return the values assigned to a name, except inside some statements, or None if one is not a plain assignment."""
+    """Return the values assigned to a name outside some statements, or None if an assignment is not a plain one."""
     values = []
     for node in walk(scope.function.node):
         if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load):

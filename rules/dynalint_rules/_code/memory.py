@@ -1,4 +1,4 @@
-"""Aliasing: the names that share a tensor's memory, its in-place changes, and whether it is local to the function."""
+"""Aliasing: which names share a tensor's memory, where it is changed in place, and whether only the function has it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynalint_rules._code.names import end_of, is_named, kind_of_name, last_valu
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.size_arguments import callee_name, sizes
 
-# Methods that return their own tensor, or one that shares its memory, at least for some arguments.
+# Methods that, at least for some arguments, return their own tensor or one that shares its memory.
 _VIEWS = frozenset(
     "adjoint alias align_as align_to alpha_dropout as_strided as_subclass as_tensor asarray atleast_1d atleast_2d "
     "atleast_3d bfloat16 bool broadcast_tensors broadcast_to cartesian_prod ccol_indices channel_shuffle chunk "
@@ -33,12 +33,12 @@ _MAY_PASS_ON = frozenset(
 
 
 def may_change_in_place(scope: Scope, name: str) -> bool:
-    """Return whether the tensor under `name` is changed in place anywhere in the function, under any name."""
+    """Return whether the tensor called `name` is changed in place anywhere in the function, under any name."""
     return any(changed_in_place(scope, one) is not None for one in sharing(scope, name))
 
 
 def sharing(scope: Scope, name: str) -> set[str]:
-    """Return the names that may share the memory of the tensor under `name`, or contain it, including `name`."""
+    """Return the names that may share memory with the tensor called `name`, or contain it, including `name`."""
     bound = []
     for node in walk_function(scope.function.node):
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
@@ -53,7 +53,7 @@ def sharing(scope: Scope, name: str) -> set[str]:
 
 
 def _bound_by(target: ast.AST) -> Iterator[str]:
-    """Yield the names that a target binds or stores into; an index is not stored."""
+    """Yield the names that a target binds or stores into. Names in an index do not count."""
     if isinstance(target, ast.Name):
         yield target.id
     for child in [target.value] if isinstance(target, ast.Subscript) else ast.iter_child_nodes(target):
@@ -61,7 +61,7 @@ def _bound_by(target: ast.AST) -> Iterator[str]:
 
 
 def _kept_in(scope: Scope, value: ast.expr) -> Iterator[str]:
-    """Yield the names whose tensors an expression passes on, directly or as views; an index is not passed on."""
+    """Yield the names whose tensors an expression passes on, directly or as views. Names in an index do not count."""
     if isinstance(value, ast.Name) and not k.is_number(scope.kind(value)):
         yield value.id
     elif not makes_tensor(scope, value):
@@ -72,34 +72,34 @@ def _kept_in(scope: Scope, value: ast.expr) -> Iterator[str]:
 
 
 def changed_in_place(scope: Scope, name: str, outside: ast.AST | None = None) -> ast.AST | None:
-    """Return a place in the function that changes the tensor under `name` in place, or None.
+    """Return code in the function that changes the tensor called `name` in place, or None.
 
-    Places inside `outside` do not count.
+    Code inside `outside` does not count.
     """
     return next(changes_in_place(scope, name, outside), None)
 
 
 def in_one_loop(scope: Scope, one: ast.AST, other: ast.AST) -> bool:
-    """Return whether a loop of the function contains both nodes."""
+    """Return whether both nodes are in the same loop of the function."""
     loops = (node for node in walk_function(scope.function.node) if isinstance(node, ast.For | ast.While))
     return any(within(one, loop, scope) and within(other, loop, scope) for loop in loops)
 
 
 def may_run_after(scope: Scope, place: ast.stmt | ast.expr, around: ast.stmt | ast.expr) -> bool:
-    """Return whether a place outside `around` may run after it, because it is further down or a loop contains both."""
+    """Return whether `place`, outside `around`, can run after it because it is further down or both are in a loop."""
     if in_one_loop(scope, place, around):
         return True
     return place.lineno >= around.lineno and not on_another_side(scope, place, around)
 
 
 def on_another_side(scope: Scope, one: ast.AST, other: ast.AST) -> bool:
-    """Return whether two nodes are on different sides of an `if`, so that at most one of them runs."""
+    """Return whether two nodes are in different branches of an `if`, so that at most one of them runs."""
     taken, sides = _sides_around(scope, one), _sides_around(scope, other)
     return any(sides.get(branch, side) != side for branch, side in taken.items())
 
 
 def _sides_around(scope: Scope, node: ast.AST) -> dict[ast.If, bool]:
-    """Return each `if` around a node, with whether the node is in its body."""
+    """Return each `if` around a node, with True if the node is in its body."""
     found: dict[ast.If, bool] = {}
     while node is not scope.function.node and node in scope.parents:
         parent = scope.parents[node]
@@ -110,7 +110,7 @@ def _sides_around(scope: Scope, node: ast.AST) -> dict[ast.If, bool]:
 
 
 def changes_in_place(scope: Scope, name: str, outside: ast.AST | None = None) -> Iterator[ast.stmt | ast.expr]:
-    """Yield the places in the function, except inside `outside`, that change the tensor under `name`."""
+    """Yield the code in the function, except inside `outside`, that changes the tensor called `name`."""
     return (one for one in _changed(scope, name) if outside is None or not within(one, outside, scope))
 
 
@@ -151,17 +151,17 @@ def _changes(node: ast.Call, name: str) -> bool:
 
 
 def is_own(scope: Scope, name: str, at: ast.AST) -> bool:
-    """Return whether `name` at `at` is a tensor that this function created and nothing else refers to.
+    """Return whether `name` at `at` is a tensor that this function created and that nothing else refers to.
 
-    For such a tensor, a branch may either keep it or replace it with an equal copy.
+    A branch can either keep such a tensor or replace it with an equal copy.
     """
     return _is_always_own(scope, name) or _is_own_since_made(scope, name, at)
 
 
 def _is_own_since_made(scope: Scope, name: str, at: ast.AST) -> bool:
-    """Return whether the last assignment on every path to `at` creates a tensor that only `name` holds.
+    """Return whether the last assignment on every path to `at` creates a tensor that only `name` refers to.
 
-    Then neither the earlier value of `name` nor its later use matters.
+    If so, neither the earlier value of `name` nor its later use matters.
     """
     made, value = last_value(scope, name, at, before_loop=True) or (None, None)
     if made is None:
@@ -175,7 +175,7 @@ def _is_own_since_made(scope: Scope, name: str, at: ast.AST) -> bool:
         if not is_named(node, name):
             continue
         if node not in own:
-            return False  # a nested function may run at any time
+            return False  # a nested function can run at any time
         if not start <= (node.lineno, node.col_offset) < end:
             continue
         if on_another_side(scope, node, at) and not in_one_loop(scope, node, at):
@@ -204,7 +204,7 @@ def _is_set_in(scope: Scope, name: str, loop: ast.AST) -> bool:
 
 
 def _is_always_own(scope: Scope, name: str) -> bool:
-    """Return whether `name` is not a parameter, and its values are created here and stored nowhere else."""
+    """Return whether `name` is not a parameter, and its values are created here and not stored anywhere else."""
     if name in parameters(scope):
         return False
     stores = 0
@@ -222,7 +222,7 @@ def _is_always_own(scope: Scope, name: str) -> bool:
 
 
 def _sets_alone(node: ast.AST | None, name: ast.Name) -> TypeGuard[ast.Assign]:
-    """Return whether a statement assigns to one name only, with or without annotation."""
+    """Return whether a statement assigns to a single name, with or without an annotation."""
     if isinstance(node, ast.AnnAssign):
         return node.target is name and node.value is not None
     return isinstance(node, ast.Assign) and node.targets == [name]
@@ -285,19 +285,19 @@ def _is_new(scope: Scope, statement: ast.Return) -> bool:
 
 
 def _copies(scope: Scope, read: ast.Subscript) -> bool:
-    """Return whether an index copies the selected elements: a mask, or rows. Any other index may create a view."""
+    """Return whether an index copies the elements that it selects, as a mask or rows do. Others may create a view."""
     parts = read.slice.elts if isinstance(read.slice, ast.Tuple) else [read.slice]
     return any(is_mask(scope.kind(part)) or _is_rows(scope, part) for part in parts)
 
 
 def _asks_gradient(call: ast.Call) -> bool:
-    """Return whether a call may create a leaf, which stores its gradient and cannot be changed in place."""
+    """Return whether a call may create a leaf that requires a gradient and so cannot be changed in place."""
     given = [keyword.value for keyword in call.keywords if keyword.arg in ("requires_grad", None)]
     return any(not (isinstance(value, ast.Constant) and not value.value) for value in given)
 
 
 def _may_work_in_place(scope: Scope, name: str, call: ast.Call) -> bool:
-    """Return whether a call of a function with an `inplace` option may enable it."""
+    """Return whether a call to a function with an `inplace` option may enable it."""
     entry = scope.project.api.function(name)
     if entry is None or not any("mutating" in one.flags for one in entry.overloads):
         return False
@@ -321,7 +321,7 @@ def is_read_only(scope: Scope, node: ast.expr, parent: ast.AST | None) -> bool:
             return parent.attr not in _VIEWS or _is_used_up(scope, use)
         return isinstance(parent.ctx, ast.Load) and parent.attr in ("shape", "dtype", "device", "ndim", "requires_grad")
     if isinstance(parent, ast.Subscript):
-        # A store keeps no reference.
+        # A store does not keep a reference.
         return parent.slice is node or isinstance(parent.ctx, ast.Store) or _copies(scope, parent)
     if isinstance(parent, ast.Call) and node in parent.args:
         return makes_tensor(scope, parent) or _gives_number(scope, parent)
@@ -329,14 +329,17 @@ def is_read_only(scope: Scope, node: ast.expr, parent: ast.AST | None) -> bool:
 
 
 def _gives_number(scope: Scope, call: ast.Call) -> bool:
-    """Return whether a torch call returns a plain number, as `torch.equal` does, which keeps no reference."""
+    """Return whether a torch call returns a plain number, as `torch.equal` does.
+
+    A number does not refer to the tensor.
+    """
     callee, given = scope.kind(call.func), scope.kind(call)
     known = isinstance(callee, k.External) and callee.name.startswith("torch.")
     return known and isinstance(given, k.Value) and k.is_number(given)
 
 
 def _is_used_up(scope: Scope, view: ast.Call) -> bool:
-    """Return whether a view is only an operand of another tensor's computation: `b.detach() * 2`, `a -= b.t()`."""
+    """Return whether a view is only an operand in computing another tensor, as in `b.detach() * 2` or `a -= b.t()`."""
     parent = scope.parents.get(view)
     if isinstance(parent, ast.AugAssign) and isinstance(parent.target, ast.Name):
         return as_tensor(kind_of_name(scope, parent.target.id, parent)) is not None
@@ -349,6 +352,6 @@ def _is_used_up(scope: Scope, view: ast.Call) -> bool:
 
 
 def _is_rows(scope: Scope, index: ast.expr) -> bool:
-    """Return whether an index is a numeric tensor with dimensions. A 0-dim tensor creates a view, as a number does."""
+    """Return whether an index is a numeric tensor with dimensions. A 0-dim tensor creates a view, like a number."""
     tensor = scope.tensor(index)
     return tensor is not None and tensor.dtype == "int" and tensor.rank is not None and tensor.rank > 0

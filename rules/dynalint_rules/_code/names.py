@@ -1,4 +1,4 @@
-"""Local names in their function: where they are read and bound, and their values."""
+"""Local names: where they are read and bound, and their values."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from dynalint_rules._code.scope import Scope, as_tensor
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Assert)
-# Parts of these may not run, or may run later.
+# Expressions with parts that may not run, or that may run later.
 _CONDITIONAL = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def loads(scope: Scope, name: str) -> Iterator[ast.Name]:
-    """Yield every place in the function, including nested functions, that reads `name`."""
+    """Yield every read of `name` in the function, including nested functions."""
     return (node for node in names(scope, name) if isinstance(node.ctx, ast.Load))
 
 
 def names(scope: Scope, name: str) -> list[ast.Name]:
-    """Return all places in the function, including nested functions, that use `name`."""
+    """Return every use of `name` in the function, including nested functions."""
     known = scope.function.known
     if names not in known:
         known[names] = by_name = defaultdict[str, list[ast.Name]](list)
@@ -35,10 +35,10 @@ def names(scope: Scope, name: str) -> list[ast.Name]:
 
 
 def reads(scope: Scope, node: ast.expr, kept: str) -> Iterator[ast.expr]:
-    """Yield the reads of an expression's value: the expression itself, or those of the only name assigned to it.
+    """Yield the expression itself, or the reads of its value if the value is assigned to a single name.
 
     Raises:
-        Refusal: the value is stored in another way (with the message `kept`), or the name is assigned elsewhere too.
+        Refusal: the value is stored in another way (with the message `kept`), or the name is also assigned elsewhere.
     """
     statement = scope.parents[node]
     if not isinstance(statement, ast.Assign):
@@ -65,7 +65,7 @@ def within(node: ast.AST, outer: ast.AST, scope: Scope) -> bool:
 def kind_of_name(scope: Scope, name: str, around: ast.stmt) -> k.Kind:
     """Return the kind of `name` at `around` as its readers see it, or `NOTHING` if there are none.
 
-    A read after the statement sees the join of the values from before it and inside it, so its kind covers both.
+    A read after the statement sees the join of the values from before it and from inside it, so its kind covers both.
     """
     found: k.Kind = k.NOTHING
     for node in loads(scope, name):
@@ -86,7 +86,7 @@ def kind_left(scope: Scope, name: str, around: ast.stmt) -> k.Kind:
 
 
 def kind_before(scope: Scope, name: str, statement: ast.stmt) -> k.Kind:
-    """Return the kind of a name before a statement, from the last earlier place that always sets or reads it."""
+    """Return the kind of a name before a statement, taken from the last earlier code that always sets or reads it."""
     if isinstance(statement, ast.If) and (read := _read_always(scope, statement.test, name)) is not None:
         return read
     for one in before(scope, name, statement):
@@ -112,7 +112,7 @@ def before(scope: Scope, name: str, statement: ast.stmt) -> Iterator[ast.stmt]:
 
 
 def around(parents: Mapping[ast.AST, ast.AST], node: ast.AST) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """Return the statements before and after a statement in its block, or none for any other node."""
+    """Return the statements before and after a statement in its block. For any other node, there are none."""
     for name in ("body", "orelse", "finalbody"):
         block = getattr(parents.get(node), name, None)
         if isinstance(block, list) and node in block:
@@ -122,7 +122,7 @@ def around(parents: Mapping[ast.AST, ast.AST], node: ast.AST) -> tuple[list[ast.
 
 
 def parameters(scope: Scope) -> set[str]:
-    """Return the names of all parameters of the function."""
+    """Return the names of all the function's parameters."""
     return {node.arg for node in walk(scope.function.node.args) if isinstance(node, ast.arg)}
 
 
@@ -219,10 +219,10 @@ def last_assignment(scope: Scope, name: str, at: ast.AST) -> ast.Assign | None:
 def last_value(
     scope: Scope, name: str, at: ast.AST, *, before_loop: bool = False
 ) -> tuple[ast.Assign, ast.expr] | None:
-    """Return the nearest assignment to `name` before `at`, in this or an enclosing block up to a loop, and its value.
+    """Return the nearest assignment to `name` before `at`, in the same block or one around it, and its value.
 
-    The assignment has `name` as its only target, or assigns several values to as many names. With `before_loop`, `at`
-    is a loop, and the search starts before it.
+    The search does not leave a loop. The assignment has `name` as its only target, or assigns as many values as it has
+    names. With `before_loop`, `at` is a loop, and the search starts before it.
     """
     current = at
     loops = (ast.For, ast.AsyncFor, ast.While)
@@ -239,7 +239,7 @@ def last_value(
 
 
 def value_for(statement: ast.stmt, name: str) -> ast.expr | None:
-    """Return the value that an assignment gives to a name, also in `a, b = one, other`."""
+    """Return the value that an assignment gives to a name, also for `a, b = one, other`."""
     if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
         return None
     target, value = statement.targets[0], statement.value
@@ -260,13 +260,13 @@ def is_named(node: ast.AST, name: str) -> TypeGuard[ast.expr | ast.pattern | ast
 
 
 def end_of(node: ast.AST) -> tuple[int, int]:
-    """Return the line and column of the end of a statement or expression."""
+    """Return the line and column where a statement or expression ends."""
     assert isinstance(node, ast.stmt | ast.expr)
     return node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
 
 
 def only_value(scope: Scope, name: str, outside: ast.AST) -> ast.expr | None:
-    """Return the only value of a local name, or None if it is a parameter or has several values.
+    """Return the only value of a local name, or None if it is a parameter or has more than one value.
 
     Assignments inside `outside` do not count.
     """
@@ -279,7 +279,7 @@ def only_value(scope: Scope, name: str, outside: ast.AST) -> ast.expr | None:
 
 
 def has_one_value(scope: Scope, name: str) -> bool:
-    """Return whether a local name or parameter has only one value in the whole function."""
+    """Return whether a local name or parameter has a single value in the whole function."""
     stores = [one for one in names(scope, name) if not isinstance(one.ctx, ast.Load)]
     return name in scope.function.locals and len(stores) + (name in parameters(scope)) == 1
 

@@ -1,4 +1,4 @@
-"""Functions that raise if an argument is false, and do nothing else."""
+"""Functions that do nothing except raise if an argument is false."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dynalint.rulekit import k, walk, walk_function
 from dynalint_rules._code.handover import parameter_of
 
-# The nodes that the test of a switch may contain, and the one call that it may make.
+# Nodes that the test of a switch can contain, including the only call that it can make.
 _PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Call)
 _SCRIPTING = "torch.jit.is_scripting"
 
@@ -45,7 +45,7 @@ def off_switches(checker: k.Function, call: ast.Call, name: str) -> list[str] | 
 def _switched_off_by(statement: ast.If, parameters: Collection[str]) -> str | None:
     """Return the tests of an `if` that only returns a constant, or None for other statements.
 
-    The tests must have no side effect, and must not read a parameter or test whether the code is compiled.
+    The tests must not have side effects, read a parameter, or test whether the code is compiled.
     """
     parts = [one for one in walk(statement.test) if isinstance(one, ast.expr)]
     asks = any(isinstance(one, ast.Name) and one.id in parameters for one in parts)
@@ -62,7 +62,7 @@ def _switched_off_by(statement: ast.If, parameters: Collection[str]) -> str | No
 
 
 def _raises(statements: Sequence[ast.stmt], set_to_true: Collection[str]) -> bool:
-    """Return whether statements only raise, given the parameters that are true."""
+    """Return whether statements do nothing except raise, given which parameters are true."""
     for statement in statements:
         if isinstance(statement, ast.If) and isinstance(statement.test, ast.Name) and statement.test.id in set_to_true:
             return _raises(statement.body, set_to_true)
@@ -88,7 +88,7 @@ def _true_by_default(arguments: ast.arguments) -> Iterator[ast.arg]:
 
 
 def _says(statement: ast.stmt) -> bool:
-    """Return whether a statement returns a constant, which the call does not use."""
+    """Return whether a statement returns a constant. The caller does not use it."""
     return isinstance(statement, ast.Return) and isinstance(statement.value, ast.Constant | None)
 
 

@@ -1,4 +1,4 @@
-"""The order in which places in a function run."""
+"""The order in which code in a function runs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from dynalint_rules._code.names import around
 
 
 def always_before(first: ast.AST, second: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether `first` has always run before `second`, assuming that loops run at least once.
+    """Return whether `first` has always run before `second` does, assuming that loops run at least once.
 
-    Both are expressions in the same function; code inside comprehensions and lambdas counts at its own position.
+    Both are expressions in the same function. Code in comprehensions and lambdas is treated as if it ran where it is
+    written.
     """
     statement = _statement(second, parents)
     if _statement(first, parents) is statement:
@@ -48,7 +49,7 @@ def _inside(node: ast.AST, outer: ast.AST, parents: Mapping[ast.AST, ast.AST]) -
 
 
 def _always_runs(node: ast.AST, outer: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether running `outer` always runs `node` inside it, without a branch, handler or function between."""
+    """Return whether `node`, which is inside `outer`, always runs with it, not depending on a branch or handler."""
     while node is not outer:
         parent = parents[node]
         if isinstance(parent, ast.If | ast.IfExp) and node is not parent.test:

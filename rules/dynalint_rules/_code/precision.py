@@ -1,4 +1,4 @@
-"""The precision that a number requires, and the precision of a tensor, as far as the code shows them."""
+"""The precision that a number requires, and a tensor's precision, as far as the code shows them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def is_double(node: ast.expr) -> bool:
 
 
 def is_wide(node: ast.expr) -> bool:
-    """Return whether a value is int64 if it is an integer, as sums and positions are."""
+    """Return whether a value, if it is an integer, is int64, as sums and positions are."""
     source = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else node
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
         source = node.args[0]
@@ -23,12 +23,12 @@ def is_wide(node: ast.expr) -> bool:
 
 
 def is_small(kind: k.Kind) -> bool:
-    """Return whether a number is known, and every integer dtype can represent it."""
+    """Return whether a number is known and every integer dtype can represent it."""
     return isinstance(kind, k.Value) and isinstance(kind.constant, int) and 0 <= kind.constant < 128
 
 
 def is_short(kind: k.Kind) -> bool:
-    """Return whether a number is known, and every floating dtype represents it exactly."""
+    """Return whether a number is known and every floating-point dtype can represent it exactly."""
     if not isinstance(kind, k.Value) or not isinstance(kind.constant, int | float):
         return False
     digits, exponent = math.frexp(kind.constant)
@@ -36,5 +36,5 @@ def is_short(kind: k.Kind) -> bool:
 
 
 def is_nonzero(kind: k.Kind) -> bool:
-    """Return whether a number is known, and not zero."""
+    """Return whether a number is known and is not zero."""
     return isinstance(kind, k.Value) and kind.constant is not k.MISSING and bool(kind.constant)

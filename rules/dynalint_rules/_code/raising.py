@@ -1,6 +1,6 @@
 """Expressions that may raise if they are evaluated on every call, without the tests that protect them.
 
-`mask.any() and x[mask].max() > 1` is fine for an empty selection; `mask.any() & (x[mask].max() > 1)` raises.
+For an empty selection, `mask.any() and x[mask].max() > 1` is fine, but `mask.any() & (x[mask].max() > 1)` raises.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from dynalint.rulekit import k
 from dynalint_rules._code.names import may_be_unbound
 from dynalint_rules._code.scope import Scope, as_tensor
 
-# Defined for tensors of every dtype and size, including empty ones.
+# Methods that are defined for tensors of every dtype and size, including empty ones.
 _TOTAL = frozenset("all any count_nonzero detach double float isfinite isinf isnan logical_not long bool sum".split())
-# Attributes of every tensor.
+# Attributes that every tensor has.
 _SAID = frozenset("shape dtype device ndim requires_grad is_leaf".split())
 # If a dtype has no order, the first comparison with the same tensor already raises.
 _ORDERS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 def never_raises(scope: Scope, node: ast.expr) -> bool:
-    """Return whether an expression never raises, for tensors of any shape and with any contents."""
+    """Return whether an expression never raises, whatever the shapes and contents of its tensors."""
     repeated = isinstance(scope.parents.get(node), ast.GeneratorExp | ast.ListComp)
     return (repeated or not may_be_unbound(scope, node)) and _is_total(scope, node)
 
 
 def raising_conditions(scope: Scope, nodes: Sequence[ast.expr], scalar: Sequence[bool] = ()) -> list[str]:
-    """Return the conditions for `nodes`, which Python evaluates only if earlier operands allow it.
+    """Return the conditions for always evaluating `nodes`, which Python only evaluates if earlier operands allow it.
 
-    For each node whose truth is needed, `scalar` says whether it certainly has no dimensions. The truth of a tensor
-    with several elements is not defined.
+    For each node whose truth is needed, `scalar` says whether it certainly has no dimensions, because a tensor with
+    more than one element has no truth value.
     """
     lacking = [not known for known in scalar] or [False] * len(nodes)
     return [
@@ -41,7 +41,7 @@ def raising_conditions(scope: Scope, nodes: Sequence[ast.expr], scalar: Sequence
 
 
 def shows_without_raising(scope: Scope, node: ast.expr) -> bool:
-    """Return whether evaluating an expression and converting it to text never raises."""
+    """Return whether evaluating an expression and converting it to a string never raises."""
     if isinstance(node, ast.Tuple | ast.List):
         return all(shows_without_raising(scope, one) for one in node.elts)
     if isinstance(node, ast.JoinedStr):
@@ -81,7 +81,7 @@ def _is_number_or_tensor(scope: Scope, node: ast.expr) -> bool:
 
 
 def _is_of_self(scope: Scope, node: ast.Attribute) -> bool:
-    """Return whether an attribute belongs to `self` and is not computed by a method."""
+    """Return whether an attribute belongs to `self` and no method computes it."""
     owner = scope.kind(node.value)
     return (
         isinstance(node.value, ast.Name)
@@ -96,19 +96,19 @@ def _has_dtype(scope: Scope, node: ast.expr, *dtypes: str) -> bool:
 
 
 def _has_truth(scope: Scope, node: ast.expr) -> bool:
-    """Return whether an expression can be converted to bool, unlike a tensor of several elements."""
+    """Return whether an expression can be converted to bool, unlike a tensor with more than one element."""
     tensor = scope.tensor(node)
     return k.is_number(scope.kind(node)) or (tensor is not None and tensor.rank == 0)
 
 
 def _go_together(scope: Scope, nodes: list[ast.expr]) -> bool:
-    """Return whether at most one of the expressions has dimensions. Two that do may not broadcast together."""
+    """Return whether at most one of the expressions has dimensions. Two shapes might not broadcast."""
     sized = [node for node in nodes if not _has_truth(scope, node)]
     return len(sized) < 2 and all(_is_total(scope, node) for node in nodes)
 
 
 def _is_total_operator(scope: Scope, node: ast.BinOp) -> bool:
-    """Return whether an operator never raises for these operands. Two Python numbers may overflow or divide by zero."""
+    """Return whether an operator never raises for these operands. Python numbers can overflow or be divided by zero."""
     if scope.tensor(node.left) is None and scope.tensor(node.right) is None:
         return False
     if isinstance(node.op, ast.BitAnd | ast.BitOr):

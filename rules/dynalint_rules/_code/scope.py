@@ -1,4 +1,4 @@
-"""The context of a rewrite: a function, the kinds of its expressions, and its name for torch."""
+"""The context of a rewrite: a function, the kinds of its expressions, and the name that it uses for torch."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from dynalint.rulekit import (
 
 @dataclass(frozen=True)
 class Scope:
-    """One function to be rewritten.
+    """A function to rewrite.
 
-    `parents` maps nodes to their parents. `torch` is the name under which the function can refer to the module torch,
-    and `imports` lists the imports it requires. `renamed` maps reads of names to replacements from a rewrite.
-    `composed` holds expressions that a rewrite has assembled from expressions of the file. `above` are the functions in
-    the call chain to this one.
+    `parents` maps nodes to their parents. `torch` is the name by which the function can refer to the torch module, and
+    `imports` lists the imports that this name requires. `renamed` maps reads of names to their replacements in a
+    rewrite. `composed` holds expressions that a rewrite has assembled from expressions in the file. `above` are the
+    functions in the call chain that leads to this one.
     """
 
     project: Project
@@ -56,7 +56,10 @@ class Scope:
 
     @cached_property
     def kinds(self) -> dict[ast.AST, k.Kind]:
-        """The kinds of expressions by node, computed on demand. A rewrite may add the kinds of its own nodes."""
+        """The kinds of expressions by node, computed when they are needed.
+
+        A rewrite can add the kinds of its own nodes.
+        """
         kinds = self.project.kinds(self.function)
         step(len(kinds))
         return dict(kinds)
@@ -68,7 +71,7 @@ class Scope:
 
     def kind(self, node: ast.AST) -> k.Kind:
         """Return the kind of an expression."""
-        step()  # code that examines an expression without `walk` also needs its kind
+        step()  # code that examines an expression without `walk` also needs the kind
         return self.kinds.get(node, k.UNKNOWN)
 
     def tensor(self, node: ast.AST) -> k.Tensor | None:
@@ -80,11 +83,11 @@ class Scope:
         return self.file.segment(node)
 
     def quote(self, node: ast.expr | ast.stmt) -> str:
-        """Return the text of a node for use in a sentence: in backticks, on one line, and shortened if it is long."""
+        """Return a node's text for use in a sentence: in backticks, on one line, and shortened if it is long."""
         return quote(self.file, node)
 
     def fresh_name(self, stem: str, others: Iterable[str] = ()) -> str:
-        """Return `stem`, possibly with a number, as a name that is unused here and not in `others`."""
+        """Return `stem`, with a number if necessary, as a name that is neither used here nor in `others`."""
         taken = {node.id for node in walk(self.function.node) if isinstance(node, ast.Name)}
         taken |= self.function.locals | self.function.module.bindings.keys() | set(dir(builtins)) | set(others)
         name, number = stem, 2
@@ -99,10 +102,10 @@ def as_tensor(kind: k.Kind) -> k.Tensor | None:
 
 
 def torch_name(function: FunctionInfo, line: int = 0) -> tuple[str, tuple[str, ...]]:
-    """Return the name of the module torch in `function` from a line on, and the imports that this name requires.
+    """Return the name of the torch module in `function` from a line on, and the imports that this name requires.
 
     Raises:
-        Refusal: the file does not import torch, and the name `torch` is taken, or bound for type checkers only.
+        Refusal: the file does not import torch, and the name `torch` is taken, or is only bound for type checkers.
     """
     if _imports_torch(function, line):
         return "torch", ()
@@ -138,7 +141,7 @@ def _shadowed(name: str, function: FunctionInfo) -> bool:
 
 
 def _is_given_up(name: str, module: ModuleInfo) -> bool:
-    """Return whether a function, or the top level outside the handler of an import, deletes or rebinds a name."""
+    """Return whether a function, or the top level outside an import's handler, deletes or rebinds a name."""
     targets = [
         target
         for statement in module.tree.body
@@ -149,7 +152,7 @@ def _is_given_up(name: str, module: ModuleInfo) -> bool:
 
 
 def _set_by_functions(module: ModuleInfo) -> set[str]:
-    """Return the module-level names that functions of the module set or delete."""
+    """Return the module-level names that functions in the module set or delete."""
 
     def found() -> set[str]:
         nodes = walk(module.tree) if "global" in module.file.text else ()

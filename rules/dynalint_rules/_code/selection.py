@@ -1,4 +1,4 @@
-"""Reads by a mask: `x[mask]`."""
+"""Reads through a mask, as in `x[mask]`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynalint_rules._code.scope import Scope
 
 @dataclass(frozen=True)
 class Selection:
-    """`node` selects the elements of `source` where `mask` is true."""
+    """A `node` that selects the elements of `source` where `mask` is true."""
 
     node: ast.expr
     source: ast.expr
@@ -31,13 +31,13 @@ def selection_of(node: ast.Subscript | ast.Call) -> Selection | None:
 
 
 def reads_by_mask(event: Subscript) -> bool:
-    """Return whether `event` selects elements of a tensor by a bool tensor."""
+    """Return whether `event` selects elements of a tensor with a bool tensor."""
     taken_from = k.only_tensor(event.base) is not None or isinstance(event.base, k.Unknown)
     return event.context == "load" and taken_from and is_mask(event.index)
 
 
 def is_selected(scope: Scope, node: ast.expr) -> bool:
-    """Return whether a value is computed from a selection by a bool tensor, as far as the function's names show."""
+    """Return whether a value is computed from a selection with a bool tensor, as far as names in the function show."""
     waiting, known = [node], set[str]()
     for one in waiting:
         if isinstance(one, ast.Subscript) and is_mask(scope.kind(one.slice)):
@@ -54,7 +54,7 @@ def is_selected(scope: Scope, node: ast.expr) -> bool:
 
 
 def target_of(event: Subscript) -> ast.Subscript | None:
-    """Return the `x[mask]` to which the statement of a read stores through the same mask, or None."""
+    """Return the `x[mask]` to which a read's statement stores through the same mask, or None."""
     statement = event.statement
     if isinstance(statement, ast.AugAssign):
         target: ast.expr = statement.target

@@ -1,4 +1,4 @@
-"""The Dynamo settings in the project's code that rules depend on."""
+"""Dynamo settings made in the project's code that rules depend on."""
 
 from __future__ import annotations
 
@@ -8,24 +8,27 @@ from weakref import WeakKeyDictionary
 from dynalint.rulekit import FunctionInfo, ModuleInfo, Project, SourceFile
 
 SCALARS, SHAPES = "capture_scalar_outputs", "capture_dynamic_output_shape_ops"
-"""The options of `torch._dynamo.config` with which data-dependent numbers and shapes are traced."""
+"""The options in `torch._dynamo.config` that make Dynamo trace data-dependent numbers and shapes."""
 _BESIDE = frozenset({"tests", "test", "testing", "examples", "example", "benchmarks", "benchmark", "docs"})
 
 _answers: WeakKeyDictionary[Project, dict[str, frozenset[SourceFile] | None]] = WeakKeyDictionary()
 
 
 def captures_scalars(project: Project, function: FunctionInfo) -> bool:
-    """Return whether a function runs with `capture_scalar_outputs`, so that Dynamo traces `.item()`."""
+    """Return whether `capture_scalar_outputs` is enabled when a function runs, so that Dynamo traces `.item()`."""
     return _is_on(project, function, SCALARS)
 
 
 def captures_shapes(project: Project, function: FunctionInfo) -> bool:
-    """Return whether a function runs with `capture_dynamic_output_shape_ops`, so that Dynamo traces `x[mask]`."""
+    """Return whether `capture_dynamic_output_shape_ops` is enabled when a function runs.
+
+    If it is, Dynamo traces `x[mask]`.
+    """
     return _is_on(project, function, SHAPES)
 
 
 def _is_on(project: Project, function: FunctionInfo, setting: str) -> bool:
-    """Return whether the whole program enables an option, or a module in the call chain patches it."""
+    """Return whether an option is enabled for the whole program, or is patched by a module in the call chain."""
     answers = _answers.setdefault(project, {})
     if setting not in answers:
         answers[setting] = _switched(project, setting)
@@ -34,9 +37,9 @@ def _is_on(project: Project, function: FunctionInfo, setting: str) -> bool:
 
 
 def _switched(project: Project, setting: str) -> frozenset[SourceFile] | None:
-    """Return None if a statement enables an option for the whole program, or else the files that patch it temporarily.
+    """Return the files that patch an option temporarily, or None if a statement enables it for the whole program.
 
-    Settings in tests, examples and benchmarks only apply while those run, and not to other users of the project.
+    Settings in tests, examples and benchmarks only apply while those run, not to other users of the project.
     """
     assigned = re.compile(rf"^[^#\n]*\.{setting}\s*=\s*True\b", re.MULTILINE)
     patched = re.compile(rf"\bpatch\(\s*(?:[^()#]*\W)??{setting}\W{{1,4}}True\b")
@@ -47,6 +50,6 @@ def _switched(project: Project, setting: str) -> frozenset[SourceFile] | None:
 
 
 def _is_beside(module: ModuleInfo) -> bool:
-    """Return whether a module belongs to the tests, examples or benchmarks, judging by its package, folder or name."""
+    """Return whether a module is part of the tests, examples or benchmarks, judging by its package, folder or name."""
     folders = {*module.name.split(".")[:-1], module.file.path.parent.name}
     return not _BESIDE.isdisjoint(folders) or module.file.path.name.startswith(("test_", "conftest", "benchmark"))

@@ -1,4 +1,4 @@
-"""The torch and NumPy functions that take sizes, counts and bounds, and the positions of these arguments."""
+"""Torch and NumPy functions that take sizes, counts and bounds, with the positions of these arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dynalint.rulekit import k
 
 _ALL = 99
-# The positions (without a receiver, end excluded) and the keywords of arguments that are sizes or counts.
+# The positions (without a receiver, end excluded) and keywords of arguments that are sizes or counts.
 SIZES: dict[str, tuple[int, int, tuple[str, ...]]] = {
     "builtins.range": (0, _ALL, ()),
     **{f"numpy.{name}": (0, _ALL, ("shape", "N")) for name in ("arange", "zeros", "ones", "empty", "eye", "full")},
@@ -49,7 +49,7 @@ SIZES: dict[str, tuple[int, int, tuple[str, ...]]] = {
 
 
 def callee_name(callee: k.Kind) -> str:
-    """Return the name of an external function or a tensor method (`Tensor.view`), or ""."""
+    """Return the name of an external function or a tensor method (`Tensor.view`), or "" for anything else."""
     if isinstance(callee, k.External):
         return callee.name
     if isinstance(callee, k.Method) and isinstance(callee.receiver, k.Tensor) and not callee.receiver.array:
@@ -58,7 +58,7 @@ def callee_name(callee: k.Kind) -> str:
 
 
 def sizes(callee: str, node: ast.Call) -> Iterator[ast.expr]:
-    """Yield the size arguments of a call of `callee`, or none if some arguments come from a `*`."""
+    """Yield the size arguments of a call to `callee`. If arguments are passed with `*`, there are none."""
     first, last, keywords = SIZES.get(callee, (0, 0, ()))
     if any(isinstance(argument, ast.Starred) for argument in node.args):
         return

@@ -1,4 +1,4 @@
-"""Values that a block computes for itself only, so that it may as well compute them when it is not needed."""
+"""Values that a block computes only for itself, so that they can also be computed when the block does not run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynalint_rules._code.scope import Scope
 def computed_inside(scope: Scope, statement: ast.stmt, block: ast.stmt) -> list[ast.expr] | None:
     """Return the expressions that a statement evaluates if only `block` uses the names that it assigns, or None.
 
-    A block in a loop may read a value from an earlier iteration, so the result is None there.
+    If the block is in a loop, the result is None, because it may read a value from an earlier iteration.
     """
     if isinstance(statement, ast.If):
         found = [computed_inside(scope, one, block) for one in (*statement.body, *statement.orelse)]

@@ -14,9 +14,9 @@ _HOOKS = ("__setattr__", "__getattribute__", "__delattr__", "__slots__")
 
 @dataclass(frozen=True)
 class Use:
-    """One `owner.name` in the code: `node` in `function`, or at the top level of the file if that is None.
+    """A use of `owner.name` in the code, as `node` in `function`, or at the file's top level if `function` is None.
 
-    A variable or item, `NAME` or `owner["name"]`, counts as well.
+    Variables and items (`NAME` or `owner["name"]`) also count.
     """
 
     file: SourceFile
@@ -26,7 +26,7 @@ class Use:
 
     @property
     def place(self) -> str:
-        """The file and line, for use in a sentence."""
+        """The file and line, as text for a sentence."""
         return f"{self.file.path.name}:{self.node.lineno}"
 
     @property
@@ -35,7 +35,7 @@ class Use:
         return not isinstance(self.node.ctx, ast.Load)
 
     def parent(self, node: ast.AST) -> ast.AST | None:
-        """Return the parent of a node of the function."""
+        """Return the parent of a node in the function."""
         return None if self.function is None else self.project.parents(self.function).get(node)
 
     def statement(self) -> ast.stmt | None:
@@ -46,17 +46,17 @@ class Use:
         return node
 
     def kind(self, node: ast.expr) -> k.Kind:
-        """Return the kind of an expression of the function."""
+        """Return the kind of an expression in the function."""
         return k.UNKNOWN if self.function is None else self.project.kinds(self.function).get(node, k.UNKNOWN)
 
     def quote(self, node: ast.expr | ast.stmt) -> str:
-        """Return code for use in a sentence."""
+        """Return code as text for a sentence."""
         return quote(self.file, node)
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """An attribute `name` of the instances of `cls` and all its subclasses."""
+    """Attribute `name` of the instances of `cls` and all its subclasses."""
 
     cls: ClassInfo
     name: str
@@ -64,15 +64,15 @@ class Attribute:
 
     @property
     def family(self) -> list[ClassInfo]:
-        """The classes whose `self` may have the attribute: `cls`, its base classes and its subclasses."""
+        """The classes whose `self` can have the attribute: `cls`, its base classes and its subclasses."""
         heirs = [one for one in self.project.all_classes if self.cls in self.project.mro(one)]
         return list(dict.fromkeys([*self.project.mro(self.cls), *heirs]))
 
     def uses(self, *, shared: bool = False) -> list[Use]:
-        """Return the uses on `self` in methods of the family and, if `shared`, those from outside.
+        """Return the uses on `self` in methods of the family and, with `shared`, the uses elsewhere.
 
         Raises:
-            Refusal: the attribute is, or may be, used from outside, by name, or through special methods.
+            Refusal: the attribute is or may be used elsewhere, by name, or through special methods.
         """
         family = self.family
         self._refuse_hooks(family, shared=shared)
@@ -96,7 +96,10 @@ class Attribute:
         return own
 
     def _is_called(self, use: Use) -> bool:
-        """Return whether this is a call such as `x.step()`. A number is not callable, so it is another attribute."""
+        """Return whether a use is a call such as `x.step()`.
+
+        A number cannot be called, so it is a different attribute.
+        """
         parent = use.parent(use.node)
         if parent is None and use.function is None:
             calls = (node for node in walk(_tree(use.file)) if isinstance(node, ast.Call))
@@ -108,7 +111,7 @@ class Attribute:
             return False
         owner = node.value.id if isinstance(node.value, ast.Name) else None
         if owner not in use.function.locals and use.function.module.bindings.get(owner or "") in family:
-            return True  # the name of the class itself, even if its kind is unknown
+            return True  # the class itself, referred to by name, even if its kind is unknown
         return all(
             isinstance(member, k.Instance | k.Class) and member.cls in family for member in use.kind(node.value).members
         )
@@ -124,7 +127,7 @@ class Attribute:
         return self.project.interpreter.scopes.in_scope(node.value, module, None)
 
     def _holds(self, kind: k.Kind, family: list[ClassInfo]) -> bool:
-        """Return whether a value of this kind may be an instance, or a class, of the family."""
+        """Return whether a value of this kind can be an instance, or a class, of the family."""
         if isinstance(kind, k.Instance | k.Class):
             return kind.cls in family
         return isinstance(kind, k.Unknown | k.Nothing)
@@ -166,13 +169,13 @@ def _self_class(function: FunctionInfo | None, owner: ast.expr) -> ClassInfo | N
 
 
 def self_name(function: FunctionInfo) -> str | None:
-    """Return the name of the first parameter of a method."""
+    """Return the name of a method's first parameter."""
     arguments = [*function.node.args.posonlyargs, *function.node.args.args]
     return arguments[0].arg if arguments else None
 
 
 def _by_name(node: ast.AST, name: str) -> TypeGuard[ast.Call | ast.Subscript]:
-    """Return whether a node accesses an attribute by name, as `getattr(model, "name")` or `vars(model)["name"]` do."""
+    """Return whether a node accesses an attribute by name, as in `getattr(m, "name")` or `vars(m)["name"]`."""
     if isinstance(node, ast.Call):
         function = node.func
         called = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")

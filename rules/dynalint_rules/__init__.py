@@ -1,1 +1,1 @@
-"""The built-in rules of dynalint, one file each, in a folder for each family of codes."""
+"""The built-in rules. Each rule has its own file, in a folder for its family of codes."""

@@ -55,7 +55,7 @@ def _is_in_forward(found: Compilation, event: Event, project: Project) -> bool:
 
 
 def _is_tested(node: ast.AST, event: Event, project: Project) -> bool:
-    """Return whether a node is inside an `if`, a conditional expression or a `try`, so that it may run only once."""
+    """Return whether a node is in an `if`, a conditional expression or a `try`, so that it may only run once."""
     parents = project.parents(event.function)
     outer = parents.get(node)
     while outer is not None and outer is not event.function.node:

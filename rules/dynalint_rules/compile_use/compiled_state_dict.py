@@ -1,4 +1,4 @@
-"""DYN006: the state dict of a compiled module has a prefix in its keys."""
+"""DYN006: the keys in a compiled module's state dict have a prefix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CompiledStateDict(Rule):
     refusal = "the keys would change, but existing checkpoints have the old keys"
 
     def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
-        """Flag `state_dict()` calls on the name that holds the compiled module."""
+        """Flag `state_dict()` calls on the name that refers to the compiled module."""
         found = compilation(event, project)
         if found is None or found.target is None or "_orig_mod" in event.function.file.text:
             return
@@ -37,7 +37,10 @@ class CompiledStateDict(Rule):
 
 
 def _functions(target: str, event: Event) -> list[FunctionInfo]:
-    """Return the functions in which `target` refers to the same object: for an attribute, all methods of the class."""
+    """Return the functions in which `target` refers to the same object.
+
+    For an attribute, these are all methods of the class.
+    """
     owner = event.function.owner
     if target.startswith("self.") and owner is not None:
         return list(owner.methods.values())

@@ -19,7 +19,7 @@ class DiscardedResult(Rule):
     refusal = "using the result would compile code that now runs in eager; decide whether you want this"
 
     def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
-        """Flag calls that are statements."""
+        """Flag calls whose result is not used."""
         found = compilation(event, project)
         if found is not None and isinstance(project.parents(event.function).get(found.call), ast.Expr):
             subject = event.function.file.segment(found.subject)

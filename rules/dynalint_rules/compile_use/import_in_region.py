@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from dynalint.rulekit import Importing, Project, Rule, Violation
 
-_CERTAIN = frozenset({"torch", "", *sys.stdlib_module_names})  # the name in a relative import starts with a dot
+_CERTAIN = frozenset({"torch", "", *sys.stdlib_module_names})  # a relative import's name starts with a dot
 
 
 class ImportInRegion(Rule):

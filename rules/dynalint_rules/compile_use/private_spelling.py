@@ -1,4 +1,4 @@
-"""DYN011: a private name of torch's compiler that has a public equivalent."""
+"""DYN011: a private name in torch's compiler that has a public equivalent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dynalint.rulekit import CompilerUse, Declined, Project, Rewrite, Rule, Violation, rw, walk_function
 from dynalint_rules._code.scope import torch_name
 
-# In each pair, one function calls the other, so they do the same.
+# In each pair, one function just calls the other.
 _PUBLIC = {
     f"torch._dynamo.{name}": f"torch.compiler.{name}"
     for name in (
@@ -19,7 +19,7 @@ _PUBLIC = {
     "torch._dynamo.external_utils.is_compiling": "torch.compiler.is_compiling",
     "torch._utils.is_compiling": "torch.compiler.is_compiling",
 }  # fmt: skip
-# The public replacements of these take different arguments.
+# The public replacements of these functions take different arguments.
 _SUCCEEDED = {
     "torch._dynamo.optimize": "torch.compile(backend=...)",
     "torch._dynamo.optimize_assert": "torch.compile(fullgraph=True)",
@@ -28,7 +28,7 @@ _SUCCEEDED = {
 
 
 def _is_fallback(event: CompilerUse, public: str, project: Project) -> bool:
-    """Return whether the code uses the private name only where torch has no public one."""
+    """Return whether the code only uses the private name if torch has no public one."""
     asked = public.partition("(")[0].split(".")[1:]
     parents = project.parents(event.function)
     node: ast.AST | None = event.node
@@ -71,7 +71,7 @@ class PrivateSpelling(Rule):
             )
 
     def fix(self, event: CompilerUse, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Write the public name."""
+        """Use the public name."""
         public = _PUBLIC.get(event.name)
         if public is None:
             return Declined(f"`{_SUCCEEDED[event.name]}` takes different arguments; rewrite the call")

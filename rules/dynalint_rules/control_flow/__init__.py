@@ -1,1 +1,1 @@
-"""DYN1xx: control flow that depends on the data of a tensor."""
+"""DYN1xx: control flow that depends on the values in a tensor."""

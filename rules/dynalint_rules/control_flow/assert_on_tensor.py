@@ -1,4 +1,4 @@
-"""DYN104: assertions on tensors in forms that Dynamo does not keep in the graph."""
+"""DYN104: assertions on tensors that Dynamo does not keep in the graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DYN101: an `if`, `elif` or conditional expression on the data of a tensor."""
+"""DYN101: an `if`, `elif` or conditional expression that depends on the values in a tensor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BranchOnTensor(Rule):
     events = (Branch,)
 
     def check(self, event: Branch, project: Project) -> Iterable[Violation]:
-        """Flag the operands of tests other than those of loops, assertions and checks that raise."""
+        """Flag the operands of tests, except for tests in loops, assertions and checks that raise."""
         operand, parents = operand_of(event), project.parents(event.function)
         if operand is None or event.form in ("in", "chained-comparison"):
             return

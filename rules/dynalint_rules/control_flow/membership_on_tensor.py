@@ -71,7 +71,7 @@ def _check_membership(event: Branch, project: Project) -> Iterable[Violation]:
     node = event.node
     kinds = project.kinds(event.function)
     if not isinstance(node, ast.Compare) or _is_text(kinds.get(node.left, k.UNKNOWN)):
-        return  # a string is looked up in a dict, and never compared with a tensor
+        return  # a string is looked up in a dict, where it is never compared with a tensor
     shown = quote(event.function.file, node)
     decision: Decision = decision_of(project.parents(event.function), node)
     negated = any(isinstance(operator, ast.NotIn) for operator in node.ops)

@@ -1,4 +1,4 @@
-"""DYN105: a check of a tensor's data that raises."""
+"""DYN105: a check that raises, depending on the values in a tensor."""
 
 from __future__ import annotations
 

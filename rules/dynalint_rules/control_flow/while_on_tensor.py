@@ -31,7 +31,7 @@ class WhileOnTensor(Rule):
             )
 
     def fix(self, event: Branch, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: the number of iterations is unknown."""
+        """Offer no fix, because the number of iterations is unknown."""
         operand = operand_of(event)
         return (
             None

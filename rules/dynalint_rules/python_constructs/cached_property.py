@@ -1,4 +1,4 @@
-"""DYN707: reads of a `functools.cached_property`."""
+"""DYN707: reading a `functools.cached_property`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from dynalint.rulekit import Project, Read, Rule, Violation
 
-# From Python 3.12 on, a cached property takes no lock, so Dynamo traces it.
+# Cached properties do not use a lock in Python 3.12 and later, so Dynamo traces them.
 _TAKES_LOCK = sys.version_info < (3, 12)
 
 
@@ -23,7 +23,7 @@ class CachedProperty(Rule):
     refusal = "compute it in the constructor, or make it a `property`, which Dynamo evaluates while it traces"
 
     def check(self, event: Read, project: Project) -> Iterable[Violation]:
-        """Flag the read. Its cost depends on the version of Python."""
+        """Flag the read. Its cost depends on the Python version."""
         cost = "takes a lock, which Dynamo cannot enter," if _TAKES_LOCK else "recompiles"
         yield Violation(
             event.node,

@@ -1,4 +1,4 @@
-"""DYN705: a class that compiled code creates."""
+"""DYN705: a class created in compiled code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DYN709: comparisons of lists or tuples that hold tensors."""
+"""DYN709: comparing lists or tuples that contain tensors."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class ContainerComparison(Rule):
     refusal = "compare the plain numbers in Python; the right comparison of the tensors depends on its purpose"
 
     def flags(self, event: Operation, project: Project) -> bool:
-        """Return whether this is a comparison of two sides that are not the same expression."""
+        """Return whether this is a comparison of two different expressions."""
         return issubclass(event.operator, ast.cmpop) and not _same(event.node)
 
 
 def _same(node: ast.AST) -> bool:
-    """Return whether both sides are the same expression."""
+    """Return whether both operands are the same expression."""
     return (
         isinstance(node, ast.Compare)
         and len(node.comparators) == 1

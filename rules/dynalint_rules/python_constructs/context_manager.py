@@ -11,11 +11,11 @@ _LOCKS = frozenset(
     for owner in ("threading", "multiprocessing")
     for name in ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore")
 )
-# Dynamo traces these if the same call creates them, but not if they are stored.
+# Dynamo traces these if the same call creates them, but not if they were stored.
 _NOT_KEPT = frozenset(
     {"torch.no_grad", "torch.enable_grad", "torch.set_grad_enabled", "torch.inference_mode", "contextlib.ExitStack"}
 )
-# Calls that create a context manager and already break the graph before it is entered.
+# Calls that create a context manager and break the graph before it is entered.
 _MAKERS: dict[str, str] = {
     "contextlib": "closing redirect_stdout redirect_stderr chdir",
     "decimal": "localcontext",
@@ -38,14 +38,14 @@ class ContextManager(Rule):
     refusal = "the replacement depends on the context manager; see the help of the finding"
 
     def check(self, event: Entry | Call, project: Project) -> Iterable[Violation]:
-        """Flag objects that Dynamo cannot enter, and calls of context managers that it cannot create."""
+        """Flag objects that Dynamo cannot enter, and calls to context managers that it cannot create."""
         if isinstance(event, Call):
             torch = "<2.15" if event.callee == "contextlib.closing" else ""
             yield Violation(event.node, f"Dynamo does not support the context manager `{event.callee}()`", torch=torch)
         elif isinstance(event, Entry):
             what = _unknown(event, project)
             if what:
-                # From torch 2.14 on, Dynamo enters stored instances of the project's classes.
+                # From torch 2.14 on, Dynamo can enter stored instances of the project's classes.
                 torch = "<2.14" if isinstance(event.kind, k.Instance) else ""
                 yield Violation(event.node, f"Dynamo cannot enter {what}", torch=torch)
 

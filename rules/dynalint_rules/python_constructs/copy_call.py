@@ -1,4 +1,4 @@
-"""DYN701: `copy.copy` and `copy.deepcopy` of objects that Dynamo does not copy."""
+"""DYN701: calling `copy.copy` or `copy.deepcopy` on an object that Dynamo does not copy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, quote, rw
 
-# Built-in containers whose `copy` method does the same as `copy.copy`.
+# Built-in containers with a `copy` method that does the same as `copy.copy`.
 _WITH_METHOD = ("list", "dict", "set", "deque", "defaultdict", "OrderedDict")
 _DEEPEST = 5
 
@@ -21,7 +21,7 @@ class CopyCall(Rule):
     calls = frozenset({"copy.copy", "copy.deepcopy"})
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag copies of kinds that were observed to break."""
+        """Flag copies of the kinds of object that have been observed to break the graph."""
         if not event.args:
             return
         deep = event.callee == "copy.deepcopy"
@@ -31,7 +31,7 @@ class CopyCall(Rule):
             yield Violation(event.node, f"`{event.callee}()` breaks the graph: {how}")
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Use the method of the container if its type is certain."""
+        """Use the container's own method if its type is certain."""
         kind = event.args[0]
         if event.callee == "copy.deepcopy":
             return _cloned(event, project)
@@ -45,7 +45,7 @@ class CopyCall(Rule):
 
 
 def _cloned(event: Call, project: Project) -> Rewrite | Declined:
-    """Replace a deep copy of a tensor, and a `.detach()` of the copy, with `detach().clone()`."""
+    """Replace a deep copy of a tensor, and any `.detach()` of the copy, with `detach().clone()`."""
     tensor = k.only_tensor(event.args[0])
     if tensor is None or event.node.keywords or len(event.node.args) != 1:
         return Declined("`clone()` would pass on gradients; write `clone()` or `detach().clone()`, whichever you need")
@@ -59,13 +59,13 @@ def _cloned(event: Call, project: Project) -> Rewrite | Declined:
     title = "Copy the tensor with `detach().clone()`"
     if tensor.dtype in ("bool", "int"):
         return Rewrite(title, "safe", edits)
-    # A deep copy raises for a tensor that is computed from others with gradients, so only leaves matter.
+    # A deep copy of a tensor that was computed from tensors with gradients raises, so only leaves matter.
     condition = f"no code uses a separate gradient of the copy of {quote(file, source)}"
     return Rewrite(title, "conditional", edits, (condition,))
 
 
 def _detached(event: Call, project: Project) -> ast.Call | None:
-    """Return the call of `.detach()` on the result of a call, if there is one."""
+    """Return the `.detach()` call on the result of a call, if there is one."""
     parents = project.parents(event.function)
     attribute = parents.get(event.node)
     call = parents.get(attribute) if isinstance(attribute, ast.Attribute) and attribute.attr == "detach" else None

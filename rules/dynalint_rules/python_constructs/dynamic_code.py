@@ -1,4 +1,4 @@
-"""DYN704: code from strings, imports by name and inspection of the namespace."""
+"""DYN704: running code in strings, importing by name, and inspecting the namespace."""
 
 from __future__ import annotations
 

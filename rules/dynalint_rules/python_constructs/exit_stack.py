@@ -1,4 +1,4 @@
-"""DYN714: context managers of torch on an `ExitStack`."""
+"""DYN714: entering torch's context managers on an `ExitStack`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ExitStackCall(Rule):
     refusal = "enter it in the `with` statement of the stack, as `with torch.no_grad() if frozen else nullcontext():`"
 
     def flags(self, event: Call, project: Project) -> bool:
-        """Return whether entering an object of this kind was observed to break."""
+        """Return whether entering this kind of object has been observed to break the graph."""
         return bool(event.args) and all(_breaks(one) for one in event.args[0].members)
 
 

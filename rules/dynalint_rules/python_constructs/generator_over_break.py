@@ -18,7 +18,7 @@ class GeneratorOverBreak(Rule):
     refusal = "fix the break; otherwise pass a list, which computes all elements before the first one is used"
 
     def check(self, event: Iteration, project: Project) -> Iterable[Violation]:
-        """Flag a call with a generator argument, if computing the elements breaks the graph."""
+        """Flag a call with a generator as its argument if computing the elements breaks the graph."""
         parents = project.parents(event.function)
         call = _handed_to(event.node, parents)
         if call is None or _is_given_up(call, parents):
@@ -51,7 +51,7 @@ def _handed_to(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.Call | 
 
 
 def _is_given_up(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether a node is in a block where Dynamo does not resume after a break."""
+    """Return whether a node is in a block in which Dynamo does not resume after a graph break."""
     around = parents.get(node)
     while around is not None and not isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
         if isinstance(around, ast.For | ast.While | ast.Try | ast.With | ast.comprehension | ast.Lambda):
@@ -61,7 +61,7 @@ def _is_given_up(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
 
 
 def _functions(kind: k.Kind, project: Project) -> Iterator[FunctionInfo]:
-    """Yield the functions of the project that a call of `kind` runs."""
+    """Yield the project functions that run when `kind` is called."""
     for one in kind.members:
         if isinstance(one, k.Function):
             yield one.function

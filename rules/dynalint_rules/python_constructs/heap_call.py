@@ -1,4 +1,4 @@
-"""DYN703: heaps and binary search of the standard library."""
+"""DYN703: heaps and binary search from the standard library."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class HeapCall(Rule):
     refusal = "the code around the call uses the list too; write it with `sorted` or `list.sort`"
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call, wherever it is. From torch 2.15 on, Dynamo traces `heapq`."""
+        """Flag every call. From torch 2.15 on, Dynamo traces `heapq`."""
         if not leads_to_raise(event, project):
             message = f"`{event.callee}()` is a C function that Dynamo cannot trace"
             yield Violation(event.node, message, torch="<2.15" if event.callee.startswith("heapq.") else "")

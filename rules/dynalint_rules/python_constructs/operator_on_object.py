@@ -40,12 +40,12 @@ class OperatorOnObject(Rule):
             )
 
     def fix(self, event: Operation, violation: Violation, project: Project) -> Declined:
-        """Decline: the code does not show a good name for the method."""
+        """Offer no fix, because the code does not suggest a good name for the method."""
         return Declined("add a named method to the class, and call it")
 
 
 def _is_known_to_torch(project: Project, cls: ClassInfo) -> bool:
-    """Return whether torch may accept an instance as an operand, so that Python calls no method of the class."""
+    """Return whether torch may accept an instance as an operand, so that Python does not call the class's method."""
     inherited = project.lineage(cls)[1]
     plain = all(name == "builtins.object" or name.startswith(("abc.", "typing.", "torch.nn.")) for name in inherited)
     return not plain or project.find_method(cls, "__torch_function__") is not None

@@ -1,4 +1,4 @@
-"""DYN708: values that are sorted by tensors."""
+"""DYN708: sorting values by tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class SortByTensor(Rule):
     refusal = "`torch.sort` and `torch.topk` need stacked values, which changes the code around the call"
 
     def check(self, event: Ordering, project: Project) -> Iterable[Violation]:
-        """Flag an order that depends on tensors, or that Dynamo takes to depend on them."""
+        """Flag sorting that depends on tensors, or that Dynamo treats as if it did."""
         called = event.callee.removeprefix("builtins.")
         if event.callee in ("builtins.min", "builtins.max"):
             if event.has_key and _is_tensor_or_holds_one(event.elements, project, modules=True):
@@ -36,7 +36,8 @@ class SortByTensor(Rule):
                 event.node,
                 f"`{called}` sorts by tensors, which depends on data",
                 help="use `torch.sort` or `torch.topk`, or a `key` that returns a number",
-                # Later releases compare pairs item by item, and only reach a tensor if the items before it are equal.
+                # Later releases compare pairs item by item, so they only reach a tensor if the items before it are
+                # equal.
                 torch="" if k.only_tensor(event.key) is not None else "<2.14",
             )
 
@@ -47,7 +48,7 @@ def _is_array(kind: k.Kind) -> bool:
 
 
 def _is_tensor_or_holds_one(kind: k.Kind, project: Project, *, modules: bool) -> bool:
-    """Return whether values of this kind certainly are or contain tensors or, with `modules`, are modules."""
+    """Return whether values of this kind certainly are or contain tensors, or are modules if `modules` is true."""
     if isinstance(kind, k.Union):
         return all(_is_tensor_or_holds_one(one, project, modules=modules) for one in kind.alternatives)
     if isinstance(kind, k.Sequence) and kind.type in ("list", "tuple"):

@@ -15,7 +15,7 @@ from dynalint.rulekit import (
     k,
 )
 
-# Dynamo does not support iterators of these as arguments, unlike those of tuples, ranges and tensors.
+# Dynamo does not support iterators over these as arguments. It supports iterators over tuples, ranges and tensors.
 _ITERATED = ("list", "set", "generator", "view", "torch.nn.ModuleList", "torch.nn.Sequential")
 
 
@@ -42,7 +42,7 @@ class StrandedComprehension(Rule):
 
 
 def _comprehension(event: Iteration, project: Project) -> Comprehension | None:
-    """Return the outermost comprehension whose first loop iterates over the node of an event, or None."""
+    """Return the outermost comprehension whose first loop iterates over an event's node, or None."""
     if isinstance(event.statement, ast.For | ast.AsyncFor) and event.statement.iter is event.node:
         return None
     parents = project.parents(event.function)
@@ -59,7 +59,7 @@ def _comprehension(event: Iteration, project: Project) -> Comprehension | None:
 
 
 def _is_opaque(event: Iteration) -> bool:
-    """Return whether a comprehension receives an iterator that Dynamo does not support, such as that of a list."""
+    """Return whether a comprehension is passed an iterator that Dynamo does not support, such as a list's."""
     kind = event.kind
     if isinstance(event.node, ast.List):
         return any(isinstance(one, ast.Starred) for one in event.node.elts)  # otherwise, Python turns it into a tuple

@@ -1,1 +1,1 @@
-"""DYN8xx: code that recompiles for other inputs, values or layers."""
+"""DYN8xx: code that is recompiled for different inputs, values or layers."""

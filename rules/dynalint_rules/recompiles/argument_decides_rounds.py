@@ -1,4 +1,4 @@
-"""DYN802: a loop whose number of iterations the caller decides."""
+"""DYN802: a loop whose number of iterations depends on an argument."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _argument(node: ast.expr | ast.stmt, kind: k.Sequence) -> str | None:
 
 
 def _is_passed_in(name: str, function: FunctionInfo) -> bool:
-    """Return whether a name is a parameter that the function never assigns."""
+    """Return whether a name is a parameter that the function never reassigns."""
     arguments = function.node.args
     named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     return any(one.arg == name for one in named) and not any(

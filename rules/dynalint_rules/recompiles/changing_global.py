@@ -32,7 +32,7 @@ class ChangingGlobal(Rule):
     )
 
     def check(self, event: GlobalRead, project: Project) -> Iterable[Violation]:
-        """Flag the first read in a function of a global that code outside the region sets."""
+        """Flag a function's first read of a global that code outside the region sets."""
         item = _item(event, project)
         read, kind = (event.node, event.kind) if item is None else (item, project.kinds(event.function).get(item))
         if kind is None or not all(isinstance(one, k.Value) and one.type in _CONSTANTS for one in kind.members):
@@ -82,7 +82,7 @@ def _declared(node: ast.AST) -> list[str]:
 
 
 def _sets(node: ast.AST, name: str, read: ast.expr) -> bool:
-    """Return whether a node is the target of an assignment to the global or to the item."""
+    """Return whether a node is the target of an assignment to the global or item."""
     if isinstance(read, ast.Subscript):
         same = isinstance(node, ast.Subscript) and ast.unparse(node) == ast.unparse(read)
         return same and isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)

@@ -1,4 +1,4 @@
-"""DYN801: layers are compiled one by one, and each reads a different number."""
+"""DYN801: layers are compiled separately, and each reads a different number."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LayerNumber(Rule):
     events = (CompilerUse,)
 
     def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
-        """Flag loops that compile modules that each read a different number."""
+        """Flag loops that compile modules, each of which reads a different number."""
         kind = _compiled_kind(event, project)
         if not isinstance(kind, k.Instance) or not loops_around(event.node, event, project):
             return
@@ -46,7 +46,7 @@ def _compiled_kind(event: CompilerUse, project: Project) -> k.Kind | None:
 
 
 def _own_numbers(cls: ClassInfo, project: Project) -> Iterator[str]:
-    """Yield the attributes that compiled methods read and that the constructor sets to an argument that counts up."""
+    """Yield the attributes that compiled methods read and that the constructor sets from a counting argument."""
     counted = set(_counted_arguments(cls, project))
     for name, stores in cls.stores.items():
         from_argument = any(
@@ -61,7 +61,7 @@ def _own_numbers(cls: ClassInfo, project: Project) -> Iterator[str]:
 
 
 def _is_read(cls: ClassInfo, name: str) -> bool:
-    """Return whether a compiled method of a class reads an attribute."""
+    """Return whether a compiled method of the class reads the attribute."""
     return any(
         isinstance(node, ast.Attribute)
         and node.attr == name
@@ -75,7 +75,7 @@ def _is_read(cls: ClassInfo, name: str) -> bool:
 
 
 def _counted_arguments(cls: ClassInfo, project: Project) -> Iterator[str]:
-    """Yield the parameters of the constructor that receive the variable of a loop over numbers."""
+    """Yield the constructor's parameters that receive the variable of a loop over numbers."""
     constructor = project.find_method(cls, "__init__")
     if constructor is None:
         return
@@ -97,7 +97,7 @@ def _counted_arguments(cls: ClassInfo, project: Project) -> Iterator[str]:
 
 
 def _counters(loop: ast.AST) -> Iterator[str]:
-    """Yield the variables of a loop that iterate over `range` or count in `enumerate`."""
+    """Yield a loop's variables that iterate over `range` or count in `enumerate`."""
     ways: list[ast.For | ast.comprehension] = [loop] if isinstance(loop, ast.For) else getattr(loop, "generators", [])
     for way in ways:
         called = way.iter.func.id if isinstance(way.iter, ast.Call) and isinstance(way.iter.func, ast.Name) else ""

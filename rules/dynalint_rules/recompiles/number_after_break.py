@@ -1,4 +1,4 @@
-"""DYN804: a number read from a tensor is used in the code after the break."""
+"""DYN804: a number read from a tensor is used after the graph break."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class NumberAfterBreak(Rule):
         if reading.meets_tensor(event.node):
             message = "the code after this break is compiled for the number read here, and recompiles for the next one"
         elif later := reading.while_needed(event):
-            # From torch 2.15 on, code that only reads further numbers takes any number.
+            # From torch 2.15 on, code that only reads more numbers is compiled for any number.
             torch = "<2.15" if all(one.statement is event.statement for one in later) else ""
             message = (
                 "the number read here is needed after the next break, and the code before that break recompiles for "
@@ -45,7 +45,7 @@ class NumberAfterBreak(Rule):
 
 
 def _tensor_read(event: Call) -> ast.expr | None:
-    """Return the expression of the tensor that a call reads a number from, or None."""
+    """Return the tensor expression from which a call reads a number, or None."""
     if isinstance(event.node.func, ast.Attribute) and event.callee == "Tensor.item" and not event.node.args:
         return event.node.func.value
     reads = len(event.args) == 1 and k.only_tensor(event.args[0]) is not None
@@ -57,7 +57,7 @@ def _is_number(kind: k.Kind) -> bool:
 
 
 class _Reading:
-    """The uses of the numbers that a function reads."""
+    """The numbers that a function reads, and how it uses them."""
 
     def __init__(self, function: FunctionInfo, project: Project) -> None:
         self._function, self._project = function, project
@@ -86,7 +86,7 @@ class _Reading:
         return any(_place(load) > end for name in names if self._stores(name) == 1 for load in self._loads(name))
 
     def _is_optional(self, node: ast.AST) -> bool:
-        """Return whether a part of an expression is not always evaluated."""
+        """Return whether part of an expression is not always evaluated."""
         parent = self._parents.get(node)
         while isinstance(parent, ast.expr):
             if isinstance(parent, ast.IfExp | ast.BoolOp):
@@ -105,7 +105,7 @@ class _Reading:
                     yield one
 
     def is_captured(self, event: Call) -> bool:
-        """Return whether Dynamo resumes after the break. It does not in a loop, a `try` or a `with`."""
+        """Return whether Dynamo resumes after the break. It does not do so in a loop, `try` or `with`."""
         interpreter = self._project.interpreter
         contexts = interpreter.contexts.get(self._function, ()) if interpreter is not None else ()
         breaks = [
@@ -117,7 +117,7 @@ class _Reading:
         return not any(one.position.loop or one.position.try_ or one.position.with_ for one in [event, *breaks])
 
     def meets_tensor(self, node: ast.expr) -> bool:
-        """Return whether a tensor operation uses a value computed from a number, directly or through a local name."""
+        """Return whether a tensor operation uses a value computed from a number, directly or via a local name."""
         seen: set[str] = set()
         waiting: list[ast.expr] = [node]
         while waiting:
@@ -135,7 +135,7 @@ class _Reading:
         return False
 
     def is_input(self, node: ast.expr) -> bool:
-        """Return whether a tensor is computed from an argument, and not only from weights, state and sizes."""
+        """Return whether a tensor is computed from an argument, rather than only from weights, state and sizes."""
         return self._comes_from_outside(node, set())
 
     def _comes_from_outside(self, node: ast.AST, seen: set[str]) -> bool:
@@ -164,7 +164,7 @@ class _Reading:
         return {one.arg for one in named[1 if self._function.owner is not None else 0 :]}
 
     def _values(self, name: str) -> Iterator[ast.expr]:
-        """Yield the values that are assigned to a local name."""
+        """Yield the values assigned to a local name."""
         for node in walk(self._function.node):
             if isinstance(node, ast.Assign | ast.AugAssign | ast.For | ast.AnnAssign):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -191,7 +191,7 @@ def _place(node: ast.AST) -> tuple[int, int]:
 
 
 def _block(parents: Mapping[ast.AST, ast.AST], statement: ast.stmt) -> list[ast.stmt]:
-    """Return the block of statements that contains a statement."""
+    """Return the block that contains a statement."""
     parent = parents.get(statement)
     for _, value in ast.iter_fields(parent) if parent is not None else ():
         if isinstance(value, list) and statement in value:
@@ -200,7 +200,7 @@ def _block(parents: Mapping[ast.AST, ast.AST], statement: ast.stmt) -> list[ast.
 
 
 def _holds_data(kind: k.Value | k.Sequence) -> bool:
-    """Return whether a value may be data read from a tensor, or a sequence that holds such data or tensors."""
+    """Return whether a value can be data read from a tensor, or a sequence that contains such data or tensors."""
     if isinstance(kind, k.Value):
         return kind.source == "data"
     return not all(isinstance(one, k.Value) and one.source != "data" for one in kind.element.members)

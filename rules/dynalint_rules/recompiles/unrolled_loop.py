@@ -24,7 +24,7 @@ class UnrolledLoop(Rule):
     events = (Iteration,)
 
     def check(self, event: Iteration, project: Project) -> Iterable[Violation]:
-        """Flag loops whose number of iterations is a size."""
+        """Flag loops whose number of iterations is a tensor's size."""
         if _is_held(event):
             return
         if k.only_tensor(event.kind) is not None or _is_range_of_size(event):
@@ -36,12 +36,12 @@ class UnrolledLoop(Rule):
             )
 
     def fix(self, event: Iteration, violation: Violation, project: Project) -> Declined:
-        """Decline: dynalint cannot tell from the code whether the rows depend on each other."""
+        """Offer no fix, because the code does not show whether the rows depend on each other."""
         return Declined(_BY_HAND)
 
 
 def _is_held(event: Iteration) -> bool:
-    """Return whether the number of iterations depends on the module only, which Dynamo guards on anyway."""
+    """Return whether the number of iterations depends only on the module, which Dynamo guards on anyway."""
     function = event.function.node
     names = {node.id for node in walk(event.node) if isinstance(node, ast.Name)} - {"range", "len", "reversed"}
     is_method = event.function.owner is not None and "staticmethod" not in event.function.decorators
@@ -50,7 +50,7 @@ def _is_held(event: Iteration) -> bool:
 
 
 def _is_range_of_size(event: Iteration) -> bool:
-    """Return whether a loop iterates over a range that ends at the size of a dimension."""
+    """Return whether a loop iterates over a range that ends at a dimension's size."""
     kind = event.kind
     if not isinstance(kind, k.Sequence) or kind.type != "range" or not isinstance(event.node, ast.Call):
         return False
@@ -59,7 +59,7 @@ def _is_range_of_size(event: Iteration) -> bool:
 
 
 def _is_rank(node: ast.AST) -> bool:
-    """Return whether an expression is about the number of dimensions: `x.dim()`, `x.ndim`, `len(x.shape)`."""
+    """Return whether an expression gives the number of dimensions, as `x.dim()`, `x.ndim` or `len(x.shape)` do."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and node.args:
         measured = node.args[0]
         measured = measured.func if isinstance(measured, ast.Call) else measured

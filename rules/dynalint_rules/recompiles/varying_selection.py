@@ -1,4 +1,4 @@
-"""DYN806: a mask that selects a different number of elements in each call."""
+"""DYN806: a mask that selects a different number of elements on each call."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _DRAWING = frozenset(
     [f"torch.{name}" for name in "rand randn randint bernoulli normal rand_like randn_like randint_like".split()]
     + [f"Tensor.{name}" for name in "bernoulli bernoulli_ uniform_ normal_ random_ exponential_".split()]
 )
-# A function without any of these names draws nothing, and is not searched further.
+# A function that does not contain any of these names does not draw random numbers, so it is not searched further.
 _DRAWN = re.compile("|".join(sorted({re.escape(name.rpartition(".")[2]) for name in _DRAWING})))
-# A mask computed with these selects the same number of elements each time.
+# A mask computed with these functions selects the same number of elements each time.
 _COUNTED = frozenset({"topk", "kthvalue", "sort", "argsort", "quantile", "median", "randperm", "arange"})
 
 
-# These create a tensor in the shape of another, and do not read its data.
+# Functions that create a tensor with the shape of another tensor, without reading its data.
 _MADE_LIKE = re.compile(r"_like$|(^|\.)new_")
 
 
@@ -35,7 +35,7 @@ class VaryingSelection(Rule):
     events = (Subscript,)
 
     def check(self, event: Subscript, project: Project) -> Iterable[Violation]:
-        """Flag reads by a mask that the function draws at random."""
+        """Flag reads through a mask that the function draws at random."""
         if (
             not reads_by_mask(event)
             or event.position.loop
@@ -54,7 +54,7 @@ class VaryingSelection(Rule):
 
 
 def _is_drawn(event: Subscript, project: Project) -> bool:
-    """Return whether a mask is random and selects a varying number of elements."""
+    """Return whether a mask is random and the number of elements that it selects varies."""
     node = event.function.node
     if not any(map(_DRAWN.search, event.function.file.lines[node.lineno - 1 : node.end_lineno])):
         return False
@@ -63,7 +63,7 @@ def _is_drawn(event: Subscript, project: Project) -> bool:
 
 
 def _behind_mask(event: Subscript, project: Project) -> set[str]:
-    """Return the dotted names of the calls that compute a mask, or none if they are unknown."""
+    """Return the dotted names of the calls that compute a mask. If they are unknown, there are none."""
     try:
         scope = Scope.of(event, project)
         found = list(_behind(scope, event.node.slice, set(), _assigned(event.function.node)))
@@ -77,10 +77,10 @@ def _is_counted(calls: Iterable[str]) -> bool:
 
 
 def _behind(scope: Scope, node: ast.AST, seen: set[str], assigned: Mapping[str, list[ast.expr]]) -> Iterator[ast.Call]:
-    """Yield the calls that compute the data of an expression, directly or through local names.
+    """Yield the calls that compute an expression's data, either directly or via local names.
 
-    The arguments of a size, a device or a plain number are left out, and so are those of `zeros_like` and the like:
-    none of these depends on the data of the tensor.
+    The arguments of a size, a device or a plain number are left out, and so are the arguments of `zeros_like` and
+    similar functions, because none of these depends on the tensor's data.
     """
     kind = scope.kind(node) if isinstance(node, ast.expr) else None
     if isinstance(kind, k.Value) and kind.source != "data":
@@ -98,12 +98,12 @@ def _behind(scope: Scope, node: ast.AST, seen: set[str], assigned: Mapping[str, 
 
 
 def _called(scope: Scope, node: ast.Call) -> str:
-    """Return the dotted name of the called function, or its last part."""
+    """Return the called function's dotted name, or the last part of it."""
     return callee(scope, node) or (node.func.attr if isinstance(node.func, ast.Attribute) else "")
 
 
 def _assigned(function: FunctionNode) -> Mapping[str, list[ast.expr]]:
-    """Return the values that are assigned to each local name of a function."""
+    """Return the values that are assigned to each local name in a function."""
     found: dict[str, list[ast.expr]] = {}
     for node in (one for one in walk(function) if isinstance(one, ast.Assign)):
         for target in (one for one in node.targets if isinstance(one, ast.Name)):

@@ -1,4 +1,4 @@
-"""DYN305: functions of torch that read the data of their arguments."""
+"""DYN305: torch functions that read the data of their arguments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dynalint.rulekit import Call, Declined, Project, Rule, Violation, k
 
-# The replacement to recommend for each function. Whether a call reads data is known from its flags.
+# The replacement to recommend for each function. The functions' flags say whether a call reads data.
 _COVARIANCE = "centre the rows and multiply: `x = x - x.mean(1, keepdim=True)`, `x @ x.mT / (n - 1)`"
 _LOSS = "write the loss out: `0.5 * (var.log() + (input - target) ** 2 / var)` with `var` clamped from below"
 _ASSERT = "assert in the graph: `torch._assert_async(t.all())`"
@@ -61,7 +61,10 @@ class CheckingCall(Rule):
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Declined:
-        """Decline: written out, the function would skip its check and round in a different order."""
+        """Offer no fix.
+
+        Without the function, the check would be skipped, and results would be rounded in a different order.
+        """
         return Declined(f"written out, it skips a check and rounds in a different order; {violation.help}")
 
 

@@ -1,4 +1,4 @@
-"""DYN303: functions whose result size depends on data."""
+"""DYN303: functions whose result has a data-dependent size."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dynalint_rules._code.settings import SHAPES, captures_shapes
 from dynalint_rules._shared.mask.places import listed_tensor, masked_instead
 from dynalint_rules._shared.number.numbers import flow_of
 
-# Another rule flags reads by a mask. Dynamo never traces `unpad_sequence`, whatever the shape of its result.
+# Another rule flags reads through a mask. Dynamo never traces `unpad_sequence`, whatever the shape of its result.
 _ELSEWHERE = ("__getitem__", "masked_select", "unpad_sequence")
-# NumPy functions that Dynamo traces with torch functions, even on lists of numbers. Each was run under Dynamo.
+# NumPy functions that Dynamo traces as torch functions, even for lists of numbers. All of them were run with Dynamo.
 _NUMPY = frozenset(f"numpy.{name}" for name in ("unique", "nonzero", "flatnonzero", "argwhere", "bincount"))
 _NUMPY_WHERE = "numpy.where"
 _NUMPY_REPEAT = "numpy.repeat"
@@ -31,7 +31,7 @@ _HELP = {
     "combinations": "index by `torch.triu_indices(n, n, 1)`, which depends only on a shape",
 }
 _HELP_ELSE = "move it out of the compiled code: into the constructor, or to where the batch is created"
-# No setting lets Dynamo trace these.
+# No setting makes Dynamo trace these.
 _NEVER_TRACED = ("lstsq", "ctc_loss", "CTCLoss", "combinations")
 _LISTING = ("Tensor.nonzero", "torch.nonzero", "Tensor.argwhere", "torch.argwhere")
 
@@ -71,7 +71,7 @@ class CountingCall(Rule):
         )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Count, or use the mask; decline if the list of indices itself is used."""
+        """Count the elements or use the mask. If the list of indices itself is used, there is no fix."""
         if event.callee.endswith(".bincount"):
             return _binned(Scope.of(event, project), event)
         if event.callee in (*_LISTING, "torch.where"):
@@ -98,7 +98,7 @@ def _counts(event: Call) -> bool:
 
 
 def _counted(scope: Scope, event: Call) -> Rewrite | None:
-    """Return the rewrite of `t.nonzero().shape[0]` and the like, or None if the code uses the indices."""
+    """Return the rewrite of `t.nonzero().shape[0]` and similar code, or None if the code uses the indices."""
     node, asked = event.node, count_of(scope, event.node) if event.callee in _LISTING else None
     method = event.callee.startswith("Tensor.")
     if asked is None or asked.elements or node.keywords or len(node.args) != (0 if method else 1):
@@ -114,7 +114,7 @@ def _counted(scope: Scope, event: Call) -> Rewrite | None:
 
 
 def _stored_by_mask(scope: Scope, event: Call) -> Rewrite | None:
-    """Return the rewrite of `x[torch.where(mask)] = 0`, or None if the code does anything else with the indices."""
+    """Return the rewrite of `x[torch.where(mask)] = 0`, or None if the indices are used in any other way."""
     node, target = event.node, scope.parents[event.node]
     mask, apart = listed_tensor(event)
     statement = scope.parents.get(target)
@@ -131,7 +131,7 @@ def _stored_by_mask(scope: Scope, event: Call) -> Rewrite | None:
 
 
 def _binned(scope: Scope, event: Call) -> Rewrite:
-    """Return the rewrite that adds ones into a tensor of zeros, one per bin.
+    """Return the rewrite that adds ones to a tensor of zeros with one element per bin.
 
     Raises:
         Refusal: the code does not show the number of bins, or adds up weights instead of counting.

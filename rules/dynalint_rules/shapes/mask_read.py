@@ -32,7 +32,7 @@ class MaskRead(Rule):
     calls = _SELECTING
 
     def check(self, event: Subscript | Call, project: Project) -> Iterable[Violation]:
-        """Flag each read by a mask, unless its statement stores through the same mask."""
+        """Flag reads through a mask, unless the same statement stores through that mask."""
         if captures_shapes(project, event.function):
             return
         if isinstance(event, Subscript):
@@ -49,7 +49,7 @@ class MaskRead(Rule):
         )
 
     def fix(self, event: Subscript | Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Reduce over the full shape, with zeros in place of the elements that are not selected."""
+        """Reduce over the full shape, with zeros instead of the elements that are not selected."""
         scope, selection = Scope.of(event, project), selection_of(event.node)
         rewrite = None
         if isinstance(event, Subscript):
@@ -63,14 +63,14 @@ class MaskRead(Rule):
 
 
 def _setting(event: Subscript | Call, project: Project) -> str:
-    """Return the setting that lets Dynamo trace the read, or "" for a mask without dimensions and for a mere count."""
+    """Return the setting with which Dynamo traces the read, or "" for a mask without dimensions or a mere count."""
     mask = k.only_tensor(event.index) if isinstance(event, Subscript) else None
     counted = count_of(Scope.of(event, project), event.node) is not None
     return "" if counted or (mask is not None and mask.rank == 0) else SHAPES
 
 
 def _counted(scope: Scope, event: Subscript) -> Rewrite | None:
-    """Return the rewrite of `x[mask].numel()` and the like, or None if the code uses the elements."""
+    """Return the rewrite of `x[mask].numel()` and similar code, or None if the code uses the elements."""
     node, mask = event.node, scope.tensor(event.node.slice)
     asked = count_of(scope, node)
     if asked is None or mask is None:

@@ -1,4 +1,4 @@
-"""DYN302: storing masked elements that are computed from a read through the same mask."""
+"""DYN302: storing elements through a mask that are computed from elements read through the same mask."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MaskedStore(Rule):
     events = (Subscript,)
 
     def check(self, event: Subscript, project: Project) -> Iterable[Violation]:
-        """Flag the statement that reads and stores through the same mask."""
+        """Flag statements that read and store through the same mask."""
         if not reads_by_mask(event) or captures_shapes(project, event.function):
             return
         target = target_of(event)

@@ -1,4 +1,4 @@
-"""DYN304: `one_hot` without a number of classes."""
+"""DYN304: `one_hot` without the number of classes."""
 
 from __future__ import annotations
 
@@ -29,6 +29,6 @@ class OneHotWithoutClasses(Rule):
 
 def _is_open(event: Call) -> bool:
     if len(event.node.args) + len(event.node.keywords) != len(event.args) + len(event.keywords):
-        return False  # `*args` may contain the number
+        return False  # the number may be in `*args`
     given = event.args[1] if len(event.args) > 1 else event.keywords.get("num_classes")
     return given is None or (isinstance(given, k.Value) and given.constant == -1)

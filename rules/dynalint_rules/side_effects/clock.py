@@ -26,7 +26,7 @@ class ClockCall(Rule):
     calls = frozenset({*(f"time.{name}" for name in _TIME), *(f"datetime.{name}" for name in _DATES)})
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call, wherever it is."""
+        """Flag every call."""
         if not leads_to_raise(event, project):
             yield Violation(
                 event.node,

@@ -1,4 +1,4 @@
-"""DYN406: `os.getenv`, whose value becomes a constant of the graph."""
+"""DYN406: `os.getenv`, whose value becomes a constant in the graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DYN402: calls of `logging` or of a logger."""
+"""DYN402: calls to `logging` or to a logger's methods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOGGER = "logging.Logger."
 _ADAPTER = "logging.LoggerAdapter."
 _LOGURU = "loguru.logger."
 _CONFIGURES = frozenset({"setLevel", "addHandler", "removeHandler", "addFilter", "removeFilter", "basicConfig"})
-# Without `trace`, which the default handler ignores.
+# `trace` is not included because the default handler ignores it.
 _LOGURU_LEVELS = "debug info success warning error critical exception log".split()
 
 
@@ -36,7 +36,7 @@ class LogCall(Rule):
     )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call, wherever it is."""
+        """Flag every call."""
         if not leads_to_raise(event, project):
             method = event.callee.rpartition(".")[2]
             name = f"logger.{method}" if event.callee.startswith((_LOGGER, _ADAPTER, _LOGURU)) else event.callee
@@ -64,7 +64,7 @@ class LogCall(Rule):
 
 
 def _whenever(callee: str) -> str:
-    """Return the part of the message that says how the logging level matters, or "" for calls that log nothing."""
+    """Return the part of the message about the logging level, or "" for calls that do not log anything."""
     if callee.startswith(_LOGURU):
         return " if a handler accepts its level"
     return ", whatever the level of the logger" if callee.rpartition(".")[2] in (*_LEVELS, *_ASKING) else ""
@@ -81,7 +81,7 @@ def _made_in_eager(scope: Scope, event: Call) -> Rewrite:
 
 
 def _asked_first(scope: Scope, node: ast.Call) -> rw.Change | None:
-    """Return the change that tests for compiled code before `isEnabledFor`, around statements that only log."""
+    """Return the change that tests for eager code before calling `isEnabledFor` around statements that only log."""
     parent = scope.parents[node]
     while isinstance(parent, ast.Expr | ast.BoolOp):
         parent = scope.parents[parent]

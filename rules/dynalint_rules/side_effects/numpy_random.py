@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dynalint.rulekit import Call, Declined, Project, Rule, Violation, leads_to_raise
 
-# The number of positional arguments before the size. Without a size, the function returns a number.
+# The number of positional arguments before the size. Without a size, these functions return a number.
 _SIZED = {
     "rand": 0,
     "randn": 0,
@@ -24,7 +24,7 @@ _UNTRACED = (
     "standard_gamma standard_normal standard_t triangular vonmises wald weibull zipf"
 ).split()
 
-# Generators, whose methods Dynamo does not trace.
+# Generators with methods that Dynamo does not trace.
 _GENERATORS = ("numpy.random.Generator", "numpy.random.RandomState")
 
 
@@ -59,5 +59,5 @@ class NumpyRandom(Rule):
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Declined:
-        """Decline: torch draws different numbers."""
+        """Offer no fix, because torch draws different numbers."""
         return Declined("torch draws different numbers; draw outside the compiled code and pass them as an argument")

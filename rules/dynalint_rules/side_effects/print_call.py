@@ -29,7 +29,7 @@ class PrintCall(Rule):
     calls = frozenset(_NAMES)
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call, wherever it is."""
+        """Flag every call."""
         if not leads_to_raise(event, project):
             yield Violation(
                 event.node,
@@ -38,7 +38,7 @@ class PrintCall(Rule):
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Print in eager code only or, if the settings say so, not at all."""
+        """Only print in eager code or, if the settings say so, remove the call."""
         scope = Scope.of(event, project)
         if project.options.get("print-fix") == "remove":
             return removed(scope, event, "Remove the print", "unsafe", ("eager code no longer prints",))

@@ -1,4 +1,4 @@
-"""DYN407: Python's `random`."""
+"""DYN407: Python's `random` module."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNTRACED = (
     "randbytes binomialvariate"
 ).split()
 _TRACED = ("uniform", "randint", "randrange")
-# From torch 2.14 on, Dynamo runs these once, while it traces, and the graph keeps the result.
+# From torch 2.14 on, Dynamo runs these functions once, during tracing, and keeps the result in the graph.
 _RUN_ONCE = frozenset({"sample", "shuffle", "seed"})
 # The other methods of a `random.Random` that Dynamo traces.
 _OF_OBJECTS = frozenset({"random", "seed", "getstate", "setstate"})
@@ -47,7 +47,10 @@ class PythonRandom(Rule):
     )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call or, for functions that Dynamo traces, the uses of the number that it does not trace."""
+        """Flag the call.
+
+        For functions that Dynamo traces, flag the uses of the number that it does not trace instead.
+        """
         if leads_to_raise(event, project):
             return
         name = event.callee.rpartition(".")[2]
@@ -76,7 +79,7 @@ class PythonRandom(Rule):
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Declined:
-        """Decline: any replacement draws a different number."""
+        """Offer no fix, because any replacement would draw a different number."""
         if event.callee.startswith(_OBJECT):
             return Declined("the numbers come from a separate generator; draw outside and pass them as an argument")
         return Declined("Python needs the number; draw it outside the compiled code and pass it as an argument")
@@ -85,8 +88,8 @@ class PythonRandom(Rule):
 def _untraced_uses(event: Call, project: Project) -> Iterator[ast.expr]:
     """Yield the uses of a number that Dynamo cannot trace.
 
-    Of several uses in a row, this yields the first: after that break, the number is a Python number and an input of the
-    next graph.
+    If such uses follow one another, only the first is included. After the break that it causes, the number is a Python
+    number and an input to the next graph.
     """
     try:
         scope = Scope.of(event, project)
@@ -99,7 +102,7 @@ def _untraced_uses(event: Call, project: Project) -> Iterator[ast.expr]:
 
 
 def _reads(scope: Scope, node: ast.expr) -> Iterator[ast.expr]:
-    """Yield the reads of the variable that a drawn number is assigned to, while it holds that number."""
+    """Yield the reads of the variable that holds a drawn number, as long as it holds that number."""
     statement = scope.parents.get(node)
     if not (isinstance(statement, ast.Assign) and len(statement.targets) == 1):
         return
@@ -137,7 +140,7 @@ def _behind(statement: ast.stmt, name: str, scope: Scope) -> Iterator[ast.stmt]:
 
 
 def _is_untraced(scope: Scope, node: ast.expr) -> bool:
-    """Return whether `node` is tested, combined with a Python number, converted, or used as an index or a size."""
+    """Return whether `node` is tested, combined with a Python number, converted, or used as an index or size."""
     parent = scope.parents.get(node)
     if isinstance(parent, ast.If | ast.While | ast.IfExp | ast.Assert):
         return node is parent.test

@@ -37,7 +37,7 @@ _CALLS: dict[str, str] = {
     "torch.cuda": "memory_allocated max_memory_allocated memory_reserved max_memory_reserved device_count",
     "torch.cuda.memory": "memory_allocated max_memory_allocated memory_reserved max_memory_reserved",
 }
-# Calls that change no value that other code can read.
+# Calls that do not change any value that other code can read.
 _HOUSEKEEPING = ("gc.collect", "gc.disable", "gc.enable", "traceback.print_stack", "traceback.print_exc")
 
 
@@ -50,7 +50,7 @@ class SystemCall(Rule):
     calls = frozenset(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split())
 
     def check(self, event: Call | ItemWrite, project: Project) -> Iterable[Violation]:
-        """Flag the call, or the change of the environment, wherever it is."""
+        """Flag every call, and every change to the environment."""
         if isinstance(event, Call):
             what = f"`{event.callee}()`"
         elif isinstance(event, ItemWrite) and event.name == "os.environ":

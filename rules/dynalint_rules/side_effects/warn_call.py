@@ -1,4 +1,4 @@
-"""DYN403: calls of `warnings`."""
+"""DYN403: calls to `warnings`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _is_undone(event: Call, project: Project) -> bool:
 
 
 def _only_hides(event: Call, project: Project) -> bool:
-    """Return whether a filter only hides warnings and nobody records them."""
+    """Return whether a filter only hides warnings that nothing records."""
     named = [keyword.value for keyword in event.node.keywords if keyword.arg == "action"]
     action = next(iter([*event.node.args, *named]), None)
     hides = isinstance(action, ast.Constant) and action.value == "ignore"
@@ -71,7 +71,7 @@ def _is_for_others(event: Call, project: Project) -> bool:
 
 
 def _catching(event: Call, project: Project) -> Iterator[ast.withitem]:
-    """Yield the `with` items around a call that are `warnings.catch_warnings()`."""
+    """Yield the `warnings.catch_warnings()` items in `with` statements around a call."""
     parents, kinds = project.parents(event.function), project.kinds(event.function)
     node: ast.AST | None = event.node
     while node is not None and node is not event.function.node:

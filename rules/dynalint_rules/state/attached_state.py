@@ -32,7 +32,7 @@ class AttachedState(Rule):
     refusal = "other code may differentiate through the state; store it with `.detach()` if none does"
 
     def check(self, event: StateChange | InplaceChange, project: Project) -> Iterable[Violation]:
-        """Flag state that accumulates values with a gradient and that nothing else in the region reads."""
+        """Flag state that accumulates values with gradients, if nothing else in the region reads it."""
         if event.home.type not in _HOMES or not _accumulates(event):
             return
         name, values = state_name(event), _values(event)
@@ -61,7 +61,7 @@ def _accumulates(event: StateChange | InplaceChange) -> bool:
 
 
 def _values(event: StateChange | InplaceChange) -> list[ast.expr]:
-    """Return the stored values: the right side of an assignment, or the arguments of a chain of in-place methods."""
+    """Return the stored values: an assignment's right-hand side, or the arguments of chained in-place methods."""
     statement = event.statement
     if isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
         return [statement.value] if statement.value is not None else []
@@ -76,12 +76,12 @@ def _values(event: StateChange | InplaceChange) -> list[ast.expr]:
 
 
 def _is_wrapped(function: FunctionInfo, project: Project) -> bool:
-    """Return whether the class wraps a method, as in `self.update = wrap(self.update)`, which may disable gradients."""
+    """Return whether the class wraps a method, as in `self.update = wrap(self.update)`. This may disable gradients."""
     return function.owner is not None and any(function.name in cls.writers for cls in project.mro(function.owner))
 
 
 def _is_read(event: StateChange | InplaceChange, project: Project) -> bool:
-    """Return whether the region reads the state with its gradient, other than to update it."""
+    """Return whether the region reads the state with its gradient for anything other than updating it."""
     name = state_name(event)
     for function in reached_functions(project, name):
         if not related(function.owner, event.function.owner, project):
@@ -99,7 +99,7 @@ def _is_read(event: StateChange | InplaceChange, project: Project) -> bool:
 
 
 def _is_cut(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether a read carries no gradient: `.detach()`, or under `torch.no_grad()`."""
+    """Return whether no gradient flows through a read, because of `.detach()` or `torch.no_grad()`."""
     parent = parents.get(node)
     if isinstance(parent, ast.Attribute) and parent.attr in ("detach", "data", "shape", "dtype", "device"):
         return True

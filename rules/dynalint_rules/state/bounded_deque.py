@@ -21,7 +21,7 @@ class BoundedDeque(Rule):
     events = (ContainerChange,)
 
     def check(self, event: ContainerChange, project: Project) -> Iterable[Violation]:
-        """Flag additions to a deque with `maxlen` that is read afterwards."""
+        """Flag adding to a deque with `maxlen` that is read afterwards."""
         if event.method not in _ADDING or not deque_limits(event, project):
             return
         left = event.method in _AT_THE_LEFT
@@ -34,7 +34,7 @@ class BoundedDeque(Rule):
             )
 
     def fix(self, event: ContainerChange, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: the replacement depends on the other uses."""
+        """Offer no fix, because the replacement depends on how else the deque is used."""
         return Declined(
             f"the right replacement depends on how else `{event.home.name}` is used; "
             "keep a list and cut it to length by hand: `items = [*items, item][-n:]`"
@@ -62,7 +62,7 @@ def _runs_before(node: ast.expr, event: ContainerChange) -> bool:
 
 
 def _reads(node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether a use of the deque reads more than its newest item."""
+    """Return whether a use of the deque reads anything other than the newest item."""
     parent = parents.get(node)
     if isinstance(parent, ast.Attribute):
         return parent.attr not in _ADDING

@@ -20,7 +20,7 @@ class GlobalCounter(Rule):
     refusal = "other code may need the count as a Python number; count around the compiled function instead"
 
     def check(self, event: StateChange, project: Project) -> Iterable[Violation]:
-        """Flag counts that are stored outside `self`."""
+        """Flag counters that are not stored on `self`."""
         place = _PLACES.get(event.home.type)
         if place is not None and is_counter(event, project):
             yield Violation(
@@ -33,7 +33,7 @@ class GlobalCounter(Rule):
 
 
 def _is_only_counted(event: StateChange) -> bool:
-    """Return whether a global count is never read, so that torch 2.14 and later do not specialise on it."""
+    """Return whether a global counter is never read. If so, torch 2.14 and later do not specialise on it."""
     inside = {id(node) for node in walk(event.statement)}
     names = [node for node in walk(event.function.node) if isinstance(node, ast.Name) and node.id == event.home.name]
     is_number = any(isinstance(node.ctx, ast.Store) for node in names)

@@ -31,7 +31,7 @@ class GrowingContainer(Rule):
     )
 
     def check(self, event: ContainerChange | StateChange, project: Project) -> Iterable[Violation]:
-        """Flag additions to containers that outlive the call."""
+        """Flag adding to containers that outlive the call."""
         place = _PLACES.get(event.home.type)
         grows = _grows(event, project) if isinstance(event, ContainerChange) else _is_prolonged(event)
         if place is not None and grows and is_there_before(event, project) and not settles(event, project):
@@ -59,7 +59,7 @@ def _is_sequence(kind: k.Kind) -> bool:
 
 
 def _is_new_key(event: ContainerChange) -> bool:
-    """Return whether an item is stored under a new key: a tensor, the number of items, or an `id`."""
+    """Return whether an item is stored with a new key: a tensor, the number of items, or an `id`."""
     if k.only_tensor(event.args[0]) is not None:
         return True
     statement = event.statement
@@ -69,14 +69,14 @@ def _is_new_key(event: ContainerChange) -> bool:
 
 
 def _differs(key: ast.expr, name: str) -> bool:
-    """Return whether a key is the number of items of the container called `name`, or the `id` of an object."""
+    """Return whether a key is the number of items in the container called `name`, or an object's `id`."""
     if not isinstance(key, ast.Call) or not isinstance(key.func, ast.Name):
         return False
     return key.func.id == "id" or (key.func.id == "len" and mentions(key, name))
 
 
 def _is_numbered(statement: ast.AST) -> bool:
-    """Return whether the key of an item is the number of items before it, for which torch 2.11 compiles only once."""
+    """Return whether an item's key is the number of items before it, in which case torch 2.11 only compiles once."""
     return (
         isinstance(statement, ast.Assign)
         and isinstance(target := statement.targets[0], ast.Subscript)
@@ -87,13 +87,13 @@ def _is_numbered(statement: ast.AST) -> bool:
 
 
 def _is_prolonged(event: StateChange) -> bool:
-    """Return whether a list, tuple or string is extended by assignment."""
+    """Return whether an assignment extends a list, tuple or string."""
     if event.fresh or not event.reads_old:
         return False
     types = {_type(member) for kind in (event.old, event.new) for member in kind.members}
     statement = event.statement
     if isinstance(statement, ast.AugAssign):
-        # For a list, this changes the list itself.
+        # For a list, this changes the list in place.
         return isinstance(statement.op, ast.Add) and types <= {"tuple", "str"}
     if not isinstance(statement, ast.Assign) or not types <= {"list", "tuple", "str"}:
         return False

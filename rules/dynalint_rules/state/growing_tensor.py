@@ -1,4 +1,4 @@
-"""DYN511: a tensor that outlives the call and gets longer with every call."""
+"""DYN511: a tensor that outlives the call and gets longer on every call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class GrowingTensor(Rule):
     events = (StateChange,)
 
     def check(self, event: StateChange, project: Project) -> Iterable[Violation]:
-        """Flag state whose new value is its old value joined with something."""
+        """Flag state whose new value is its old value concatenated with something."""
         if event.fresh or not event.reads_old or event.home.type in ("argument", "default"):
             return
         if _is_prolonged(event) and is_there_before(event, project) and not settles(event, project):
@@ -32,7 +32,7 @@ class GrowingTensor(Rule):
             )
 
     def fix(self, event: StateChange, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: the code does not say how long the tensor may get."""
+        """Offer no fix, because the code does not show how long the tensor can get."""
         return Declined(
             f"the code does not say how long `{event.home.name}` may get; register a buffer of that size and write at "
             "a position that the caller passes in"
@@ -40,7 +40,7 @@ class GrowingTensor(Rule):
 
 
 def _is_prolonged(event: StateChange) -> bool:
-    """Return whether the new value, or one side of a conditional expression, is the old value joined with something."""
+    """Return whether the new value, or a branch of it, is the old value concatenated with something."""
     statement = event.statement
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or k.only_tensor(event.new) is None:
         return False

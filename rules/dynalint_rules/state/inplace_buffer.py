@@ -38,7 +38,7 @@ class InplaceBuffer(Rule):
             )
 
     def fix(self, event: InplaceChange, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Assign the new value of a buffer, unless the function has another name for the same tensor."""
+        """Assign the buffer's new value, unless the function has another name for the same tensor."""
         statement, name = event.statement, event.home.name
         if isinstance(event.tensor, k.Tensor) and event.tensor.origin == "parameter":
             return Declined(f"`self.{name}` is a parameter, which an optimizer holds; change it outside the model")
@@ -83,7 +83,7 @@ def _is_cheap(event: InplaceChange, project: Project) -> bool:
 
 
 def _operands(event: InplaceChange) -> list[ast.expr]:
-    """Return the operands of an update: the right side, or all arguments of a chain of methods."""
+    """Return the operands of an update: the right-hand side, or all arguments of chained methods."""
     statement = event.statement
     if isinstance(statement, ast.AugAssign):
         return [statement.value]
@@ -91,7 +91,7 @@ def _operands(event: InplaceChange) -> list[ast.expr]:
 
 
 def _chain(statement: ast.stmt) -> list[ast.Call]:
-    """Return the calls of a statement `owner.name.first_(a).second_(b)`, outermost first, or an empty list."""
+    """Return the calls in a statement `owner.name.first_(a).second_(b)`, outermost first, or an empty list."""
     calls: list[ast.Call] = []
     node = statement.value if isinstance(statement, ast.Expr) else None
     while isinstance(node, ast.Call):

@@ -1,4 +1,4 @@
-"""DYN506: an in-place method on a 0-dim float64 tensor of a module."""
+"""DYN506: an in-place method on a module's 0-dim float64 tensor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class InplaceDouble(Rule):
     )
 
     def check(self, event: InplaceChange, project: Project) -> Iterable[Violation]:
-        """Flag in-place methods on such a tensor."""
+        """Flag in-place methods on these tensors."""
         made = list(makers(event, project)) if event.method.endswith("_") else []
         if any(_makes_double(node) for statement in made for node in walk(statement)):
             yield Violation(

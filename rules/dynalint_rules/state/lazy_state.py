@@ -1,4 +1,4 @@
-"""DYN508: state that the first call creates, so that the second call recompiles."""
+"""DYN508: state that the first call creates, which causes a recompilation on the second call."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LazyState(Rule):
     calls = _REGISTERING
 
     def check(self, event: StateChange | ContainerChange | Call, project: Project) -> Iterable[Violation]:
-        """Flag state that is set under a test of the same state, and registrations in compiled code."""
+        """Flag state that is set depending on a test of the same state, and registrations in compiled code."""
         if isinstance(event, Call):
             name = next((node.value for node in event.node.args[:1] if isinstance(node, ast.Constant)), None)
             if event.function.name != "__init__" and isinstance(name, str):
@@ -104,7 +104,7 @@ class LazyState(Rule):
     def fix(
         self, event: StateChange | ContainerChange | Call, violation: Violation, project: Project
     ) -> Rewrite | Declined:
-        """Move a tensor for this call only. Other state may depend on the input."""
+        """Move a tensor for the current call only. Other state may depend on the input."""
         if isinstance(event, Call):
             return Declined("the state becomes a part of `state_dict()`; register it in the constructor by hand")
         if isinstance(event, StateChange) and _is_moved(event, project):
@@ -119,10 +119,10 @@ class LazyState(Rule):
 
 
 def _created_in_each_call(scope: Scope, event: StateChange | ContainerChange, found: Asking) -> Rewrite:
-    """Return the rewrite that reads kept state in eager code only, so that Dynamo does not guard on it.
+    """Return the rewrite that only reads kept state in eager code, so that Dynamo does not guard on it.
 
     Raises:
-        Refusal: the next call needs the state of this one, or may find state that depends on other arguments.
+        Refusal: the next call needs this call's state, or may find state that depends on other arguments.
     """
     if isinstance(event, ContainerChange):
         raise Refusal("Dynamo guards on the keys of the dict that it changes; create the value in each call by hand")
@@ -135,7 +135,7 @@ def _created_in_each_call(scope: Scope, event: StateChange | ContainerChange, fo
 
 
 def _moved_for_the_call(scope: Scope, event: StateChange) -> Rewrite:
-    """Return the rewrite that leaves the attribute as it is and reads the moved tensor from a local name.
+    """Return the rewrite that leaves the attribute unchanged and reads the moved tensor from a local name.
 
     Raises:
         Refusal: other code may read the moved tensor, or the tensor is converted or changed as well.
@@ -172,7 +172,7 @@ def _moved_for_the_call(scope: Scope, event: StateChange) -> Rewrite:
 
 
 def _is_only_read(scope: Scope, node: ast.expr) -> bool:
-    """Return whether an attribute is read, and its tensor neither changed in place nor used in a nested function."""
+    """Return whether an attribute is only read: its tensor is not changed in place or used in a nested function."""
     parent = scope.parents.get(node)
     while isinstance(parent, ast.Subscript) and parent.value is node:
         node, parent = parent, scope.parents.get(parent)
@@ -183,7 +183,7 @@ def _is_only_read(scope: Scope, node: ast.expr) -> bool:
 
 
 def _is_same_at(scope: Scope, device: ast.expr, read: ast.expr, later: list[ast.stmt]) -> bool:
-    """Return whether a device is the same where the only read is, in one of the statements after the move."""
+    """Return whether a device is the same at the only read, which is in a statement after the move."""
     names = {node.id for node in walk(device) if isinstance(node, ast.Name)}
     before = later[: next(index for index, one in enumerate(later) if within(read, one, scope))]
     plain = isinstance(later[len(before)], ast.Assign | ast.Return | ast.Expr) and is_pure(scope, device)
@@ -191,7 +191,7 @@ def _is_same_at(scope: Scope, device: ast.expr, read: ast.expr, later: list[ast.
 
 
 def _may_be_first(event: StateChange | ContainerChange, project: Project) -> bool:
-    """Return whether a change may be the first one of state that outlives the call."""
+    """Return whether a change may be the first change to state that outlives the call."""
     if event.home.type not in ("attribute", "class", "global", "closure"):
         return False
     if event.home.type == "attribute" and not is_held(event.function, project, compiled=True):
@@ -210,7 +210,7 @@ def _comes_of_none(event: StateChange, project: Project) -> bool:
 
 
 def _is_moved(event: StateChange, project: Project) -> bool:
-    """Return whether a tensor that is not a buffer is moved or converted to a device or dtype of the input."""
+    """Return whether a tensor that is not a buffer is moved or converted to the device or dtype of the input."""
     statement = event.statement
     if event.home.type != "attribute" or event.fresh or not isinstance(statement, ast.Assign):
         return False
@@ -248,7 +248,7 @@ def _is_plain_tensor(event: StateChange, project: Project) -> bool:
 
 
 def _is_of_the_call(kind: k.Kind) -> bool:
-    """Return whether a kind is a tensor, or a device or dtype that is not a constant of the code."""
+    """Return whether a kind is a tensor, or a device or dtype that is not a constant in the code."""
     if isinstance(kind, k.Value):
         return kind.type in ("device", "dtype") and kind.constant is k.MISSING
     return isinstance(kind, k.Tensor)

@@ -17,7 +17,7 @@ class PythonCounter(Rule):
     events = (StateChange,)
 
     def check(self, event: StateChange, project: Project) -> Iterable[Violation]:
-        """Flag counts that are stored on `self`."""
+        """Flag counters that are stored on `self`."""
         if event.home.type == "attribute" and is_counter(event, project):
             yield Violation(
                 event.statement,
@@ -26,7 +26,7 @@ class PythonCounter(Rule):
             )
 
     def fix(self, event: StateChange, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Keep the count in a buffer, if it belongs to this module."""
+        """Keep the counter in a buffer if it belongs to this module."""
         owner = event.function.owner
         is_module = owner is not None and project.is_module_class(owner)
         if event.home.name.isidentifier() and is_module:

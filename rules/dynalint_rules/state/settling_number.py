@@ -24,7 +24,7 @@ class SettlingNumber(Rule):
     )
 
     def check(self, event: StateChange, project: Project) -> Iterable[Violation]:
-        """Flag numbers that become dynamic after one more graph, and flags that are toggled."""
+        """Flag numbers that become dynamic after one recompilation, and flags that are toggled."""
         if event.fresh or event.home.type in ("argument", "default") or not is_there_before(event, project):
             return
         what = _what(event, project)
@@ -38,7 +38,7 @@ class SettlingNumber(Rule):
 
 
 def _what(event: StateChange, project: Project) -> str | None:
-    """Return a description of a value that differs on every call, or None for other values."""
+    """Return a description of a value that is different on every call, or None for other values."""
     if _is_turned_over(event):
         return "toggled"
     if not event.reads_old or not _is_changed(event):
@@ -64,7 +64,7 @@ def _is_turned_over(event: StateChange) -> bool:
 
 
 def _is_changed(event: StateChange) -> bool:
-    """Return whether the new value is computed arithmetically. `min`, `max` and the like converge to a fixed value."""
+    """Return whether the new value is computed arithmetically. `min`, `max` and similar functions converge."""
     statement = event.statement
     if isinstance(statement, ast.AugAssign):
         neutral = 0 if isinstance(statement.op, ast.Add | ast.Sub) else 1

@@ -1,1 +1,1 @@
-"""DYN2xx: tensors whose data is read into Python."""
+"""DYN2xx: reading tensors' data into Python."""

@@ -20,7 +20,7 @@ class ListIndexedByTensor(Rule):
     events = (Subscript,)
 
     def check(self, event: Subscript, project: Project) -> Iterable[Violation]:
-        """Flag an index that is certainly a tensor, if the indexed object is certainly a container."""
+        """Flag an index that is certainly a tensor if the indexed object is certainly a container."""
         index = k.only_tensor(event.index)
         if index is None or index.array:
             return
@@ -32,7 +32,7 @@ class ListIndexedByTensor(Rule):
             )
 
     def fix(self, event: Subscript, violation: Violation, project: Project) -> Declined:
-        """Decline: a rewrite would have to compute every element."""
+        """Offer no fix, because a rewrite would have to compute every element."""
         return Declined(
             "the element depends on data; stack all elements and index the stack with `t.reshape(1)`, or select the "
             "element with a Python number outside the compiled function"

@@ -56,7 +56,7 @@ def _is_number_in_tensor(kind: k.Kind) -> bool:
 
 
 def _refuse_counted(scope: Scope, loop: ast.For | ast.While) -> None:
-    """Make sure that a loop does not run once for each index that a mask selects.
+    """Ensure that a loop does not run once for each index that a mask selects.
 
     Raises:
         Refusal: it does, so the loop breaks the graph anyway.
@@ -75,7 +75,7 @@ def _reshaped(scope: Scope, event: Subscript, index: ast.expr) -> Rewrite:
     stored = statement.value if isinstance(statement, ast.Assign) and statement.targets == [event.node] else None
     if stored is not None and k.is_number(scope.kind(stored)):
         changes, _ = with_a_dimension(scope, event.node, index)
-        # A uint8 tensor would be a mask, and torch refuses the rewritten store to an expanded view.
+        # A uint8 tensor would be a mask, and torch does not allow the rewritten store to an expanded view.
         conditions = (f"{scope.quote(index)} is not uint8", f"{scope.quote(event.node.value)} is not an expanded view")
         return Rewrite(
             "Index with a one-dimensional tensor", "conditional", rw.written(scope.file, *changes), conditions

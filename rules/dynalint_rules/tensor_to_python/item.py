@@ -1,4 +1,4 @@
-"""DYN201: `.item()` of a tensor."""
+"""DYN201: calling `.item()` on a tensor."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ItemOfTensor(Rule):
         )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Keep the value as a 0-dim tensor without gradient."""
+        """Keep the value as a 0-dim tensor without a gradient."""
         if not isinstance(event.node.func, ast.Attribute):
             return None
         scope, source = Scope.of(event, project), event.node.func.value
@@ -56,7 +56,7 @@ def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
     flow = with_conditions(flow_of(scope, node, tensor.dtype if tensor else None), found)
     text = found.text
     if flow.leaves and isinstance(scope.parents[node], ast.Compare | ast.BoolOp | ast.UnaryOp | ast.If | ast.IfExp):
-        # The comparison reads the value at once and passes no gradient, so it needs neither.
+        # The comparison reads the value immediately and passes no gradient, so it does not need these calls.
         text = text.replace(".detach()", "").replace(".clone()", "")
     return Rewrite(
         f"Keep the 0-dim tensor: `{'torch.as_tensor(...)' if is_array else '.detach()'}` instead of `.item()`",
@@ -64,13 +64,13 @@ def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
         rw.written(scope.file, (node, text), *flow.edits),
         flow.clauses,
         imports=scope.imports if is_array else flow.imports,
-        # A buffer that is changed in place may now be a factor of a product.
+        # A buffer that is changed in place may now be a factor in a product.
         leaves=(*flow.leaves, *(("DYN505",) if tensor is not None and tensor.origin == "buffer" else ())),
     )
 
 
 def _round_trip(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
-    """Replace `torch.tensor(t.item())` with the tensor itself, or return None for other code."""
+    """Replace `torch.tensor(t.item())` with the tensor itself, or return None for any other code."""
     outer = scope.parents[node]
     if not isinstance(outer, ast.Call) or callee(scope, outer) != "torch.tensor" or outer.args != [node]:
         return None

@@ -1,4 +1,4 @@
-"""DYN208: a function of `math` on a tensor."""
+"""DYN208: calling a `math` function with a tensor."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class MathOnTensor(Rule):
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Call the function of the same name in torch."""
+        """Call the torch function with the same name."""
         return _in_torch(Scope.of(event, project), event)
 
 
@@ -64,13 +64,13 @@ def _in_torch(scope: Scope, event: Call) -> Rewrite:
 
 
 def _asked(scope: Scope, node: ast.Call, name: str) -> Rewrite:
-    """Call the torch function of a test whose result does not depend on the precision."""
+    """Call the torch function for a test whose result does not depend on the precision."""
     found = detached(scope, node.args[0])
     flow = with_conditions(flow_of(scope, node, "bool"), found)
     tensor = k.only_tensor(scope.kind(node.args[0]))
     if tensor is None or not tensor.array:
         flow.changes[f"Python no longer warns if {scope.quote(node.args[0])} requires a gradient"] = None
-    # The result carries no gradient and shares no memory, so the tensor needs neither `detach` nor `clone`.
+    # The result has no gradient and shares no memory, so the tensor needs neither `detach` nor `clone`.
     text = f"{scope.torch}.{name}({found.text.replace('.detach()', '').replace('.clone()', '').removesuffix(_FLAT)})"
     text += _FLAT if found.text.endswith(_FLAT) else ""
     edits = rw.written(scope.file, (node, text), *flow.edits)

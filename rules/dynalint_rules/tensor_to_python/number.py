@@ -1,4 +1,4 @@
-"""DYN202: `int()`, `float()`, `bool()` and the like of a tensor."""
+"""DYN202: converting a tensor with `int()`, `float()`, `bool()` and similar functions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NumberOfTensor(Rule):
     calls = frozenset({*_DEFAULT, *_UNTRACED, *_METHODS})
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the conversion of a value that is certainly a tensor."""
+        """Flag converting a value that is certainly a tensor."""
         subject = event.receiver if event.callee in _METHODS else event.args[0] if len(event.args) == 1 else None
         tensor = k.only_tensor(subject) if subject is not None else None
         if tensor is None or leads_to_raise(event, project) or is_folded(tensor):
@@ -49,13 +49,13 @@ class NumberOfTensor(Rule):
         )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Keep the value as a 0-dim tensor without gradient."""
+        """Keep the value as a 0-dim tensor without a gradient."""
         scope = Scope.of(event, project)
         return _multiplied(scope, event) or rewrite_checking_call(scope, event.node) or _kept(scope, event)
 
 
 def _multiplied(scope: Scope, event: Call) -> Rewrite | None:
-    """Replace `int(np.prod(sizes))` with `math.prod(sizes)`, or return None for other code."""
+    """Replace `int(np.prod(sizes))` with `math.prod(sizes)`, or return None for any other code."""
     product = event.node.args[0] if event.callee == "builtins.int" and len(event.node.args) == 1 else None
     if not isinstance(product, ast.Call) or len(product.args) != 1 or product.keywords:
         return None
@@ -75,7 +75,7 @@ def _multiplied(scope: Scope, event: Call) -> Rewrite | None:
 
 
 def _kept(scope: Scope, event: Call) -> Rewrite:
-    """Replace the conversion with `.detach()`, if every use of the number accepts a 0-dim tensor."""
+    """Replace the conversion with `.detach()` if every use of the number accepts a 0-dim tensor."""
     name = event.callee.rpartition(".")[2]
     if event.callee == "builtins.bool":
         return _truth(scope, event.node)
@@ -109,7 +109,7 @@ def _truth(scope: Scope, node: ast.Call) -> Rewrite:
     source, parent = node.args[0], scope.parents[node]
     tensor, found = k.only_tensor(scope.kind(source)), detached(scope, source)
     flow = with_conditions(flow_of(scope, node, "bool"), found)
-    # A bool tensor carries no gradient, so it needs no `detach`.
+    # A bool tensor has no gradient, so `detach` is not needed.
     text = found.text.replace(".detach()", "")
     if tensor is not None and tensor.array:
         text = text if tensor.dtype == "bool" else f"{text} != 0"

@@ -1,4 +1,4 @@
-"""DYN209: a function of NumPy that Dynamo cannot trace."""
+"""DYN209: a NumPy function that Dynamo cannot trace."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from dynalint.rulekit import Call, Project, Read, Rule, Violation, k, leads_to_raise
 
-# Not in `torch._numpy`: each was called under torch 2.13. DYN410 covers files, DYN408 random numbers.
+# These are missing from `torch._numpy`. All of them were called with torch 2.13. DYN410 covers files, and DYN408 covers
+# random numbers.
 _FUNCTIONS = (
     "apply_along_axis apply_over_axes argpartition array2string array_repr array_str asanyarray asarray_chkfinite "
     "asfortranarray asmatrix base_repr binary_repr bitwise_count block bmat compress cumulative_prod cumulative_sum "
@@ -22,7 +23,7 @@ _FUNCTIONS = (
 _LINALG = "cross diagonal matmul matrix_norm matrix_transpose outer svdvals tensordot trace vecdot vector_norm".split()
 _METHODS = ("tobytes",)
 _ATTRIBUTES = ("dtype", "base")
-# Objects that are indexed, not called.
+# Objects that are indexed rather than called.
 _INDEXED = ("c_", "mgrid", "ogrid", "r_", "s_")
 
 
@@ -46,7 +47,7 @@ class UntracedNumpy(Rule):
     )
 
     def check(self, event: Call | Read, project: Project) -> Iterable[Violation]:
-        """Flag the call, or a method if its object is certainly an array."""
+        """Flag calls to these functions, and to methods whose object is certainly an array."""
         if leads_to_raise(event, project):
             return
         if isinstance(event, Read):

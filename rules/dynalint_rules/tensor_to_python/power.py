@@ -1,4 +1,4 @@
-"""DYN211: the builtin `pow()` of a tensor."""
+"""DYN211: calling the builtin `pow()` with a tensor."""
 
 from __future__ import annotations
 

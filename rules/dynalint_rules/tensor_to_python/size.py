@@ -26,11 +26,11 @@ from dynalint_rules._code.selection import reads_by_mask
 from dynalint_rules._code.settings import SCALARS
 from dynalint_rules._code.size_arguments import SIZES, sizes
 
-# These run in Python or NumPy, and so always read the size.
+# These run in Python or NumPy, so they always read the size.
 _IN_PYTHON = ("builtins.range", "numpy.arange")
-# These only read a tensor that `*` unpacks into dimensions.
+# These only read a tensor if it is unpacked into dimensions with `*`.
 _PERMUTING = ("Tensor.permute", "torch.permute")
-# These fail on a data-dependent size even if Dynamo captures scalars. Each was run under Dynamo.
+# These fail for a data-dependent size even if Dynamo captures scalars. All of them were run with Dynamo.
 _NEVER_TRACED = frozenset({"split", "chunk", "permute", "roll", "tril", "triu", "select", "pad"})
 _DECLINED = (
     "the shape of the result depends on data; use a bound that no input exceeds and mask the surplus, or set "
@@ -48,7 +48,7 @@ class TensorAsSize(Rule):
     calls = frozenset({*SIZES, *_PERMUTING})
 
     def check(self, event: Call | Operation, project: Project) -> Iterable[Violation]:
-        """Flag the call if a size is certainly a tensor, or a tuple or list with one in it."""
+        """Flag the call if a size is certainly a tensor, or a tuple or list that contains a tensor."""
         if isinstance(event, Operation):
             yield from _repetition(event)
         if not isinstance(event, Call) or event.callee not in self.calls:
@@ -66,7 +66,7 @@ class TensorAsSize(Rule):
             )
 
     def fix(self, event: Call | Operation, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: the code does not show a bound."""
+        """Offer no fix, because the code does not show a bound."""
         return Declined(_DECLINED)
 
 
@@ -94,7 +94,7 @@ def _sizes(event: Call) -> Iterator[tuple[ast.expr, k.Kind]]:
 
 
 def _unpacked(event: Call, project: Project) -> list[ast.expr]:
-    """Return the tensors that `*` unpacks into sizes."""
+    """Return the tensors that are unpacked into sizes with `*`."""
     starred = [one.value for one in event.node.args if isinstance(one, ast.Starred)]
     starred = [one for one in starred if project.may_unpack_tensor(one)]
     kinds = project.kinds(event.function) if starred else {}
@@ -103,7 +103,7 @@ def _unpacked(event: Call, project: Project) -> list[ast.expr]:
 
 
 def _shown(event: Call, size: ast.expr, project: Project) -> str:
-    """Return a description of the tensor in a size: for a tuple or list, of the item that is a tensor."""
+    """Return a description of the tensor in a size. For a tuple or list, describe the item that is a tensor."""
     kinds, file = project.kinds(event.function), event.function.file
     if isinstance(size, ast.Tuple | ast.List):
         items = [item for item in size.elts if _holds_tensor(kinds.get(item, k.UNKNOWN))]
@@ -120,7 +120,10 @@ def _holds_tensor(kind: k.Kind, *, stored: bool = False) -> bool:
 
 
 def _is_read(kind: k.Kind, stored: bool) -> bool:
-    """Return whether a size is a tensor whose value Dynamo does not know, with `stored` also one kept in the module."""
+    """Return whether a size is a tensor with a value that Dynamo does not know.
+
+    With `stored`, this includes a tensor that is kept in the module.
+    """
     tensor = k.only_tensor(kind)
     return tensor is not None and not tensor.foreseen and (stored or not is_stored_number(tensor))
 
@@ -148,7 +151,7 @@ def _is_input(event: Call, node: ast.expr, project: Project) -> bool:
 
 
 def _ends(event: Call, project: Project) -> Iterator[Event]:
-    """Yield the other events of the function that break the graph: sizes, branches, masks and numbers."""
+    """Yield the other events in the function that break the graph: sizes, branches, masks and numbers."""
     interpreter = project.interpreter
     contexts = interpreter.contexts.get(event.function, ()) if interpreter is not None else ()
     for other in (one for context in contexts for one in context.events.values() if one.node is not event.node):

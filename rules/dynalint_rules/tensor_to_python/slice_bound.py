@@ -1,4 +1,4 @@
-"""DYN203: a slice whose bound is a tensor."""
+"""DYN203: a slice with a tensor as a bound."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NO_FORM = (
     "the length of the result depends on data; keep the whole dimension and mask it with `torch.arange(n) < length` "
     "and a neutral value for the use of the slice"
 )
-# Between the line lengths of the common formatters and those of larger projects.
+# Between the line lengths of common formatters and those of larger projects.
 _LONGEST_LINE = 100
 
 
@@ -61,14 +61,17 @@ class TensorSliceBound(Rule):
             )
 
     def fix(self, event: Subscript | Call, violation: Violation, project: Project) -> Rewrite | Declined:
-        """Fill the rows of a tensor at once; for other uses, the replacement for the missing elements is unknown."""
+        """Fill the rows of a tensor all at once.
+
+        For other uses, it is not known what should replace the missing elements.
+        """
         loop = project.parents(event.function).get(event.statement)
         rewrite = _filled_at_once(Scope.of(event, project), event, loop) if isinstance(loop, ast.For) else None
         return rewrite or Declined(_NO_FORM)
 
 
 def _filled_at_once(scope: Scope, event: Subscript | Call, loop: ast.For) -> Rewrite | None:
-    """Return the rewrite of a loop that sets the first elements of each row, or all others, to one number."""
+    """Return the rewrite of a loop that sets the first elements of each row, or all others, to the same number."""
     statement, target = event.statement, event.node
     if loop.body != [statement] or loop.orelse or not isinstance(statement, ast.Assign):
         return None
@@ -103,7 +106,7 @@ def _filled_at_once(scope: Scope, event: Subscript | Call, loop: ast.For) -> Rew
 
 
 def _lengths(scope: Scope, loop: ast.For, row: str, bound: ast.expr) -> ast.expr | None:
-    """Return the tensor of which `bound` is the element for the row of each iteration, or None."""
+    """Return the tensor of which `bound` is the element for the row in each iteration, or None."""
     call = loop.iter
     if not isinstance(call, ast.Call) or len(call.args) != 1 or call.keywords:
         return None
@@ -123,7 +126,7 @@ def _lengths(scope: Scope, loop: ast.For, row: str, bound: ast.expr) -> ast.expr
 
 
 def _is_number(scope: Scope, value: ast.expr, changing: set[str]) -> bool:
-    """Return whether an expression is the same Python number in each iteration."""
+    """Return whether an expression is the same Python number in every iteration."""
     kinds = scope.kind(value).members
     names = {node.id for node in walk(value) if isinstance(node, ast.Name)}
     numbers = all(isinstance(one, k.Value) and one.type in ("bool", "int", "float") for one in kinds)

@@ -1,4 +1,4 @@
-"""DYN212: a tensor passed where torch requires a Python number."""
+"""DYN212: passing a tensor where torch requires a Python number."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dynalint.rulekit import Call, Project, Rule, Violation, k, leads_to_raise, 
 from dynalint_rules._code.settings import captures_scalars
 
 _F = "torch.nn.functional."
-# The parameters that are read, with their positions, or None for keyword-only parameters.
+# The parameters whose values are read, with their positions, or None for keyword-only parameters.
 _PARAMETERS: Mapping[str, Mapping[str, int | None]] = {
     "torch.full_like": {"fill_value": 1},
     "Tensor.new_full": {"fill_value": 1},
@@ -35,7 +35,7 @@ _PARAMETERS: Mapping[str, Mapping[str, int | None]] = {
     f"{_F}triplet_margin_loss": {"margin": 3},
     f"{_F}scaled_dot_product_attention": {"scale": None},
 }
-# Bounds may be tensors if both are.
+# The bounds can be tensors if both are.
 _BOUNDS = {
     f"{owner}.{name}{end}": {"min": first, "max": first + 1}
     for owner, first, ends in (("torch", 1, ("",)), ("Tensor", 0, ("", "_")))
@@ -58,7 +58,7 @@ class TensorAsNumber(Rule):
     calls = frozenset({*_PARAMETERS, *_BOUNDS})
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call if such an argument is certainly a tensor whose value Dynamo does not know."""
+        """Flag the call if one of these arguments is certainly a tensor with a value that Dynamo does not know."""
         if captures_scalars(project, event.function) or leads_to_raise(event, project):
             return
         given = _given(event, _PARAMETERS.get(event.callee) or _BOUNDS[event.callee])

@@ -1,4 +1,4 @@
-"""DYN210: a tensor converted to text in a way that Dynamo does not trace."""
+"""DYN210: converting a tensor to text in a way that Dynamo does not trace."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TensorToText(Rule):
     )
 
     def check(self, event: Call | Format, project: Project) -> Iterable[Violation]:
-        """Flag the conversion to text of a value that certainly is or contains a tensor."""
+        """Flag converting a value to text if it certainly is or contains a tensor."""
         way = _way(event, project)
         if way and not leads_to_raise(event, project):
             yield Violation(

@@ -1,4 +1,4 @@
-"""DYN207: `.tolist()` of a tensor."""
+"""DYN207: calling `.tolist()` on a tensor."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TolistOfTensor(Rule):
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Keep a tensor if every use of the number accepts one."""
+        """Keep a tensor if every use of the number accepts a tensor."""
         if not isinstance(event.node.func, ast.Attribute):
             return None
         scope, source = Scope.of(event, project), event.node.func.value
@@ -68,7 +68,7 @@ def _nearest(parent: ast.AST | None) -> str:
 
 
 def _unbound(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
-    """Keep a tensor for the one number that is read from the list, at a known index."""
+    """Keep a tensor for the only number that is read from the list, which is read at a known index."""
     tensor, parent = scope.tensor(source), scope.parents[node]
     if tensor is None or not isinstance(parent, ast.Subscript) or not is_whole(scope.kind(parent.slice)):
         return None

@@ -1,4 +1,4 @@
-"""DYN607: a backward pass, or access to one, in compiled code."""
+"""DYN607: running a backward pass, or accessing one, in compiled code."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class AutogradCall(Rule):
     )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call, wherever it is."""
+        """Flag every call."""
         if not leads_to_raise(event, project):
             name = event.callee.replace("Tensor.", "t.")
             yield Violation(

@@ -19,7 +19,7 @@ class DirtyInput(Rule):
     refusal = "the caller may rely on the change to its tensor; compute out of place if it does not"
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag every call of `mark_dirty`."""
+        """Flag every call to `mark_dirty`."""
         if _returns_marked(event):
             message = (
                 "if no argument requires a gradient, the graph breaks where this function is applied, because of "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dynalint.rulekit import Call, Rule
 
-# Each was observed to break the graph under torch 2.13.
+# All of these were observed to break the graph with torch 2.13.
 _CALLS = {
     "ctypes": "c_int c_long c_float c_double c_char_p c_void_p byref cast sizeof CDLL",
     "zlib": "crc32 adler32 compress decompress",

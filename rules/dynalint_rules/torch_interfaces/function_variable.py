@@ -1,4 +1,4 @@
-"""DYN623: class variables and class methods of an autograd function, and `apply` of an instance."""
+"""DYN623: class variables and class methods of an autograd function, and `apply` on an instance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FunctionVariable(Rule):
     )
 
     def check(self, event: Read | Write, project: Project) -> Iterable[Violation]:
-        """Flag a class variable that is used or set, and `apply` with class methods or of an older instance."""
+        """Flag class variables that are used or set, and `apply` with class methods or on an old-style instance."""
         if event.name == FUNCTION_VARIABLE:
             shown = ast.unparse(event.node)
             if isinstance(event, Write):
@@ -43,7 +43,7 @@ class FunctionVariable(Rule):
 
 
 def _class_method(owner: k.Class, project: Project) -> str | None:
-    """Return the first of `forward` and `backward` that is a class method."""
+    """Return the name of the first class method among `forward` and `backward`, or None."""
     for name in ("forward", "backward"):
         method = project.find_method(owner.cls, name)
         if method is not None and "classmethod" in method.decorators:
@@ -52,7 +52,7 @@ def _class_method(owner: k.Class, project: Project) -> str | None:
 
 
 def _is_used(event: Read, project: Project) -> bool:
-    """Return whether the variable is used right away. Passing it on does not break the graph."""
+    """Return whether the variable is used immediately. Passing it on does not break the graph."""
     parent = project.parents(event.function).get(event.node)
     if isinstance(parent, ast.Compare):
         return not all(isinstance(operator, (ast.Is, ast.IsNot)) for operator in parent.ops)

@@ -1,4 +1,4 @@
-"""DYN621: `t.is_leaf` of an argument, whose value compiled code keeps."""
+"""DYN621: `t.is_leaf` of an argument, whose value becomes a constant in compiled code."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class LeafTest(Rule):
     refusal = "dynalint cannot tell from the code why it treats a leaf differently; pass the result as an argument"
 
     def flags(self, event: Read, project: Project) -> bool:
-        """Return whether this reads `is_leaf` of an unchanged argument of the outermost compiled function."""
+        """Return whether this reads `is_leaf` on an unchanged argument of the outermost compiled function."""
         return len(event.function.chain) == 1 and _is_argument(event)
 
 
 def _is_argument(event: Read) -> bool:
-    """Return whether the tensor is a parameter that the function never assigns."""
+    """Return whether the tensor is a parameter that the function never reassigns."""
     owner, node = event.node.value, event.function.node
     if not isinstance(owner, ast.Name) or k.only_tensor(event.owner) is None:
         return False

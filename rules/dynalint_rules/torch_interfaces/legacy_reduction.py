@@ -1,4 +1,4 @@
-"""DYN620: a loss that compiled code creates with a deprecated option for the reduction."""
+"""DYN620: a loss created in compiled code with a deprecated reduction option."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dynalint.rulekit import Call, Project, Rule, Violation, k, leads_to_raise
 
 _OPTIONS = ("size_average", "reduce")
-# The positions of the two options in the constructors. Dynamo traces that of `CrossEntropyLoss`.
+# The positions of both options in the constructors. Dynamo traces `CrossEntropyLoss` with these options.
 _PLACES = {
     **dict.fromkeys("KLDivLoss L1Loss MSELoss MultiLabelMarginLoss SmoothL1Loss SoftMarginLoss".split(), (0, 1)),
     **dict.fromkeys("BCELoss BCEWithLogitsLoss CosineEmbeddingLoss HingeEmbeddingLoss".split(), (1, 2)),
@@ -29,7 +29,7 @@ class LegacyReduction(Rule):
     calls = frozenset(f"torch.nn.{name}" for name in _PLACES)
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag a call of the constructor if one of the options is given and is not None."""
+        """Flag a call to the constructor if one of the options is passed and is not None."""
         if leads_to_raise(event, project):
             return
         name = event.callee.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""DYN604: a parameter, or a layer with parameters, that compiled code creates."""
+"""DYN604: a parameter, or a layer with parameters, that is created in compiled code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dynalint.rulekit import (
 )
 
 _PARAMETERS = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
-# Layers that always create parameters. Each layer of torch.nn was created to find out.
+# Layers that always create parameters. This was found out by creating every layer in `torch.nn`.
 _PARAMETRISED = (
     "AdaptiveLogSoftmaxWithLoss Bilinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d "
     "Embedding EmbeddingBag GRU GRUCell LSTM LSTMCell Linear MultiheadAttention PReLU RNN RNNCell Transformer "
@@ -43,7 +43,7 @@ class MadeParameter(Rule):
     )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call, but a parameter only if its tensor is certainly created in the graph."""
+        """Flag the call. A parameter is only flagged if its tensor is certainly created in the graph."""
         if leads_to_raise(event, project) or _is_further(event, project):
             return
         last = event.callee.rpartition(".")[2]
@@ -71,14 +71,14 @@ def _is_further(event: Call, project: Project) -> bool:
 
 
 def _is_made_here(event: Call) -> bool:
-    """Return whether the tensor of a parameter is computed in the call of `nn.Parameter`."""
+    """Return whether a parameter's tensor is computed in the call to `nn.Parameter`."""
     given = event.node.args[0] if event.node.args else None
     tensor = k.only_tensor(event.args[0]) if event.args else None
     return isinstance(given, ast.Call | ast.BinOp) and tensor is not None and tensor.origin is None
 
 
 def _is_off(node: ast.Call, option: str) -> bool:
-    """Return whether a layer is created without weights, or may be, if the option is not a literal."""
+    """Return whether a layer is created without weights, or may be because the option is not a literal."""
     for keyword in node.keywords:
         if keyword.arg in (option, None):
             return not (isinstance(keyword.value, ast.Constant) and keyword.value.value is True)

@@ -30,7 +30,7 @@ class ModuleHook(Rule):
     refusal = "the replacement depends on the purpose of the hook; register it only without compilation"
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call, but a hook on a tensor only if it certainly changes an object outside the hook."""
+        """Flag the call. A hook on a tensor is only flagged if it certainly changes an object outside the hook."""
         if leads_to_raise(event, project):
             return
         if event.callee == HOOKED:
@@ -74,7 +74,7 @@ def _keeps_things(hook: k.Kind | None) -> bool:
 
 
 def _is_foreign(node: ast.expr, own: Iterable[str]) -> bool:
-    """Return whether an expression starts at `self` or at a name that the function does not assign."""
+    """Return whether an expression starts with `self` or a name that the function does not assign."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return isinstance(node, ast.Name) and (node.id not in set(own) or node.id == "self")

@@ -22,12 +22,12 @@ class PackedSequence(Rule):
     )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call, wherever it is."""
+        """Flag every call."""
         if not leads_to_raise(event, project):
             yield Violation(
                 event.node,
                 f"Dynamo does not trace `{event.callee.rpartition('.')[2]}()`, so the graph breaks there",
                 help="keep the padded tensor and a mask, or pack outside the compiled code",
-                # A sequence that was packed before a break is an input of the next graph, where torch 2.11 traces this.
+                # A sequence that was packed before a break is an input to the next graph, where torch 2.11 traces this.
                 torch=">=2.13" if event.callee.endswith("pad_packed_sequence") else "",
             )

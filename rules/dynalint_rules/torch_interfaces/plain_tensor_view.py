@@ -1,4 +1,4 @@
-"""DYN617: a tensor subclass converted to a plain tensor with `as_subclass`."""
+"""DYN617: converting a tensor subclass to a plain tensor with `as_subclass`."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dynalint.rulekit import RECURRENT_LAYERS, Call, Load, Project, Read, Rule, Violation, k
 from dynalint_rules._code.order import always_before
 
-# `isinstance` of another object does not break the graph.
+# `isinstance` on any other object does not break the graph.
 _ASKING = ".__instancecheck__"
 
 
@@ -26,7 +26,7 @@ class RecurrentLayer(Rule):
     )
 
     def check(self, event: Call | Read | Load, project: Project) -> Iterable[Violation]:
-        """Flag the first use of such a layer in the function, or the first read of the attribute that holds it."""
+        """Flag the first use of a recurrent layer in the function, or the first read of the attribute that holds it."""
         if isinstance(event, Call) and event.callee.endswith(_ASKING):
             return
         used = _owner(event)
@@ -72,7 +72,7 @@ def _is_tested(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
 
 
 def _owner(event: Call | Read | Load) -> ast.expr:
-    """Return the expression of the layer: `self.lstm` for `self.lstm(x)` and `self.lstm.flatten_parameters()`."""
+    """Return the layer's expression: `self.lstm` for `self.lstm(x)` and `self.lstm.flatten_parameters()`."""
     if isinstance(event, Load):
         return event.node
     if isinstance(event, Read):
@@ -83,7 +83,7 @@ def _owner(event: Call | Read | Load) -> ast.expr:
 
 
 def _layers(kind: k.Kind, project: Project) -> list[str]:
-    """Return the recurrent layers that a value may be an instance of."""
+    """Return the recurrent layers that a value can be an instance of."""
     names: set[str] = set()
     for one in kind.members:
         if isinstance(one, k.Object):

@@ -1,4 +1,4 @@
-"""DYN608: changes of `requires_grad` in compiled code."""
+"""DYN608: changing `requires_grad` in compiled code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dynalint.rulekit import Call, FunctionInfo, Project, Rule, Violation, Write, k, leads_to_raise, walk
 from dynalint_rules._code.handover import parameter_of
 
-# These were observed to break with `requires_grad=True`. Dynamo traces `t.new_zeros` and the like.
+# Functions that were observed to break the graph with `requires_grad=True`. Dynamo traces `t.new_zeros` and similar
+# methods.
 _FACTORIES = (
     "arange bartlett_window blackman_window empty empty_like full full_like hamming_window hann_window kaiser_window "
     "linspace logspace ones ones_like rand rand_like randint randint_like randn randn_like randperm range tensor zeros "
@@ -62,8 +63,8 @@ def _changes(event: Call, project: Project) -> bool:
 def _is_leaf(node: ast.expr, function: FunctionInfo, project: Project, seen: tuple[FunctionInfo, ...] = ()) -> bool:
     """Return whether a tensor certainly needs no gradient.
 
-    It is detached, new, an argument of the root, or computed from such tensors alone. `seen` are the functions that
-    hand it on.
+    This is the case if it is detached, new, an argument of the root, or computed only from tensors that need no
+    gradient. `seen` are the functions that pass it on.
     """
     if isinstance(node, ast.Call):
         made = project.kinds(function).get(node.func)
@@ -96,7 +97,7 @@ def _is_leaf(node: ast.expr, function: FunctionInfo, project: Project, seen: tup
 def _is_computed(
     given: Sequence[ast.AST], function: FunctionInfo, project: Project, seen: tuple[FunctionInfo, ...]
 ) -> bool:
-    """Return whether there are tensors among operands or arguments, and none of them needs a gradient."""
+    """Return whether at least one operand or argument is a tensor, and none of them needs a gradient."""
     kinds = project.kinds(function)
     operands = [one for one in given if isinstance(one, ast.expr)]
     tensors = [one for one in operands if not _is_plain(kinds.get(one, k.UNKNOWN))]
@@ -108,7 +109,7 @@ def _is_plain(kind: k.Kind) -> bool:
 
 
 def _is_handed_a_leaf(function: FunctionInfo, name: str, project: Project, seen: tuple[FunctionInfo, ...]) -> bool:
-    """Return whether every call of a function that compiled code makes hands it a leaf for a parameter."""
+    """Return whether every call to a function in compiled code passes a leaf for the parameter `name`."""
     handed: list[bool] = []
     seen = (*seen, function)
     for caller in function.called_by:

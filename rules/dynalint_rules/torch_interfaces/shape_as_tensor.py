@@ -19,7 +19,7 @@ class ShapeAsTensor(Rule):
     refusal = "dynalint cannot tell from the code whether the shape has to be a tensor; use `x.shape` if not"
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag methods that tensors have, but tuples or ints do not."""
+        """Flag methods that tensors have and that tuples or ints do not have."""
         method = event.node.func
         if not isinstance(method, ast.Attribute) or project.api.method(method.attr) is None:
             return
@@ -37,7 +37,7 @@ class ShapeAsTensor(Rule):
 
 
 def _is_element_of_shape(node: ast.expr, event: Event, project: Project) -> bool:
-    """Return whether an expression reads one element of the result of `shape_as_tensor`."""
+    """Return whether an expression reads an element of the result of `shape_as_tensor`."""
     if not isinstance(node, ast.Subscript):
         return False
     owner = project.kinds(event.function).get(node.value, k.UNKNOWN)

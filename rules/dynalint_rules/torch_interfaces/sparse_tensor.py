@@ -57,7 +57,7 @@ def _first_uses(event: Call | Load, project: Project) -> list[ast.expr]:
     """Return the uses of sparse tensors that come first on some path through a function.
 
     The rest of the function is not compiled. The use is reported with the event that creates the tensor in this
-    function or, if there is none, with the event that reads it.
+    function or, if there is none, with the event that reads the tensor.
     """
     kinds, parents = project.kinds(event.function), project.parents(event.function)
     uses = [
@@ -75,15 +75,15 @@ def _first_uses(event: Call | Load, project: Project) -> list[ast.expr]:
 
 
 def _comes_first(other: ast.expr, node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether the other expression is always evaluated before this one."""
+    """Return whether `other` is always evaluated before `node`."""
     return other is not node and always_before(other, node, parents)
 
 
 def _use(node: ast.expr, function: FunctionInfo, project: Project) -> ast.expr | None:
     """Return the use of a tensor that is read, or None if it is only passed on, which does not break the graph.
 
-    Passing on means an assignment, an item of a tuple, `ctx.save_for_backward(t)`, or an argument of a function of the
-    project that only passes it on.
+    Passing on a tensor means assigning it, putting it in a tuple, calling `ctx.save_for_backward(t)`, or passing it to
+    a project function that only passes it on.
     """
     kinds, parents = project.kinds(function), project.parents(function)
     parent = parents.get(node)
@@ -109,7 +109,7 @@ def _uses_one(function: FunctionInfo, project: Project) -> bool:
     """Return whether a function uses a sparse tensor, so that Dynamo skips its caller as well."""
     known = function.known.get(_uses_one)
     if known is None:
-        function.known[_uses_one] = False  # for a recursive function
+        function.known[_uses_one] = False  # handles recursive functions
         nodes = [node for node, kind in project.kinds(function).items() if _is_sparse(kind)]
         names = [node for node in nodes if isinstance(node, (ast.Name, ast.Attribute))]
         known = function.known[_uses_one] = any(_use(node, function, project) is not None for node in names)
@@ -122,7 +122,7 @@ def _is_sparse(kind: k.Kind) -> bool:
 
 
 def _maker(node: ast.expr, function: FunctionInfo, kinds: Mapping[ast.AST, k.Kind]) -> ast.expr | None:
-    """Return the call that creates the sparse tensor in a variable of a function."""
+    """Return the call that creates the sparse tensor in a function's variable."""
     name = node.id if isinstance(node, ast.Name) else None
     for one in walk(function.node):
         if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call):

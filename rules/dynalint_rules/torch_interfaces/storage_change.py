@@ -1,4 +1,4 @@
-"""DYN611: in-place changes of the memory or layout of a tensor."""
+"""DYN611: changing a tensor's memory or layout in place."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from dynalint.rulekit import (
 )
 
 _RESIZING = ("resize_", "resize_as_")
-# These turn a tensor into a view of itself. Dynamo traces them for tensors that the graph computes, but not for its
-# inputs.
+# These turn a tensor into a view of itself. Dynamo traces them for tensors that the graph computes, but not for the
+# graph's inputs.
 _VIEWING = "unsqueeze_ squeeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_".split()
-# The setters of these copy into the tensor, which Dynamo does not trace.
+# The setters of these attributes copy into the tensor, which Dynamo does not trace.
 _PARTS = ("Tensor.imag", "Tensor.real")
 
 
@@ -37,7 +37,7 @@ class StorageChange(Rule):
     )
 
     def check(self, event: Call | Write, project: Project) -> Iterable[Violation]:
-        """Flag every resize, and other changes depending on whether the graph computes the tensor."""
+        """Flag every resize, and flag other changes depending on whether the graph computes the tensor."""
         if leads_to_raise(event, project):
             return
         help_ = "create a tensor of that size"
@@ -67,7 +67,7 @@ def _is_local(event: Event, node: ast.expr) -> bool:
 
 
 def _comes_from_outside(event: Call) -> bool:
-    """Return whether the receiver is a buffer, or an argument of the root that was not assigned before."""
+    """Return whether the receiver is a buffer, or an argument of the root that has not been reassigned."""
     receiver = event.node.func.value if isinstance(event.node.func, ast.Attribute) else None
     if isinstance(event.receiver, k.Tensor) and event.receiver.origin in ("buffer", "parameter"):
         return True

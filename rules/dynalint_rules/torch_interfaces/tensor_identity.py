@@ -1,4 +1,4 @@
-"""DYN609: reads of the address, the autograd history or the version of a tensor."""
+"""DYN609: reading a tensor's address, autograd history or version."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TensorIdentity(Rule):
     calls = frozenset({"Tensor.data_ptr", "Tensor.grad_fn", "Tensor._version"})
 
     def check(self, event: Call | Read, project: Project) -> Iterable[Violation]:
-        """Flag each comparison of addresses, tests of the version, and reads of `grad_fn` of a computed tensor."""
+        """Flag comparisons of addresses, tests of the version, and reads of a computed tensor's `grad_fn`."""
         if leads_to_raise(event, project):
             return
         if isinstance(event, Read) and event.name == "Tensor._version":
@@ -48,12 +48,12 @@ class TensorIdentity(Rule):
                     parent,
                     "tensors have no addresses while Dynamo traces, so the graph breaks at this comparison",
                     help="compare the tensors with `is`",
-                    # torch 2.11 traces the comparison of an address with a number.
+                    # torch 2.11 traces comparing an address with a number.
                     torch="" if len(_addresses(parent)) > 1 else ">=2.13",
                 )
 
     def fix(self, event: Call | Read, violation: Violation, project: Project) -> Declined:
-        """Decline: the closest alternative gives different results in some cases."""
+        """Offer no fix, because the closest alternative gives different results in some cases."""
         if isinstance(event, Read) and event.name == "Tensor._version":
             return Declined("no tensor operation returns the version; test `_version` outside the compiled code")
         if isinstance(event, Read):
@@ -75,7 +75,7 @@ def _decides(node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:
 
 
 def _is_computed(event: Read) -> bool:
-    """Return whether the tensor is a local variable, unlike an argument or attribute, which may have no history."""
+    """Return whether the tensor is a local variable, rather than an argument or attribute that may have no history."""
     owner = event.node.value
     arguments = event.function.node.args
     named = {one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
@@ -83,14 +83,14 @@ def _is_computed(event: Read) -> bool:
 
 
 def _addresses(node: ast.Compare) -> list[ast.Call]:
-    """Return the sides of a comparison that read an address."""
+    """Return the operands of a comparison that read an address."""
     sides = [node.left, *node.comparators]
     calls = [one for one in sides if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)]
     return [one for one in calls if isinstance(one.func, ast.Attribute) and one.func.attr == "data_ptr"]
 
 
 def _compares_two(node: ast.Compare) -> bool:
-    """Return whether `==` or `!=` compares an address with anything but the address of the same tensor."""
+    """Return whether `==` or `!=` compares an address with anything other than the same tensor's address."""
     if not all(isinstance(one, ast.Eq | ast.NotEq) for one in node.ops):
         return False
     return len({ast.dump(side) for side in [node.left, *node.comparators]}) > 1

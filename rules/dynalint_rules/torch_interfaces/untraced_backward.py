@@ -1,4 +1,4 @@
-"""DYN619: a `backward` of an autograd function that Dynamo cannot trace."""
+"""DYN619: an autograd function's `backward` that Dynamo cannot trace."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class UntracedBackward(Rule):
     )
 
     def check(self, event: Raising | Read, project: Project) -> Iterable[Violation]:
-        """Flag the read, or the `raise` of a `backward` that does nothing else."""
+        """Flag the read, or a `raise` if it is all that a `backward` does."""
         if isinstance(event, Read):
             yield Violation(
                 event.node,

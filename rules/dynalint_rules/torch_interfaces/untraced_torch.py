@@ -19,7 +19,7 @@ from dynalint.rulekit import (
 )
 from dynalint_rules._code.scope import Scope
 
-# Functions without a sample call in the derived data. Each was observed to break the graph under torch 2.13.
+# Functions without a sample call in the derived data. All of them were observed to break the graph with torch 2.13.
 _WITHOUT_SAMPLE = {
     "torch.Tensor.apply_": "GB0055",
     "torch.Tensor.map_": "GB0055",
@@ -40,7 +40,7 @@ _UNTRACED = {
     name.replace("torch.Tensor.", "Tensor."): gb for name, gb in {**torch_api.untraced(), **_WITHOUT_SAMPLE}.items()
 }
 _UNTRACED.update(dict.fromkeys(("dtype.to_complex", "dtype.to_real"), "GB0156"))
-_MAKING = "torch.Tensor._make_wrapper_subclass"  # a function of the class; the others are methods
+_MAKING = "torch.Tensor._make_wrapper_subclass"  # this is a class function, and the others are methods
 _UNTRACED[_MAKING] = "GB0007"
 
 # Traced from torch 2.14 on.
@@ -49,7 +49,7 @@ _TRACED_LATER = frozenset(
     | {"torch.mps.is_available", "torch.mtia.is_available"}
 )
 _OUTSIDE = "do it outside the compiled code, and pass in the tensor"
-# Functions that do more than return information, with the alternative to recommend.
+# Functions that do more than return information, each with the alternative to recommend.
 _DOES = {
     "Tensor.apply_": "write it with operations on whole tensors",
     "Tensor.map_": "write it with operations on whole tensors",
@@ -89,7 +89,7 @@ class UntracedTorch(Rule):
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined:
-        """Read the default device from a new tensor, and decline for other functions."""
+        """Read the default device from a new tensor. For other functions, there is no fix."""
         if event.callee == "torch.get_default_device":
             scope = Scope.of(event, project)
             edits = rw.written(scope.file, (event.node, f"{scope.torch}.empty(0).device"))

@@ -1,4 +1,4 @@
-"""DYN618: a test for the old `Variable`, which fails for every tensor in compiled code."""
+"""DYN618: a test for the old `Variable` class, which is false for every tensor in compiled code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class VariableCheck(Rule):
     help = "use `isinstance(..., torch.Tensor)`"
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the `raise` that a failed test leads to, or else the test."""
+        """Flag the `raise` that is reached if the test fails or, if there is none, the test itself."""
         raised = _raised(event, project)
         if k.only_tensor(event.args[0]) is not None:
             yield Violation(
@@ -51,7 +51,7 @@ class VariableCheck(Rule):
 
 
 def _raised(event: Call, project: Project) -> ast.Raise | None:
-    """Return the `raise` that a false result leads to, if the test alone decides."""
+    """Return the `raise` that is reached if the test is false, if nothing else decides this."""
     parents = project.parents(event.function)
     node: ast.AST = event.node
     parent = parents.get(node)

@@ -1,4 +1,4 @@
-"""DYN603: `Variable(...)`, which no tensor has needed since torch 0.4."""
+"""DYN603: `Variable(...)`, which has been unnecessary since torch 0.4."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import ast
 from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, rw
 from dynalint_rules._code.scope import Scope
 
-# Methods that create a tensor from their arguments, and methods that fill or move one.
+# Methods that create a tensor from their arguments, and methods that fill or move a tensor.
 _MAKES = frozenset("new new_empty new_full new_ones new_zeros".split())
 _FILLS = frozenset(
     "bernoulli_ cuda double exponential_ fill_ float half int long normal_ random_ to uniform_ zero_".split()
 )
-# Functions that take sizes and numbers, so their result has no history.
+# Functions whose arguments are sizes and numbers, so that their result has no history.
 _FACTORIES = frozenset(
     f"torch.{name}" for name in "arange empty eye linspace ones rand randint randn randperm zeros".split()
 )
@@ -29,7 +29,7 @@ class VariableWrapper(Rule):
     help = "use `.detach()`, or the tensor itself if it has no history"
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Detach the tensor, or remove the wrapper if the tensor has no history."""
+        """Detach the tensor, or just remove the wrapper if the tensor has no history."""
         scope = Scope.of(event, project)
         node = event.node
         wrapped = _wrapped(node)
@@ -57,7 +57,7 @@ def _wrapped(node: ast.Call) -> ast.expr | None:
 
 
 def _is_made_here(scope: Scope, node: ast.expr) -> bool:
-    """Return whether an expression creates a tensor from plain values, which has no history."""
+    """Return whether an expression creates a tensor from plain values, so that it has no history."""
     if not isinstance(node, ast.Call):
         return False
     callee = scope.kind(node.func)
@@ -81,7 +81,7 @@ def _is_made_here(scope: Scope, node: ast.expr) -> bool:
 
 
 def _is_plain(kind: k.Kind) -> bool:
-    """Return whether a value is certainly not a tensor and holds none."""
+    """Return whether a value certainly is not and does not contain a tensor."""
     if isinstance(kind, k.Sequence):
         return all(isinstance(one, k.Value) for one in kind.element.members)
     return all(isinstance(one, k.Value) for one in kind.members)

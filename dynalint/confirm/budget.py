@@ -1,4 +1,4 @@
-"""The processor time that one run of dynalint may spend on running code."""
+"""The processor time that a run of dynalint may spend on running code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 
 class Budget:
-    """A budget of processor `seconds`, safe to share between threads. Waiting for a processor does not count."""
+    """A budget of processor `seconds` that threads can share. Waiting for a processor does not count."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -15,7 +15,7 @@ class Budget:
 
     @property
     def left(self) -> float:
-        """The remaining seconds, 0 when the budget is spent."""
+        """The remaining seconds, or 0 if the budget is used up."""
         return max(self._left, 0.0)
 
     def spend(self, seconds: float) -> None:

@@ -1,8 +1,8 @@
-"""The cache of worker answers. An answer stays valid until a file that the target ran changes.
+"""The cache of worker answers. An answer is valid until a file that the target ran changes.
 
-Each question (target, example, versions, flags) has one JSON file. It lists every file of the user's code that the run
-imported, with a hash of its content, and is only used while all hashes match. A file that is unreadable or malformed
-counts as missing, so the cache never makes a run fail.
+Each question (target, example, versions, flags) has its own JSON file. It lists every file with user code that the run
+imported, with a hash of its contents, and it is only used while all hashes match. A file that is unreadable or
+malformed counts as missing, so the cache never makes a run fail.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _FOLDER = "verdicts"
 
 
 class FileHashes:
-    """Content hashes of files; each file is read once. `texts` override the files on disk."""
+    """Hashes of files' contents. Each file is read only once. `texts` override the files on disk."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts
         self._known: dict[str, str | None] = {}
 
     def of(self, path: str) -> str | None:
-        """Return the hash of a file's content, or None if the file cannot be read."""
+        """Return the hash of a file's contents, or None if the file cannot be read."""
         if path not in self._known:
             text = self._texts.get(path)
             try:
@@ -46,15 +46,18 @@ class FileHashes:
         return self._known[path]
 
     def still(self, path: str, known: str | None) -> bool:
-        """Whether the file's hash is still `known`. False if `known` is None: the file could not be read."""
+        """Whether the file's hash is still `known`.
+
+        This is false if `known` is None, because the file could not be read.
+        """
         return known is not None and self.of(path) == known
 
 
 class VerdictCache:
-    """Worker answers by question. `folder` is None if nothing may be stored; `texts` override the files on disk.
+    """Worker answers by question. `folder` is None if nothing may be stored, and `texts` override the files on disk.
 
-    `answers` are those of other machines, which take precedence over stored ones; they also collect the answers of this
-    run.
+    `answers` are answers from other machines, which take precedence over stored answers. They also collect the answers
+    from this run.
     """
 
     def __init__(self, folder: Path | None, texts: Mapping[str, str], answers: Answers | None = None) -> None:
@@ -63,7 +66,10 @@ class VerdictCache:
         self._answers = answers
 
     def get(self, question: Mapping[str, Any], spots: Mapping[str, list[list[int]]]) -> dict[str, Any] | None:
-        """Return the stored answer if its files are unchanged and it covers all `spots` in them, or else None."""
+        """Return the stored answer if its files are unchanged and it covers all `spots` in them.
+
+        Otherwise, return None.
+        """
         key = _key(question)
         given = self._answers.given.get(key) if self._answers is not None else None
         entry = self._valid(given, question, spots)
@@ -102,7 +108,7 @@ class VerdictCache:
         *,
         lasting: bool = True,
     ) -> None:
-        """Store an answer; on disk only if it is `lasting`. Does nothing if the folder is not writable."""
+        """Store an answer. It is written to disk only if it is `lasting` and the folder is writable."""
         if self._answers is None and (self._folder is None or not lasting):
             return
         entry = {

@@ -1,8 +1,8 @@
-"""Where a project calls its own classes: tests, code in docstrings and READMEs, examples, `__main__` blocks.
+"""Find where a project calls its own classes: tests, code in docstrings and READMEs, examples, `__main__` blocks.
 
-The search is textual. A test that never names a class may still use it through a fixture, through a helper in its file
-or `conftest.py`, or through project code that builds it. Each of these steps is found by looking for the name from the
-step before.
+The search only looks at text. A test that never names a class may still use it through a fixture, through a helper in
+its own file or in `conftest.py`, or through project code that builds it. For each of these steps, dynalint searches for
+the name found in the previous step.
 """
 
 from __future__ import annotations
@@ -39,21 +39,22 @@ _IMPORT = re.compile(r"^[ \t>]*(?:from ([A-Za-z]\w*(?:\.\w+)*) )?import (\w[\w.,
 _CALLED = re.compile(r"_*(test|main|demo|example|run|check)(_\w*)?|\w+_(test|demo|example)")
 _MOST_FILES = 4000
 _LARGEST = 1 << 19
-# The number of steps from a class to a name in a test: through code that builds it, code that builds that, ...
+# The maximum number of steps from a class to a name in a test: through code that builds it, code that builds that code,
+# and so on.
 _STEPS = 3
 _MOST_TESTS = 24
 _MOST_SNIPPETS = 8
 
 
 def _is_helper(path: Path, test: SearchedFile) -> bool:
-    """Whether a test file is the `conftest.py` of another test file, or is imported by it."""
+    """Whether a test file is another test file's `conftest.py` or is imported by it."""
     if path.name == "conftest.py":
         return test.path.is_relative_to(path.parent)
     return path.stem in test.imported
 
 
 class CallSites:
-    """The files of the project below a folder, each read once."""
+    """The project files below a folder. Each file is read only once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -73,7 +74,7 @@ class CallSites:
         for where, folders, names in os.walk(self._folder):
             folders[:] = sorted(one for one in folders if not one.startswith(".") and one not in _PASSED_OVER)
             for path in (Path(where, name) for name in sorted(names) if name.endswith((".py", *_DOCUMENTS))):
-                # A file outside the project, reached through a link, must not be run.
+                # A file outside the project that is reached through a link must not be run.
                 if count < _MOST_FILES and (not path.is_symlink() or is_inside(path, self._folder)):
                     count += 1
                     yield path
@@ -95,7 +96,10 @@ class CallSites:
         return path.suffix == ".py" and (named or not _TEST_FOLDERS.isdisjoint(self._parts(path)[:-1]))
 
     def tests(self, file: Path, name: str) -> list[dict[str, str]]:
-        """Return tests that use a class or function of a file, found by its name; most direct and shortest first."""
+        """Return tests that use a class or function in `file`, found by name.
+
+        The most direct and shortest come first.
+        """
         found: dict[tuple[str, str], tuple[int, bool, int]] = {}
         for step, names in enumerate(self._ways(name)):
             heirs = self._heirs(names)
@@ -108,7 +112,7 @@ class CallSites:
                         continue
                     for inherited in self._inherited(block.bases, names):
                         owner = block.name.partition("::")[0]
-                        # The files of such bases are often named like test files.
+                        # Files with base classes like these are often named like test files.
                         cost = inherited.cost + 500 * (not owner.startswith("Test"))
                         rank = (step, file.stem.strip("_") not in test.path.name, cost)
                         found.setdefault((str(test.path), f"{owner}::{inherited.name.partition('::')[2]}"), rank)
@@ -121,9 +125,9 @@ class CallSites:
         return [{"path": path, "name": test} for path, test in best]
 
     def _heirs(self, names: frozenset[str]) -> set[str]:
-        """Return the names of the classes that inherit, at any distance, from one in a file with one of the names.
+        """Return the names of classes that inherit, directly or not, from a test class in a file with one of `names`.
 
-        This only reads the text, so that files without such classes are not parsed.
+        This only reads the text, so files without any of these classes are not parsed.
         """
         found: set[str] = set()
         for one in self._files:
@@ -137,7 +141,7 @@ class CallSites:
         return found
 
     def _inherited(self, bases: Sequence[str], names: frozenset[str]) -> Iterator[Block]:
-        """Yield the tests of the classes `bases`, and of their bases, that mention one of the names."""
+        """Yield the tests in the classes `bases`, and in their own base classes, that mention one of the names."""
         waiting, known = list(bases), set(bases)
         for base in waiting:
             for one in self._blocks_of(base):
@@ -147,7 +151,7 @@ class CallSites:
                 known.update(one.bases)
 
     def _blocks_of(self, name: str) -> list[Block]:
-        """Return the blocks of the classes of that name that have tests or bases."""
+        """Return the blocks for the classes with this name, if they have tests or base classes."""
         if name not in self._classes:
             head = re.compile(rf"^class[ \t]+{re.escape(name)}\b", re.MULTILINE)
             files = (one for one in self._files if name in one.words and head.search(one.text))
@@ -156,7 +160,7 @@ class CallSites:
         return self._classes[name]
 
     def _ways(self, name: str) -> Iterator[frozenset[str]]:
-        """Yield the name itself, then names of project code that mentions it, then of code that mentions those."""
+        """Yield the name, then the names of project code that mentions it, then of code that mentions those names."""
         names, known = frozenset((name,)), {name}
         for _ in range(_STEPS):
             yield names
@@ -168,7 +172,7 @@ class CallSites:
                 return
 
     def _reaching(self, test: SearchedFile, names: frozenset[str]) -> set[str]:
-        """Return `names` and the names of fixtures, helpers and bases, in the file or its helpers, that use them."""
+        """Return `names`, and the names of fixtures, helpers and bases, in the test or its helpers, that use them."""
         above = self._helpers(test)
         own = [one for one in (*above, test) if not names.isdisjoint(one.words)]
         found = set(names)
@@ -181,7 +185,7 @@ class CallSites:
         return found if own else set()
 
     def _helpers(self, test: SearchedFile) -> list[SearchedFile]:
-        """Return the test files with fixtures and helpers of a test file."""
+        """Return the test files that contain fixtures and helpers for `test`."""
         if test.path not in self._above:
             others = (one for one in self._tests if one is not test)
             self._above[test.path] = [one for one in others if _is_helper(one.path, test)]
@@ -190,13 +194,13 @@ class CallSites:
     def snippets(self, file: Path, name: str) -> list[dict[str, str]]:
         """Return runnable code that names a class or function: docstrings, `__main__` blocks, READMEs and examples.
 
-        `file` is the file that contains the code.
+        `file` is the file that defines the class or function.
         """
         found = [*self._beside(file, name), *self._in_documents(name), *self._examples(name)][:_MOST_SNIPPETS]
         return [{"where": where, "code": self._importing(one, code), "file": str(one)} for where, code, one in found]
 
     def _importing(self, file: Path, code: str) -> str:
-        """Return code with an import for each name that nothing else binds, written as in most of the project."""
+        """Return the code with imports for names that nothing binds, written as the project usually writes them."""
         tree = ast.Module(_statements(code), [])
         names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
         own = next((one.tree.body for one in self._files if one.path == file and file.suffix == ".py"), [])
@@ -206,7 +210,7 @@ class CallSites:
 
     @cached_property
     def _imports(self) -> dict[str, str]:
-        """The most common import of each name, as a statement."""
+        """The most common import statement for each name."""
         found: dict[str, Counter[str]] = {}
         for module, names in (match.groups() for one in self._files for match in _IMPORT.finditer(one.text)):
             for item in map(str.strip, names.split(",")):
@@ -261,7 +265,7 @@ class CallSites:
 
 
 def _run(node: ast.stmt) -> list[ast.stmt]:
-    """Return the last statement of a function in a form that is valid outside a function."""
+    """Return a function's last statement in a form that is valid outside a function."""
     if isinstance(node, ast.Return):
         return [ast.Expr(node.value)] if node.value is not None else []
     return [node]
@@ -274,7 +278,7 @@ def _statements(code: str) -> list[ast.stmt]:
 
 
 def _complete(before: Sequence[ast.stmt], code: str) -> str:
-    """Return code, preceded by the statements of `before` (earlier code in its document) that bind names it uses."""
+    """Return the code, preceded by those statements of `before`, earlier in its document, that bind names it uses."""
     names = {node.id for one in _statements(code) for node in ast.walk(one) if isinstance(node, ast.Name)}
     kept: list[ast.stmt] = []
     for statement in reversed(before):

@@ -1,4 +1,4 @@
-"""The parent's side of the worker: start it, send requests, and survive crashes of the code under check.
+"""The parent's side of the worker: start it, send requests, and survive when the code being checked crashes.
 
     with Worker(WorkerOptions(python=..., search=(...,))) as worker:
         worker.hello.torch                                     # "2.13.0+cpu", or None without torch
@@ -6,14 +6,14 @@
 
 An operation is `module:function` in `dynalint/confirm/worker` or in one of `WorkerOptions.folders`. Modules in those
 folders import the worker's modules with `from .dynamo.runs import ...`. The worker calls `function(request, reply)` in
-a separate sandboxed process; `request` is JSON data. The function reports progress with `reply.stage("...")` and sends
-parts of its answer with `reply.part(name, value)`. Before it imports the code under check, it calls
-`loading.load_target`, which applies `request["overrides"]` (`{absolute path: text}`), so rewritten modules run without
-being written to disk.
+a separate sandboxed process, where `request` is JSON data. The function reports progress with `reply.stage("...")` and
+sends parts of its answer with `reply.part(name, value)`. Before it imports the code being checked, it calls
+`loading.load_target`. This function applies `request["overrides"]` (`{absolute path: text}`), so rewritten modules can
+run without being written to disk.
 
     for answer in worker.ask_each("operations.confirming:confirm", requests, prepare="operations.confirming:prepare"):
 
-sends several requests. Where the system can fork, a process runs `prepare` once and forks a process for each request.
+sends more than one request. If the system can fork, a process runs `prepare` once and then forks for each request.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from dynalint.reading import is_inside, project_root
 
 __all__ = ["Answer", "Hello", "Worker", "WorkerError", "WorkerOptions", "python_path"]
 
-# Wall-clock time is generous: on a busy machine, everything takes many times as long.
+# The wall-clock limits are generous, because everything takes much longer on a busy machine.
 _IMPORT_SECONDS = 600.0
 _GRACE_SECONDS = 15.0
-# Text about a fix is shown in reports unchanged, so it must be short. Dynamo's text on a break is parsed first.
+# Text about a fix is shown in reports as it is received, so it must be short. Dynamo's text on a break is parsed first.
 _MOST_TEXT = {"operations.verifying:verify": MOST_SENTENCE, "operations.confirming:confirm": 1 << 12}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The worker's answer to one request: the parts received, how the request ended, and the last stage reported.
+    """The worker's answer to a request: the parts received, how the request ended, and the last stage reported.
 
     `outcome` is `done`, or the reason why the request did not complete: `refused` (no sandbox is available), `failed`
     (an exception in the operation itself), `exit`, `signal`, `killed`, `timeout`, `memory`, `processes`, `flood` (too
-    many messages), `channel`, `supervisor`, `garbled` (the parts do not have the types of the operation), `lost`,
-    `budget` (the budget is spent). `ending` holds the details (`reason`, `status`, `signal`, `seconds`, `bytes`,
-    `count`). `spent` is the time in seconds, without waiting for a processor.
+    many messages), `channel`, `supervisor`, `garbled` (the parts have the wrong types), `lost`, `budget` (the budget is
+    used up). `ending` has the details (`reason`, `status`, `signal`, `seconds`, `bytes`, `count`). `spent` is the time
+    in seconds, not counting the time spent waiting for a processor.
     """
 
     outcome: str
@@ -68,9 +68,9 @@ class Answer:
 
 
 class Worker:
-    """One server process. Not thread-safe: use one worker per thread.
+    """A server process. It is not thread-safe, so use one worker per thread.
 
-    Raises WorkerError if the interpreter cannot be started. If the server dies, the next request starts a new one.
+    Raises WorkerError if the interpreter cannot be started. If the server dies, the next request starts a new server.
     """
 
     def __init__(self, options: WorkerOptions) -> None:
@@ -103,10 +103,10 @@ class Worker:
     ) -> Generator[Answer, None, None]:
         """Run `operation` for each request and yield the answers in the same order.
 
-        `prepare` is called with the first request, in a process from which the processes for all requests are forked.
-        If a request crashes or corrupts its process, the others still get their answers. A GPU driver writes to
-        `/proc/self`, which the sandbox allows only in the process that it was set up in, not in forks. On a GPU,
-        requests are therefore sent one at a time.
+        `prepare` is called with the first request, in a process that is then forked for each request. If a request
+        crashes or corrupts its process, the other requests still get their answers. A GPU driver writes to
+        `/proc/self`, which the sandbox allows only in the process where it was set up, not in forks. On a GPU, requests
+        are therefore sent one at a time.
         """
         left = list(requests)
         together = len(left) if self.options.device == "cpu" else 1
@@ -122,7 +122,7 @@ class Worker:
         prepare: str,
         on_stage: Callable[[str], None] | None,
     ) -> Iterator[Answer]:
-        """Yield answers to requests sent together, until one ends in a way that leaves the rest unanswered."""
+        """Yield answers to requests sent together, until one of them ends in a way that leaves the rest unanswered."""
         if self._is_closed():
             yield Answer("lost", {}, {"reason": "the worker was closed"}, "starting")
             return
@@ -132,7 +132,7 @@ class Worker:
             return
         if self._server is None:
             self._server = Server(self.options)
-            if self._is_closed():  # another thread has closed it in the meantime
+            if self._is_closed():  # Another thread has closed the worker.
                 self._kill()
                 yield Answer("lost", {}, {"reason": "the worker was closed"}, "starting")
                 return
@@ -178,13 +178,13 @@ class Worker:
                     return
         finally:
             if more:
-                # The caller stopped before the last answer.
+                # The caller stopped before it received the last answer.
                 self._kill()
 
     def _next_answer(self, server: Server, most: int, on_stage: Callable[[str], None] | None) -> tuple[Answer, bool]:
         """Return the next answer, and whether more answers to the same message follow.
 
-        Texts are cut to `most` characters.
+        Texts are shortened to `most` characters.
         """
         parts: dict[str, Any] = {}
         stage, spent = "starting", 0.0
@@ -219,7 +219,10 @@ class Worker:
         return self._closed
 
     def close(self) -> None:
-        """Stop the server, or keep it for another worker. A request in progress in another thread is lost."""
+        """Stop the server, or keep it for another worker.
+
+        If another thread is waiting for an answer, the answer is lost.
+        """
         self._closed = True
         server, self._server = self._server, None
         if server is not None:
@@ -232,7 +235,7 @@ class Worker:
 
 
 def out_of(budget: Budget) -> Answer:
-    """Return the answer to a request for which the budget is spent."""
+    """Return the answer to a request for which no budget is left."""
     return Answer("budget", {}, {"outcome": "budget", "seconds": budget.seconds}, "starting")
 
 
@@ -252,7 +255,7 @@ def homes() -> list[str]:
 
 
 def _readable(options: WorkerOptions, requests: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the project folders that code may read: the working folder's, and those of targets in other projects."""
+    """Return the project folders that code may read: the working folder's project, and the targets' projects."""
     found = {str(options.cwd): None, str(project_root(options.cwd.absolute())): None}
     for request in requests:
         target = request.get("target")
@@ -262,5 +265,5 @@ def _readable(options: WorkerOptions, requests: Sequence[Mapping[str, Any]]) -> 
 
 
 def _within(search: Iterable[str], project: Path) -> list[str]:
-    """Return the import folders, without links inside the project that point outside it."""
+    """Return the folders to import from, except links inside the project that point outside it."""
     return [one for one in search if not Path(one).absolute().is_relative_to(project) or is_inside(Path(one), project)]

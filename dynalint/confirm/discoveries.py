@@ -1,4 +1,4 @@
-"""Findings for problems that only running shows: breaks (DYN001), recompilations (DYN002), differences (DYN012)."""
+"""Findings that only running code can show: breaks (DYN001), recompilations (DYN002), differences (DYN012)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dynalint.confirm.wording import break_text, comparison_text, effect_text
 from dynalint.confirm.worker.dynamo.records import Break, Comparison, Compile, Frame
 from dynalint.findings import EFFECTS, Evidence, Finding, Severity, Step
 
-# Errors in loops, context managers, inlined calls and exceptions that follow from an earlier break.
+# Errors in loops, context managers, inlined calls and exceptions that are caused by an earlier break.
 CONSEQUENCES = frozenset(("GB7000", "GB0066", "GB0065", "GB0088"))
 
 
 def discoveries(confirmation: Confirmation, directory: Path) -> list[Finding]:
-    """Return one finding for each place and kind of problem with no finding yet. Paths are relative to `directory`."""
+    """Return a finding for each location and problem without a finding. Paths are relative to `directory`."""
     found: dict[tuple[str, int, str], Finding] = {}
     for result in (one for one in confirmation.results if not one.part):
         scribe = _Scribe(confirmation, result, directory)
@@ -29,20 +29,20 @@ def discoveries(confirmation: Confirmation, directory: Path) -> list[Finding]:
 
 @dataclass(frozen=True)
 class _Scribe:
-    """Writes findings for one result."""
+    """Writes the findings for a single result."""
 
     confirmation: Confirmation
     result: TargetResult
     directory: Path
 
     def path(self, file: str) -> str:
-        """Return a path in the form that findings use."""
+        """Return a path as it is written in findings."""
         path = Path(file)
         real = Path(os.path.realpath(self.directory))
         return path.relative_to(real).as_posix() if path.is_relative_to(real) else path.as_posix()
 
     def columns(self, frame: Frame) -> tuple[int, int]:
-        """Return the columns of the code that broke, or of the whole line if Dynamo does not report them."""
+        """Return the columns of the code that broke, or of the whole line if Dynamo does not report columns."""
         sources = self.confirmation.sources
         if frame.column is not None and frame.end_column is not None:
             return sources.character_columns(frame.file, frame.line, frame.column, frame.end_column)
@@ -51,7 +51,7 @@ class _Scribe:
         return start, max(len(line.rstrip()) + 1, start)
 
     def steps(self, stack: tuple[Frame, ...]) -> tuple[Step, ...]:
-        """Return the call chain through the user's own functions, outermost first."""
+        """Return the call chain through the user's own functions, outermost function first."""
         own = [frame for frame in stack if self.confirmation.is_place(frame.file, frame.line)]
         names = [self.confirmation.sources.function_at(frame.file, frame.line) or frame.function for frame in own]
         found = {name: Step(name, self.path(frame.file), frame.line) for name, frame in zip(names, own, strict=True)}
@@ -118,12 +118,12 @@ def _break_finding(scribe: _Scribe, seen: Break, frame: Frame) -> Finding:
 
 
 def _kind(seen: Break) -> str:
-    """Return the kind of a break as a phrase, without the full stop that older releases add."""
+    """Return the type of a break as a phrase, without the full stop that older releases add."""
     return seen.gb_type.strip().rstrip(".") or "for an unknown reason"
 
 
 def _recompiles(scribe: _Scribe) -> list[Finding]:
-    """Report code that still recompiles in the last of several identical calls."""
+    """Report code that still recompiles on the last of the identical calls."""
     result = scribe.result
     found = []
     for again in result.recompiles:
@@ -159,7 +159,7 @@ def _differences(scribe: _Scribe) -> list[Finding]:
             name="miscompile",
             category="miscompile",
             severity="error",
-            message=f"Compiled, {function} {_does(found)}",
+            message=f"When compiled, {function} {_does(found)}",
             help=f"{text[0].upper()}{text[1:]}.",
             function=function,
             region=(function,),
@@ -175,7 +175,7 @@ def _does(found: Comparison) -> str:
 
 
 def _recompile_findings(scribe: _Scribe, again: Compile) -> list[Finding]:
-    """Return a finding for a recompilation, or none if it is not in the user's own code."""
+    """Return a finding for a recompilation, or an empty list if it is not in the user's own code."""
     result = scribe.result
     own = [
         (file, line)

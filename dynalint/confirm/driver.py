@@ -1,4 +1,4 @@
-"""Get a result for every target, from the worker or the cache, and give the findings their verdicts."""
+"""Get a result for every target, from the worker or the cache, and give each finding its verdict."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from dynalint.confirm.verdicts import (
 )
 from dynalint.findings import Finding
 
-# Starting a worker, which imports torch, takes about as long as running this many targets.
+# Starting a worker imports torch, which takes about as long as running this many targets.
 _TARGETS_WORTH_A_WORKER = 4
 
-# If the root cannot be run, at most this many functions between it and a finding are tried, nearest first.
+# If the root cannot be run, try at most this many functions between it and a finding, nearest first.
 _PARTS = 3
 
 Progress = Callable[[int, int, str], None]
@@ -60,17 +60,17 @@ def confirm(
     leads: Parts | None = None,
     note: Callable[[str], None] | None = None,
 ) -> list[Finding]:
-    """Return the findings with evidence, and DYN001, DYN002 and DYN012 for discoveries, sorted by place.
+    """Return the findings with evidence, sorted by location, and DYN001, DYN002 and DYN012 findings for discoveries.
 
-    `roots` are the compiled roots to run. `progress` receives the number of finished targets, the total number, and the
-    current step; several threads may call it, one at a time. `silenced` are findings that the user suppressed: they are
-    not returned, and problems that they explain are not reported as discoveries. `parts` returns the functions on the
-    call chain to a finding, nearest first, which are run if the roots cannot be. `leads` returns the roots of a
-    finding, nearest first. The most useful roots run first. `note` receives a sentence for each reason why tests or
-    examples failed, if their calls are still needed. The code under check cannot make this function raise.
+    `roots` are the compiled roots to run. The most useful roots run first. `progress` receives the number of finished
+    targets, the total number and the current step. Threads call it one at a time. `silenced` are findings that the user
+    suppressed. They are not returned, and problems that they explain are not reported as discoveries. `parts` returns
+    the functions on the call chain to a finding, nearest first, which are run if the roots cannot be run. `leads`
+    returns the roots that lead to a finding, nearest first. `note` receives a sentence for each reason why tests or
+    examples failed, if their calls are still needed. The code being checked cannot make this function raise.
 
     Raises:
-        WorkerError: the interpreter cannot be run.
+        WorkerError: The interpreter cannot be started.
     """
     return examine(findings, roots, options, progress, silenced, parts, leads, note)[0]
 
@@ -127,7 +127,7 @@ def run_targets(
     """Run the targets and return their results without judging findings. Lines are recorded for `files`.
 
     Raises:
-        WorkerError: the interpreter cannot be run, it has no torch, or no sandbox is available.
+        WorkerError: The interpreter cannot be started, it has no torch, or no sandbox is available.
     """
     spots: dict[str, list[list[int]]] = {os.path.realpath(file): [] for file in files}
     target_runs = _TargetRuns(options, sorted(resolved(targets)), spots, progress)
@@ -140,7 +140,7 @@ def run_targets(
 
 
 class Interrupted(KeyboardInterrupt):
-    """Raised on Ctrl-C. `findings` have the verdicts known so far; the others are unconfirmed."""
+    """Raised on Ctrl-C. `findings` have the verdicts that are known so far, and the rest are unconfirmed."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class _TargetRuns:
-    """One run over all targets, with its workers, its cache and its progress count."""
+    """A run of all targets, with its workers, its cache and its progress."""
 
     def __init__(
         self,
@@ -188,9 +188,9 @@ class _TargetRuns:
     def run(self, more: Wanted, wanted: Wanted) -> tuple[list[TargetResult], str | None]:
         """Return the results in the order of the targets, and the reason if nothing can be run.
 
-        A target called by a traced command is judged by that trace, unless the user declares an example for it. After
-        each step, `wanted` returns the targets that undecided findings need, with their lines. `more` is called a few
-        times and returns the same for the parts to run instead of targets that could not be run.
+        If a traced command called a target, the target is judged by that trace unless the user declares an example for
+        it. After each step, `wanted` returns the targets that undecided findings need, with their lines. `more` is
+        called a few times and returns the parts to run instead of targets that could not be run, also with lines.
         """
         workers: SimpleQueue[Worker] = SimpleQueue()
         own, executor = frozenset(self._shard.of(self._targets)), self._options.executor
@@ -214,7 +214,7 @@ class _TargetRuns:
                     self._harvest(pool, workers, traced, wanted)
                     left = [one for one in self._targets if self._guesses or self._is_given(one)]
                     self._run_all(pool, workers, count, own.intersection(left))
-                    if self._shard == WHOLE:  # with several shards, another one may reach the code
+                    if self._shard == WHOLE:  # With more than one shard, another shard may reach the code.
                         self._run_parts(pool, workers, count, traced, more)
                 except BaseException as fault:
                     # Without this, the pool would run everything that is left before the interrupt takes effect.
@@ -253,17 +253,17 @@ class _TargetRuns:
         found = []
         for one in pool.map(lambda search: self._searched(search, workers), self._shard.of(searches(asked, options))):
             found.append(one)
-            self._harvested += one.results  # an interrupt keeps the results so far
+            self._harvested += one.results  # If the user interrupts the run, the results so far are kept.
         left = wanted([*traced, *self._harvested])
         self.problems = [why for one in found if not left.keys().isdisjoint(one.targets) for why in one.problems]
         settled = {one.target for one in self._harvested if one.default is not None}
         self._targets = [one for one in self._targets if one not in settled]
-        # A call that timed out together with others may succeed alone, with the whole time limit of its target.
+        # A call that timed out together with others may succeed alone, with its target's full time limit.
         alone = {one.target for one in self._harvested}.union(*(one.unforked for one in found))
         self._record(alone - settled, workers)
 
     def _record(self, targets: Iterable[Target], workers: SimpleQueue[Worker]) -> None:
-        """Record the project's calls to targets, for the targets' own runs."""
+        """Record the project's calls to targets, to be used when the targets themselves are run."""
         self._calls.look_for(targets, worker := workers.get(), lambda target: self._tell(target.name))
         workers.put(worker)
 
@@ -300,12 +300,12 @@ class _TargetRuns:
             self._run_all(pool, workers, count, left)
             results = [as_part(self._results.pop(target)) for target in left if target in self._results]
             self._results.update((one.target, one) for one in results if one.problem is None)
-            failed += [one for one in results if one.problem is not None]  # and these are dropped
+            failed += [one for one in results if one.problem is not None]  # These results are dropped.
 
     def _run_all(
         self, pool: ThreadPoolExecutor, workers: SimpleQueue[Worker], count: int, targets: Iterable[Target]
     ) -> None:
-        # A function that returns an example may be in any file, so its target is not batched with others.
+        # A function that returns an example can be in any file, so its target is not batched with others.
         alone = lambda target: self._options.example_for(target) is not None  # noqa: E731
         found = batches(targets, count, alone, self._rank)
         list(pool.map(lambda batch: self._run_batch(batch, workers), found))
@@ -316,7 +316,7 @@ class _TargetRuns:
         return set() if cache is None or not self._traced_in else Stock(cache, self._texts).outdated()
 
     def _traced(self, torch: str | None) -> list[TargetResult]:
-        """Return the results of traced commands that concern the files of this run."""
+        """Return the results of traced commands that involve the files of this run."""
         cache = self._options.cache
         if cache is None or not self._traced_in:
             return []
@@ -325,7 +325,7 @@ class _TargetRuns:
         return [one for one in found if str(one.target.path) in wanted or not wanted.isdisjoint(one.files)]
 
     def _run_batch(self, batch: Sequence[Target], workers: SimpleQueue[Worker]) -> None:
-        """Run the targets of a batch that are not in the cache."""
+        """Run the targets in a batch that are not in the cache."""
         if self._is_stopped():
             return
         worker = workers.get()
@@ -351,7 +351,7 @@ class _TargetRuns:
             for target in targets:
                 self._tell(target.name)
                 result = self._result(target, worker, next(answers))
-                if self._is_stopped():  # the worker may have been closed in the meantime
+                if self._is_stopped():  # The worker may have been closed.
                     return
                 self._results[target] = result
                 self._tell(target.name, done=1)
@@ -366,7 +366,7 @@ class _TargetRuns:
                 self._progress(self._done, len(self._targets), what)
 
     def _remembered(self, target: Target, worker: Worker) -> TargetResult | None:
-        """Return the cached result of a target if it is still valid, otherwise None."""
+        """Return a target's cached result if it is still valid. Otherwise, return None."""
         known = self._cache.get(self._question(target, worker), self._spots)
         if known is None:
             return None
@@ -383,7 +383,7 @@ class _TargetRuns:
         if answer.outcome == "refused":
             reason = answer.ending["reason"]
             self._obstacle = (
-                f"not run: there is no working sandbox on this system ({reason}); --confirm runs code anyway."
+                f"not run: there is no working sandbox on this system ({reason}); use --confirm to run code anyway."
             )
         record, torch = record_of(answer), worker.hello.torch or ""
         try:
@@ -391,7 +391,7 @@ class _TargetRuns:
         except ValueError:
             return result_of(target, torch, {**record, "outcome": "garbled", "parts": {}}, self._spots)
         # A run that exceeded a limit may succeed on a less busy machine, and a package that is missing now may be
-        # installed by the next run.
+        # installed before the next run.
         lasting = answer.done and (result.problem is None or result.problem.phase != "import")
         files = {str(target.path), *filter(self._options.is_own_file, result.files)}
         self._cache.put(self._question(target, worker), self._spots, files, record, lasting=lasting)

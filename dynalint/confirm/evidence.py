@@ -1,4 +1,4 @@
-"""The evidence that `dynalint trace` stores: one file per kind of call, valid until a file that the call ran changes.
+"""The evidence stored by `dynalint trace`: a file for each kind of call, valid until a file that the call ran changes.
 
 A file that is unreadable or malformed counts as missing, so evidence never makes a run fail.
 """
@@ -18,7 +18,7 @@ from dynalint.reading import read_json
 
 FORMAT = 1
 _FOLDER = "evidence"
-# Bits in a table of operations for the runs that traced each operation.
+# Bits that say which runs traced an operation.
 _DEFAULT, _LATENT = 1, 2
 
 
@@ -30,7 +30,7 @@ class Stock:
         self._hashes = FileHashes(texts or {})
 
     def results(self, torch: str | None, spots: Mapping[str, list[list[int]]]) -> Iterator[TargetResult]:
-        """Yield the results of traced calls whose files are unchanged, for this torch release if it is known."""
+        """Yield the results of traced calls whose files are unchanged. If `torch` is known, the release must match."""
         for key, entry in self._entries():
             if self._holds(entry) and (torch is None or _release(entry["torch"]) == _release(torch)):
                 result = self.result(key, spots)
@@ -38,7 +38,7 @@ class Stock:
                     yield result
 
     def outdated(self) -> set[Target]:
-        """Return the targets whose evidence is all out of date."""
+        """Return the targets that only have evidence that is out of date."""
         holds: dict[Target, bool] = {}
         for _, entry in self._entries():
             with contextlib.suppress(KeyError, TypeError):
@@ -47,7 +47,7 @@ class Stock:
         return {target for target, good in holds.items() if not good}
 
     def result(self, key: str, spots: Mapping[str, list[list[int]]]) -> TargetResult | None:
-        """Return the result of one call, or None if there is no evidence with this key."""
+        """Return the result of a call, or None if there is no evidence with this key."""
         entry = _read(self.folder / f"{key}.json")
         if entry is None:
             return None
@@ -65,11 +65,11 @@ class Stock:
             return None
 
     def keys(self) -> list[tuple[str, str]]:
-        """Return the kind and key of each call with evidence."""
+        """Return the kind and key of each call that has evidence."""
         return [(entry["kind"], key) for key, entry in self._entries()]
 
     def discard_stale(self) -> None:
-        """Delete the evidence that is out of date."""
+        """Delete evidence that is out of date."""
         for key, entry in list(self._entries()):
             if not self._holds(entry):
                 with contextlib.suppress(OSError):

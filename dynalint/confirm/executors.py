@@ -1,8 +1,8 @@
-"""Where workers run: on this machine, or on the machines of a Dask cluster.
+"""Where workers run: on this machine, or on the machines in a Dask cluster.
 
-Each Dask worker starts its own workers, with their sandboxes, from the same files at the same paths. If a worker is
-lost, Dask runs its task again on another one. The cluster must be the user's own: anyone who reaches a Dask scheduler
-can run code.
+Each Dask worker starts its own workers, with their sandboxes, from the same files at the same paths. If a Dask worker
+is lost, Dask runs its task again on another one. The cluster must belong to the user, because anyone who can reach a
+Dask scheduler can run code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 _CONNECT_SECONDS = 10
-# How often Dask retries a task whose worker was lost.
+# How often Dask retries a task if its worker is lost.
 _RETRIES = 3
 
 
@@ -32,13 +32,13 @@ class Executor(Protocol):
     """Starts workers."""
 
     def jobs(self, wanted: int) -> int:
-        """Return how many workers to run at once, given the setting `jobs`."""
+        """Return how many workers to run at once, given the value of the `jobs` setting."""
 
     def worker(self, options: WorkerOptions) -> Worker:
         """Start a worker.
 
         Raises:
-            WorkerError: it cannot be started.
+            WorkerError: The worker cannot be started.
         """
 
 
@@ -58,10 +58,10 @@ LOCAL = LocalExecutor()
 
 
 class DaskExecutor:
-    """Runs workers in a Dask cluster: one for each of its threads or, on GPUs, one for each `GPU` resource."""
+    """Runs workers in a Dask cluster, one for each of its threads or, on GPUs, one for each `GPU` resource."""
 
     def __init__(self, scheduler: str) -> None:
-        """Connect to the scheduler at an address when the first worker is needed.
+        """Prepare to connect to the scheduler at an address. The connection is made when the first worker is needed.
 
         Raises:
             UsageError: `distributed` is not installed.
@@ -76,8 +76,8 @@ class DaskExecutor:
     def _client(self) -> Client:
         from distributed import Client
 
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors that matter are also raised
-        # `Client` waits forever for a server that accepts connections but is not a scheduler, such as the dashboard.
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # Errors that matter are also raised.
+        # `Client` waits forever if a server accepts connections but is not a scheduler, such as the dashboard.
         connected: Future[Client] = Future()
 
         def connect() -> None:
@@ -106,7 +106,7 @@ class DaskExecutor:
 
 
 class _DaskWorker(Worker):
-    """A worker somewhere in the cluster; each message may go to another one."""
+    """A worker somewhere in the cluster. Each message can go to a different Dask worker."""
 
     def __init__(self, client: Client, options: WorkerOptions) -> None:
         self.options = options
@@ -124,7 +124,7 @@ class _DaskWorker(Worker):
         except WorkerError:
             raise
         except Exception as fault:
-            # The cluster lost its workers, or they cannot load the task, which Dask raises as many types.
+            # The cluster lost its workers, or they cannot load the task. Dask raises many types of exceptions for this.
             why = (str(fault) or type(fault).__name__).splitlines()[0].partition(". ")[0]
             text = f"the Dask cluster did not run a task: {why}; its workers need this version of dynalint"
             raise WorkerError(text) from fault
@@ -151,7 +151,7 @@ class _DaskWorker(Worker):
 
 
 def _greet(options: WorkerOptions) -> tuple[Hello, str]:
-    """Return the versions of a worker's interpreter, and the hash of dynalint's code; runs in the cluster."""
+    """Return the versions of a worker's interpreter and the hash of dynalint's code. This runs in the cluster."""
     with _kept_worker(options) as worker:
         return worker.hello, worker_hash()
 
@@ -159,13 +159,13 @@ def _greet(options: WorkerOptions) -> tuple[Hello, str]:
 def _answer(
     options: WorkerOptions, operation: str, requests: Sequence[Mapping[str, Any]], prepare: str
 ) -> list[Answer]:
-    """Return the answers to requests; runs in the cluster."""
+    """Return the answers to requests. This runs in the cluster."""
     with _kept_worker(options) as worker:
         return list(worker.ask_each(operation, requests, prepare=prepare))
 
 
 def _kept_worker(options: WorkerOptions) -> Worker:
-    """Start a worker whose server, which has imported torch, waits for the next one in the same process."""
+    """Start a worker. Its server has imported torch and is kept for the next worker in the same process."""
     _keep()
     return Worker(options)
 

@@ -1,4 +1,4 @@
-"""Find a project's calls to its own code, to confirm targets on them or to record them for other uses."""
+"""Find a project's calls to its own code, either to confirm targets with them or to record them for other uses."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from dynalint.confirm.untrusted import sentence
 from dynalint.reading import project_root, read_bounded
 
 Lines = Mapping[str, Sequence[Sequence[int]]]
-"""Ranges of lines, first and last, by file."""
+"""Line ranges (first and last line) by file."""
 
 OPERATION = "operations.harvesting:harvest"
-# The maximum number of targets that share a run of their tests, and the time limit for it.
+# The maximum number of targets whose tests run together, with a shared time limit.
 _TOGETHER = 12
 _MOST_REASONS = 10
 _MOST_RECORDED = 6
@@ -35,7 +35,7 @@ _LONGEST_NUMBER = 9
 
 @dataclass(frozen=True)
 class Search:
-    """One request to find calls: targets of one file, the lines that they should reach, and where to look."""
+    """A request to find calls: targets in a single file, the lines that the calls should reach, and where to look."""
 
     targets: tuple[Target, ...]
     request: dict[str, Any]
@@ -49,9 +49,9 @@ class Search:
 
 
 def searches(wanted: Mapping[Target, Lines], options: ConfirmOptions, *, record: int = 0) -> Iterator[Search]:
-    """Yield searches for the wanted targets, except for targets that the project never calls.
+    """Yield searches for the wanted targets, leaving out targets that the project never calls.
 
-    With `record`, that many calls to each are recorded; otherwise calls are confirmed.
+    If `record` is given, up to that many calls to each target are recorded. Otherwise, the calls are confirmed.
     """
     sites = cache(CallSites)
     for folder, group in itertools.groupby(sorted(wanted), key=lambda one: _project(one.path, options)):
@@ -98,7 +98,7 @@ def _wanted(target: Target, lines: Lines) -> dict[str, Any]:
 
 
 def _in_turns(lists: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Return the snippets of several targets, taking one of each target in turn, without duplicate code."""
+    """Return the snippets for all targets, taking one from each target in turn and leaving out duplicate code."""
     found: dict[str, dict[str, Any]] = {}
     for one in itertools.chain.from_iterable(itertools.zip_longest(*lists)):
         if one is not None:
@@ -107,7 +107,7 @@ def _in_turns(lists: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]
 
 
 def _in_order(lists: Sequence[Sequence[Mapping[str, str]]]) -> list[dict[str, Any]]:
-    """Return the tests of several targets without repetitions, one of each target in each turn."""
+    """Return the tests for all targets without duplicates, taking one from each target in each turn."""
     found: dict[tuple[str, str], int] = {}
     for turn, tests in enumerate(itertools.zip_longest(*lists)):
         for one in tests:
@@ -127,7 +127,7 @@ class Harvested:
 
 
 def in_words(problems: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield a sentence for each reason, most frequent first; the last sentence gives the number of omitted reasons."""
+    """Yield a sentence for each reason, most frequent first. The last sentence says how many reasons were left out."""
     places: dict[str, dict[str, None]] = {}
     for where, reason in problems:
         places.setdefault(reason, {})[where] = None
@@ -136,9 +136,9 @@ def in_words(problems: Iterable[tuple[str, str]]) -> Iterator[str]:
     for reason in reasons[:_MOST_REASONS]:
         first, others = next(iter(places[reason])), len(places[reason]) - 1
         more = f" and {others} other{'s' if others > 1 else ''}" if others else ""
-        yield f"{first}{more} gave no calls to confirm with, because of a failure in the sandbox: {reason}"
+        yield f"{first}{more} gave no calls for confirmation because of a failure in the sandbox: {reason}"
     if left_out > 0:
-        yield f"other code gave no calls to confirm with, for {left_out} more reasons."
+        yield f"other code gave no calls for confirmation, for {left_out} more reasons."
 
 
 Parts = Mapping[str, Any]
@@ -146,7 +146,7 @@ Parts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Searcher:
-    """Searches in workers, or takes their answers from the cache. `every` has the parts that all requests share."""
+    """Searches in workers, or takes answers from the cache. `every` has the parts that all requests share."""
 
     options: ConfirmOptions
     cache: VerdictCache
@@ -154,7 +154,7 @@ class Searcher:
     every: Mapping[str, Any]
 
     def answer(self, search: Search, worker: Worker, begun: Callable[[], object]) -> tuple[Parts, Any]:
-        """Return the parts of the answer, and the spots that they cover. `begun` is called before any code is run."""
+        """Return the parts of the answer and the spots that they cover. `begun` is called before any code is run."""
         spots = self.every["spots"]
         question = {
             **self.questions.circumstances(worker.hello),
@@ -174,7 +174,7 @@ class Searcher:
 
 
 def _calls_in(parts: Parts) -> list[dict[str, Any]]:
-    """Return the parts of each call, in the order of the calls."""
+    """Return the parts that belong to each call, in the order of the calls."""
     calls: dict[int, dict[str, Any]] = {}
     for name, value in parts.items():
         number, dot, part = name.partition(".")
@@ -192,7 +192,7 @@ _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
 
 
 def harvested(search: Search, torch: str, parts: Parts, spots: Mapping[str, list[list[int]]]) -> Harvested:
-    """Read the parts of an answer. The code under check may have forged them, so malformed ones are skipped."""
+    """Read the parts of an answer. The code being checked may have forged them, so malformed parts are skipped."""
     results = []
     for own in _calls_in(parts):
         with suppress(*_MALFORMED):
@@ -214,7 +214,7 @@ def harvested(search: Search, torch: str, parts: Parts, spots: Mapping[str, list
 class ProjectCalls:
     """A project's calls to targets, recorded so that the worker can repeat them.
 
-    Each target is searched for once, until `most` calls to it are recorded.
+    The search for each target is made only once, and stops when `most` calls to it are recorded.
     """
 
     def __init__(self, options: ConfirmOptions, most: int = _MOST_RECORDED) -> None:
@@ -224,12 +224,15 @@ class ProjectCalls:
         self._known: dict[Target, list[dict[str, Any]]] = {}
 
     def of(self, target: Target) -> Sequence[Mapping[str, Any]]:
-        """Return the recorded calls to a target that was searched for, each with a description."""
+        """Return the recorded calls to a target, each with a description.
+
+        `look_for` must have searched for the target.
+        """
         (only,) = resolved([target])
         return self._known.get(only, [])
 
     def look_for(self, targets: Iterable[Target], worker: Worker, begun: Callable[[Target], object]) -> None:
-        """Search for calls to targets. `begun` is called with one of them before its tests run."""
+        """Search for calls to targets. `begun` is called with one of the targets before its tests run."""
         new = [one for one in resolved(targets) if one not in self._known]
         self._known.update((one, []) for one in new)
         asked: dict[Target, Lines] = {one: {} for one in new if self._options.example_for(one) is None}

@@ -1,4 +1,4 @@
-"""The options of `confirm`: how to run code, and which code to run."""
+"""The options for `confirm`: how to run code, and which code to run."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from dynalint.confirm.worker.source.loading import is_below
 
 @dataclass(frozen=True, order=True)
 class Target:
-    """A compiled root: a class or function by its qualified name in a file.
+    """A compiled root, which is a class or function given by its file and qualified name.
 
-    `module` is the dotted name to import the file by, empty for a script that is not part of a package.
+    `module` is the dotted name to import the file by, or empty for a script that is not part of a package.
     """
 
     path: Path
@@ -35,7 +35,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Execution:
-    """The resources for running code: a budget of processor time, answers of other machines, and an executor."""
+    """The resources for running code: a budget of processor time, answers from other machines, and an executor."""
 
     budget: Budget | None = None
     answers: Answers | None = None
@@ -47,14 +47,16 @@ class ConfirmOptions(Execution):
     """How code is run.
 
     `mode` is `auto` (run only in a sandbox) or `always`. `python` is the worker's interpreter, which has torch.
-    `timeout` is in seconds per target, `memory` in bytes. `examples` maps targets, named as `Target.name` or
-    "path/below/project.py:Class", to functions that return (callable, args) or (callable, args, kwargs). `project` is
-    the folder that the names of examples and code are relative to, `directory` the one that the paths of findings are
-    relative to. `search` lists folders to import from, `roots` the folders or files of the user's own code. `overrides`
-    maps files to source text that runs in place of theirs. `cache` is the cache folder, or None to store nothing.
-    At most `jobs` workers run at once, and all stop when the `budget`, if any, is spent. `confirm_from` lists the
-    sources of calls to use for targets without a declared example. `answers` are those of a run that is split over
-    machines. `executor` starts the workers.
+    `timeout` is in seconds per target, and `memory` is in bytes. `examples` maps targets, named as in `Target.name` or
+    as "path/below/project.py:Class", to functions that return (callable, args) or (callable, args, kwargs). The names
+    of examples and code are relative to the folder `project`, and the paths in findings are relative to `directory`.
+    `search` lists folders to import from, and `roots` lists the folders or files with the user's own code. `overrides`
+    maps files to source text that runs instead of their contents. `cache` is the cache folder, or None to store
+    nothing.
+
+    At most `jobs` workers run at once, and all of them stop when the `budget`, if there is one, is used up.
+    `confirm_from` lists where to find calls for targets without a declared example. `answers` are the answers in a run
+    that is split over machines. `executor` starts the workers.
     """
 
     mode: Literal["auto", "always"] = "auto"
@@ -80,11 +82,11 @@ class ConfirmOptions(Execution):
         return next((self.examples[name] for name in names if name in self.examples), None)
 
     def own_roots(self) -> tuple[Path, ...]:
-        """Return the resolved folders and files of the user's own code: the project and `roots`."""
+        """Return the resolved folders and files with the user's own code, which are the project and `roots`."""
         return tuple(dict.fromkeys(Path(os.path.realpath(path)) for path in (self.project, *self.roots)))
 
     def is_own(self, path: str) -> bool:
-        """Whether a file, given by its resolved path, is the user's own code. Python's frozen modules are not."""
+        """Whether a file is the user's own code. `path` must be resolved. Python's frozen modules are not user code."""
         return not Path(path).name.startswith("<frozen ") and any(
             is_below(Path(path), root) for root in self.own_roots()
         )
@@ -95,5 +97,5 @@ class ConfirmOptions(Execution):
 
 
 def resolved(targets: Iterable[Target]) -> dict[Target, None]:
-    """Return the targets with resolved paths, without duplicates."""
+    """Return the targets with resolved paths and without duplicates."""
     return dict.fromkeys(replace(target, path=Path(os.path.realpath(target.path))) for target in targets)

@@ -1,4 +1,4 @@
-"""The order in which targets run: the most useful first, and those that share an import together."""
+"""The order in which targets run. The most useful targets run first, and those that share an import run together."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dynalint.confirm.options import Target, resolved
 from dynalint.confirm.verdicts import CONFIRMABLE, Placed
 from dynalint.findings import Finding
 
-# The maximum number of targets of a package that share one import. More would leave the other workers idle.
+# The maximum number of targets from a package that share an import. More would leave the other workers idle.
 _MOST_TOGETHER = 12
 
 
 def ranks(targets: Iterable[Target], placed: Sequence[Placed]) -> Mapping[Target, tuple[int, ...]]:
-    """Return a sort key for each target: targets nearest to the most important findings run first.
+    """Return a sort key for each target. The targets nearest to the most important findings run first.
 
-    Targets that lead to no finding run last; they may show breaks that no rule found.
+    Targets that lead to no finding run last. They may show breaks that no rule found.
     """
     best: dict[Target, tuple[int, ...]] = {}
     for one in placed:
@@ -29,7 +29,7 @@ def ranks(targets: Iterable[Target], placed: Sequence[Placed]) -> Mapping[Target
 def nearest_parts(
     stuck: Iterable[Placed], parts: Callable[[Finding], Sequence[Target]], known: Collection[Target]
 ) -> dict[Target, dict[str, list[list[int]]]]:
-    """Return, for findings whose roots could not be run, the nearest of their parts that is not `known`, with lines."""
+    """Return the nearest part that is not `known` for each finding whose roots could not be run, with its lines."""
     wanted: dict[Target, dict[str, list[list[int]]]] = {}
     for one in stuck:
         target = next((part for part in resolved(parts(one.finding)) if part not in known), None)
@@ -39,7 +39,7 @@ def nearest_parts(
 
 
 def _weight(one: Placed) -> tuple[int, int]:
-    """Return a sort key for a finding: doubtful findings after certain ones, advice after breaks."""
+    """Return a sort key for a finding. Doubtful findings come after certain findings, and advice comes after breaks."""
     category = one.finding.category
     return int(bool(one.finding.doubt)), CONFIRMABLE.index(category) if category in CONFIRMABLE else len(CONFIRMABLE)
 
@@ -50,9 +50,9 @@ def batches(
     alone: Callable[[Target], bool],
     rank: Mapping[Target, tuple[int, ...]],
 ) -> Iterator[list[Target]]:
-    """Group targets of the same package, which share one import, into batches small enough to keep all workers busy.
+    """Group targets from the same package into batches, because they share an import.
 
-    Targets for which `alone` is true get a separate batch.
+    The batches are small enough to keep all workers busy. Targets for which `alone` is true get their own batch.
     """
     every = sorted(targets, key=lambda target: (rank.get(target, ()), target))
     most = min(_MOST_TOGETHER, -(-len(every) // workers))

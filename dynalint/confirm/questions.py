@@ -1,4 +1,4 @@
-"""The cache keys of the worker's answers: everything that an answer depends on except the files that ran."""
+"""The cache keys for the worker's answers: everything that an answer depends on except the files that ran."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dynalint.confirm.servers import worker_hash
 
 
 class Questions:
-    """Builds the cache keys of one run. `compare` lists the files whose compiled code is compared with eager."""
+    """Builds the cache keys for a run. `compare` lists the files whose compiled code is compared with eager code."""
 
     def __init__(self, options: ConfirmOptions, compare: Sequence[str]) -> None:
         self._options = options
         self._compare = compare
 
     def about(self, target: Target, hello: Hello) -> dict[str, Any]:
-        """Return the cache key of a target that the worker builds and calls."""
+        """Return the cache key for a target that the worker builds and calls."""
         return {
             **self.circumstances(hello),
             "target": [str(target.path), target.module, target.qualname],
@@ -26,7 +26,7 @@ class Questions:
         }
 
     def circumstances(self, hello: Hello) -> dict[str, Any]:
-        """Return the part of the key that is common to all questions to a worker."""
+        """Return the part of the key that is the same for all questions to a worker."""
         options = self._options
         return {
             "search": [*map(str, options.search), *python_path()],

@@ -1,4 +1,4 @@
-"""Which line makes Dynamo recompile: the text of a failed guard, matched with places and names in the source."""
+"""Find the line that makes Dynamo recompile, by matching a failed guard with locations and names in the source."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Blame:
 def blamed(placed: Placed, result: TargetResult, sources: Sources) -> Blame | None:
     """Return how often this finding's code made Dynamo recompile, or None if it never did.
 
-    Identical calls are checked first. A call with another batch size counts if its guard is about this code, and a call
+    Identical calls are checked first. A call with another batch size counts if its guard is about this code. A call
     with other values counts if its guard is on a number that this code reads at a break.
     """
     default = result.default
@@ -74,19 +74,19 @@ def _times(count: int) -> str:
 
 
 def is_about(again: Compile, placed: Placed, sources: Sources) -> bool:
-    """Whether the failed guard was created on the finding's lines, or names something that they name."""
+    """Whether the failed guard was created on the finding's lines, or names something that these lines also name."""
     if any(_same(file, placed.path) and placed.covers(placed.path, line) for file, line in places(again)):
         return True
     if again.file != placed.path or placed.finding.category != "recompile":
         return False
     named = sources.words(placed.path, placed.finding.line, placed.finding.end_line) - _NOT_NAMES
     if _ON_SIZES.search(guard(again)) and not named & _SIZES:
-        return False  # another batch size, and the line does not use the tensor's size
+        return False  # The batch size changed, and the line does not use the tensor's size.
     return bool(named.intersection(re.findall(r"[A-Za-z_]\w*", guard(again))))
 
 
 def places(again: Compile) -> Iterator[tuple[str, int]]:
-    """Yield the places that Dynamo names for a guard, absolute paths first. Others are the last part of a path."""
+    """Yield the locations that Dynamo names for a guard, absolute paths first. Other paths can be incomplete."""
     for pattern in (_FRAME, _COMMENT):
         for file, line in pattern.findall(again.recompile or ""):
             yield file, int(line)
@@ -97,7 +97,7 @@ def _same(file: str, path: str) -> bool:
 
 
 def guard(again: Compile) -> str:
-    """Return the guard that failed, in Dynamo's words, without the source location that Dynamo appends."""
+    """Return the guard that failed, as Dynamo writes it but without the source location at the end."""
     line = next(iter((again.recompile or "").splitlines()), "")
     return cut(" ".join(_CACHE_ENTRY.sub("", line).split("  # ")[0].split()), _LONGEST)
 

@@ -27,7 +27,7 @@ def worker_options(options: ConfirmOptions) -> WorkerOptions:
 def request_for(target: Target, options: ConfirmOptions, calls: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """Return the information that the worker needs to import, build and call a target.
 
-    `calls` are the project's recorded calls to it, best first.
+    `calls` are the project's recorded calls to the target, best first.
     """
     return {
         "name": target.path.name,

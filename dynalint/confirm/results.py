@@ -1,4 +1,4 @@
-"""The result of running one target, in the parent's types, and the record of it that the cache stores."""
+"""The result of running a target, in the parent's types, and the record of it that the cache stores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dynalint.confirm.worker.dynamo.records import (
 )
 
 Spot = tuple[int, int, int, int]
-"""A range of source in bytecode positions: 1-based lines, 0-based columns in UTF-8 bytes, the end exclusive."""
+"""A range of source code in bytecode positions: 1-based lines, 0-based columns in UTF-8 bytes, and an exclusive end."""
 
 
 _EVALUATION = "evaluation."
@@ -52,7 +52,10 @@ class _Calls:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a target did not run to completion. `phase` is a phase of the worker, or `process` if its process ended."""
+    """Why a target did not run to completion.
+
+    `phase` is one of the worker's phases, or `process` if its process ended.
+    """
 
     phase: str
     stage: str
@@ -67,7 +70,7 @@ Covered = Mapping[str, Mapping[Spot, Coverage]]
 
 @dataclass(frozen=True)
 class Latent:
-    """The run after removing the breaks that make whole frames fall back to eager."""
+    """The run after removing the breaks that make whole frames fall back to eager mode."""
 
     run: Run
     coverage: Covered
@@ -75,12 +78,12 @@ class Latent:
 
 @dataclass(frozen=True)
 class TargetResult:
-    """Everything known about one target. If data is missing, it is None, and `problem` says why.
+    """Everything that is known about a target. Missing data is None, and `problem` says why it is missing.
 
-    The first `same` calls are identical; the next `batch` calls use another batch size. `evaluation` is the result of
-    the same calls in evaluation mode, which may run other code; its `mode` says so. `outdated` means that the stored
-    evidence of the target is out of date. `part` means that the target is not a compiled root but a function called by
-    a root, run on its own with guessed arguments. Paths are resolved.
+    The first `same` calls are identical, and the next `batch` calls use another batch size. `evaluation` is the result
+    of the same calls in evaluation mode, which may run different code. Its `mode` says so. `outdated` means that the
+    stored evidence for the target is out of date. `part` means that the target is not a compiled root but a function
+    that a root calls, which was run separately with guessed arguments. Paths are resolved.
     """
 
     target: Target
@@ -103,16 +106,16 @@ class TargetResult:
 
     @cached_property
     def recompiles(self) -> tuple[Compile, ...]:
-        """Recompilations in identical calls, which should have reused the compiled code."""
+        """Recompilations on identical calls, which should have reused the compiled code."""
         return tuple(c for c in self.default.recompiles if c.call < self.same) if self.default is not None else ()
 
 
 def result_of(
     target: Target, torch: str, answer: Mapping[str, Any], spots: Mapping[str, list[list[int]]]
 ) -> TargetResult:
-    """Build a result from a record made by `record_of`; raises ValueError if it is malformed.
+    """Build a result from a record made by `record_of`. Raises ValueError if the record is malformed.
 
-    The code under check may have forged any of it.
+    The code being checked may have forged any of it.
     """
     try:
         return _result(target, torch, answer, spots)
@@ -165,13 +168,13 @@ def _evaluation(
 
 
 def as_part(result: TargetResult) -> TargetResult:
-    """Return the result marked as that of a part, not of a compiled root."""
+    """Mark a result as the result of a part instead of a compiled root."""
     evaluation = None if result.evaluation is None else replace(result.evaluation, part=True)
     return replace(result, evaluation=evaluation, part=True)
 
 
 def record_of(answer: Answer) -> dict[str, Any]:
-    """Return the part of a worker's answer that `result_of` needs, as JSON data."""
+    """Return the parts of a worker's answer that `result_of` needs, as JSON data."""
     return {
         "outcome": answer.outcome,
         "ending": dict(answer.ending),

@@ -1,4 +1,4 @@
-"""The files in which the project's calls are searched for: their definitions, tests and imports, as far as needed."""
+"""The files that are searched for the project's calls: their definitions, tests and imports, as far as needed."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ _COMMENT = re.compile(r"#.*")
 _CLASS = re.compile(r"^class[ \t]+(\w+)[ \t]*\(([^:]*)\)[ \t]*:", re.MULTILINE)
 _FRAMEWORKS = frozenset(("TestCase", "object", "ABC", "Protocol", ""))
 ANY = "*"
-"""Represents all tests of a class that have no separate block."""
+"""Stands for all tests in a class that do not have their own block."""
 _SLOW = ("slow", "cuda", "gpu", "skip", "network")
 
 
 @dataclass(frozen=True)
 class Block:
-    """A top-level definition of a file, or a test method of a class, with the words in it."""
+    """A top-level definition in a file, or a test method in a class, with the words in it."""
 
     name: str
     words: frozenset[str]
     is_test: bool = False
     cost: int = 0
     bases: tuple[str, ...] = ()
-    """The names of the bases of a class. For `ANY`, those whose tests the class inherits."""
+    """The names of a class's bases.
+
+    If the block is for `ANY`, the names of the bases whose tests the class inherits.
+    """
 
 
 @dataclass(frozen=True)
@@ -41,14 +44,14 @@ class SearchedFile:
 
     @cached_property
     def tree(self) -> ast.Module:
-        """The parsed file; empty if Python cannot parse it."""
+        """The parsed file, or an empty module if Python cannot parse it."""
         with suppress(SyntaxError, ValueError, RecursionError):
             return ast.parse(self.text)
         return ast.Module([], [])
 
     @cached_property
     def imported(self) -> frozenset[str]:
-        """The last parts of the names of imported modules, and imported names, which may be modules."""
+        """The last parts of imported module names, and imported names, which may be modules too."""
         found: set[str] = set()
         for module, names in _IMPORTS.findall(_COMMENT.sub("", self.text)):
             found.add(module.rpartition(".")[2])
@@ -57,12 +60,12 @@ class SearchedFile:
 
     @cached_property
     def heirs(self) -> tuple[tuple[str, frozenset[str]], ...]:
-        """The names of the top-level classes that have bases, each with the words in these."""
+        """The names of the top-level classes that have bases, with the words in these bases."""
         return tuple((name, frozenset(WORD.findall(bases))) for name, bases in _CLASS.findall(self.text))
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """All words of the text."""
+        """All words in the text."""
         return frozenset(WORD.findall(self.text))
 
     @cached_property
@@ -101,7 +104,7 @@ def _is_test(node: ast.stmt) -> bool:
 
 
 def _bases(node: ast.ClassDef) -> tuple[str, ...]:
-    """Return the names of a class's bases, except those of frameworks."""
+    """Return the names of a class's bases, except those that come from frameworks."""
     bases = [base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in node.bases]
     return tuple(base for base in bases if base not in _FRAMEWORKS)
 

@@ -1,4 +1,4 @@
-"""Server processes of the worker: starting them, talking to them, stopping them, and keeping one for reuse."""
+"""The worker's server processes: start them, talk to them, stop them, and keep one for reuse."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ROOM = 1 << 10
 _MOST_WAITING = 16
 # Search paths, tried in order. An empty or relative entry would refer to the project's folder.
 _SEARCHED = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-# The environment variables needed to import torch and the user's packages. Never a token or a password.
+# The environment variables that are needed to import torch and the user's packages. Never add a token or a password.
 _KEPT = frozenset(
     "PATH VIRTUAL_ENV CONDA_PREFIX CONDA_DEFAULT_ENV LD_LIBRARY_PATH DYLD_LIBRARY_PATH LANG LANGUAGE TZ "
     "CUDA_HOME CUDA_PATH CUDA_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT "
@@ -41,16 +41,16 @@ _KEPT = frozenset(
 
 
 class WorkerError(DynalintError):
-    """The worker could not be started or could not continue; the text gives the reason in one sentence."""
+    """The worker could not be started or could not continue. The message is a sentence that gives the reason."""
 
 
 @dataclass(frozen=True)
 class WorkerOptions:
     """How to run the worker.
 
-    `python` is the user's interpreter, `search` lists entries to add to its `sys.path` (the project's roots), `folders`
-    lists folders with further operations. `seconds` is the time limit of one request, `memory` its limit in bytes. If
-    `required` is true, nothing runs without a sandbox. `cwd` is the working folder of the code under check. `budget`
+    `python` is the user's interpreter, `search` lists entries to add to its `sys.path` (the project's roots), and
+    `folders` lists folders with additional operations. `seconds` and `memory` (in bytes) limit a single request. If
+    `required` is true, nothing runs without a sandbox. `cwd` is the working folder for the code being checked. `budget`
     limits the total processor time of all requests.
     """
 
@@ -67,16 +67,16 @@ class WorkerOptions:
 
 @dataclass(frozen=True)
 class Hello:
-    """The versions of the worker's Python and torch; None if torch is not installed."""
+    """The worker's versions of Python and torch. `torch` is None if torch is not installed."""
 
     python: str
     torch: str | None
 
 
 class Server:
-    """A running server process that has sent its hello. Raises WorkerError if it cannot be started.
+    """A running server process that has sent its hello message. Raises WorkerError if it cannot be started.
 
-    `number` is the number of the last message. `warm` is true once a message has been answered, so torch is imported;
+    `number` is the number of the last message. `warm` is true after the first answer, when torch has been imported.
     `idle` is true while no request is running.
     """
 
@@ -97,7 +97,7 @@ class Server:
 
     @property
     def pid(self) -> int | None:
-        """The process id, or None after the process ended."""
+        """The process id, or None if the process has ended."""
         return None if self._process is None else self._process.pid
 
     def send(self, message: Mapping[str, Any]) -> None:
@@ -109,14 +109,14 @@ class Server:
         try:
             while left:
                 left = left[stream.write(left) or 0 :]
-        except ValueError:  # closed in the meantime
+        except ValueError:  # The stream has been closed.
             raise EOFError("the worker ended") from None
 
     def receive(self, deadline: float) -> dict[str, Any]:
         """Return the next message.
 
         Raises `queue.Empty` at the deadline, EOFError if the process has ended, and ValueError if the message is
-        malformed or the messages since the last `end` exceed the limit for one answer.
+        malformed or the messages since the last `end` message exceed the limit for an answer.
         """
         line = self._lines.next(deadline)
         if not line:
@@ -130,7 +130,7 @@ class Server:
         return message
 
     def serve_again(self, options: WorkerOptions) -> bool:
-        """Switch to another project. Returns False if that fails."""
+        """Switch to another project. Return False if that fails."""
         try:
             self.send({"hello": {"search": options.search}})
             self.hello = self._greeted()
@@ -139,7 +139,7 @@ class Server:
         return True
 
     def end(self) -> None:
-        """End the process and everything it started, and remove its files."""
+        """End the process and everything that it started, and remove its files."""
         process, self._process = self._process, None
         if process is not None:
             _end(process)
@@ -154,7 +154,7 @@ class Server:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=complaints,
-                    # Unbuffered, because a buffer has a lock, which a waiting thread would hold.
+                    # Unbuffered, because a buffer has a lock that a waiting thread would hold.
                     bufsize=0,
                     # Programs and libraries may be searched for in the working folder, so it must not be the project.
                     cwd=self._folder.path,
@@ -170,7 +170,7 @@ class Server:
                 self.end()
                 complaints.seek(0)
                 last = complaints.read().decode(errors="replace").strip().splitlines()[-1:]
-                reason = last[0] if last else "it gave no answer"
+                reason = last[0] if last else "it did not answer"
                 raise WorkerError(f"{options.python} cannot run the worker: {reason}") from error
 
     def _greeted(self) -> Hello:
@@ -185,9 +185,9 @@ _keepers = 0
 
 @contextlib.contextmanager
 def keeping_a_server() -> Iterator[None]:
-    """Inside this context, a closed worker's server waits for the next worker, so that torch is imported only once.
+    """Keep a closed worker's server for the next worker while this context is active, so torch is imported only once.
 
-    At most one server waits. A server never runs user code itself, so the next worker gets it in its initial state.
+    At most one server is kept. A server never runs user code itself, so it is unchanged when the next worker gets it.
     """
     global _keepers  # noqa: PLW0603 - the number of servers is a fact about the whole process
     _keepers += 1
@@ -200,7 +200,7 @@ def keeping_a_server() -> Iterator[None]:
 
 
 def take_server(options: WorkerOptions) -> Server:
-    """Return the waiting server if it fits the options, otherwise a new one. Raises WorkerError."""
+    """Return the kept server if it matches the options, or else a new server. Raises WorkerError."""
     while _waiting and _waiting[-1].kind == _kind(options):
         server = _waiting.pop()
         if server.serve_again(options):
@@ -210,7 +210,7 @@ def take_server(options: WorkerOptions) -> Server:
 
 
 def give_back(server: Server) -> None:
-    """Keep a server for the next worker inside `keeping_a_server`, otherwise end it."""
+    """Keep a server for the next worker if `keeping_a_server` is active. Otherwise, end it."""
     if not _keepers or not server.idle or server.pid is None:
         server.end()
         return
@@ -220,19 +220,19 @@ def give_back(server: Server) -> None:
 
 
 def _kind(options: WorkerOptions) -> _Kind:
-    """Return the settings in which a waiting server must match a worker."""
+    """Return the settings that must be the same before a kept server can be used."""
     return str(options.python), options.device, tuple(sorted(_environment(Path(), options.device).items()))
 
 
 class _Lines:
-    """The lines from a pipe, followed by an empty one. Reading pauses while too many lines are waiting."""
+    """The lines from a pipe, followed by an empty line. Reading pauses while too many lines are waiting."""
 
     def __init__(self) -> None:
         self._queue: queue.Queue[bytes] = queue.Queue(_MOST_WAITING)
         self._closed = False
 
     def next(self, deadline: float) -> bytes:
-        """Return the next line. Raises `queue.Empty` at the deadline, given in monotonic time."""
+        """Return the next line. Raises `queue.Empty` at the deadline, which is in monotonic time."""
         line = self._queue.get(timeout=max(deadline - time.monotonic(), 0.01))
         if not line:
             self.close()
@@ -244,7 +244,7 @@ class _Lines:
         self._closed = True
 
     def pump(self, stream: Any) -> None:
-        """Read until the stream ends, then close it. No other thread may close it during a read."""
+        """Read until the stream ends, then close it. No other thread may close it while this one is reading."""
         with stream:
             for line in _lines_of(stream.fileno()):
                 if not self._put(line):
@@ -261,7 +261,7 @@ class _Lines:
 
 
 def _lines_of(descriptor: int) -> Iterator[bytes]:
-    """Yield lines as they arrive, and stop at one that exceeds the length limit."""
+    """Yield lines as they arrive, and stop at a line that exceeds the length limit."""
     begun = b""
     while len(begun) <= LONGEST_LINE + _ROOM:
         try:
@@ -275,29 +275,29 @@ def _lines_of(descriptor: int) -> Iterator[bytes]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a server. When its standard input closes, it ends together with everything it started."""
+    """End a server by closing its standard input. The server then also ends everything that it started."""
     assert process.stdin is not None
     with contextlib.suppress(OSError):
         process.stdin.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout=_PARTING_SECONDS)
         return
-    # The supervisor notices, and ends the sandboxed processes.
+    # The supervisor notices this and ends the sandboxed processes.
     process.kill()
     process.wait()
 
 
 def _program(python: Path) -> str:
-    """Return the program to start: an absolute path, or a bare name to look up in PATH."""
+    """Return the program to start, which is an absolute path or a plain name to look up in PATH."""
     return str(python) if python.name == str(python) else str(python.absolute())
 
 
 def _environment(scratch: Path, device: str) -> dict[str, str]:
     """Return the worker's environment variables.
 
-    PYTHONPATH is omitted because the server, which is not sandboxed, must not import modules from it. It is passed to
-    the forked processes with each request. If code runs on the CPU, GPUs are hidden: a process that has used a GPU
-    cannot be forked, and Dynamo uses any GPU it sees.
+    PYTHONPATH is left out because the server, which is not sandboxed, must not import modules from it. It is passed to
+    the forked processes with each request. If code runs on the CPU, GPUs are hidden, because a process that has used a
+    GPU cannot be forked, and Dynamo uses any GPU that it sees.
     """
     hidden = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), "") if device == "cpu" else {}
     kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith("LC_")}
@@ -323,7 +323,7 @@ def _environment(scratch: Path, device: str) -> dict[str, str]:
 
 @cache
 def worker_hash() -> str:
-    """Return a hash of the worker's code, because another version may give other answers."""
+    """Return a hash of the worker's code, because another version may give different answers."""
     digest = hashlib.sha256()
     for file in sorted(_PACKAGE.rglob("*.py")):
         digest.update(file.read_bytes())

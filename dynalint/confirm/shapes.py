@@ -1,4 +1,4 @@
-"""Types for the non-record parts of a worker's answer, used to reject malformed answers."""
+"""Types for the parts of a worker's answer that are not records. They are used to reject malformed answers."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _VERIFIED: Mapping[str, Any] = {
 
 
 def fits(operation: str, parts: Mapping[str, Any], *, done: bool) -> bool:
-    """Whether the parts of an answer have the right types, and are complete if the operation ran to completion."""
+    """Whether an answer's parts have the right types, and are complete if the operation ran to completion."""
     return operation != "operations.verifying:verify" or _verified(parts, done=done)
 
 

@@ -1,8 +1,8 @@
-"""Splitting one run over several machines: what each of them runs, and how their answers are merged.
+"""Split a run over multiple machines: decide what each of them runs, and merge their answers.
 
 A shard runs its part of the code and writes the worker's answers to a file, in the format of the verdict cache.
-`dynalint merge` then repeats the whole run with these answers instead of the worker's. It therefore reports the same as
-a run on one machine, and only runs code that no shard could know was needed.
+`dynalint merge` then repeats the whole run with these answers instead of the worker's. It therefore reports the same
+findings as a run on a single machine, and only runs code that no shard could know was needed.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ WHOLE = Shard(1, 1)
 
 @dataclass
 class Answers:
-    """The worker's answers in a split run, as entries of the verdict cache, by the hash of their question.
+    """The worker's answers in a split run, stored as verdict cache entries by the hash of their question.
 
-    With a `shard`, only its part is run, and `made` collects the answers. `given` contains the answers of all shards,
-    `used` the hashes of those whose question was asked again and whose files are unchanged.
+    If there is a `shard`, only its part is run, and `made` collects the answers. `given` has the answers from all
+    shards. `used` has the hashes of the answers whose question was asked again and whose files are unchanged.
     """
 
     shard: Shard = WHOLE
@@ -55,12 +55,12 @@ class Answers:
     used: set[str] = field(default_factory=set)
 
     def write(self, file: Path, paths: Sequence[str]) -> None:
-        """Write the answers of this shard, for a run on `paths`.
+        """Write this shard's answers, for a run on `paths`.
 
         Raises:
-            DynalintError: the file cannot be written.
+            DynalintError: The file cannot be written.
         """
-        spots: dict[str, int] = {}  # spots are long, and the same for most answers
+        spots: dict[str, int] = {}  # Spots are long, and most answers have the same.
         answers = {
             key: {**entry, "spots": spots.setdefault(json.dumps(entry["spots"], sort_keys=True), len(spots))}
             for key, entry in sorted(self.made.items())
@@ -74,10 +74,10 @@ class Answers:
 
 
 def read_shards(files: Sequence[Path]) -> tuple[Answers, tuple[str, ...]]:
-    """Return the answers in the files of all shards of a run, and the paths that were checked.
+    """Return the answers in the shard files of a run, and the paths that were checked.
 
     Raises:
-        UsageError: a file is not a shard, or the files are not all the shards of one run.
+        UsageError: A file is not a shard, or the files are not all the shards of a single run.
     """
     shards = {file: _read(file) for file in files}
     answers = Answers()

@@ -1,4 +1,4 @@
-"""The text of the user's files: columns in characters and bytes, the words of a line, the names of functions."""
+"""The text of the user's files: columns in characters and bytes, the words on a line, and the names of functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 class Sources:
-    """Reads each file once. `overrides` maps resolved paths to text that replaces the file on disk."""
+    """Reads each file only once. `overrides` maps resolved paths to text that replaces the file on disk."""
 
     def __init__(self, overrides: Mapping[str, str] | None = None) -> None:
         self._overrides = dict(overrides or {})
@@ -25,7 +25,7 @@ class Sources:
         self._functions: dict[str, list[tuple[int, int, str]]] = {}
 
     def lines(self, path: str) -> list[str]:
-        """Return the lines of a file without line endings, or an empty list if it cannot be read."""
+        """Return a file's lines without line endings, or an empty list if the file cannot be read."""
         if path not in self._lines:
             text = self._overrides.get(path)
             if text is None:
@@ -34,12 +34,12 @@ class Sources:
                 except (OSError, ValueError):
                     self._lines[path] = []
                     return []
-            # Split as Python does: a form feed or a Unicode line separator does not end a line.
+            # Split the way Python does. A form feed or a Unicode line separator does not end a line.
             self._lines[path] = re.split(r"\r\n|\r|\n", text)
         return self._lines[path]
 
     def line(self, path: str, number: int) -> str:
-        """Return one line, counted from 1, or an empty string if it does not exist."""
+        """Return a line, counted from 1, or an empty string if it does not exist."""
         lines = self.lines(path)
         return lines[number - 1] if 0 < number <= len(lines) else ""
 
@@ -50,13 +50,13 @@ class Sources:
         )
 
     def spot(self, path: str, finding: Finding) -> Spot:
-        """Return the range of a finding in bytecode positions."""
+        """Return a finding's range in bytecode positions."""
         start = self._byte_column(path, finding.line, finding.column)
         end = self._byte_column(path, finding.end_line, finding.end_column)
         return finding.line, start, finding.end_line, end
 
     def character_columns(self, path: str, line: int, start: int, end: int) -> tuple[int, int]:
-        """Convert byte columns of a line to the columns of findings: in characters, from 1."""
+        """Convert a line's byte columns to the columns used in findings, which count characters from 1."""
         data = self.line(path, line).encode()
         return tuple(len(data[:column].decode("utf-8", "replace")) + 1 for column in (start, end))  # type: ignore[return-value]
 
@@ -68,7 +68,7 @@ class Sources:
         return frozenset(word for number in range(first, last + 1) for word in _WORD.findall(self.line(path, number)))
 
     def function_at(self, path: str, line: int) -> str:
-        """Return the qualified name of the innermost function around a line, or an empty string outside functions."""
+        """Return the qualified name of the innermost function around a line, or an empty string if there is none."""
         if path not in self._functions:
             self._functions[path] = functions_of("\n".join(self.lines(path)))
         around = [(last - first, name) for first, last, name in self._functions[path] if first <= line <= last]

@@ -1,7 +1,7 @@
-"""Temporary folders that are always removed, however a run ends.
+"""Temporary folders that are always removed, no matter how a run ends.
 
-Each folder contains a locked file; the kernel releases the lock when the owning process ends. If the machine crashes or
-all processes are killed, a later run removes the folders.
+Each folder contains a locked file, and the kernel releases the lock when the process that owns it ends. If the machine
+crashes or all processes are killed, a later run removes the folders.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _LOCK = "lock"
 
 
 class TemporaryFolder:
-    """A temporary folder of this process; `path` is its location."""
+    """A temporary folder for this process, at `path`."""
 
     def __init__(self) -> None:
-        """Create it. Raises OSError if that fails."""
+        """Create the folder. Raises OSError if that fails."""
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
         self._lock = _locked(self.path / "locking", os.O_CREAT)
         if self._lock is not None:
@@ -39,7 +39,7 @@ class TemporaryFolder:
 
 
 def is_owned(folder: Path) -> bool:
-    """Whether the process that created a temporary folder is still running; True if unknown."""
+    """Whether the process that created a temporary folder is still running. Return True if this is unknown."""
     held = _locked(folder / _LOCK)
     if held is None:
         return True
@@ -48,10 +48,10 @@ def is_owned(folder: Path) -> bool:
 
 
 def remove_abandoned() -> None:
-    """Remove temporary folders of this user whose processes have ended.
+    """Remove this user's temporary folders if their processes have ended.
 
-    Other users may write to the same place, so only folders that this user owns and nobody else can enter are
-    considered.
+    Other users may write to the same location, so dynalint considers only folders that this user owns and nobody else
+    can enter.
     """
     if not hasattr(os, "getuid"):
         return
@@ -68,7 +68,7 @@ def _locked(file: Path, flags: int = 0) -> int | None:
     """Lock a file and return its descriptor, or None if another process holds the lock or locking fails."""
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | flags, 0o600)
-    except (OSError, AttributeError):  # on Windows, only the user can enter their folder for temporary files
+    except (OSError, AttributeError):  # On Windows, only the user can enter their temporary folder.
         return None
     if _lock(descriptor):
         return descriptor

@@ -1,4 +1,4 @@
-"""Run a command whose processes confirm the calls that they make; see `dynalint/confirm/worker/tracing`."""
+"""Run a command whose processes confirm the calls that they make. See `dynalint/confirm/worker/tracing`."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _POLL = 0.05
 _GRACE_SECONDS = 5.0
 _ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
 _ABANDON_SECONDS = 1.0
-# Two signals within this time count as one, because one often follows from the other.
+# Two signals within this time count as one, because one of them is often caused by the other.
 _ONE_SIGNAL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
 class Traced:
-    """The outcome of a command and of the calls that it made.
+    """The outcome of running a command, and of confirming the calls that it made.
 
     `code` is the command's own exit code. `problems` lists the calls that could not be confirmed, with reasons.
-    `raising` lists the calls that raise an exception themselves, `left` the calls that were not confirmed in time.
-    `foreign` lists the packages outside the user's code whose modules were called, `failures` the errors in tracing
-    itself. `processes` counts the processes that imported torch, `known` the kinds of calls that already had evidence.
-    `seconds` is the part of the budget that was spent.
+    `raising` lists the calls that raise an exception themselves, and `left` lists the calls that were not confirmed in
+    time. `foreign` lists the packages outside the user's code whose modules were called, and `failures` lists errors in
+    tracing itself. `processes` is the number of processes that imported torch, and `known` is the number of kinds of
+    calls that already had evidence. `seconds` is the part of the budget that was used.
     """
 
     code: int
@@ -58,10 +58,10 @@ class Traced:
 def trace(
     command: Sequence[str], options: ConfirmOptions, budget: float, progress: Callable[[str], None] | None = None
 ) -> Traced:
-    """Run a command, wait for its pending confirmations within the budget, and return the results.
+    """Run a command, wait for its pending confirmations as long as the budget allows, and return the results.
 
     Raises:
-        DynalintError: the command cannot be run, or this system cannot fork processes.
+        DynalintError: The command cannot be run, or this system cannot fork processes.
     """
     if not hasattr(os, "fork"):
         raise DynalintError("dynalint trace needs a system that can fork processes; this one cannot.")
@@ -110,7 +110,7 @@ def trace(
 
 
 def _abandon(session: Session) -> None:
-    """Stop pending confirmations, and wait until they have released the folder."""
+    """Stop pending confirmations, and wait until they no longer use the folder."""
     session.abandon()
     end = time.monotonic() + _ABANDON_SECONDS
     while session.waiting() and time.monotonic() < end:
@@ -133,9 +133,10 @@ def _run(command: Sequence[str], environment: dict[str, str]) -> tuple[int, bool
 
 @contextlib.contextmanager
 def _signals_left_to(process: subprocess.Popen[bytes]) -> Iterator[list[float]]:
-    """Forward terminating signals to the command, which may handle them; a second signal kills it.
+    """Forward terminating signals to the command, which may handle them. A second signal kills it.
 
-    Yields the times of the signals. Ctrl-C at a terminal reaches the command directly and is not forwarded.
+    Yields the times of the signals. If the user presses Ctrl-C at a terminal, the command receives the signal directly,
+    so it is not forwarded.
     """
     received: list[float] = []
 
@@ -156,7 +157,7 @@ def _signals_left_to(process: subprocess.Popen[bytes]) -> Iterator[list[float]]:
 
 
 def _is_in_foreground() -> bool:
-    """Whether Ctrl-C at the terminal reaches both this process and the command."""
+    """Whether pressing Ctrl-C at the terminal reaches both this process and the command."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:
@@ -170,7 +171,7 @@ def _is_in_foreground() -> bool:
 
 
 def problems_of(notes: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, str], ...]:
-    """Return the calls that were seen but not confirmed, each with the reason, from the notes of a session."""
+    """Return the calls that were seen but not confirmed, with the reasons, based on a session's notes."""
     found: dict[tuple[str, str], None] = {}
     for note in notes:
         if "declined" in note:

@@ -1,7 +1,7 @@
-"""Sanitise text from code under check. All text from a worker, and all text in a report, passes through here.
+"""Sanitise text that comes from the code being checked. All text from a worker or in a report passes through here.
 
-The code under check can forge everything that its process sends. Its text is treated as plain data: control characters
-are replaced, and excessive length is cut.
+The code being checked can forge everything that its process sends. Its text is therefore treated as plain data. Control
+characters are replaced, and long texts are shortened.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any
 
 from dynalint.findings import Evidence, Finding
 
-# Length limits in characters: of a raw text, which may be the code of a graph; of a sentence; of a name in it.
+# Length limits in characters: for raw text, which can be a graph's code, for a sentence, and for a name in a sentence.
 MOST_TEXT = 1 << 16
 MOST_SENTENCE = 800
 MOST_NAME = 120
 
 _BREAK = re.compile(r"GB\d{1,6}")
 
-# Keys whose values are file paths. Paths are compared with others, so they stay unchanged until a report shows them.
+# Keys whose values are file paths. Paths are compared with each other, so they stay unchanged until they are reported.
 _PATHS = frozenset(("file", "files", "fail_file"))
 
 
 def tamed(value: Any, most: int = MOST_TEXT) -> Any:
-    """Return JSON data with every string made `plain` and cut, except keys and paths."""
+    """Return JSON data where every string has been made `plain` and shortened, except for keys and paths."""
     if isinstance(value, str):
         return plain(cut(value, most))
     if isinstance(value, list):
@@ -36,7 +36,7 @@ def tamed(value: Any, most: int = MOST_TEXT) -> Any:
 
 
 def plain(text: str) -> str:
-    """Return a string without control characters or characters that reorder text. Newlines and tabs stay."""
+    """Return the text without control characters or characters that reorder text. Newlines and tabs are kept."""
     if text.isprintable():
         return text
     return "".join(one if _is_plain(one) else "\N{REPLACEMENT CHARACTER}" for one in text)
@@ -47,17 +47,17 @@ def _is_plain(character: str) -> bool:
 
 
 def cut(text: str, most: int) -> str:
-    """Cut a string to at most `most` characters."""
+    """Shorten a string to at most `most` characters."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def sentence(text: str) -> str:
-    """Return a string in a form for reports: on one line, and not too long."""
+    """Return a string as it is used in reports: on a single line, and not too long."""
     return cut(" ".join(plain(cut(text, MOST_TEXT)).split()), MOST_SENTENCE)
 
 
 def worded(finding: Finding) -> Finding:
-    """Return a discovery with all its strings in a form for reports."""
+    """Return a discovery with all strings as they are used in reports."""
     return replace(
         finding,
         message=sentence(finding.message),
@@ -71,7 +71,7 @@ def worded(finding: Finding) -> Finding:
 
 
 def sober(evidence: Evidence) -> Evidence:
-    """Return evidence with its strings in a form for reports."""
+    """Return evidence with all strings as they are used in reports."""
     gb = evidence.gb if evidence.gb is not None and _BREAK.fullmatch(evidence.gb) else None
     return replace(evidence, detail=sentence(evidence.detail), gb=gb)
 

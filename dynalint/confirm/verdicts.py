@@ -1,9 +1,9 @@
-"""Derive the verdict of each finding from the results. Nothing is run here.
+"""Derive each finding's verdict from the results. Nothing is run here.
 
 A break belongs to the innermost frame in the user's own code. A finding is `confirmed` if Dynamo broke the graph or
-recompiled there; `refuted` only if Dynamo traced every operation of its range in a frame that it captured; `unreached`
-if the target ran without reaching it; otherwise `unconfirmed`, with the reason. If code breaks only when another break
-no longer makes its frame fall back to eager, it costs nothing yet, so it is confirmed as advice.
+recompiled there. It is `refuted` only if Dynamo traced every operation in its range in a frame that it captured, and
+`unreached` if the target ran without reaching it. Otherwise, it is `unconfirmed`, with the reason. If code breaks only
+when another break no longer makes its frame fall back to eager, it costs nothing yet, so it is confirmed as advice.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from dynalint.findings import EFFECTS, Effect, Evidence, Finding
 
 CONFIRMABLE = ("graph-break", "recompile", "miscompile")
 
-# The precedence of verdicts if several targets give one. If one target ran the line but could not be judged, the
-# finding stays in the report even if another target traced the line completely.
+# The precedence of verdicts if targets disagree. If a target ran the line but could not be judged, the finding stays in
+# the report even if another target traced the line completely.
 _CONFIRMED, _LATENT, _UNSEEN, _REFUTED, _UNREACHED, _FAILED = 6, 5, 4, 3, 2, 1
-_WAYS = 4  # the maximum number of roots to try for a finding, nearest first
+_WAYS = 4  # The maximum number of roots to try for a finding, nearest first.
 _DECIDED = (_CONFIRMED, _LATENT, _REFUTED)
 _NOT_REACHED = (_UNREACHED, _FAILED)
 _BREAKS = frozenset(("Unsupported", "UserError"))
-# If a target fails in one of these phases, a part of it may still run.
+# If a target fails in one of these phases, parts of it may still run.
 _NO_CALL = ("build", "inputs", "run", "process")
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A finding with its resolved path, its range in bytecode positions, and the file of its compiled root if known.
+    """A finding with its resolved path, its range in bytecode positions, and its compiled root's file if known.
 
     `leads` are the compiled roots that lead to the finding, nearest first.
     """
@@ -48,13 +48,13 @@ class Placed:
     leads: tuple[Target, ...] = ()
 
     def covers(self, file: str, line: int) -> bool:
-        """Whether a line lies in the finding's range."""
+        """Whether a line is in the finding's range."""
         return file == self.path and self.finding.line <= line <= self.finding.end_line
 
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The input of all verdicts. `is_own` says whether a resolved path belongs to the user's own code."""
+    """The input for all verdicts. `is_own` says whether a resolved path belongs to the user's own code."""
 
     placed: Sequence[Placed]
     results: Sequence[TargetResult]
@@ -70,7 +70,7 @@ class Confirmation:
         return self.is_own(file) and self.sources.has_line(file, line)
 
     def attributed(self, stack: Sequence[Frame], gb: str | None) -> list[Placed]:
-        """Return the findings that a break belongs to: matched by line, then by column, then by the kind of break."""
+        """Return the findings that a break belongs to, matched by line, then by column, then by the break's id."""
         frame = self.own_frame(stack)
         if frame is None:
             return []
@@ -80,12 +80,12 @@ class Confirmation:
         expected = [p for p in found if gb in p.finding.gb]
         if expected or exact or (frame.column is not None and frame.end_column is not None):
             return expected or exact
-        # A finding may span a block. A break of another kind further down in the block is unrelated.
+        # A finding may span a block. A different kind of break further down in the block is unrelated.
         return [p for p in found if not p.finding.gb or p.finding.line == frame.line]
 
 
 def place(finding: Finding, options: ConfirmOptions, sources: Sources, leads: Iterable[Target]) -> Placed:
-    """Return a finding with its places. `leads` are the compiled roots that lead to it, nearest first."""
+    """Return a finding with its location. `leads` are the compiled roots that lead to it, nearest first."""
     path = os.path.realpath(options.directory / finding.path)
     root = os.path.realpath(options.directory / finding.steps[0].path) if finding.steps else ""
     return Placed(finding, path, sources.spot(path, finding), root, tuple(resolved(leads)))
@@ -99,7 +99,7 @@ def _overlaps(spot: Spot, frame: Frame) -> bool:
 
 
 def with_verdicts(confirmation: Confirmation) -> list[Finding]:
-    """Return the findings with their verdicts. Findings without a result stay unchanged."""
+    """Return the findings with their verdicts. Findings without a result are unchanged."""
     verdicts = _best(confirmation)
     return [
         placed.finding if best is None else _with_verdict(placed.finding, best)
@@ -126,7 +126,7 @@ def undecided(confirmation: Confirmation, targets: Iterable[Target]) -> dict[Tar
     wanted: dict[Target, dict[str, list[list[int]]]] = {}
     for placed, best in zip(confirmation.placed, _best(confirmation), strict=True):
         if placed.finding.category in CONFIRMABLE and (best is None or best[0] not in _DECIDED):
-            # A class may inherit its compiled method: only its own instances run its code, not those of the base class.
+            # A class may inherit its compiled method. In that case, only its own instances run its code.
             own = [one for one in known if is_way_to(one, placed)]
             nearest = [one for one in placed.leads if one in known][:_WAYS]
             for target in dict.fromkeys([*own, *nearest]):
@@ -145,24 +145,24 @@ def spots_of(placed: Iterable[Placed]) -> dict[str, list[list[int]]]:
 
 
 def unconfirmed(finding: Finding, detail: str) -> Finding:
-    """Return a finding as unconfirmed, for a reason that applies to all findings."""
+    """Mark a finding as unconfirmed, for a reason that applies to all findings."""
     if finding.category not in CONFIRMABLE:
         return finding
     return replace(finding, evidence=Evidence("unconfirmed", detail))
 
 
 def _best(confirmation: Confirmation) -> list[Verdict | None]:
-    """Return the winning verdict for each finding."""
+    """Return the verdict with the highest precedence for each finding."""
     attributions = [_attributions(confirmation, result) for result in confirmation.results]
     found = []
     for placed in confirmation.placed:
         verdicts = []
         for result, breaks in zip(confirmation.results, attributions, strict=True):
             verdict = _verdict(confirmation, placed, result, breaks.get(id(placed), []))
-            # For a part that is called on its own, only a break counts: real callers may pass other arguments.
+            # If a part was called separately, only a break counts, because real callers may pass different arguments.
             if verdict is None or (result.part and verdict[0] < _LATENT):
                 continue
-            # Only a target that should reach the code may refute a finding, because any code that runs could forge its
+            # Only a target that should reach the code may refute a finding, because any code that runs could forge
             # results.
             meant = str(result.target.path) == placed.path or result.target in placed.leads
             if verdict[0] != _REFUTED or meant or _concerns(result, placed):
@@ -174,7 +174,7 @@ def _best(confirmation: Confirmation) -> list[Verdict | None]:
 
 
 def _largest(effects: Collection[str | None]) -> Effect | None:
-    """Return the most costly of the known effects of a break; a worker may have invented others."""
+    """Return the most costly of the known effects of a break. A worker may have invented others."""
     return next((one for one in EFFECTS if one in effects), None)
 
 
@@ -186,7 +186,7 @@ def _with_verdict(finding: Finding, verdict: Verdict) -> Finding:
 
 
 def _attributions(confirmation: Confirmation, result: TargetResult) -> Mapping[int, list[Break]]:
-    """Return the breaks that belong to each finding, by the identity of its Placed."""
+    """Return the breaks that belong to each finding, keyed by the id of its `Placed` object."""
     found: dict[int, list[Break]] = {}
     for seen in result.default.breaks if result.default is not None else ():
         for placed in confirmation.attributed(seen.stack, seen.gb):
@@ -200,7 +200,7 @@ Verdict = tuple[int, Evidence]
 def _verdict(
     confirmation: Confirmation, placed: Placed, result: TargetResult, breaks: Sequence[Break]
 ) -> Verdict | None:
-    """Return the verdict of one target on one finding, or None if it has none."""
+    """Return a target's verdict on a finding, or None if it has none."""
     if placed.finding.category not in CONFIRMABLE:
         return None
     if result.default is None or result.eager is None:
@@ -236,7 +236,7 @@ def _concerns(result: TargetResult, placed: Placed) -> bool:
 
 
 def is_way_to(target: Target, placed: Placed) -> bool:
-    """Whether the finding is in the target's own code, or reachable from the target by its call chain."""
+    """Whether the finding is in the target's own code, or the target reaches it through its call chain."""
     finding = placed.finding
     here = str(target.path) == placed.path
     if here and (finding.function == target.qualname or finding.function.startswith(f"{target.qualname}.")):
@@ -248,13 +248,13 @@ def is_way_to(target: Target, placed: Placed) -> bool:
 
 
 def _ran(result: TargetResult, placed: Placed) -> bool:
-    """Whether a line of the finding ran in eager."""
+    """Whether one of the finding's lines ran in eager mode."""
     lines = result.eager.lines.get(placed.path, ()) if result.eager is not None else ()
     return any(placed.finding.line <= line <= placed.finding.end_line for line in lines)
 
 
 def _never_reached(result: TargetResult, placed: Placed) -> Verdict | None:
-    """Return `unreached`, but only for a target that should reach the finding."""
+    """Return `unreached`, but only if the target should reach the finding."""
     if not _concerns(result, placed):
         return None
     return _UNREACHED, _evidence(result, "unreached", f"{result.inputs} ran, but never reached this line.")
@@ -290,7 +290,7 @@ def _short(path: str) -> str:
 
 
 def _compared(confirmation: Confirmation, placed: Placed, result: TargetResult) -> Verdict | None:
-    """Judge by comparing compiled code with eager."""
+    """Judge a finding by comparing compiled code with eager code."""
     comparison = result.comparison
     coverage = coverage_of(placed, result)
     if comparison is None or not coverage.traced:
@@ -340,7 +340,7 @@ def _unbroken(confirmation: Confirmation, placed: Placed, result: TargetResult) 
 def _uncovered(
     confirmation: Confirmation, placed: Placed, result: TargetResult, frame: Frame, hiding: Break
 ) -> Verdict:
-    """Judge a finding hidden by a break from the run in which that break was removed, if there was one."""
+    """Judge a finding that a break hides, using the run in which that break was removed, if there was one."""
     kind = f"{hiding.gb}, {hiding.gb_type}" if hiding.gb else hiding.gb_type
     place = f"line {frame.line}" if frame.file == placed.path else f"{_short(frame.file)}:{frame.line}"
     hidden = f"hidden by the graph break in {place} ({kind}), which leaves this code in eager"
@@ -348,7 +348,7 @@ def _uncovered(
         return _UNSEEN, _evidence(result, "unconfirmed", f"{hidden}.")
     seen = next((one for one in result.latent.run.breaks if placed in confirmation.attributed(one.stack, one.gb)), None)
     if seen is not None:
-        text = f"{break_text(seen)} At present, it is {hidden}."
+        text = f"{break_text(seen)} It is currently {hidden}."
         return _LATENT, _evidence(result, "confirmed", text, gb=seen.gb)
     if result.latent.coverage.get(placed.path, {}).get(placed.spot, Coverage(0, 0)).whole:
         text = f"{result.inputs}: this is {hidden}; without that break, it was traced completely."
@@ -362,7 +362,7 @@ def coverage_of(placed: Placed, result: TargetResult) -> Coverage:
 
 
 def _hiding(confirmation: Confirmation, placed: Placed, result: TargetResult) -> tuple[Frame, Break] | None:
-    """Return the break that made the function of this finding fall back to eager, with its place in the user's code."""
+    """Return the break that made this finding's function fall back to eager mode, with its frame in the user's code."""
     name = placed.finding.function.rpartition(".")[2]
     breaks = result.default.breaks if result.default is not None else ()
     inside = [one for one in breaks if any(level.file == placed.path and level.function == name for level in one.stack)]
@@ -370,7 +370,7 @@ def _hiding(confirmation: Confirmation, placed: Placed, result: TargetResult) ->
     lost = next((one for one in others if one[1].effect != "split"), None)
     if lost is not None or result.latent is None or coverage_of(placed, result).traced:
         return lost
-    # Dynamo may skip the rest of the function after a split, which only a run without that break shows.
+    # After a split, Dynamo may skip the rest of the function. Only a run without that break shows this.
     return max((one for one in others if one[0].line <= placed.finding.line), key=lambda one: one[0].line, default=None)
 
 
@@ -384,7 +384,7 @@ def _evidence(
     gb: str | None = None,
     recompiles: int = 0,
 ) -> Evidence:
-    """Return evidence, including the result of `fullgraph=True` at this place if known."""
+    """Return evidence, including the result of `fullgraph=True` at this location if known."""
     fullgraph: Literal["passes", "breaks"] | None = None
     if placed is not None and confirmation is not None and result.fullgraph is not None:
         error = result.fullgraph.error

@@ -1,4 +1,4 @@
-"""Sentences for the user: Dynamo's explanation of a break, and why something could not be run."""
+"""Sentences for the user: how Dynamo explains a break, and why something could not be run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynalint.confirm.results import Problem
 from dynalint.confirm.untrusted import MOST_NAME, cut
 from dynalint.confirm.worker.dynamo.records import Break, Comparison, Failure
 
-# Hints that Dynamo gives with nearly every break, and which do not help with a particular line.
+# Hints that Dynamo gives with nearly every break. They do not help with a particular line.
 _EMPTY_HINTS = (
     "It may be possible to write Dynamo tracing rules",
     "This graph break is fundamental",
@@ -27,27 +27,27 @@ _NETWORK_TYPES = frozenset(
 
 
 def break_text(found: Break | Failure) -> str:
-    """Return Dynamo's explanation with its first short hints that are specific to this break."""
+    """Return Dynamo's explanation, followed by the first short hints that are specific to this break."""
     explanation = found.explanation or found.gb_type or "Dynamo gives no explanation."
     return " ".join([_sentence(explanation), *(f"Hint: {hint}" for hint in helpful_hints(found.hints))])
 
 
 def helpful_hints(hints: Iterable[str]) -> list[str]:
-    """Return the first of Dynamo's hints that are short and specific to this break, as sentences."""
+    """Return the first hints from Dynamo that are short and specific to this break, as sentences."""
     hints = [hint for hint in hints if not hint.startswith(_EMPTY_HINTS)]
     short = [hint for hint in hints if len(hint) <= _LONGEST] or hints
     return [_sentence(hint) for hint in short[:_HINTS]]
 
 
 def effect_text(found: Break) -> str:
-    """Return the cost of a break beyond the additional graph, or an empty string."""
+    """Describe what a break costs apart from an additional graph, or return an empty string."""
     if found.effect == "frame":
         return "The whole function falls back to eager."
     return "The rest of the function falls back to eager." if found.effect == "rest" else ""
 
 
 def _sentence(text: str) -> str:
-    """Return the text on one line, ending with a full stop and without any dump of graph variables."""
+    """Return the text on a single line, ending with a full stop, and without any dump of graph variables."""
     text = re.split(r"\s*The branch condition involves a tensor computed", text)[0]
     text = " ".join(text.split())
     if len(text) > _LONGEST:
@@ -56,7 +56,7 @@ def _sentence(text: str) -> str:
 
 
 def comparison_text(found: Comparison) -> str:
-    """Return how compiled code differs from eager, as a sentence without a full stop."""
+    """Describe how compiled code differs from eager code, as a sentence without a full stop."""
     mode = " in evaluation mode" if found.evaluation else "" if found.training else " without gradients"
     return (
         f"compiled with aot_eager, call {found.call + 1}{mode} differs from the same call in eager in "
@@ -65,21 +65,21 @@ def comparison_text(found: Comparison) -> str:
 
 
 def problem_text(problem: Problem, target: Target, torch: str) -> str:
-    """Return a sentence that says why a target did not run, and what may help."""
+    """Return a sentence that says why a target did not run and what may help."""
     if problem.failure is None:
         return _process_text(problem)
     if torch == "" and problem.failure.type == "ModuleNotFoundError":
         return f"torch is not installed for the interpreter that runs the code: {problem.failure.message}."
     missing = re.fullmatch(r"No module named '([\w.]+)'", problem.failure.message)
     if problem.phase == "import" and problem.failure.type == "ModuleNotFoundError" and missing:
-        # The text is the same for every importing module, so reports show it once.
+        # The text is the same for every importing module, so reports show it only once.
         return f"`{missing[1]}` is not installed for the interpreter that runs the code."
     walls = _walls_text(problem.failure)
     what = {
         "import": f"{target.path.name} cannot be imported",
         "build": f"{target.qualname} cannot be built",
         "inputs": f"{target.qualname} was not run",
-        "run": f"{target.qualname} was run and failed",
+        "run": f"{target.qualname} ran and failed",
     }[problem.phase]
     if walls:
         return f"{what}: {walls}."
@@ -96,22 +96,21 @@ def problem_text(problem: Problem, target: Target, torch: str) -> str:
 def _process_text(problem: Problem) -> str:
     ending, stage = problem.ending, problem.stage
     if problem.outcome == "refused":
-        return (
-            f"nothing was run, because there is no working sandbox: {ending['reason']}; --confirm runs the code anyway."
-        )
+        anyway = "use --confirm to run the code anyway"
+        return f"nothing was run because there is no working sandbox: {ending['reason']}; {anyway}."
     if problem.outcome == "budget":
-        return f"not reached: the budget of {ending['seconds']:g} s of processor time is spent; --budget sets it."
+        return f"not reached: the budget of {ending['seconds']:g} s of processor time is used up; --budget sets it."
     if problem.outcome == "failed":
         return f"the worker failed while {stage}: {_first_line(str(ending['reason']))}."
     if problem.outcome == "lost":
         return f"the worker was lost while {stage}: {_first_line(str(ending['reason']))}."
     did = {
-        "timeout": "did not end within {seconds:g} s",
+        "timeout": "did not finish within {seconds:g} s",
         "memory": "used more than {size} of memory",
         "processes": "started more than {count} processes",
-        "exit": "ended the process with status {status}",
+        "exit": "exited with status {status}",
         "signal": "crashed with {signal}",
-        "killed": "was ended by the system with {signal} (out of memory or processor time)",
+        "killed": "was killed by the system with {signal} (out of memory or processor time)",
         "channel": "closed file descriptors that it had not opened",
         "flood": "sent an answer larger than allowed ({size})",
         "garbled": "changed Python or the worker, so its results cannot be read",
@@ -122,7 +121,7 @@ def _process_text(problem: Problem) -> str:
 
 
 def _walls_text(failure: Failure) -> str:
-    """Return a text that says what the sandbox blocked, or an empty string if the failure has another cause."""
+    """Describe what the sandbox blocked, or return an empty string if the failure has another cause."""
     message = failure.message
     files = {Path(frame.file).name for frame in failure.stack}
     if failure.type in _NETWORK_TYPES or ("Operation not permitted" in message and "socket.py" in files):
@@ -138,7 +137,7 @@ def _walls_text(failure: Failure) -> str:
 
 
 def _place(failure: Failure) -> str:
-    """Return the place in the user's code: the innermost frame outside torch and Python. Empty if unknown."""
+    """Return the location in the user's code: the innermost frame outside torch and Python, or an empty string."""
     frames = [frame for frame in failure.stack if "site-packages" not in frame.file and "/lib/python" not in frame.file]
     return f" ({cut(Path(frames[-1].file).name, MOST_NAME)}:{frames[-1].line})" if frames else ""
 

@@ -113,7 +113,7 @@ class SuiteCommand:
         told = answer.parts.get("tests", {})
         if answer.outcome == "refused":
             walls = f"there is no working sandbox for the tests ({answer.ending['reason']})"
-            raise NotTestedError(f"{walls}; --confirm runs them without a sandbox")
+            raise NotTestedError(f"{walls}; use --confirm to run them without a sandbox")
         if told.get("problem"):
             raise NotTestedError(f"`{self.command}` cannot be run: {told['problem']}")
         events = [event for name, part in answer.parts.items() if name.startswith("events") for event in part]

@@ -301,7 +301,7 @@ def _obstacle(answer: Answer, target: Target) -> str | None:
         return None  # Later steps decide.
     how = {
         "timeout": f"it took longer than {ending.get('seconds', 0):g} seconds",
-        "budget": f"the budget of {ending.get('seconds', 0):g} s of processor time is spent",
+        "budget": f"the budget of {ending.get('seconds', 0):g} s of processor time is used up",
         "memory": "it took too much memory",
         "processes": "it started too many processes",
         "exit": f"it exited with status {ending.get('status')}",

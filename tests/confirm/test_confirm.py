@@ -487,7 +487,7 @@ def test_what_settles_most_is_run_first_and_what_the_budget_does_not_reach_says_
     ways = {first.message: [targets[1], targets[0]], other.message: []}
     options = project.options(timeout=3.0, budget=Budget(0.01))
     judged = {one.message: one.evidence for one in confirm([first, other], targets, options)}
-    spent = "not reached: the budget of 0.01 s of processor time is spent; --budget sets it."
+    spent = "not reached: the budget of 0.01 s of processor time is used up; --budget sets it."
     assert {evidence.detail for evidence in judged.values()} == {spent}
     options = project.options(timeout=3.0, budget=Budget(8))
     judged = {
@@ -564,6 +564,6 @@ def test_nothing_is_run_where_no_sandbox_holds_and_the_report_says_so(
     assert asked == [True]
     assert judged.evidence.status == "unconfirmed"
     assert judged.evidence.detail == (
-        "not run: there is no working sandbox on this system (code could make files outside the scratch folder); --confirm runs"
-        " code anyway."
+        "not run: there is no working sandbox on this system (code could make files outside the scratch folder); use --confirm "
+        "to run code anyway."
     )

@@ -81,41 +81,41 @@ def judged(sandboxed: None, shared_project: Project) -> dict[str, Finding]:
 @pytest.mark.parametrize(
     ("name", "detail"),
     [
-        ("hangs", "the code did not end within 8 s while looking for inputs for Model."),
-        ("exits", "the code ended the process with status 3 while looking for inputs for Model."),
-        ("sys_exits", "Model was run and failed: SystemExit: 5 (sys_exits.py:11);"),
-        ("eats_memory", "Model was run and failed: it needs more memory than the limit (eats_memory.py:11)."),
+        ("hangs", "the code did not finish within 8 s while looking for inputs for Model."),
+        ("exits", "the code exited with status 3 while looking for inputs for Model."),
+        ("sys_exits", "Model ran and failed: SystemExit: 5 (sys_exits.py:11);"),
+        ("eats_memory", "Model ran and failed: it needs more memory than the limit (eats_memory.py:11)."),
         (
             "eats_memory_in_torch",
-            "Model was run and failed: it needs more memory than the limit (eats_memory_in_torch.py:11).",
+            "Model ran and failed: it needs more memory than the limit (eats_memory_in_torch.py:11).",
         ),
         (
             "writes_outside",
-            "Model was run and failed: it reads or writes files that the sandbox blocks:",
+            "Model ran and failed: it reads or writes files that the sandbox blocks:",
         ),
         (
             "deletes_outside",
-            "Model was run and failed: it reads or writes files that the sandbox blocks:",
+            "Model ran and failed: it reads or writes files that the sandbox blocks:",
         ),
         (
             "opens_tcp",
-            "Model was run and failed: it needs the network, which the sandbox blocks (PermissionError",
+            "Model ran and failed: it needs the network, which the sandbox blocks (PermissionError",
         ),
         (
             "sends_udp",
-            "Model was run and failed: it needs the network, which the sandbox blocks (PermissionError",
+            "Model ran and failed: it needs the network, which the sandbox blocks (PermissionError",
         ),
-        ("resolves_names", "Model was run and failed: it needs the network, which the sandbox blocks (URLError"),
+        ("resolves_names", "Model ran and failed: it needs the network, which the sandbox blocks (URLError"),
         (
             "closes_descriptors",
             "the code closed file descriptors that it had not opened while looking for inputs for Model.",
         ),
-        ("reads_stdin", "Model was run and failed: EOFError: EOF when reading a line (reads_stdin.py:11);"),
-        ("recurses", "Model was run and failed: RecursionError: maximum recursion depth exceeded"),
+        ("reads_stdin", "Model ran and failed: EOFError: EOF when reading a line (reads_stdin.py:11);"),
+        ("recurses", "Model ran and failed: RecursionError: maximum recursion depth exceeded"),
         ("crashes", "the code crashed with SIGSEGV while looking for inputs for Model."),
-        ("fills_the_disk", "Model was run and failed: it writes more data than the limit"),
+        ("fills_the_disk", "Model ran and failed: it writes more data than the limit"),
         ("constructor_raises", "Model cannot be built: ValueError: no such table (constructor_raises.py:7);"),
-        ("import_exits", "the code ended the process with status 9 while importing import_exits.py."),
+        ("import_exits", "the code exited with status 9 while importing import_exits.py."),
     ],
 )
 def test_each_has_one_clear_line(judged: dict[str, Finding], name: str, detail: str) -> None:

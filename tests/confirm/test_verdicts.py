@@ -268,7 +268,7 @@ def test_a_run_that_saw_too_little_keeps_a_finding_in_the_report() -> None:
 def test_a_target_that_failed_matters_only_to_its_own_findings() -> None:
     problem = Problem("process", "importing model.py", "exit", {"status": 3}, None)
     failed = heard(problem=problem, eager=None, default=None)
-    assert evidence(BRANCH, failed).detail == "the code ended the process with status 3 while importing model.py."
+    assert evidence(BRANCH, failed).detail == "the code exited with status 3 while importing model.py."
     assert status(BRANCH, replace(failed, target=replace(RESULT.target, qualname="Other"))) == "static"
     assert status(BRANCH, failed, heard(coverage=covered(BRANCH))) == "refuted"
 
@@ -277,7 +277,7 @@ def test_a_target_that_came_to_a_finding_and_then_failed_says_so() -> None:
     other = finding(5, 12, 23, function="helper", region=("Other.forward", "helper"))
     problem = Problem("process", "running Model under torch.compile", "timeout", {"seconds": 60.0}, None)
     stuck = heard(default=None, problem=problem)
-    assert "did not end within 60 s" in evidence(other, stuck).detail
+    assert "did not finish within 60 s" in evidence(other, stuck).detail
     assert status(other, replace(stuck, eager=None)) == "static"
     assert status(other, stuck, heard(coverage=covered(other))) == "refuted"
 
@@ -342,11 +342,11 @@ def test_a_difference_without_a_finding_is_a_finding() -> None:
         2,
         5,
     )
-    assert found.message == "Compiled, Model.forward gives different results than eager: result differs"
+    assert found.message == "When compiled, Model.forward gives different results than eager: result differs"
     assert "call 3 without gradients differs" in found.help
     raises = replace(DIFFERS, what="exception", detail="it raises RuntimeError: twice")
     (found,) = discoveries(confirmation([], heard(comparison=raises)), Path(HOME))
-    assert found.message == "Compiled, Model.forward raises RuntimeError: twice"
+    assert found.message == "When compiled, Model.forward raises RuntimeError: twice"
 
 
 def test_a_difference_that_a_finding_may_stand_for_is_no_other_finding() -> None:
@@ -451,7 +451,7 @@ def test_what_breaks_once_another_is_gone_is_confirmed_as_advice() -> None:
     (judged,) = with_verdicts(confirmation([BRANCH], heard(default=HIDING, latent=latent)))
     assert (judged.category, judged.severity) == ("advice", "info")
     assert (judged.evidence.status, judged.evidence.gb) == ("confirmed", "GB0170")
-    assert "At present, it is hidden by the graph break in line 3 (GB0059, a kind)" in judged.evidence.detail
+    assert "It is currently hidden by the graph break in line 3 (GB0059, a kind)" in judged.evidence.detail
 
 
 def test_what_is_skipped_after_a_split_is_hidden_by_the_last_break_before_it() -> None:

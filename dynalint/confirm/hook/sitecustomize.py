@@ -1,8 +1,8 @@
 """Make a Python process take part in `dynalint trace`, or in a test run of `dynalint fix --test`.
 
-Python imports this file at startup because its folder comes first in PYTHONPATH; afterwards, the sitecustomize that it
-hides is imported. It runs under any version of Python, so it must not fail or print, and may only use the standard
-library.
+Python imports this file at startup because its folder comes first in PYTHONPATH. Afterwards, the sitecustomize module
+that it hides is imported. This file runs under any version of Python, so it must not fail or print anything, and may
+only use the standard library.
 """
 
 import os
@@ -29,7 +29,7 @@ def _take_part() -> None:
 
 
 def _import_the_copy() -> None:
-    """Make imports of the project's modules use the copy under test, however the project is installed."""
+    """Make imports of the project's modules use the copy being tested, no matter how the project is installed."""
     name = os.environ.get("DYNALINT_SUITE")
     if not name:
         return
@@ -42,8 +42,8 @@ def _import_the_copy() -> None:
         moved = copy + (os.path.realpath(entry) + os.sep)[len(root) :]
         if (os.path.realpath(entry) + os.sep).startswith(root) and os.path.isdir(moved):
             sys.path[place] = moved.rstrip(os.sep)
-    # This comes after the standard library, because a module of the project may have the same name as one of its
-    # modules.
+    # These entries come after the standard library, because one of the project's modules may have the same name as a
+    # standard module.
     installed = [place for place, entry in enumerate(sys.path) if "site-packages" in entry or "dist-packages" in entry]
     first = installed[0] if installed else len(sys.path)
     sys.path[first:first] = [entry for entry in settings["search"] if entry not in sys.path[:first]]
@@ -56,6 +56,6 @@ try:
 except Exception:  # noqa: BLE001, S110 - the program must run as if this file did not exist
     pass
 
-# The hidden sitecustomize is imported next. If there is none, `site` ignores that.
+# The hidden sitecustomize module is imported next. If there is none, `site` ignores the error.
 sys.modules.pop("sitecustomize", None)
 import sitecustomize  # type: ignore[import-not-found]  # noqa: E402, F401

@@ -1,7 +1,7 @@
 """Start the worker in an interpreter without dynalint: `python path/to/worker`.
 
-The folder is loaded as a package with another name, and removed from the search path where Python put it, so that no
-module here can hide one of the user's modules.
+The folder is loaded as a package with another name, and the entry that Python added for it is removed from the search
+path, so that no module here can hide one of the user's modules.
 """
 
 from __future__ import annotations

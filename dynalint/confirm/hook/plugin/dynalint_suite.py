@@ -1,7 +1,7 @@
-"""A pytest plugin that reports which tests ran, how each ended, and which watched functions it called.
+"""A pytest plugin that reports which tests ran, how each test ended, and which watched functions it called.
 
-`dynalint fix --test` loads it into the project's pytest, under any version of Python. It appends JSON lines to a file,
-with one write per line, so that several processes can report at once.
+`dynalint fix --test` loads it into the project's pytest, under any version of Python. It appends JSON lines to a file
+and writes each line at once, so that multiple processes can report at the same time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 _SETTINGS: dict[str, Any] = json.loads(Path(os.environ["DYNALINT_SUITE"]).read_bytes())
-# For each file name in code objects: the file's name in the project, whether it belongs to the copy, and lines.
+# For each file name in code objects: the file's name in the project, whether it belongs to the copy, and its lines.
 _WATCHED: dict[str, tuple[str, bool, set[int]]] = {
     str(Path(_SETTINGS[base]) / file): (file, base == "copy", set(lines))
     for file, lines in _SETTINGS["watched"].items()
@@ -72,7 +72,7 @@ class _Probe:
 
 
 _probe = _Probe()
-# The calls that each fixture made. A fixture with a wider scope is set up during one test and used by others.
+# The calls that each fixture made. A fixture with a wider scope is set up during one test and used by other tests.
 _by_fixture: dict[int, set[tuple[str, int, bool]]] = {}
 _outcome: dict[str, str] = {}
 
@@ -94,7 +94,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect all tests except those in `only`, if given."""
+    """Deselect all tests except those in `only`, if it is given."""
     if _SETTINGS["only"] is not None:
         only = set(_SETTINGS["only"])
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in only])
@@ -118,7 +118,7 @@ def pytest_fixture_setup(fixturedef: Any) -> Iterator[None]:
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Report a test when it begins and when it has ended."""
+    """Report when a test begins and when it has ended."""
     _tell("begins", item.nodeid)
     _outcome.clear()
     _seed()
@@ -137,7 +137,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Record the outcome of one phase of a test."""
+    """Record the outcome of a test phase."""
     report: pytest.TestReport = (yield).get_result()  # type: ignore[attr-defined]
     if report.failed:
         _outcome.setdefault("failed", _last_line(report.longreprtext) if call.excinfo is None else _said(call.excinfo))
@@ -154,7 +154,7 @@ def _last_line(text: str) -> str:
 
 
 def _seed() -> None:
-    """Give each test the same random numbers, regardless of the tests before it."""
+    """Give each test the same random numbers, regardless of the tests that ran before it."""
     random.seed(0)
     for name, seed in (("numpy", "random.seed"), ("torch", "manual_seed")):
         found: Any = sys.modules.get(name)
@@ -164,5 +164,5 @@ def _seed() -> None:
             found(0)
 
 
-# Reported at import, because pytest does not call plugin hooks if it rejects its command line.
+# Report this at import, because pytest does not call plugin hooks if it rejects its command line.
 _tell("pytest", pytest.__version__)

@@ -1,1 +1,1 @@
-"""Compare two versions of a callable, or compiled code with eager, on many inputs."""
+"""Compare two versions of a callable, or compiled code with eager code, on many inputs."""

@@ -21,10 +21,10 @@ from .compiled import Compiler, Mode, differs, usual
 def place_of(
     make: Maker, calls: Sequence[Call], found: Comparison, roots: Iterable[str], seconds: float
 ) -> Frame | None:
-    """Return the place of a difference in the user's own code, or None if no user code is responsible.
+    """Return where in the user's own code a difference originates, or None if no user code is responsible.
 
-    For each of the user's own module classes in the callable, one submodule is compiled alone, innermost first. The
-    first that differs is responsible. The search stops after `seconds`.
+    For each of the user's own module classes in the callable, a submodule is compiled alone, innermost first. The first
+    submodule that differs is responsible. The search stops after `seconds`.
     """
     deadline = time.process_time() + seconds
     mode = Mode(grad=found.training, evaluation=found.evaluation)
@@ -40,7 +40,7 @@ def place_of(
 
 
 def _parts(function: Callable[..., Any], folders: Sequence[Path]) -> Iterator[tuple[str, types.CodeType]]:
-    """Yield one submodule for each `forward` in the user's own code, deepest first."""
+    """Yield a submodule for each `forward` in the user's own code, deepest first."""
     modules = list(function.named_modules())[1:] if isinstance(function, nn.Module) else []
     seen: set[types.CodeType] = set()
     for name, module in sorted(modules, key=lambda item: -item[0].count(".")):
@@ -62,7 +62,7 @@ def _is_own(code: types.CodeType, folders: Iterable[Path]) -> bool:
 
 
 def _part_compiler(name: str) -> Compiler:
-    """Return a compiler that compiles only one submodule of a module."""
+    """Return a compiler that compiles only a single submodule."""
 
     def compile_part(function: Callable[..., Any]) -> Callable[..., Any]:
         module: Any = function
@@ -74,7 +74,7 @@ def _part_compiler(name: str) -> Compiler:
 
 
 def _frame(code: types.CodeType, what: str) -> Frame:
-    """Return the first line that names the differing state, or else the line of the function's definition."""
+    """Return the first line that names the state that differs, or else the line where the function is defined."""
     file = str(Path(code.co_filename).resolve())
     try:
         lines, first = inspect.getsourcelines(code)

@@ -1,11 +1,11 @@
-"""Check that compiled code gives the same results as eager code: values, gradients and state, over several calls.
+"""Check that compiled code gives the same results as eager code: values, gradients and state, over repeated calls.
 
-Some code traces without a break and silently gives wrong results: an in-place buffer update whose value reaches
-autograd, a `deque(maxlen)`, a 0-dim float64 buffer. Only a comparison shows this. Compiled code runs on `aot_eager`,
+Some code traces without a break and silently gives wrong results, such as an in-place buffer update whose value reaches
+autograd, a `deque(maxlen)`, or a 0-dim float64 buffer. Only a comparison shows this. Compiled code runs on `aot_eager`,
 which includes every step before code generation, even the backward pass.
 
-A difference is ignored if eager runs differ from each other too: when repeated, with other random numbers, or with the
-last digits of inputs and parameters changed.
+A difference is ignored if eager runs also differ from each other when they are repeated, when they use other random
+numbers, or when the last digits of inputs and parameters change.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @dataclass(frozen=True)
 class Mode:
-    """A mode: with a backward pass or without gradients; in evaluation mode or as the module was built."""
+    """A mode: with a backward pass or without gradients, and in evaluation mode or as the module was built."""
 
     grad: bool
     evaluation: bool = False
@@ -59,10 +59,10 @@ _MODES = (Mode(grad=True), Mode(grad=False), Mode(grad=False, evaluation=True))
 
 
 def compare(make: Maker, calls: Sequence[Call], compiler: Compiler | None = None) -> Comparison:
-    """Run `calls` in eager and compiled, with and without gradients, and compare after each call.
+    """Run `calls` in eager mode and compiled, with and without gradients, and compare after each call.
 
-    `compiler` compiles a callable; the default uses `aot_eager`. A module runs in the mode that it was built in, and
-    also in evaluation mode if its results differ there. `stable` is False if eager runs differ from each other.
+    `compiler` compiles a callable and defaults to `aot_eager`. A module runs in the mode that it was built in, and also
+    in evaluation mode if its results are different there. `stable` is False if eager runs differ from each other.
     """
     stable, gradients = True, False
     modes = list(_MODES)
@@ -130,12 +130,12 @@ def usual(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def differs(make: Maker, calls: Sequence[Call], compiler: Compiler, mode: Mode) -> Difference | None:
-    """Return the call, name and description of the first difference in one mode, or None."""
+    """Return the call, name and description of the first difference in a mode, or None."""
     return first_difference(_observe(make, calls, None, mode), _observe(make, calls, compiler, mode))
 
 
 def _is_stable(make: Maker, calls: Sequence[Call], mode: Mode, expected: list[Observation]) -> bool:
-    """Whether eager gives the same values when repeated, with other random numbers, and with changed last digits."""
+    """Whether eager code gives the same values when repeated, with other random numbers, and with other last digits."""
     others = (
         _observe(make, calls, None, mode),
         _observe(make, calls, None, mode, seed=_OTHER_SEEDS),
@@ -158,7 +158,7 @@ def _nudged_maker(make: Maker) -> Maker:
 
 
 def _nudged(value: Any) -> Any:
-    """Change the last digits of all floats in a nested value, alternately up and down."""
+    """Change the last digits of all floats in a nested value, alternating up and down."""
 
     def nudge(tensor: torch.Tensor) -> torch.Tensor:
         if not tensor.is_floating_point():
@@ -177,7 +177,7 @@ def _module_of(function: Callable[..., Any]) -> nn.Module | None:
 def _observe(
     make: Maker, calls: Sequence[Call], compiler: Compiler | None, mode: Mode, seed: int = 0
 ) -> list[Observation]:
-    """Run all calls and return an observation after each. An exception ends the list."""
+    """Run all calls and return an observation after each call. An exception ends the list."""
     torch.compiler.reset()
     seen: list[Observation] = []
     try:

@@ -13,13 +13,13 @@ from torch import nn
 from .observing import ADDRESS, PLAIN, SCRIPT, Observation, tensors_in
 
 _MOST_COMPARED = 100_000
-# The error allowed for a sum in another order, as a multiple of epsilon times the largest number.
+# The error allowed when a sum is computed in another order, as a multiple of epsilon times the largest number.
 _MOST_ROUNDED = 32
 # The allowed ratio of two rounding errors, both measured against a wider precision, as in torch's own comparisons.
 _LESS_ACCURATE = 3
-# The start of torch's warning about a conversion that fixes remove: from a tensor to a number without gradients.
+# The start of a torch warning that disappears with some fixes: a tensor with gradients is converted to a number.
 _CONVERTED = "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior"
-# The allowance reported when practical equality ignores a difference on non-finite inputs.
+# Reported when practical equality ignores a difference on non-finite inputs.
 NOT_FINITE = "results differ where inputs are infinite or NaN"
 
 
@@ -27,14 +27,14 @@ NOT_FINITE = "results differ where inputs are infinite or NaN"
 class Equality:
     """What counts as equal.
 
-    `exact` requires identical numbers; otherwise numbers must agree within the precision of their dtype. Autograd does
-    not guarantee the order in which it sums gradients, so even with `exact`, gradients may differ by the rounding of a
-    sum. `numbers` are attributes in which a 0-dim tensor may replace a Python number. `compiled` makes the allowances
-    that a compiler needs: rounding, zero gradients instead of none, its own exceptions, views and effects. `practical`
-    makes the allowances that a reviewer would: numbers within the tolerances of `torch.testing.assert_close`, zero
-    gradients instead of none (for a parameter that gets none, or an output that requires none), and a separate output
-    instead of one that shared memory. `computed_in` is a dtype that all numbers were computed in; they need only agree
-    within its precision. `any_float` ignores the elements of floating-point tensors.
+    `exact` requires identical numbers. Otherwise, numbers must agree within the precision of their dtype. Autograd does
+    not guarantee the order in which it sums gradients, so even if `exact` is true, gradients may differ by a sum's
+    rounding. `numbers` are attributes in which a 0-dim tensor may replace a Python number. `compiled` allows what a
+    compiler needs: rounding, zero gradients instead of none, its own exceptions, views and effects. `practical` allows
+    what a reviewer would: numbers within the tolerances of `torch.testing.assert_close`, zero gradients instead of none
+    (if a parameter gets no gradient or an output requires none), and a separate output instead of one that shared
+    memory. `computed_in` is a dtype that all numbers were computed in, so they only have to agree within its precision.
+    `any_float` ignores the elements of floating-point tensors.
     """
 
     exact: bool = True
@@ -46,7 +46,7 @@ class Equality:
 
 
 def difference(one: Observation, other: Observation, equality: Equality) -> str | None:
-    """Return the first difference as a clause that begins with its aspect, or None if there is none."""
+    """Return the first difference as a clause that starts with its aspect, or None if there is none."""
     if (one.error is None) != (other.error is None) or not (equality.compiled or _is_same_error(one, other)):
         return f"exception: {_raised(one.error)} became {_raised(other.error)}"
     checks: list[tuple[str, Any, Any]] = []
@@ -89,10 +89,10 @@ def let_pass(one: Observation, other: Observation) -> Iterator[str]:
 
 
 def no_less_accurate(one: Observation, other: Observation, wide: Observation, equality: Equality) -> bool:
-    """Whether two calls in a narrow precision differ only in rounding, judged by the call in a wide one.
+    """Whether two calls in a narrow precision differ only by rounding, judged by the same call in a wide precision.
 
-    If numbers cancel out, only rounding errors are left; the second call must be as close to the wide result as the
-    first.
+    If numbers cancel out, only rounding errors are left. In that case, the second call must be as close to the wide
+    result as the first call.
     """
     if difference(one, other, replace(equality, any_float=True)) is not None:
         return False
@@ -115,12 +115,12 @@ def _floats_of(seen: Observation) -> dict[str, torch.Tensor]:
 
 
 def _rms(tensor: torch.Tensor) -> float:
-    """The root mean square. If some elements are not finite, it is NaN, which fails every comparison."""
+    """Return the root mean square. If some elements are not finite, it is NaN, which fails every comparison."""
     return float(tensor.square().mean().sqrt()) if tensor.numel() else 0.0
 
 
 def rounded(one: Observation, other: Observation) -> bool:
-    """Whether some gradients differ in the rounding that `difference` allows."""
+    """Whether some gradients differ by rounding that `difference` allows."""
     pairs = ((left, other.gradients.get(name)) for name, left in one.gradients.items())
     return any(left is not None and right is not None and not _equal_bits(left, right) for left, right in pairs)
 
@@ -161,7 +161,7 @@ def _gradients_differ(one: Observation, other: Observation, equality: Equality) 
 
 
 def _equal_sums(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two gradients may be sums of the same numbers in another order."""
+    """Whether two gradients may be sums of the same numbers in a different order."""
     if (one.dtype, one.shape, one.layout) != (other.dtype, other.shape, other.layout):
         return False
     # Narrower dtypes are too imprecise to tell rounding from a real difference.
@@ -175,9 +175,9 @@ def _states_differ(one: Observation, other: Observation, equality: Equality) -> 
         number = name.rpartition(".")[2] in equality.numbers
         if (name in one.state) != (name in other.state):
             if number or equality.compiled:
-                continue  # the compiler adds attributes
+                continue  # The compiler adds attributes.
             if name.rpartition(".")[0] + "." in scripts:
-                continue  # one is a module, the other is its TorchScript version
+                continue  # One is a module, and the other is its TorchScript version.
             return f"{_kept(name)}: {'gone' if name in one.state else 'new'}"
         left, right = one.state[name], other.state[name]
         if number and isinstance(right, torch.Tensor) and right.dim() == 0 and not isinstance(left, torch.Tensor):
@@ -218,12 +218,12 @@ def _differ(where: str, one: Any, other: Any, equality: Equality, seen: set[tupl
 
 
 def _is(value: Any, kinds: type | tuple[type, ...]) -> bool:
-    """Like `isinstance`, except that a mock is not an instance of the class it imitates."""
+    """Like `isinstance`, except that a mock is not an instance of the class that it imitates."""
     return issubclass(type(value), kinds)
 
 
 def _children(value: Any) -> list[tuple[str, Any]] | None:
-    """Return the items of a value with the path to each, or None if only its type is compared."""
+    """Return the items in a value with the path to each, or None if only its type is compared."""
     if isinstance(value, Mapping):
         return [
             (f"[{'a tensor' if isinstance(key, torch.Tensor) else repr(key)}]", item) for key, item in value.items()
@@ -286,7 +286,7 @@ def _first_apart(one: torch.Tensor, other: torch.Tensor) -> str:
 def _equal_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether all numbers are the same. NaN equals NaN, and zeros are equal regardless of sign."""
     try:
-        # Most tensors are equal, and this check is many times cheaper. It is only inconclusive for NaN.
+        # Most tensors are equal, and this check is many times cheaper. It is inconclusive only for NaN.
         if torch.equal(one, other):
             return True
     except (RuntimeError, NotImplementedError):
@@ -318,7 +318,7 @@ def close(one: torch.Tensor, other: torch.Tensor, computed_in: torch.dtype | Non
 
 
 def _within(one: torch.Tensor, other: torch.Tensor, share: float, least: float = 0.0) -> bool:
-    """Whether numbers differ by at most a fraction of the largest; NaN equals NaN, and infinity equals infinity."""
+    """Whether numbers differ by at most a fraction of the largest. NaN equals NaN, and infinity equals infinity."""
     one, other = (tensor.detach().to_dense() for tensor in (one, other))
     finite = torch.nan_to_num(one.abs(), nan=0.0, posinf=0.0)
     allowed = share * max(float(finite.max()), least)

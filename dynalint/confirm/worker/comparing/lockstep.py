@@ -1,4 +1,4 @@
-"""Run two versions of a callable through the same calls, from the same state, until all wanted code has run."""
+"""Run two versions of a callable through the same calls, from the same state, until all required code has run."""
 
 from __future__ import annotations
 
@@ -52,12 +52,11 @@ Told = dict[Side, tuple["StateChange | None", Trial]]
 class Findings:
     """The results of the calls.
 
-    `worked` are trials without an exception, on which the compiler is tried. `telling` maps each side to the last trial
-    that ran it, usually a random one, and to the state change it ran with. `passed` describes the differences that
-    practical equality allowed. `finite` are the sides that ran with equal results on finite inputs.
-
-    `error` is the first exception that a call raised; `rounded` says whether gradients differ by rounding. If trials
-    are slow, only one in `stride` runs.
+    `worked` are trials without an exception, which are also used to try the compiler. `telling` maps each branch to the
+    last trial that ran it, usually a random one, and to the state change that it ran with. `passed` describes the
+    differences that practical equality allowed. `finite` are the branches that ran with equal results on finite inputs.
+    `error` is the first exception that a call raised, and `rounded` says whether gradients differ by rounding. If
+    trials are slow, only every `stride`-th trial runs.
     """
 
     inputs: int = 0
@@ -73,9 +72,9 @@ class Findings:
 
 
 def run_side_by_side(one: Subject, other: Subject, equality: Equality, search: Search) -> Findings:
-    """Run both through the usual trials, then through further ones until the search is complete.
+    """Run both versions through the usual trials, then through more trials until the search is complete.
 
-    The first difference ends the run.
+    The run ends at the first difference.
     """
     found = Findings()
     with hearing_all_logs():
@@ -110,7 +109,7 @@ def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search
                 if ran - found.finite and all_finite(trial.of(one.call)):
                     found.finite |= ran
             elif (scene.change in PRECISIONS or trial is TWICE) and first.error is not None:
-                break  # the code does not support it
+                break  # The code does not support it.
             elif _is_rounding(one, scene, first, second):
                 continue
             elif (
@@ -120,7 +119,7 @@ def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search
                 and not all_finite(trial.of(one.call))
             ):
                 found.passed.add(NOT_FINITE)
-                break  # the states of both versions have diverged
+                break  # The states of both versions have diverged.
             else:
                 explained = _explained(one, other, scene, differs)
                 raises = first.error is None and second.error is not None
@@ -153,7 +152,10 @@ def _note(found: Findings, scene: _Scene, trial: Trial, first: Observation) -> N
 
 @dataclass
 class _Scene:
-    """Trials for one pair. `change` is the change to its initial state, if any; trials are only reused if `tells`."""
+    """Trials for a pair.
+
+    `change` is the change to its initial state, if any. Trials are reused only if `tells` is true.
+    """
 
     pair: Pair
     trials: Iterable[Trial]
@@ -196,7 +198,7 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
         large = (BASE, *USUAL, *islice(broken_trials(), _BROKEN))
         yield _Scene(pair, search.telling(large, pair.probe), training=True, change=HALF)
     for precision in PRECISIONS:
-        # Results rounded to bfloat16 are always compared at that precision. A number that became a tensor is float32,
+        # Results rounded to bfloat16 are always compared at that precision. If a number became a tensor, it is float32,
         # so practical equality allows that precision in float64.
         coarse = replace(equality, practical=True, computed_in=torch.bfloat16)
         fine = replace(equality, computed_in=torch.float32) if equality.practical else equality
@@ -222,7 +224,7 @@ def _counted(one: Subject, other: Subject, equality: Equality, search: Search) -
 
 
 def _last_scenes(one: Subject, other: Subject, equality: Equality, search: Search, told: Told) -> Iterator[_Scene]:
-    """Yield the final scenes, when all reachable sides have run: new combinations of sides, and non-finite inputs."""
+    """Yield the final scenes after all reachable branches have run: combinations of branches, and non-finite inputs."""
     for joined in (islice(random_trials(), _PASSED, _PASSED + _JOINED), islice(mixed_trials(), _JOINED)):
         pair = Pair(one, other, equality, training=True)
         yield _Scene(pair, search.joining(joined, partial(_probe_apart, one)), training=True, tells=False)
@@ -231,18 +233,18 @@ def _last_scenes(one: Subject, other: Subject, equality: Equality, search: Searc
         yield _Scene(pair, search.thinned(NO_NUMBERS), training, tells=False)
     pair = Pair(one, other, equality, training=True)
     yield _Scene(pair, search.thinned(islice(broken_trials(), _BROKEN)), training=True, tells=False)
-    # Include edges of the example itself: it may still reach a side when the edges of other trials change the test.
+    # Include edges of the example itself. It may still reach a branch when the edges of other trials change the test.
     yield _Scene(pair, search.thinned(at_edges([BASE])), training=True, tells=False)
     yield from _told_scenes(one, other, equality, search, told)
 
 
 def _told_scenes(one: Subject, other: Subject, equality: Equality, search: Search, told: Told) -> Iterator[_Scene]:
-    """Yield the trials that ran each side, with elements at the edges."""
+    """Yield the trials that ran each branch, with elements at the edges."""
     ways = [told[side] for side in sorted(told, key=lambda side: side not in search.wanted)]
     for state in dict.fromkeys(change for change, _ in ways):
         pair = Pair(one, other, equality, training=True, change=state)
         if state is not None:
-            # A side that depends on state may be combined with any side that depends on inputs.
+            # A branch that depends on state may be combined with any branch that depends on inputs.
             every = dict.fromkeys(trial for _, trial in ways)
             yield _Scene(pair, search.thinned(every), training=True, change=state, tells=False)
             pair = Pair(one, other, equality, training=True, change=state)
@@ -265,7 +267,10 @@ def _probe_apart(subject: Subject) -> Callable[[Trial], None]:
 
 
 def _other_states(one: Subject, other: Subject, equality: Equality, search: Search) -> Iterator[_Scene]:
-    """Yield trials in other states, which always run: tests of the state may combine with any test of the inputs."""
+    """Yield trials in other states.
+
+    They always run, because tests of the state may combine with any test of the inputs.
+    """
     if state_tensors(fresh(one, training=True)):
         for change in ALWAYS:
             pair = Pair(one, other, equality, training=True, change=change)
@@ -273,7 +278,7 @@ def _other_states(one: Subject, other: Subject, equality: Equality, search: Sear
 
 
 def _other_builds(subject: Subject, search: Search) -> Iterator[StateChange]:
-    """Yield the states of builds that run code which has not run yet."""
+    """Yield the states of builds that run code that has not run yet."""
     if not search.goes_on():
         return
     with subject.version.active():
@@ -290,7 +295,7 @@ def _other_builds(subject: Subject, search: Search) -> Iterator[StateChange]:
 
 
 def try_out(subject: Subject, function: Callable[..., Any]) -> None:
-    """Run a callable on the first trials, without observing it."""
+    """Run a callable on the first trials without observing it."""
     with subject.version.active(), force_eager():
         for trial in (BASE, *USUAL[:5]):
             call = trial.of(subject.call)

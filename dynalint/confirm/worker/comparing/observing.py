@@ -1,6 +1,6 @@
-"""Run one call and record everything that a caller could notice.
+"""Run a call and record everything that a caller could notice.
 
-Observations hold live objects, not copies: compare two of them before either callable runs again.
+Observations hold live objects, not copies, so compare two of them before either callable runs again.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _RAISING = ("RAISE_VARARGS", "RERAISE")
 
 @dataclass
 class Observation:
-    """The effects of one call. Each key is the name of an aspect in reports.
+    """The effects of a call. Each key is the name of an aspect in reports.
 
     `error` is the type and message of the exception that ended the call, or None if it returned. `refused` means that
-    an operator raised it for its inputs. `gradients` are those of inputs and parameters. `state` is everything that the
-    callable keeps between calls. `effects` contains the other side effects.
+    an operator raised the exception because of its inputs. `gradients` are the gradients of inputs and parameters.
+    `state` is everything that the callable keeps between calls. `effects` has the remaining side effects.
     """
 
     error: tuple[str, str] | None = None
@@ -62,11 +62,11 @@ def observe(
     times: int = 1,
     differentiated: bool = True,
 ) -> Observation:
-    """Run `run` on `call` and return an observation; `owner` is the callable that keeps the state.
+    """Run `run` with `call` and return an observation. `owner` is the callable that keeps the state.
 
-    With `training`, floating inputs require gradients if they are `differentiated`, and a backward pass of a weighted
-    sum of the outputs follows; otherwise everything runs under `no_grad`. The call runs `times` times before the single
-    backward pass.
+    If `training` is true, floating-point inputs require gradients if they are `differentiated`, and a backward pass
+    follows for a weighted sum of the outputs. Otherwise, everything runs under `no_grad`. The call runs `times` times
+    before the single backward pass.
     """
     seen = Observation()
     prepared = [_with_gradients(call, training=training and differentiated) for _ in range(times)]
@@ -86,7 +86,7 @@ def observe(
             seen.error = (type(error).__name__, ADDRESS.sub("0x", str(error)))
             seen.refused = type(error) is RuntimeError and not _is_raised(error)
     seen.effects["the random state of torch"] = torch.get_rng_state()
-    # Kept as bytes, because the states are only tested for equality and contain hundreds of numbers.
+    # The states are kept as bytes, because they are only tested for equality and contain hundreds of numbers.
     seen.effects["the random state of random"] = marshal.dumps(random.getstate())
     if "numpy" in sys.modules:
         seen.effects["the random state of NumPy"] = sys.modules["numpy"].random.get_state(legacy=False)
@@ -100,7 +100,7 @@ def observe(
 
 
 def _is_raised(error: BaseException) -> bool:
-    """Whether a Python statement raised an exception, rather than a torch operator."""
+    """Whether a Python statement raised an exception, not a torch operator."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -110,7 +110,7 @@ def _is_raised(error: BaseException) -> bool:
 def attempt(
     run: Callable[..., Any], call: Call, seed: int, *, training: bool, differentiated: bool = True
 ) -> Exception | SystemExit | None:
-    """Run `run` on `call` like `observe`, but only return the exception, if any."""
+    """Run `run` with `call` like `observe` does, but only return the exception, if there is one."""
     _, (args, kwargs) = _with_gradients(call, training=training and differentiated)
     _seed(seed)
     with _watching({}), torch.set_grad_enabled(training):
@@ -122,14 +122,14 @@ def attempt(
 
 
 def modules_of(owner: Any) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the modules of a callable by name. The callable itself has an empty name."""
+    """Yield a callable's modules by name. The callable itself has an empty name."""
     for root in (owner, getattr(owner, "__self__", None)):
         if isinstance(root, nn.Module):
             yield from root.named_modules()
 
 
 def parameters_of(owner: Any) -> dict[str, nn.Parameter]:
-    """Return the parameters of a callable by name."""
+    """Return a callable's parameters by name."""
     return {
         f"{prefix}.{name}".lstrip("."): parameter
         for prefix, module in modules_of(owner)
@@ -139,14 +139,14 @@ def parameters_of(owner: Any) -> dict[str, nn.Parameter]:
 
 
 SCRIPT = "<TorchScript>"
-"""The key by which `state_of` marks a module as TorchScript, whose attributes are not visible."""
+"""The key that `state_of` uses to mark a module as TorchScript, whose attributes are not visible."""
 
 
 def state_of(owner: Any) -> dict[str, Any]:
     """Return the state that a callable keeps: parameters, buffers, attributes, class attributes, closures."""
     state: dict[str, Any] = {}
     for prefix, module in modules_of(owner):
-        # TorchScript keeps internal attributes on a module, but not the attributes of the Python module.
+        # TorchScript keeps internal attributes on a module, but not the Python module's attributes.
         is_script = isinstance(module, torch.jit.ScriptModule)
         own = {} if is_script else {name: value for name, value in vars(module).items() if name not in OWN_TO_MODULES}
         own.update(module._parameters)  # noqa: SLF001
@@ -175,7 +175,7 @@ def state_of(owner: Any) -> dict[str, Any]:
 
 
 def globals_of(namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the globals of a module that are plain values or containers."""
+    """Return a module's globals that are plain values or containers."""
     return {name: value for name, value in namespace.items() if _keepable(name, value)}
 
 
@@ -185,7 +185,10 @@ def _keepable(name: str, value: Any) -> bool:
 
 
 def _with_gradients(call: Call, *, training: bool) -> tuple[list[torch.Tensor], Call]:
-    """Make floating inputs require gradients. The arguments are copies of these leaves, so code may write to them."""
+    """Make floating-point inputs require gradients.
+
+    The arguments are copies of these leaves, so code may write to them.
+    """
     leaves: list[torch.Tensor] = []
 
     def prepared(tensor: torch.Tensor) -> torch.Tensor:
@@ -207,7 +210,7 @@ def _seed(seed: int) -> None:
 
 @contextlib.contextmanager
 def hearing_all_logs() -> Iterator[None]:
-    """Let log records of all levels through. Used around many calls, this avoids changing the level for each one."""
+    """Let log records of all levels through. Use this around many calls to avoid changing the level for each call."""
     root = logging.getLogger()
     level = root.level
     _set_level(root, logging.DEBUG)
@@ -228,7 +231,7 @@ def _watching(effects: dict[str, Any]) -> Iterator[None]:
     out, err = io.StringIO(), io.StringIO()
     records: list[tuple[str, str, str]] = []
     root, handler = logging.getLogger(), logging.Handler()
-    # Torch logs every step of a compilation.
+    # torch logs every step of a compilation.
     handler.addFilter(lambda record: not record.name.startswith("torch."))
     handler.emit = lambda record: records.append((record.name, record.levelname, _message(record)))  # type: ignore[method-assign]
     always = torch.is_warn_always_enabled()
@@ -296,7 +299,7 @@ def _loss(output: Any) -> torch.Tensor | None:
 
 
 def _aliases(output: Any, inputs: Any, state: Mapping[str, Any]) -> Iterator[str]:
-    """Describe which tensors of the output share memory with inputs, state, or each other."""
+    """Describe which output tensors share memory with inputs, state, or each other."""
     owners: dict[int, str] = {}
     for where, tensor in [*tensors_in(inputs), *((f" {name}", item) for name, item in state.items())]:
         pointer = _memory(tensor) if isinstance(tensor, torch.Tensor) else None

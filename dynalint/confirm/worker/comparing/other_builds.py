@@ -1,7 +1,7 @@
-"""Other constructor arguments for a callable's own classes, to run code that no input reaches.
+"""Find other constructor arguments for a callable's own classes, to run code that no input reaches.
 
 Code compares constructor arguments with numbers and strings. A value on the other side of the number, one of the
-strings, or an inverted flag may reach other code.
+strings, or an inverted flag may reach different code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_STEPS = 3
 
 @dataclass(frozen=True)
 class Build:
-    """Another value for one constructor argument, used for every instance of the class."""
+    """A different value for a constructor argument, used for every instance of the class."""
 
     module: str
     cls: str
@@ -68,7 +68,7 @@ _SEVERAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def _literals(cls: type, parameters: Iterable[str]) -> Mapping[str, list[Any]]:
-    """Return the literals that methods of a class compare each parameter with, under any name it is stored as."""
+    """Return the literals that a class's methods compare each parameter with, under any name it is stored as."""
     kept: dict[str, str] = {}
     functions = [one for one in vars(cls).values() if inspect.isfunction(one)]
     for node in (node for one in functions for node in nodes_of(one)):
@@ -90,7 +90,7 @@ def _name(node: ast.expr) -> str:
 
 @contextmanager
 def built(build: Build | None, modules: Iterable[ModuleType]) -> Iterator[None]:
-    """Apply `build` to all instances created inside this context, or change nothing if it is None."""
+    """Apply `build` to all instances created while this context is active, or change nothing if it is None."""
     with ExitStack() as stack:
         for module in modules if build is not None else ():
             cls = getattr(module, build.cls, None) if build is not None and module.__name__ == build.module else None

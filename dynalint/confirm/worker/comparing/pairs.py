@@ -23,9 +23,9 @@ from .trials import BASE, Trial
 
 @dataclass(frozen=True)
 class Subject:
-    """One version of a callable: its maker, and a call that is expected to work.
+    """A version of a callable: its maker, and a call that is expected to work.
 
-    `again` re-imports the version, so that its modules keep nothing from earlier calls. `begin` is called with each
+    `again` imports the version again, so that its modules keep nothing from earlier calls. `begin` is called with each
     trial before it runs. `differentiated` is False if the version raises only for inputs that require gradients.
     """
 
@@ -42,7 +42,7 @@ class Difference:
     """A difference, and the input that shows it. `raises` means that only the second version raised.
 
     `passes` means that practical equality allows the difference. `stable` is False if the first version also differs
-    from itself when run again.
+    from itself when it runs again.
     """
 
     what: str
@@ -56,14 +56,14 @@ class NotMadeError(Exception):
     """The second version cannot be built with arguments that work for the first."""
 
     def __init__(self, build: Build, error: Exception) -> None:
-        """Store the description for the report as `difference`."""
+        """Store the description for the report in `difference`."""
         super().__init__(str(error))
         what = f"exception: none became {type(error).__name__}({(str(error).splitlines() or [''])[0][:160]!r})"
         self.difference = Difference(what, f"{build.words}, before any call", raises=True)
 
 
 class Pair:
-    """Two fresh callables in the same state: the tensors of the first are copied to the second."""
+    """Two fresh callables in the same state. The tensors of the first callable are copied to the second."""
 
     def __init__(
         self, one: Subject, other: Subject, equality: Equality, *, training: bool, change: StateChange | None = None
@@ -78,10 +78,10 @@ class Pair:
         self._modes = [_modes(function) for function in self._functions]
 
     def step(self, trial: Trial) -> tuple[str | None, Observation, Observation]:
-        """Run one trial on both. Returns the difference, if any, and both observations."""
+        """Run a trial on both callables. Return the difference, if any, and both observations."""
         seen = []
         for index, (subject, function) in enumerate(zip(self._subjects, self._functions, strict=True)):
-            # A module that is a global of the project is part of every callable: others may have changed its mode.
+            # A module that is a global of the project is part of every callable, so others may have changed its mode.
             _set_modes(self._modes[index])
             seen.append(_observed(subject, function, trial, self._change, training=self._training))
             self._modes[index] = _modes(function)
@@ -104,7 +104,7 @@ class Pair:
 
 
 def fresh(subject: Subject, build: Build | None = None, *, training: bool) -> Callable[..., Any]:
-    """Make a new callable of a version, in training or evaluation mode, with the argument of `build` if given."""
+    """Make a new callable for a version, in training or evaluation mode, with the argument from `build` if given."""
     with subject.version.active(), built(build, subject.version.modules()):
         function = fresh_callable(subject.make)
     owner = getattr(function, "__self__", function)
@@ -135,7 +135,7 @@ def _made(subject: Subject, build: Build | None, *, training: bool) -> Callable[
 
 
 def _level(one: Any, other: Any, change: StateChange | None) -> None:
-    """Copy the tensors of one callable's state to the other, after applying `change` if given."""
+    """Copy the tensors in one callable's state to the other, after applying `change` if given."""
     _set_otherwise(one, change)
     _set_otherwise(other, change)
     generator = torch.Generator().manual_seed(0 if change is None else change.seed)
@@ -150,7 +150,7 @@ def _level(one: Any, other: Any, change: StateChange | None) -> None:
 
 
 def _modes(function: Any) -> list[tuple[nn.Module, bool]]:
-    """Return the modules of a callable with their modes: True in training."""
+    """Return a callable's modules with their modes, which are True in training."""
     return [(module, module.training) for _, module in modules_of(function)]
 
 
@@ -160,7 +160,7 @@ def _set_modes(modes: Iterable[tuple[nn.Module, bool]]) -> None:
 
 
 def _cast(subject: Subject, change: StateChange | None) -> Subject:
-    """Return a subject whose floating inputs have the dtype of a state change."""
+    """Return a subject whose floating-point inputs have the dtype of a state change."""
     if change is None or change.dtype is None:
         return subject
 
@@ -171,7 +171,7 @@ def _cast(subject: Subject, change: StateChange | None) -> Subject:
 
 
 def _set_otherwise(function: Any, change: StateChange | None) -> None:
-    """Apply the flags and the dtype of a state change to a callable."""
+    """Apply a state change's flags and dtype to a callable."""
     owner = getattr(function, "__self__", function)
     if change is not None and change.flags:
         _turn_flags(function)
@@ -180,7 +180,7 @@ def _set_otherwise(function: Any, change: StateChange | None) -> None:
 
 
 def _count_from(one: Any, other: Any, names: Collection[str], count: int) -> None:
-    """Set the counters with these names to `count`: ints of the first callable that are tensors in the second."""
+    """Set the counters with these names to `count`. They are ints in the first callable and tensors in the second."""
     for (_, module), (_, counterpart) in zip(modules_of(one), modules_of(other), strict=False):
         for name in names:
             tensor = counterpart._buffers.get(name)  # noqa: SLF001 - an attribute of this name may be a property
@@ -200,7 +200,7 @@ def _turn_flags(function: Any) -> None:
 
 
 def state_tensors(function: Any) -> dict[str, torch.Tensor]:
-    """Return the parameters and buffers of a callable by name."""
+    """Return a callable's parameters and buffers by name."""
     owner = getattr(function, "__self__", function)
     buffers = dict(owner.named_buffers()) if isinstance(owner, nn.Module) else {}
     return {**parameters_of(function), **buffers}
@@ -234,7 +234,7 @@ def _observed(
 
 
 def _method(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return a method of the first part of a callable that has the class, or a function that does nothing."""
+    """Return a method from the first part of a callable that has the class, or a function that does nothing."""
     cls, _, method = name.rpartition(".")
     owner = getattr(function, "__self__", function)
     for part in [owner, *(module for _, module in modules_of(function))]:

@@ -1,4 +1,4 @@
-"""Which parts of the changed code have run, and which further inputs are worth comparing because they run more."""
+"""Track which parts of the changed code have run, and which other inputs are worth comparing because they run more."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Marks:
         self._turned: int | None = None
 
     def __call__(self, mark: int, *tested: object) -> object:
-        """Record `mark`, and return the tested value, inverted if this test is being inverted."""
+        """Record `mark`, and return the tested value, which is inverted if this test is being inverted."""
         if not tested:
             self.seen.add((mark, None))
             return None
@@ -43,7 +43,7 @@ class Marks:
 
     @contextlib.contextmanager
     def turning(self, mark: int) -> Iterator[None]:
-        """Invert the result of one test. Marks recorded in the meantime are discarded."""
+        """Invert the result of a test. Marks recorded in the meantime are discarded."""
         before, self.seen, self._turned = self.seen, set(), mark
         try:
             yield
@@ -57,11 +57,11 @@ class Marks:
 
 @dataclass
 class Search:
-    """Searches for inputs until everything `wanted` has run or `seconds` of processor time are spent.
+    """Searches for inputs until everything in `wanted` has run or `seconds` of processor time are used up.
 
-    `methods` are called in between, counters are set close to `limits`, and trials named in `left_out` are skipped.
-    With `half`, half precision is tried too. Because processor time is measured, the search gets equally far on a busy
-    machine. Trials that always run may take twice as long before they are thinned out.
+    `methods` are called in between, counters are set close to `limits`, and trials named in `left_out` are skipped. If
+    `half` is true, half precision is tried too. Because processor time is measured, the search gets equally far on a
+    busy machine. Trials that always run may take twice as long before they are thinned out.
     """
 
     marks: Marks
@@ -78,7 +78,7 @@ class Search:
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
-        """Measure the time of one step."""
+        """Measure the time of a step."""
         begun = time.process_time()
         yield
         self._spent += time.process_time() - begun
@@ -86,7 +86,7 @@ class Search:
 
     @property
     def stride(self) -> int:
-        """The interval at which trials that always run are selected, so that they fit the time."""
+        """The interval at which trials that always run are selected, so that there is enough time for them."""
         expected = _STEPS_IN_ANY_CASE * self._spent / max(1, self._steps)
         return max(1, math.ceil(expected / (2 * self.seconds))) if self.seconds else 1
 
@@ -99,11 +99,11 @@ class Search:
         self._end = time.thread_time() + self.seconds
 
     def left(self) -> frozenset[Side]:
-        """Return the wanted sides that have not run yet."""
+        """Return the required branches that have not run yet."""
         return self.wanted - self.marks.seen
 
     def goes_on(self) -> bool:
-        """Whether a wanted side has not run yet and there is time to search for it."""
+        """Whether a required branch has not run yet and there is time to search for it."""
         return bool(self.left()) and self.has_time()
 
     def has_time(self) -> bool:
@@ -111,7 +111,7 @@ class Search:
         return time.thread_time() < self._end
 
     def shown_by(self, run: Callable[[], object]) -> set[Side]:
-        """Call `run` and return the sides that it ran, without recording them."""
+        """Call `run` and return the branches that it ran, without recording them."""
         seen, self.marks.seen = self.marks.seen, set()
         try:
             run()
@@ -120,17 +120,17 @@ class Search:
         return shown
 
     def note(self, shown: Iterable[Side]) -> None:
-        """Record which sides ran together in a comparison."""
+        """Record which branches ran together in a comparison."""
         self._met |= self._meeting(shown)
 
     def _meeting(self, shown: Iterable[Side]) -> set[tuple[Side, Side]]:
-        """Return the pairs of a wanted test result and a result of another test."""
+        """Return the pairs of a required test result and another test's result."""
         answers = [side for side in shown if side[1] is not None]
         own = self.wanted.intersection(answers)
         return {(one, other) for one in own for other in answers if one[0] != other[0]}
 
     def joining(self, trials: Iterable[Trial], probe: Callable[[], Callable[[Trial], None]]) -> Iterator[Trial]:
-        """Yield the trials, while there is time, that run a new combination of sides."""
+        """Yield the trials that run a new combination of branches, as long as there is time."""
         run: Callable[[Trial], None] | None = None
         for trial in trials:
             if not self._met or not self.has_time():
@@ -142,7 +142,7 @@ class Search:
                 yield trial
 
     def telling(self, trials: Iterable[Trial], probe: Callable[[], Callable[[Trial], None]]) -> Iterator[Trial]:
-        """Yield the trials worth comparing during the search: the first few, then those that run new sides.
+        """Yield the trials worth comparing during the search: the first few, then those that run new branches.
 
         The function that `probe` returns finds these with a single run, at a tenth of the cost of a comparison.
         """
@@ -163,14 +163,14 @@ class Search:
             left = self.left()
             yield trial
             if self.left() == left:
-                # The new side depends on state from earlier calls.
+                # The new branch depends on state from earlier calls.
                 yield from skipped
                 yield trial
             skipped.clear()
 
 
 def limits_of(texts: Iterable[str]) -> tuple[int, ...]:
-    """Return the integers in comparisons of marked functions, because a counter may be compared with them."""
+    """Return the integers in comparisons in marked functions, because a counter may be compared with them."""
     functions = (
         node
         for text in texts

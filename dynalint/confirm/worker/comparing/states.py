@@ -13,9 +13,9 @@ from .tensor_changes import apart, filled, normal, same, scaled
 
 @dataclass(frozen=True)
 class StateChange:
-    """A change of all parameters and buffers, with a name and a function for each kind of tensor.
+    """A change to all parameters and buffers, with a name and a function for each kind of tensor.
 
-    `flags` inverts bool attributes. `build` changes a constructor argument. `dtype` casts floating tensors to it,
+    `flags` inverts bool attributes. `build` changes a constructor argument. `dtype` casts floating-point tensors,
     including inputs. `autocast` makes calls run under `torch.autocast`. Counters of calls start at `count`.
     """
 
@@ -40,7 +40,7 @@ class StateChange:
 
 
 def built_otherwise(build: Build) -> StateChange:
-    """Return the state of another build."""
+    """Return the state of a different build."""
     return StateChange(build.words, same, _as_it_is, _as_it_is, build=build)
 
 
@@ -58,7 +58,7 @@ def _drawn_state(number: int, *, flags: bool) -> StateChange:
     return StateChange(name, apart, _as_it_is, _as_it_is, seed=number, flags=flags)
 
 
-# Integers in buffers are mostly indices and counts: rarely worth changing, and then only upwards.
+# Integers in buffers are mostly indices and counts, so they are rarely worth changing, and then only upwards.
 STATES: tuple[StateChange, ...] = (
     StateChange("flags inverted", same, _as_it_is, _as_it_is, flags=True),
     StateChange("parameters negated", scaled(-1.0), _as_it_is, torch.logical_not),
@@ -68,7 +68,7 @@ STATES: tuple[StateChange, ...] = (
 )
 ALWAYS = STATES[1:3]
 HALF = StateChange("all in half precision", same, _as_it_is, _as_it_is, dtype=torch.float16)
-# Code does not have to support these: if the original raises, nothing is compared.
+# Code does not have to support these. If the original raises, nothing is compared.
 PRECISIONS = (
     StateChange("all in bfloat16", same, _as_it_is, _as_it_is, dtype=torch.bfloat16),
     StateChange("autocast to bfloat16", same, _as_it_is, _as_it_is, autocast=True),

@@ -1,4 +1,4 @@
-"""Changes of one tensor, used by trials and state changes: random, scaled, filled, with single values replaced."""
+"""Changes to a single tensor, for use in trials and state changes: random, scaled, filled, single values replaced."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def with_one(value: float) -> Change:
 
 
 def drawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Return random integers from the range in the example, extended to zero, so that ids stay valid."""
+    """Return random integers in the example's range, extended to zero, so that ids stay valid."""
     if not tensor.numel():
         return tensor
     low, high = min(0, int(tensor.min())), int(tensor.max())

@@ -1,8 +1,8 @@
-"""Invert a test that gives the same result for all inputs, in both versions: another setup may give the opposite.
+"""Invert a test that gives the same result for all inputs, in both versions, because another setup may invert it.
 
 Near the changed code, a test such as `x.dim() > 2` or `self.wide` may decide which values reach it, but may always have
-the same result with the example. If the original fails with the other result, that shows nothing; if only the rewritten
-code fails, it is a difference.
+the same result with the example. If the original fails with the opposite result, that shows nothing. If only the
+rewritten code fails, it is a difference.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Way = tuple["StateChange | None", Trial]
 
 
 def one_sided(search: Search, words: Mapping[int, str]) -> dict[int, str]:
-    """Return the tests that have only given one result, as descriptions by mark."""
+    """Return the tests that have only had a single result, as descriptions by mark."""
     answers = {mark: [truth for other, truth in search.marks.seen if other == mark] for mark in words}
     alike = [mark for mark, found in answers.items() if found in ([True], [False])]
     return {mark: words[mark] for mark in alike[:_MOST_TESTS]}
@@ -35,7 +35,7 @@ def one_sided(search: Search, words: Mapping[int, str]) -> dict[int, str]:
 def difference_when_turned(
     one: Subject, other: Subject, equality: Equality, search: Search, told: Told, tests: Mapping[int, str]
 ) -> Difference | None:
-    """Return the first difference with one of `tests` inverted. `tests` are descriptions by mark."""
+    """Return the first difference that appears when one of `tests` is inverted. `tests` are descriptions by mark."""
     search = replace(search, seconds=search.seconds * _SHARE)
     search.begin()
     wanted = [told[side] for side in sorted(search.wanted, key=str) if side in told]
@@ -62,7 +62,7 @@ def _first_difference(
             again = Pair(one, one.again(), equality, training=training, change=change)
             with search.marks.turning(mark):
                 if again.step(trial)[0] is not None:
-                    continue  # it also differs from itself
+                    continue  # It also differs from itself.
             passes = difference(first, second, replace(equality, practical=True)) is None
             mode = "while training" if training else "in evaluation, without gradients"
             where = f"{trial.name}, {mode},"

@@ -1,4 +1,4 @@
-"""Records of the graphs of one callable. `records` describes how they are sent."""
+"""Records about a callable's graphs. See `records` for how they are sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Operation:
-    """An operator that one source line runs `count` times. `file` is None if the line is not in the user's own code."""
+    """An operator that a source line runs `count` times. `file` is None if the line is not in the user's own code."""
 
     name: str
     count: int
@@ -27,7 +27,7 @@ class Operation:
 class Guards:
     """The number of guards of each kind that must hold for a graph to be reused.
 
-    `conditions` are the guards that may fail for other inputs or states, in Dynamo's words.
+    `conditions` are the guards that may fail for other inputs or states, as Dynamo writes them.
     """
 
     kinds: dict[str, int]
@@ -36,10 +36,10 @@ class Guards:
 
 @dataclass(frozen=True)
 class Graph:
-    """One graph, in order of compilation. `compile_id` is the id of the frame's compilation.
+    """A graph, in order of compilation. `compile_id` is the id of the frame's compilation.
 
-    `lines` are the lines that Dynamo traced for it, by file. Sizes are those of its first run; the model's parameters
-    and buffers do not count as inputs.
+    `lines` are the lines that Dynamo traced for the graph, by file. Sizes are those in its first run. The model's
+    parameters and buffers do not count as inputs.
     """
 
     compile_id: str
@@ -54,7 +54,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Step:
-    """One run of a graph, in a call that compiled nothing.
+    """A graph that runs in a call that compiled nothing.
 
     `crossing` are tensors created up to this step that a later graph uses.
     """
@@ -65,9 +65,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Flow:
-    """The graphs of a callable, and the order in which one call runs them.
+    """A callable's graphs, and the order in which a call runs them.
 
-    `breaks` are the compile ids of the run's breaks, in order.
+    `breaks` are the compile ids for the run's breaks, in order.
     """
 
     graphs: tuple[Graph, ...]
@@ -77,11 +77,11 @@ class Flow:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of compiling in one way.
+    """The result of compiling in a particular way.
 
-    `breaks` counts breaks with different places or kinds, `graphs` the graph runs of the first call, `operators` the
-    operators in these runs, `recompiles` the recompilations in all calls. `error` is the exception that ended the run,
-    or an empty string. `places` are the files and lines of the breaks.
+    `breaks` is the number of breaks with different locations or kinds, `graphs` the number of graphs that the first
+    call runs, `operators` the number of operators in them, and `recompiles` the number of recompilations in all calls.
+    `error` is the exception that ended the run, or an empty string. `places` are the files and lines of the breaks.
     """
 
     breaks: int
@@ -105,7 +105,8 @@ class Tried:
 class Remedy:
     """A way to compile that helps. `equal` is None if eager runs differ from each other.
 
-    `kind` is `settings` or `fullgraph`; `difference` describes unequal results, `note` the side effects of the setting.
+    `kind` is `settings` or `fullgraph`. `difference` describes unequal results, and `note` describes the setting's side
+    effects.
     """
 
     kind: str

@@ -21,7 +21,7 @@ from .records import Run
 from .runs import Call, Listener, Maker, compiled_run
 
 _PLACE = re.compile(r'File "([^"]+)", line (\d+), in ')
-# Kinds of guards that depend on the inputs or the state, and not only on the program.
+# The kinds of guards that depend on inputs or state, and not only on the program.
 _VARYING = (
     "EQUALS_MATCH",
     "CONSTANT_MATCH",
@@ -55,7 +55,7 @@ class _Made:
 
 @dataclass
 class _Called:
-    """One call to the callable: the graphs that it ran, and the tensors that they created."""
+    """A call to the callable: the graphs that it ran, and the tensors that they created."""
 
     ran: list[int] = field(default_factory=list)
     made: list[_Made] = field(default_factory=list)
@@ -73,7 +73,7 @@ class GraphListener(Listener):
     _kept: set[int] = field(default_factory=set)
 
     def compile(self, function: Callable[..., Any], backend: Callable[..., Any], *, fullgraph: bool) -> Any:
-        """Compile through `torch._dynamo.optimize`, which also reports guards."""
+        """Compile with `torch._dynamo.optimize`, which also reports guards."""
         owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
         if isinstance(owner, nn.Module):
             self._kept = {id(tensor) for tensor in (*owner.parameters(), *owner.buffers())}
@@ -82,7 +82,7 @@ class GraphListener(Listener):
         return partial(self._call, optimize(function))
 
     def note_graph(self, module: torch.fx.GraphModule) -> None:
-        """Record the operators of a graph, and the lines that were traced for it."""
+        """Record a graph's operators and the lines that were traced for it."""
         super().note_graph(module)
         lines = {self.own[file]: tuple(sorted(_lines(spans))) for file, spans in self.attempt.items()}
         operations = tuple(_operations(module, self.own))
@@ -99,7 +99,7 @@ class GraphListener(Listener):
         return partial(self._run, len(self.found) - 1, run)
 
     def flow(self, warm: range) -> Flow:
-        """Return everything recorded, with the steps of the last call in `warm`."""
+        """Return everything that was recorded, with the steps from the last call in `warm`."""
         called = [self.called[number] for number in warm if number < len(self.called)]
         steps = tuple(_steps(called[-1])) if called else ()
         return Flow(tuple(self.found), tuple(self.break_ids), steps)
@@ -164,7 +164,7 @@ def _lines(spans: Iterable[tuple[int, int, int, int]]) -> set[int]:
 
 
 def _operations(module: torch.fx.GraphModule, own: Mapping[str, str]) -> Iterator[Operation]:
-    """Yield the operators in order. Repeats on the same line are counted with the first one."""
+    """Yield the operators in order. An operator that is repeated on the same line is counted with the first one."""
     counts: Counter[tuple[str, str | None, int]] = Counter()
     for node in module.graph.nodes:
         if node.op.startswith("call_"):
@@ -183,7 +183,7 @@ def _name(module: torch.fx.GraphModule, node: torch.fx.Node) -> str:
 
 
 def _place(trace: str, own: Mapping[str, str]) -> tuple[str | None, int]:
-    """Return the innermost line of the user's own code in a stack trace as Dynamo formats it."""
+    """Return the innermost line in the user's own code, based on a stack trace as Dynamo formats it."""
     for file, line in reversed(_PLACE.findall(trace)):
         if file in own:
             return own[file], int(line)

@@ -1,12 +1,14 @@
-"""Find what a graph break hides: run again with the value of the breaking expression known in advance.
+"""Find what a graph break hides by running the code again with the value of the breaking expression known in advance.
 
-A break inside a `for`, `try` or `with` makes the whole frame fall back to eager, so further breaks in it are never
-reported. Dynamo also skips the rest of a function if none of the values it continues with is a tensor, as after
-`x.view(n.item())`, where it continues with a bound method. Each breaking expression is therefore replaced, in the
-functions' code in memory, by the values from an eager run of the same calls. Dynamo then traces up to the next break,
-and so on for a few rounds. The context expressions of `with` statements and stores are replaced too. Frames with any
-other break are left alone, such as an unpacking or a store to an attribute that the file reads. Python before 3.11 and
-torch before 2.12 report no columns; if only one requested range starts on the line, that range is used.
+A break inside a `for`, `try` or `with` makes the whole frame fall back to eager mode, so more breaks in the same frame
+are never reported. Dynamo also skips the rest of a function if none of the values that it continues with is a tensor.
+For example, it continues with a bound method after `x.view(n.item())`. Each breaking expression is therefore replaced,
+in the functions' code in memory, by the values from an eager run with the same calls. Dynamo then traces up to the next
+break, and so on for a few rounds.
+
+The context expressions of `with` statements and stores are replaced too. Frames with any other kind of break are left
+alone, such as unpacking or storing an attribute that the file reads. Python before 3.11 and torch before 2.12 do not
+report columns. In that case, the requested range that starts on the line is used if there is only one.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _HIDING = ("frame", "rest")
 
 @dataclass(frozen=True)
 class Asked:
-    """The text of a file, and the ranges in it to judge."""
+    """A file's text, and the ranges in it to judge."""
 
     text: str
     spots: Sequence[Sequence[int]]
@@ -44,7 +46,7 @@ def latent_run(
     """Return the breaks and traced operations that a default run, `seen`, hid, or None if nothing more can run.
 
     `asked` maps files, as named in code objects, to the ranges to judge. `is_open` says whether the runs so far leave a
-    range undecided. If they do not, or after `seconds`, no further round starts.
+    range undecided. If they do not, or after `seconds`, no more rounds are started.
     """
     deadline = time.process_time() + seconds
     given: list[Place] = []
@@ -64,7 +66,7 @@ def latent_run(
 
 
 def _hiding(run: Run, asked: Mapping[str, Asked]) -> Iterator[Place]:
-    """Yield the places of the breaks that made a frame, or the rest of it, fall back to eager."""
+    """Yield the locations of the breaks that made a frame, or the rest of it, fall back to eager mode."""
     compiled = {(one.file, one.function) for one in run.compiles}
     for broken in run.breaks:
         frame = next((frame for frame in reversed(broken.stack) if frame.file in asked), None)
@@ -90,7 +92,7 @@ def _joined(first: Run, second: Run) -> Run:
 
 
 def _given_run(make: Maker, calls: Sequence[Call], given: Sequence[Place], sources: Mapping[str, str]) -> Run | None:
-    """Compile with the values of `given` known. Returns None if they cannot be inserted, or the code then fails."""
+    """Compile with the values of `given` known. Return None if they cannot be inserted or the code then fails."""
     edits = [Edit(number, place) for number, place in enumerate(given)]
     record = {RECORD: lambda number, value: edits[number].record(value)}
     with rewritten(edits, sources, recording=True, names=record) as done:

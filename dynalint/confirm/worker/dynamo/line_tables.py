@@ -1,9 +1,9 @@
-"""Correct the line numbers of the code that Dynamo generates.
+"""Correct the line numbers in the code that Dynamo generates.
 
-For the rest of a function after a break, Dynamo generates new code. Its line table is wrong after an instruction of
-more than 16 bytes: the writer splits the entry and adds the distance to the previous line once for each part. Since
-Python 3.11, loads of attributes and methods are that long. All later breaks of the function, and the lines traced in
-it, would have wrong line numbers (torch 2.0 to 2.13).
+After a break, Dynamo generates new code for the rest of the function. Its line table is wrong after an instruction of
+more than 16 bytes, because the writer splits the entry and adds the distance to the previous line once for each part.
+Since Python 3.11, loading attributes and methods takes that many bytes. The function's later breaks, and the lines
+traced in it, would all have wrong line numbers (torch 2.0 to 2.13).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 from torch._dynamo import bytecode_transformation
 
-# The maximum number of code units of one table entry.
+# The maximum number of code units in a table entry.
 _ENTRY = 8
 
 
 @contextmanager
 def exact_lines() -> Iterator[None]:
-    """Make Dynamo's line table writer receive one entry at a time."""
+    """Make Dynamo's line table writer receive a single entry at a time."""
     writer: Any = getattr(bytecode_transformation, "linetable_311_writer", None)
     if writer is None:
         yield

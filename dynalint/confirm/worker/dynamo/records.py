@@ -1,6 +1,6 @@
-"""Records that the worker sends as JSON between interpreters of different versions.
+"""Records that the worker sends as JSON, possibly to an interpreter with a different Python version.
 
-Both sides import this module, so it only needs the standard library. Paths are absolute, as Python reports them, lines
+Both sides import this module, so it needs only the standard library. Paths are absolute, as Python reports them, lines
 are 1-based, and calls are counted from 0.
 """
 
@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 Span = tuple[int, int, int, int]
-"""Line, column, end line, end column in bytecode positions: lines 1-based, columns 0-based in UTF-8 bytes."""
+"""Line, column, end line and end column in bytecode positions. Lines are 1-based, columns 0-based in UTF-8 bytes."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One frame of a user's stack. Columns are 0-based in UTF-8 bytes, or None if this torch release has none."""
+    """A frame in a user's stack. Columns are 0-based in UTF-8 bytes, or None if this torch release has none."""
 
     file: str
     line: int
@@ -31,12 +31,12 @@ class Frame:
 
 @dataclass(frozen=True)
 class Break:
-    """One graph break as Dynamo reported it.
+    """A graph break as Dynamo reported it.
 
-    `gb` is None if this torch release has no id for the kind. `stack` runs from the outermost frame to the innermost.
-    `effect` is `split` if one graph ended and another began, `rest` if the remainder of the frame fell back to eager,
-    `frame` if the whole frame did. `secondary` are the ids of breaks that occurred while Dynamo handled this one (in a
-    loop, a context manager, an inlined call): consequences, not causes.
+    `gb` is None if this torch release has no id for this kind of break. `stack` goes from the outermost frame to the
+    innermost. `effect` is `split` if a graph ended and another began, `rest` if the rest of the frame fell back to
+    eager mode, and `frame` if the whole frame did. `secondary` are the ids of breaks that occurred while Dynamo handled
+    this break (in a loop, a context manager, an inlined call). They are consequences, not causes.
     """
 
     gb: str | None
@@ -52,10 +52,11 @@ class Break:
 
 @dataclass(frozen=True)
 class Compile:
-    """One attempt to compile a frame, from Dynamo's own metrics.
+    """An attempt to compile a frame, from Dynamo's own metrics.
 
-    `guarded` means that compiled code was installed. `recompile` is the reason why existing compiled code did not fit,
-    or None for a first compilation. `fail_type` and `fail_reason` say why the frame fell back to eager.
+    `guarded` means that compiled code was installed. `recompile` is the reason why existing compiled code could not be
+    used, or None if the frame was compiled for the first time. `fail_type` and `fail_reason` say why the frame fell
+    back to eager mode.
     """
 
     function: str
@@ -90,12 +91,12 @@ class Failure:
 
 @dataclass(frozen=True)
 class Run:
-    """The result of one compiled run over all calls.
+    """The result of a compiled run over all calls.
 
-    `graphs` and `operations` are running totals after each completed call. `traced` holds, for each requested file, the
-    spans of bytecode that Dynamo traced in frames that it captured (whole lines with empty columns before Python 3.11).
-    `limit_hit` names the functions that Dynamo stopped recompiling. `explained` says whether `torch._dynamo.explain`
-    reports a break for the first call.
+    `graphs` and `operations` are running totals after each completed call. `traced` has, for each requested file, the
+    spans of bytecode that Dynamo traced in frames that it captured. Before Python 3.11, these are whole lines with
+    empty columns. `limit_hit` names the functions that Dynamo stopped recompiling. `explained` says whether
+    `torch._dynamo.explain` reports a break for the first call.
     """
 
     graphs: tuple[int, ...]
@@ -123,11 +124,11 @@ class EagerRun:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Whether compiled code gave the same results as eager; if not, the call, the aspect and the two values.
+    """Whether compiled code gave the same results as eager code, and if not, the call, the aspect and the two values.
 
     `stable` is False if eager code gives different values in every run. `gradients` means that gradients were compared.
-    `training` means that the difference occurred with gradients enabled, `evaluation` that it occurred in evaluation
-    mode. `place` is the definition of the innermost function in the user's own code that differs when compiled alone.
+    `training` means that the difference occurred with gradients enabled, and `evaluation` that it occurred in
+    evaluation mode. `place` is where the innermost user function that differs when compiled alone is defined.
     """
 
     same: bool
@@ -149,7 +150,7 @@ def encode(record: Any) -> Any:
 def decode(cls: type[T], data: Any) -> T:
     """Rebuild a record of type `cls` from JSON data.
 
-    Raises TypeError, KeyError or ValueError if the data does not fit.
+    Raises TypeError, KeyError or ValueError if the data does not match the type.
     """
     return typing.cast("T", _decode(cls, data))
 
@@ -179,7 +180,7 @@ def _decode(hint: Any, data: Any) -> Any:
 
 
 def _plain(hint: Any, data: Any) -> Any:
-    """Return a plain value if it has exactly the expected type; `True` does not count as a number."""
+    """Return a plain value if it has exactly the expected type. `True` does not count as a number."""
     if hint is float and type(data) is int:
         return float(data)
     if (

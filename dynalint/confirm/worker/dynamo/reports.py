@@ -1,4 +1,4 @@
-"""Parse Dynamo's reports: ids, explanations and hints from messages, the user's frames from stacks."""
+"""Parse Dynamo's reports: ids, explanations and hints from messages, and the user's frames from stacks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HERE = str(Path(__file__).parent.parent) + os.sep
 
 
 def failure(error: BaseException, call: int) -> Failure:
-    """Describe an exception. Dynamo's exceptions have an id, an explanation and hints; the user's have a stack."""
+    """Describe an exception. Dynamo's exceptions have an id, an explanation and hints, and the user's have a stack."""
     cause = error.__cause__
     limit = is_limit(type(error).__name__ + str(error)) or (isinstance(cause, BREAKS) and is_limit(str(cause)))
     stack = getattr(error, "real_stack", None)
@@ -67,7 +67,7 @@ def _registry() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Part:
-    """One of the breaks in a message."""
+    """A break in a message."""
 
     gb: str | None
     gb_type: str
@@ -76,10 +76,10 @@ class Part:
 
 
 def parts_of(error: BaseException | None, message: str) -> list[Part]:
-    """Split a message into the break that caused it and the breaks that followed, the cause first.
+    """Split a message into the break that caused it and the breaks that followed. The cause comes first.
 
-    Each is written as `gb_type`, `  Explanation: ...`, `  Hint: ...`, `  Developer debug context: ...`, each with
-    continuation lines that are indented further.
+    Each break is written as `gb_type`, `  Explanation: ...`, `  Hint: ...`, `  Developer debug context: ...`, and each
+    of these can have continuation lines that are indented further.
     """
     parts = [_part(segment) for segment in message.split(_NESTED)]
     cause = error.__cause__ if error is not None else None
@@ -105,13 +105,13 @@ def _part(segment: str) -> Part:
 
 
 def resumed(name: str) -> str:
-    """Return the name of the function that a resume function of Dynamo continues, or any other name unchanged."""
+    """Return the name of the function that a Dynamo resume function continues, or any other name unchanged."""
     match = _RESUME.match(name)
     return match[1] if match else name
 
 
 def resume_name(function: str, line: int) -> str:
-    """Return the name of the function in which Dynamo continues another function after a break on a line."""
+    """Return the name of the resume function that Dynamo generates for `function` after a break on `line`."""
     return f"torch_dynamo_resume_in_{function}_at_{line}"
 
 
@@ -121,7 +121,7 @@ def is_limit(text: str) -> bool:
 
 
 def frames_of(stack: Iterable[traceback.FrameSummary]) -> tuple[Frame, ...]:
-    """Return the user's frames, outermost first. Resume functions are replaced with the functions they resume."""
+    """Return the user's frames, outermost first. Resume functions are replaced with the functions that they resume."""
     frames: list[Frame] = []
     for summary in stack:
         if summary.filename is None or summary.filename.startswith((_TORCH + "_dynamo" + os.sep, _HERE)):
@@ -136,7 +136,7 @@ def frames_of(stack: Iterable[traceback.FrameSummary]) -> tuple[Frame, ...]:
 
 
 def stack_above_dynamo() -> list[traceback.FrameSummary]:
-    """Return the Python frames that led to the frame being compiled, excluding those in torch and the worker."""
+    """Return the Python frames that led to the frame being compiled, except those in torch and the worker."""
     above: list[traceback.FrameSummary] = []
     for summary in traceback.extract_stack():
         if Path(summary.filename).name == "convert_frame.py":

@@ -1,23 +1,24 @@
-"""Run one callable under Dynamo and record breaks, graphs and recompilations, also with `fullgraph=True`.
+"""Run a callable under Dynamo and record breaks, graphs and recompilations, in default mode and with `fullgraph=True`.
 
-This module, `line_tables` and `reports` are the only ones that use private parts of torch that differ between releases
-(2.6 to 2.13).
-It needs torch and the standard library, works in any process (the sandboxed worker, the rule harness, a test) and
+This module, `line_tables` and `reports` are the only modules that use private parts of torch that differ between
+supported releases.
+
+It needs torch and the standard library, works in any process (the sandboxed worker, the rule harness, a test), and
 starts each run with `torch._dynamo.reset()`.
 
 A *maker* is a function without arguments that returns a new callable each time, so that no run sees state from another.
-A *call* is `(args, kwargs)`; its tensors are cloned before use, so in-place updates of an input do not leak either. The
-seeds of torch and random are set before the maker runs.
+A *call* is `(args, kwargs)`. Its tensors are cloned before use, so in-place updates of an input do not leak either.
+torch and random are seeded before the maker runs.
 
     default_run(make, calls, files=())   -> Run           `torch.compile(fn)`: every break with its id and stack
     fullgraph_run(make, calls)           -> Run           `fullgraph=True`: `error` is the exception, None if it passed
     eager_run(make, calls, files=())     -> EagerRun      eager: which lines of `files` ran
 
-The records are defined in `records.py` and are sent as JSON. Exceptions in user code are never raised here: an
+The records are defined in `records.py` and are sent as JSON. Exceptions in user code are never raised here. Instead, an
 exception ends the run and is stored in its `error`.
 """
 
-# Exceptions from user code are results here, never errors of dynalint.
+# Exceptions from user code are results here, never errors in dynalint.
 # ruff: noqa: BLE001
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 _METRICS_KEPT = 4096
 # Saved here because `trace_own_compiles` replaces it.
 user_compile = torch.compile
-# The worker replaces it if there is no GPU.
+# The worker replaces this if there is no GPU.
 seed_torch: Callable[[int], object] = torch.manual_seed
 
 
 def default_run(make: Maker, calls: Sequence[Call], files: Iterable[str] = (), backend: str = "eager") -> Run:
-    """Compile as a user does and run `calls`. Traced bytecode is recorded for `files`."""
+    """Compile as a user would and run `calls`. Traced bytecode is recorded for `files`."""
     return compiled_run(make, calls, Listener(frozenset(files)), backend)
 
 
@@ -64,7 +65,7 @@ def fullgraph_run(make: Maker, calls: Sequence[Call]) -> Run:
 
 
 def eager_run(make: Maker, calls: Sequence[Call], files: Iterable[str] = ()) -> EagerRun:
-    """Run `calls` in eager and record the lines of `files` that ran."""
+    """Run `calls` in eager mode and record the lines of `files` that ran."""
     torch.compiler.reset()
     lines = EagerLines(files)
     done = 0
@@ -81,7 +82,7 @@ def eager_run(make: Maker, calls: Sequence[Call], files: Iterable[str] = ()) -> 
 
 
 def call_once(function: Callable[..., Any], call: Call, files: Iterable[str] = ()) -> EagerRun:
-    """Call an existing callable once in eager. Its state is not restored afterwards."""
+    """Call an existing callable once in eager mode. Its state is not restored afterwards."""
     lines = EagerLines(files)
     try:
         args, kwargs = clone_inputs(call)
@@ -116,7 +117,7 @@ def to_device(value: Any, device: str) -> Any:
 
 @contextmanager
 def force_eager() -> Iterator[None]:
-    """Make everything that the user compiled run in eager."""
+    """Make everything that the user compiled run in eager mode."""
     stance = getattr(torch.compiler, "set_stance", None)
     if stance is None:
         yield
@@ -126,17 +127,17 @@ def force_eager() -> Iterator[None]:
 
 
 def allow_compiling() -> None:
-    """End `force_eager` for good, in a process that was forked inside of it."""
+    """End `force_eager` permanently, in a process that was forked while it was active."""
     set_stance = getattr(torch.compiler, "set_stance", None)
     if set_stance is not None:
         set_stance("default")
 
 
 def trace_own_compiles() -> None:
-    """Make the user's own uses of `torch.compile` report here and never start another backend, from now on.
+    """From now on, make the user's own uses of `torch.compile` report here and never start another backend.
 
-    `fullgraph`, `mode`, `options` and `backend` are dropped, because every run chooses its own. Only for the worker's
-    processes, because the change is permanent.
+    `fullgraph`, `mode`, `options` and `backend` are dropped, because every run chooses its own. Call this only in the
+    worker's processes, because the change is permanent.
     """
 
     def compile_quietly(model: Any = None, **options: Any) -> Any:
@@ -156,7 +157,7 @@ def _current_backend(module: torch.fx.GraphModule, inputs: list[Any]) -> Any:
 
 
 def clone_inputs(value: Any) -> Any:
-    """Copy the tensors in nested lists, tuples and dicts; other leaves are shared."""
+    """Copy the tensors in nested lists, tuples and dicts. Other leaves are shared."""
 
     def clone(tensor: torch.Tensor) -> torch.Tensor:
         copy = tensor.detach().clone()
@@ -167,7 +168,7 @@ def clone_inputs(value: Any) -> Any:
 
 @dataclass
 class Listener:
-    """Collects what Dynamo reports while its hooks are installed. `call` is the number of the running call."""
+    """Collects what Dynamo reports while its hooks are installed. `call` is the number of the current call."""
 
     files: frozenset[str] = frozenset()
     call: int = 0
@@ -187,12 +188,12 @@ class Listener:
         """Record a new graph before it is compiled."""
         self.graphs += 1
         self.operations += sum(node.op.startswith("call_") for node in module.graph.nodes)
-        # `torch._dynamo.explain` is a run of one call that collects these reasons.
+        # `torch._dynamo.explain` runs a single call and collects these reasons.
         reason = getattr(module, "compile_subgraph_reason", None)
         self.explained |= self.call == 0 and getattr(reason, "graph_break", False)
 
     def runner(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function that runs the latest graph, by default `run`."""
+        """Return the function that runs the latest graph, which is `run` by default."""
         return run
 
     def note_break(self, error: BaseException | None, reason: str, stack: Any, effect: str = "split") -> None:
@@ -215,7 +216,7 @@ class Listener:
         self.attempt_breaks += 1
 
     def note_lost_frame(self, error: BaseException) -> None:
-        """Record that a frame fell back to eager: mark its break, or add one that older releases do not report."""
+        """Record that a frame fell back to eager mode. Mark its break, or add one that older releases do not report."""
         if self.attempt_breaks:
             self.breaks[-1] = replace(self.breaks[-1], effect="frame")
         elif isinstance(error, BREAKS) or isinstance(error.__cause__, BREAKS):
@@ -243,7 +244,7 @@ class Listener:
 def _listening(listener: Listener) -> Iterator[None]:
     """Install hooks in Dynamo's translator, and remove them afterwards."""
     base = symbolic_convert.InstructionTranslatorBase
-    # This is a method of the translator since 2.8, and was a function of the module before.
+    # This has been a method of the translator since 2.8. Before, it was a function in the module.
     owner: Any = base if "log_graph_break" in vars(base) else symbolic_convert
     log, run, step = owner.log_graph_break, base.run, base.step
 
@@ -344,11 +345,11 @@ def _forget_metrics() -> None:
 
 
 def _metrics(call: int) -> list[Compile]:
-    """Return all attempts since the list was cleared. New ones belong to `call`."""
+    """Return all attempts since the list was cleared. New attempts belong to `call`."""
     attempts = []
     frames: dict[str, Any] = {}
     for metric in dynamo_utils.get_compilation_metrics():
-        # An attempt that ended at the recompile limit does not name its code, but its id starts with the frame's.
+        # An attempt that ended at the recompile limit does not name its code, but its id starts with the frame's id.
         compile_id = str(getattr(metric, "compile_id", "")).strip("[]")
         frame = compile_id.partition("/")[0]
         code = metric if metric.co_filename is not None else frames.get(frame)

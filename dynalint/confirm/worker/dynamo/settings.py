@@ -1,4 +1,4 @@
-"""Dynamo settings that avoid breaks and recompilations: which may help, and how to apply them."""
+"""Dynamo settings that avoid breaks and recompilations: which ones may help, and how to apply them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _LOGGERS = "debug info warning error exception critical log".split()
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting, with the line of code that applies it.
+    """A setting, with the line of code that applies it.
 
-    `config` are values of Dynamo's configuration; sets are added to the existing value. `options` are passed to
+    `config` are values in Dynamo's configuration. Sets are added to the existing value. `options` are passed to
     `torch.compile`. `dynamic` lists (position or name, dimension) of tensors to mark. `note` describes the setting's
     side effects.
     """
@@ -56,7 +56,7 @@ def in_force(settings: Iterable[Setting]) -> Iterator[None]:
 
 
 def compiled(function: Callable[..., Any], settings: Sequence[Setting], backend: Any, **options: Any) -> Any:
-    """Compile with the options of all settings. Dimensions are marked in each call."""
+    """Compile with the options of all settings. Dimensions are marked on each call."""
     for setting in settings:
         options.update(setting.options)
     run = user_compile(function, backend=backend, **options)
@@ -73,7 +73,7 @@ def compiled(function: Callable[..., Any], settings: Sequence[Setting], backend:
 
 
 def relevant(function: Callable[..., Any], calls: Sequence[Call], run: Run) -> list[Setting]:
-    """Return the settings that may avoid the breaks and recompilations of a run, those with the least effect first."""
+    """Return the settings that may avoid a run's breaks and recompilations. Those with the least effect come first."""
     found: list[Setting] = []
     if run.breaks:
         found += map(_switch, _known("capture_scalar_outputs", "capture_dynamic_output_shape_ops"))
@@ -132,7 +132,7 @@ def _writers(line: str) -> Iterator[tuple[str, Any]]:
 
 
 def _marks(function: Callable[..., Any], calls: Sequence[Call]) -> Iterator[Setting]:
-    """Yield the marks for the dimensions that differ between the first call and the last."""
+    """Yield marks for the dimensions that differ between the first and last call."""
     (args, kwargs), (other_args, other_kwargs) = calls[0], calls[-1]
     target = function.forward if isinstance(function, nn.Module) else function
     names = [parameter.name for parameter in parameters_of(target)]

@@ -1,1 +1,1 @@
-"""The operations of the worker. Each handles one kind of request."""
+"""The worker's operations. Each operation handles one kind of request."""

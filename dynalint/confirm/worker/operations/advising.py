@@ -1,11 +1,11 @@
 """The operation that tries remedies that do not change the model: Dynamo settings, and `fullgraph=True`.
 
-Only measured results are reported. Parts of the answer, each sent as soon as it is known:
+Only measured results are reported. Each part of the answer is sent as soon as it is known:
 
     problem     as in `confirming`
-    before      an `Outcome`: the result with the current settings
+    before      an `Outcome`, the result with the current settings
     tried       all settings that were tried, as `Tried` records
-    remedies    those that help, as `Remedy` records: first the smallest set of settings with the best result
+    remedies    those that help, as `Remedy` records, starting with the smallest set of settings with the best result
     cut_short   whether the time or the number of tries ran out
 """
 
@@ -31,15 +31,15 @@ from ..source import loading
 from .explaining import calls_of
 
 _MOST_TRIES = 30
-# Fractions of the request's time after which no further settings, or no `fullgraph=True`, are tried.
+# Fractions of the request's time. After these, no more settings or no `fullgraph=True` are tried.
 _SETTINGS, _FULLGRAPH = 0.6, 0.85
 
 
 def advise(request: Mapping[str, Any], reply: Reply) -> None:
-    """Handle a request like one for `explaining`.
+    """Handle a request similar to the one for `explaining`.
 
-    `ways` restricts what is tried to `settings` or `fullgraph`. With `once`, everything is called only once, so
-    recompilations are not seen.
+    `ways` restricts what is tried to `settings` or `fullgraph`. If `once` is true, everything is called only once, so
+    recompilations are not detected.
     """
     runs.trace_own_compiles()
     loading.prepare(request["search"], request["overrides"])
@@ -52,20 +52,20 @@ def advise(request: Mapping[str, Any], reply: Reply) -> None:
 
 @dataclass
 class Way(Listener):
-    """Compiles with a given compiler. `runs` are the sizes of the graphs that the first call ran, in order."""
+    """Compiles with a given compiler. `runs` are the sizes of the graphs that ran in the first call, in order."""
 
     compiler: Callable[[Callable[..., Any], Any], Any] | None = None
     size: int = 0
     runs: list[int] = field(default_factory=list)
 
     def note_graph(self, module: torch.fx.GraphModule) -> None:
-        """Record the size of the graph."""
+        """Record the graph's size."""
         before = self.operations
         super().note_graph(module)
         self.size = self.operations - before
 
     def runner(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Record the graphs that the first call runs."""
+        """Record the graphs that run in the first call."""
         size = self.size
 
         def counted(*args: Any) -> Any:
@@ -76,7 +76,7 @@ class Way(Listener):
         return counted
 
     def compile(self, function: Callable[..., Any], backend: Callable[..., Any], *, fullgraph: bool) -> Any:
-        """Compile with the given compiler, if any."""
+        """Compile with the given compiler, if there is one."""
         if self.compiler is None:
             return super().compile(function, backend, fullgraph=fullgraph)
         return self.compiler(function, backend)
@@ -87,7 +87,7 @@ class OutOfTimeError(Exception):
 
 
 class Advisor:
-    """Tries ways to compile one subject until all have been tried or the time is up."""
+    """Tries different ways to compile a subject, until all have been tried or time runs out."""
 
     def __init__(self, subject: Subject, request: Mapping[str, Any], reply: Reply, start: float) -> None:
         self._make = subject.make
@@ -135,7 +135,7 @@ class Advisor:
         )
 
     def _try(self, name: str, lines: Sequence[str], way: Callable[[Callable[..., Any], Any], Any]) -> Tried:
-        """Run one way; raises OutOfTimeError if no time is left."""
+        """Run one way to compile. Raises OutOfTimeError if no time is left."""
         if len(self._tried) >= _MOST_TRIES or time.process_time() > self._deadline:
             raise OutOfTimeError
         self._reply.stage(f"trying {name}")
@@ -145,7 +145,7 @@ class Advisor:
         return tried
 
     def _keep(self, kind: str, tried: Tried, compiler: Callable[[Any, Any], Any], context: Any, note: str = "") -> None:
-        """Compare the results of a remedy with eager, and send it."""
+        """Compare a remedy's results with eager code, and send them."""
         with context:
             found = compare(self._make, self._calls[-2:], lambda function: compiler(function, "aot_eager"))
         equal = None if not found.stable else found.same
@@ -160,7 +160,10 @@ class Advisor:
             return self._try(name, lines, lambda function, backend: compiled(function, settings, backend))
 
     def _try_settings(self, run: Run, before: Outcome) -> None:
-        """Find the smallest set of settings with the best result: each alone, all compatible ones, then fewer."""
+        """Find the smallest set of settings with the best result.
+
+        Try each one alone, all compatible ones, then fewer.
+        """
         alone: dict[str, Tried] = {}
         able: list[Setting] = []
         best: tuple[Setting, ...] = ()
@@ -204,12 +207,12 @@ def encode_all(records: Sequence[Any]) -> list[Any]:
 
 
 def _merit(outcome: Outcome) -> tuple[bool, int, int, int]:
-    """Return a sort key for outcomes: no error, then fewer breaks, fewer recompilations, larger graphs."""
+    """Return a sort key for outcomes: no error first, then fewer breaks, fewer recompilations and larger graphs."""
     return bool(outcome.error), outcome.breaks, outcome.recompiles, -outcome.operators
 
 
 def _compatible(settings: Sequence[Setting]) -> tuple[Setting, ...]:
-    """Return compatible settings: at most one that concerns shapes, and one for each logging function."""
+    """Return settings that work together: at most one for shapes, and one for each logging function."""
     kept: dict[str, Setting] = {}
     for setting in settings:
         subject = setting.name.partition(": ")[2] or ("shapes" if setting.name in ("dynamic", "mark_dynamic") else "")

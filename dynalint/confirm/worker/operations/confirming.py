@@ -1,16 +1,16 @@
-"""The operation behind every verdict: import a target, find inputs for it, run it in every mode.
+"""The operation behind every verdict: import a target, find inputs for it, and run it in every mode.
 
-Parts of the answer, in the order in which they are known:
+Parts of the answer, in the order in which they become known:
 
     files     the project's own source files that were imported
     inputs    a description of how the target was built and called
-    problem   why no further parts follow: `{"phase", "failure"}`, phases `import`, `build`, `inputs`, `run`
-    eager, default, fullgraph   records of `dynamo`
+    problem   why there are no more parts: `{"phase", "failure"}`, with phases `import`, `build`, `inputs`, `run`
+    eager, default, fullgraph   records from `dynamo`
     coverage  for each requested spot, how much of its bytecode Dynamo traced in frames that it captured
-    latent    the run without the breaks that make a frame fall back to eager: `run`, a record of `dynamo`,
+    latent    the run without the breaks that make a frame fall back to eager mode: `run`, a record from `dynamo`,
               and `coverage` as above
-    evaluation.*   the same parts for a run in evaluation mode, if it reaches other code
-    compare   a record of `compare`, if a file in `request["compare"]` was imported, or if a call changes its
+    evaluation.*   the same parts for a run in evaluation mode, if it reaches different code
+    compare   a record from `compare`, if a file in `request["compare"]` was imported, or if a call changes its
               arguments or the state of the user's own modules
 """
 
@@ -37,14 +37,14 @@ from ..inputs.variants import rising
 from ..process.wire import Reply
 from ..source import loading, spans
 
-# The fraction of the request's time after which results are compared only if the request asks for it.
+# After this fraction of the request's time, results are compared only if the request asks for it.
 _COMPARE_AFTER = 0.2
-# The fraction of it for finding what breaks hide, or as much time as the default run took, if that is longer.
+# The fraction of the time for finding what breaks hide. If the default run took longer, that time is used instead.
 _LATENT = 0.15
 
 
 def prepare(request: Mapping[str, Any], reply: Reply) -> None:
-    """Import the module of a target, and do the work that all requests for its targets share."""
+    """Import a target's module, and do the work that all requests for its targets share."""
     runs.trace_own_compiles()
     loading.prepare(request["search"], request["overrides"])
     if not request["example"]:
@@ -58,14 +58,14 @@ def prepare(request: Mapping[str, Any], reply: Reply) -> None:
 
 
 def confirm(request: Mapping[str, Any], reply: Reply) -> None:
-    """Handle one request: `target`, `example`, `search`, `overrides`, `folder`, `roots`, `spots`, `compare`, ...
+    """Handle a request: `target`, `example`, `search`, `overrides`, `folder`, `roots`, `spots`, `compare`, ...
 
-    `spots` maps absolute paths to ranges `[line, column, end line, end column]`, columns 0-based in UTF-8 bytes.
+    `spots` maps absolute paths to ranges `[line, column, end line, end column]`, with 0-based columns in UTF-8 bytes.
     """
     try:
         subject = subject_of(request, reply)
         reply.part("inputs", subject.text)
-        # Sent now in case the process dies, and again at the end, when everything has been imported.
+        # Send the files now in case the process dies, and again at the end, when everything has been imported.
         reply.part("files", loading.imported_files(request["roots"]))
         run_modes(subject, request, reply, None)
     except ProblemError as problem:
@@ -75,12 +75,12 @@ def confirm(request: Mapping[str, Any], reply: Reply) -> None:
 
 
 def run_modes(subject: Subject, request: Mapping[str, Any], reply: Reply, seen: Callable[[Run], None] | None) -> None:
-    """Run the modes and send the result of each.
+    """Run the modes and send each result.
 
     `seen` receives the run in default mode, and then the run without the breaks that hide others, if there is one.
 
     Raises:
-        ProblemError: the call fails in eager.
+        ProblemError: The call fails in eager mode.
     """
     started = time.process_time()
     make, name = subject.make, request["target"]["qualname"]
@@ -94,14 +94,14 @@ def run_modes(subject: Subject, request: Mapping[str, Any], reply: Reply, seen: 
     if eager.error is not None:
         if eager.error.call < REPEATS:
             raise ProblemError("run", eager.error)
-        # The call works alone but fails after the others, so only the calls before it are kept.
+        # The call works alone but fails after the others, so keep only the calls before it.
         calls = calls[: eager.error.call]
         eager = replace(eager, error=None)
     chosen = replace(chosen, repeats=calls[: len(chosen.repeats)], others=calls[len(chosen.repeats) :])
     session = _Session(request, reply, watched, seen)
     partly = session.run(make, chosen, eager)
-    # A traced call runs in the program's own mode, but a module built here is in training mode only by default.
-    # Evaluation mode is reported only if it reaches other lines of watched files.
+    # A traced call runs in the program's own mode, but a module built here is in training mode only by default. The run
+    # in evaluation mode is reported only if it reaches different lines in watched files.
     evaluating = _evaluating(make) if seen is None and watched else None
     if evaluating is not None:
         reply.stage(f"running {name} in evaluation mode")
@@ -123,7 +123,7 @@ def run_modes(subject: Subject, request: Mapping[str, Any], reply: Reply, seen: 
 
 @dataclass(frozen=True)
 class _Session:
-    """The state shared by all runs for a request."""
+    """The state that all runs for a request share."""
 
     request: Mapping[str, Any]
     reply: Reply
@@ -131,7 +131,7 @@ class _Session:
     seen: Callable[[Run], None] | None
 
     def run(self, make: Maker, chosen: Calls, eager: EagerRun) -> bool:
-        """Send the eager run, and run all modes of the compiler.
+        """Send the eager run, and run all of the compiler's modes.
 
         Returns whether part of a requested spot was left untraced.
         """
@@ -158,14 +158,14 @@ class _Session:
             reply.part("latent", {"run": encode(replace(latent, traced={})), "coverage": self._coverage(latent)})
             if self.seen is not None:
                 self.seen(latent)
-        # The other modes run only if they can add something: there is a break, or there are spots to judge.
+        # The other modes run only if they can add something, because there is a break or there are spots to judge.
         if default.breaks or default.error is not None or chosen.asked:
             reply.stage(f"running {name} with fullgraph=True")
             reply.part("fullgraph", encode(_fullgraph(make, repeats, others)))
         return any(0 < one["traced"] < one["operations"] for counts in coverage.values() for one in counts)
 
     def _is_open(self, eager: EagerRun, runs: Sequence[Run]) -> bool:
-        """Whether a requested range that ran neither broke the graph nor was traced completely."""
+        """Whether there is a requested range that ran but neither broke the graph nor was traced completely."""
         counts = [self._coverage(run) for run in runs]
         stacks = (one.stack for run in runs for one in run.breaks)
         broken = [next((frame for frame in reversed(stack) if frame.file in self.watched), None) for stack in stacks]
@@ -183,7 +183,7 @@ class _Session:
 
 
 def _is_at(frame: Frame, spot: Sequence[int]) -> bool:
-    """Whether a frame is on the first line of a range, in its columns if they are known."""
+    """Whether a frame is on the first line of a range, and within its columns if they are known."""
     first, column, last, end = spot
     if frame.line != first or frame.column is None or frame.end_column is None:
         return frame.line == first
@@ -202,7 +202,7 @@ class _Under(Reply):
 
 
 def _evaluating(make: Maker) -> Maker | None:
-    """Return a maker of the same module in evaluation mode, or None unless it is a module in training mode."""
+    """Return a maker of the same module in evaluation mode, or None if it is not a module in training mode."""
 
     def evaluating() -> Callable[..., Any]:
         function = make()
@@ -221,7 +221,7 @@ def _reaches_no_more(one: EagerRun, other: EagerRun) -> bool:
 
 
 def _fullgraph(make: Maker, repeats: Sequence[Call], others: Sequence[Call]) -> Run:
-    """Run with `fullgraph=True`. Identical calls run separately, because others may hit the recompile limit."""
+    """Run with `fullgraph=True`. Identical calls run separately, because others may reach the recompile limit."""
     run = runs.fullgraph_run(make, repeats)
     if run.error is None and others:
         other = runs.fullgraph_run(make, others)
@@ -230,7 +230,7 @@ def _fullgraph(make: Maker, repeats: Sequence[Call], others: Sequence[Call]) -> 
 
 
 def code_names(paths: Container[str]) -> dict[str, str]:
-    """Map the file name in code objects to the resolved path, for each imported file among `paths`."""
+    """Map the file names in code objects to resolved paths, for each imported file in `paths`."""
     return {file: path for file, path in loading.module_files() if path in paths}
 
 

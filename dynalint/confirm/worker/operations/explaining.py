@@ -1,11 +1,11 @@
-"""The operation behind `dynalint explain`: everything that Dynamo does with one target.
+"""The operation behind `dynalint explain`: everything that Dynamo does with a target.
 
-Parts of the answer, in the order in which they are known; `files`, `inputs` and `problem` are as in `confirming`:
+Parts of the answer, in the order in which they become known. `files`, `inputs` and `problem` are as in `confirming`.
 
-    eager      a record of `dynamo`: which lines of the user's own files ran
+    eager      a record from `dynamo`: which lines in the user's own files ran
     calls      the number of calls: `{"same", "batch"}`
-    run, flow  records of `dynamo` and of `graphs`, from a run that watches every line
-    fullgraph  a record of `dynamo`
+    run, flow  records from `dynamo` and `graphs`, for a run that watches every line
+    fullgraph  a record from `dynamo`
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BATCHES = 2
 
 @dataclass(frozen=True)
 class Calls:
-    """The calls to make: the first compiles, the `warm` ones repeat it, and the rest use another batch size."""
+    """The calls to make. The first call compiles, the `warm` calls repeat it, and the rest use another batch size."""
 
     calls: tuple[Call, ...]
     warm: range
@@ -42,7 +42,7 @@ class Calls:
 
 
 def explain(request: Mapping[str, Any], reply: Reply) -> None:
-    """Handle a request like one for `confirming`, without `spots` and `compare`."""
+    """Handle a request similar to the one for `confirming`, but without `spots` and `compare`."""
     runs.trace_own_compiles()
     loading.prepare(request["search"], request["overrides"])
     try:
@@ -56,7 +56,7 @@ def explain(request: Mapping[str, Any], reply: Reply) -> None:
 
 
 def calls_of(make: Maker, call: Call) -> Calls:
-    """Return calls that show the graphs, the execution of compiled code, and recompilations."""
+    """Return calls that show the graphs, how compiled code runs, and recompilations."""
     same = [call] * (1 + _WARM)
     batch = other_batch(call)
     others = [] if batch is None or runs.eager_run(make, [batch]).error is not None else [batch] * _BATCHES

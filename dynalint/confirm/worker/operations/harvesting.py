@@ -1,18 +1,18 @@
-"""The operation that finds a project's calls to targets, and confirms or records each one.
+"""The operation that finds a project's calls to targets, and confirms or records each call.
 
-The request is one for `confirming` with the file of `target`, with these additional keys:
+The request is the same as for `confirming` with the file of `target`, with these additional keys:
 
-    wanted     `[{"target", "lines"}]`: the targets to look for, and the ranges of lines, by file, to reach
-    snippets   `[{"where", "code", "file", "target"}]`: code in documentation, best first, the file that contains it,
-               and the target that it names
+    wanted     `[{"target", "lines"}]`: the targets to look for, and the line ranges to reach, by file
+    snippets   `[{"where", "code", "file", "target"}]`: code in documentation, best first, with the file that contains
+               it and the target that it names
     resized    files whose findings need calls with another batch size
-    tests      `[{"path", "name", "turn"}]`: test functions in order; the first turn has the best one of each target
-    record     how many calls to each target to record, so that they can be repeated; 0 to confirm calls instead.
-               Of recorded calls, each runs lines that none before it ran, wherever those lines are
+    tests      `[{"path", "name", "turn"}]`: test functions in order. The first turn has the best test for each target
+    record     how many calls to each target to record, so that they can be repeated, or 0 to confirm calls instead.
+               Each recorded call runs lines, in any file, that no recorded call before it ran
 
-Parts of the answer: for each call, with its number as a prefix, those of `confirming`, or `inputs` and `recipe` (see
-`recipes`); `N.call`, `{"targets", "outcome", "seconds"}`, when the call has ended; `problems`, pairs of code that gave
-no call and the reason; `unforked`, targets whose calls could only be recorded.
+Parts of the answer: for each call, with its number as a prefix, the parts from `confirming`, or `inputs` and `recipe`
+(see `recipes`). `N.call`, `{"targets", "outcome", "seconds"}`, is sent when the call has ended. `problems` has pairs of
+code that gave no call and the reason. `unforked` has targets whose calls could only be recorded.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MOST_PROBLEMS = 200
 
 
 def harvest(request: Mapping[str, Any], reply: Reply) -> None:
-    """Handle one request. Nothing runs without a sandbox, because tests may do anything to the machine."""
+    """Handle a request. Nothing runs without a sandbox, because tests may do anything to the machine."""
     if not reply.enclosed:
         return
     runs.trace_own_compiles()
@@ -46,7 +46,7 @@ def harvest(request: Mapping[str, Any], reply: Reply) -> None:
     found.install()
     _enter_copy(request["folder"])
     try:
-        # Calls are only compiled in forks. If the project's own code compiled them first, it would only take time.
+        # Calls are compiled only in forks. Compiling them in the project's own code first would only waste time.
         with found.on_the_cpu, runs.force_eager():
             found.begin()
             run_snippets(request["snippets"], found)

@@ -1,13 +1,13 @@
 """Run the project's own tests on a copy of the project, in the sandbox. Needs only the standard library.
 
-The request: `root`, the folder to copy, except folders with a name in `left_out`; `folder`, the working folder of the
-command inside it; `command`; `files`, base64 contents of files to replace in the copy, by path; `search`, folders of
-the copy to import from; `watched`, the first lines of functions, by file; `only`, the tests to run, or None for all;
-`programs`, a folder to look for programs in; `hook`, the folder to put first in PYTHONPATH.
+The request: `root` is the folder to copy, except for folders with a name in `left_out`. `folder` is the working folder,
+inside `root`, for `command`. `files` has base64 contents, by path, for files to replace in the copy. `search` has the
+folders in the copy to import from. `watched` has the first lines of functions, by file. `only` has the tests to run, or
+is None for all tests. `programs` is a folder to look for programs in. `hook` is the folder to put first in PYTHONPATH.
 
-Parts of the answer: `eventsN`, the events that the plugin has reported since the previous part (see `dynalint_suite`);
-at the end `tests`: `problem`, a clause on why nothing ran, or an empty string; the `status` of the command; and the
-last line of its `output`.
+Parts of the answer: `eventsN` has the events that the plugin has reported since the previous part (see
+`dynalint_suite`). `tests` comes at the end. It has the `problem`, which is a clause that says why nothing ran, or an
+empty string, the command's `status`, and the last line of its `output`.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def run_tests(request: Mapping[str, Any], reply: Reply) -> None:
 
 
 def _copy(request: Mapping[str, Any], copy: Path) -> str:
-    """Copy the project. Returns a clause on why that failed, or an empty string."""
+    """Copy the project. Return a clause that says why that failed, or an empty string."""
     try:
         shutil.copytree(request["root"], copy, symlinks=True, ignore=shutil.ignore_patterns(*request["left_out"]))
     except shutil.Error as error:
-        # Files that cannot be copied, such as pipes or unreadable files, are not needed by tests.
+        # Some files cannot be copied, such as pipes and unreadable files. Tests do not need them.
         full = os.strerror(errno.ENOSPC)
         if any(full in str(reason) for *_, reason in error.args[0]):
             return "a copy of the project needs more memory than the limit"
@@ -62,7 +62,7 @@ def _copy(request: Mapping[str, Any], copy: Path) -> str:
 
 
 def _run(request: Mapping[str, Any], folder: Path, reply: Reply) -> str:
-    """Run the command and report its result. Returns a clause on why it cannot run, or an empty string."""
+    """Run the command and report its result. Return a clause that says why it cannot run, or an empty string."""
     copy, events = folder / "project", folder / "events"
     events.touch()
     settings = {
@@ -98,7 +98,7 @@ def _run(request: Mapping[str, Any], folder: Path, reply: Reply) -> str:
             )
         except OSError as error:
             return f"it cannot be run in the sandbox ({error.strerror})"
-        # Events are sent as they arrive. If a test hangs or kills the process, the parent knows which test began last.
+        # Send events as they arrive. If a test hangs or kills the process, the parent knows which test began last.
         with events.open("rb") as told:
             ended = False
             while not ended:
@@ -114,7 +114,7 @@ def _run(request: Mapping[str, Any], folder: Path, reply: Reply) -> str:
 
 
 def _program(request: Mapping[str, Any], copy: Path, path: str) -> str | None:
-    """Return the program to start. A name is looked up; a path may lead to a folder that is not in the copy."""
+    """Return the program to start. A name is looked up, and a path may lead to a folder that is not in the copy."""
     name: str = request["command"][0]
     if os.sep not in name:
         return shutil.which(name, path=path)

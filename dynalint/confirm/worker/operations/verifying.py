@@ -1,41 +1,44 @@
 """The operation behind each verified fix: compare the original with the rewritten code, then compile the result.
 
-    versions    several states of one project imported in one process
-    trials      variations of an example's inputs, until every side of a branch has run
-    observing   one call and everything observable about it
+    versions    different states of a project imported in the same process
+    trials      variations of an example's inputs, until every branch has run
+    observing   a call and everything observable about it
     differences how two observations differ
     reached_code  which of them are worth comparing
     pairs       both versions in the same state
     lockstep    both versions run through the same calls
     turned_tests  the same with the result of a test near the changed code inverted
 
-The request is one for `confirming` in which `overrides` holds the original source files, with these additional keys:
+The request is the same as for `confirming`, except that `overrides` has the original source files. It has these
+additional keys:
 
     marked      the original source files with marks inserted (see `reached_code.Marks`)
     rewritten   the source files after the fix
-    sides       what has to run: `[mark, truth]`, truth null for a statement
+    sides       what has to run: `[mark, truth]`, where truth is null for a statement
     anyway      whether to compile even if none of these ran
     exact, numbers, practical   what counts as equal (see `differences.Equality`)
     methods     methods to call in between, as "Class.method", if no call has reached them
-    half        whether to try further inputs in half precision too
+    half        whether to also try more inputs in half precision
     left_out    names of inputs that must not be tried
     calls       recorded calls to the target, in any order (see `targets.subject_of`)
-    search_seconds   the time limit for finding further inputs, in seconds of processor time
+    search_seconds   the time limit for finding more inputs, in seconds of processor time
     turned      `{"rewritten", "words"}`: the source files after the fix with marks on the tests near the change, and
-                `[mark, words]` for each of these
+                `[mark, words]` for each mark
 
-Parts of the answer, in the order in which they are known:
+Parts of the answer, in the order in which they become known:
 
     text        a description of how the target was built and called
     marks       the marks that the original passed, whether or not they are in `sides`
-    trying      the name of the input that the original is being called with; null while the fixed code runs
-    problem     why no further parts follow: `{"version", "phase", "message"}`
-    ran         `{"inputs", "returned", "error", "rounded", "stride", "passed"}`; `seen`, the sides that ran;
-                `difference`, null or the difference found, sent again at the end if only an inverted test shows one
-    compiled    how the rewritten code compiles: `breaks` in default mode, `failure` with fullgraph=True,
-                `recompiles` for inputs of the same shape with the `reason` of one, `differs` null or the
-                difference between compiled code and eager; if there are any of these, the results of the original
-                in `breaks_before` and so on; or a `problem`
+    trying      the name of the input that the original is being called with, or null while the fixed code runs
+    problem     why there are no more parts: `{"version", "phase", "message"}`
+    ran         `{"inputs", "returned", "error", "rounded", "stride", "passed"}`. Also `seen`, the branches that ran,
+    and
+                `difference`, which is null or the difference found. It is sent again at the end if only an inverted
+                test shows a difference
+    compiled    how the rewritten code compiles: `breaks` in default mode, `failure` with fullgraph=True, `recompiles`
+                for inputs of the same shape with the `reason` for one, and `differs`, which is null or the difference
+                between compiled and eager code. If there are any of these, the results for the original are in
+                `breaks_before` and so on. Or a `problem`
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ _MOST_CALLS = 3
 
 
 def verify(request: Mapping[str, Any], reply: Reply) -> None:
-    """Handle one request, described at the top of the module."""
+    """Handle a request, as described in the module's docstring."""
     runs.trace_own_compiles()
     marks = Marks()
     marks.install()
@@ -84,7 +87,7 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
         reply.part("problem", problem.told)
         return
     reply.stage(f"running {name} before and after the fix")
-    # The search for further inputs uses the last call, which reaches the most.
+    # The search for more inputs uses the last call, which reaches the most.
     searched = [replace(search, wanted=frozenset())] * (len(pairs) - 1) + [search]
     for (asked, original, rewritten), one in zip(pairs, searched, strict=True):  # noqa: B007 - they are used below
         found = run_side_by_side(original, rewritten, equality, one)
@@ -94,7 +97,7 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
         verify({**request, "differentiated": False}, reply)
         return
     file = original.version.untouched() or rewritten.version.untouched()
-    if file is not None:  # otherwise, the original may have been compared with itself
+    if file is not None:  # Otherwise, the original may have been compared with itself.
         message = f"{file} is imported in a way that does not allow its text to be replaced"
         reply.part("problem", {"version": "original", "phase": "import", "message": message})
         return
@@ -104,13 +107,13 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     if found.difference is not None or not found.returned:
         return
     alike = one_sided(search, dict(request["turned"]["words"]))
-    # If none of the changed code ran, compiling other code may take long and would show nothing.
+    # If none of the changed code ran, compiling other code would take time without showing anything.
     if wanted and not seen and not request["anyway"]:
         reply.part("compiled", {"problem": "none of the changed code ran"})
         return
     reply.stage(f"running {name} under torch.compile after the fix")
     reply.part("compiled", _compiled(rewritten, partial(_subject, asked, request["overrides"]), found))
-    # This comes last, because code that runs with an impossible test result may not end.
+    # This comes last, because code that runs with an impossible test result may never end.
     reply.stage(f"running {name} with opposite results of the tests near the fix")
     turned = _turned_over(asked, original, equality, search, found, alike)
     if turned is not None:
@@ -120,10 +123,10 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
 def _pairs(
     request: Mapping[str, Any], search: Search, reply: Reply
 ) -> Iterator[tuple[Mapping[str, Any], Subject, Subject]]:
-    """Yield both versions for each call to compare them on, and the request for that call only; the best comes last.
+    """Yield both versions for each call to compare them with, and the request for only that call. The best comes last.
 
     Raises:
-        _VersionProblemError: one of them cannot be prepared.
+        _VersionProblemError: One of the versions cannot be prepared.
     """
     calls: list[Mapping[str, Any] | None] = [*_chosen_calls(request, search)]
     for call in calls or [None]:
@@ -136,7 +139,7 @@ def _pairs(
 
 
 def _chosen_calls(request: Mapping[str, Any], search: Search) -> list[Mapping[str, Any]]:
-    """Return the recorded calls that work and that together reach the most wanted sides; the best comes last."""
+    """Return the recorded calls that work and that together reach the most required branches. The best comes last."""
     if request["example"]:
         return []
     reached: list[tuple[Mapping[str, Any], set[Side]]] = []
@@ -163,7 +166,7 @@ def _call(function: Callable[..., Any], call: Call, failed: list[bool]) -> None:
 
 
 def _versions(request: Mapping[str, Any], reply: Reply) -> tuple[Subject, Subject]:
-    """Prepare both versions; raises _VersionProblemError."""
+    """Prepare both versions. Raises _VersionProblemError."""
     original = _guarded("original", lambda: _subject(request, request["marked"], reply))
     rewritten = _guarded("rewritten", lambda: _alike(_subject(request, request["rewritten"]), original))
     original = replace(original, begin=partial(_begin, reply))
@@ -171,7 +174,7 @@ def _versions(request: Mapping[str, Any], reply: Reply) -> tuple[Subject, Subjec
 
 
 def _fuller_call(original: Subject, search: Search) -> Call | None:
-    """Return a call with an optional argument that reaches the wanted sides, if the usual call does not reach them."""
+    """Return a call with an optional argument that reaches required branches, if the usual call does not reach them."""
     with original.version.active():
         calls = [call for some in options(fresh(original, training=True), original.call) for call in some]
     if not calls or not search.wanted:
@@ -207,7 +210,7 @@ def _asks_too_much(request: Mapping[str, Any], original: Subject, found: Finding
 
 
 def _begin(reply: Reply, trial: Trial) -> None:
-    """Report the next input, in case it crashes the original. The example's own input cannot be omitted."""
+    """Report the next input, in case it crashes the original. The example's own input cannot be left out."""
     reply.part("trying", None if trial.name == BASE.name else trial.name)
 
 
@@ -233,7 +236,7 @@ def _first_line(text: str) -> str:
 
 
 def _subject(request: Mapping[str, Any], texts: Mapping[str, str], reply: Reply | None = None) -> Subject:
-    """Import one version and prepare its target for calls."""
+    """Import a version and prepare its target for calls."""
     version = Version(request["search"], request["roots"], texts)
     with version.active():
         if request["call"] is not None:
@@ -247,9 +250,9 @@ def _subject(request: Mapping[str, Any], texts: Mapping[str, str], reply: Reply 
 
 
 def _alike(subject: Subject, original: Subject) -> Subject:
-    """Make a version use the same values as the original in its calls.
+    """Make a version use the same values in its calls as the original.
 
-    Arguments of the project's own classes are kept, because each version has its own classes.
+    Arguments that belong to the project's own classes are kept, because each version has its own classes.
     """
     theirs, layout = pytree.tree_flatten(original.call)
     own, own_layout = pytree.tree_flatten(subject.call)
@@ -271,7 +274,7 @@ def _turned_over(
     found: Findings,
     tests: Mapping[int, str],
 ) -> Difference | None:
-    """Search for a difference that the inputs cannot show, because these tests give the same result for all of them."""
+    """Search for a difference that the inputs cannot show, because `tests` give the same result for all of them."""
     if not tests:
         return None
     try:
@@ -282,7 +285,7 @@ def _turned_over(
 
 
 def _tell(reply: Reply, found: Findings, seen: set[Side]) -> None:
-    """Report what ran, and the difference if any."""
+    """Report what ran, and the difference if there is one."""
     reply.part("trying", None)
     ran = {name: getattr(found, name) for name in ("inputs", "returned", "error", "rounded", "stride")}
     reply.part("ran", {**ran, "passed": sorted(found.passed)})
@@ -291,7 +294,7 @@ def _tell(reply: Reply, found: Findings, seen: set[Side]) -> None:
 
 
 def _compiled(subject: Subject, plain: Callable[[], Subject], found: Findings) -> dict[str, Any]:
-    """Compile the rewritten code, and the original if there are results to compare with."""
+    """Compile the rewritten code, and the original code if there are results to compare with."""
     values = [trial for trial in found.worked if trial in USUAL]
     repeats, others = (_REPEATS, _OTHER_VALUES) if found.stride == 1 else (2, 1)
     trials = ([BASE] * repeats if BASE in found.worked else []) + values[:others]
@@ -334,7 +337,7 @@ def _failed(one: Failure) -> dict[str, Any]:
 
 
 def _guard(reason: str) -> str:
-    """Return the failed guard, without the source location that torch appends."""
+    """Return the failed guard without the source location that torch appends."""
     return _first_line(reason).partition("  #")[0].strip()
 
 
@@ -344,7 +347,7 @@ def _needless(run: Run, same: int) -> list[Any]:
 
 
 def _compiles_wrong(subject: Subject, trials: Sequence[Trial]) -> str | None:
-    """Compare compiled code (`aot_eager`) with eager, including gradients and state.
+    """Compare compiled code (`aot_eager`) with eager code, including gradients and state.
 
     Both are imported again, so that neither sees the other's changes to globals or the environment.
     """

@@ -1,8 +1,8 @@
-"""Run several jobs in one cell, each in a fork of a process that is prepared for all of them. Standard library only.
+"""Run more than one job in a cell, each in a fork of a process that is prepared for all of them. Standard library only.
 
-Work that all jobs need, above all the import of the code under check, is done only once, and no job can affect the
-next. If a job ends abnormally or leaves processes behind, the cell runs nothing more; the client sends the remaining
-jobs again, for a new cell.
+The work that all jobs need, in particular importing the code being checked, is done only once, and no job can affect
+the next. If a job ends abnormally or leaves processes behind, the cell does not run any more jobs. The client then
+sends the remaining jobs again for a new cell.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REAP_TICK = 0.005
 
 
 def run_apart(jobs: Sequence[Callable[[Reply], None]], reply: Reply) -> None:
-    """Run jobs in order, the last in this process, and report how each of the others ended."""
+    """Run `jobs` in order, the last one in this process, and report how each of the others ended."""
     with contextlib.suppress(OSError):
         syscalls.adopt_orphans()
     for job in jobs[:-1]:
@@ -48,7 +48,7 @@ def can_fork() -> bool:
 
 
 def _forked(job: Callable[[Reply], None], reply: Reply) -> int:
-    """Run a job in a separate process. Returns its exit status, as from `waitpid`."""
+    """Run a job in a separate process. Return its exit status, as from `waitpid`."""
     child = os.fork()
     if child == 0:
         with contextlib.suppress(OSError):
@@ -61,7 +61,7 @@ def _forked(job: Callable[[Reply], None], reply: Reply) -> int:
 
 
 def _leaves_nothing() -> bool:
-    """Whether all processes left behind by a job, which this process has adopted, have ended."""
+    """Whether all processes that a job left behind have ended. This process has adopted them."""
     for _ in range(_REAP_ATTEMPTS):
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder and its contents as far as possible, without following links.
+    """Remove as much as possible of a folder and its contents, without following links.
 
-    If Python cannot remove it, because it is too deeply nested or access is denied, system programs are used.
+    If Python cannot remove the folder because it is too deeply nested or access is denied, system programs are used.
     """
     with suppress(RecursionError):
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Detect that the client is gone, however it ended, through the pipe for requests. Standard library only."""
+"""Use the pipe for requests to detect that the client is gone, however it ended. Standard library only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def is_cut(descriptor: int) -> bool:
-    """Whether the other end of a pipe is closed; False if the system cannot tell."""
+    """Whether the other end of a pipe is closed. Return False if the system cannot tell."""
     if not hasattr(select, "poll"):
         return False
     poll = select.poll()
@@ -21,10 +21,11 @@ def is_cut(descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def ending_with(descriptor: int, leave: Callable[[], None]) -> Iterator[None]:
-    """End this process if the lifeline is cut inside this context, while long work keeps it from reading the pipe.
+    """End this process if the lifeline is cut while this context is active, even if long work is in progress.
 
-    `leave` is called first. The kernel sends a signal when the state of the pipe changes. The signal for a parent's
-    death would not work, because the kernel sends it when the thread that started the process ends.
+    The process cannot read the pipe during that work, so the kernel sends it a signal when the state of the pipe
+    changes. `leave` is called first. The signal for a parent's death would not work, because the kernel sends it when
+    the thread that started the process ends.
     """
     try:
         import fcntl

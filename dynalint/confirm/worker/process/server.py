@@ -6,13 +6,13 @@ folder, and the server removes it if dynalint ends without doing so.
 
 The server first sends `{"hello": {...}}`. For each message `{"id", "operation", "prepare", "requests", "limits",
 "device", "required", "search", "python_path", "folders", "cwd", "readable", "homes"}` it sends any number of `{"id",
-"kind", "value"}` and then `{"id", "end": {"outcome", ...}}` for the first request. If that contains `"more": true`, the
-same follows for the next request; otherwise the remaining requests were not run. `{"hello": {"search"}}` makes it send
-a hello again, for a project with these import folders.
+"kind", "value"}` and then `{"id", "end": {"outcome", ...}}` for the first request. If this contains `"more": true`, the
+same follows for the next request. Otherwise, the remaining requests were not run. `{"hello": {"search"}}` makes the
+server send another hello, for a project with these import folders.
 
 An operation is `module:function` in this package or in one of the `folders`, which are added to the package's path. It
-is called as `function(request, reply)`. `prepare`, if not empty, names a function that is called once before any
-operation, with the first request.
+is called as `function(request, reply)`. If `prepare` is not empty, it names a function that is called once with the
+first request before any operation.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def serve() -> None:
             abandoned = partial(is_cut, requests.fileno())
             _answer(message, folder, namespaces, abandoned, partial(_say, answers, message["id"]))
     except BrokenPipeError:
-        pass  # the client is gone
+        pass  # The client is gone.
     finally:
         remove(folder)
 
@@ -85,13 +85,13 @@ def _say(answers: BinaryIO, number: int | None, message: Message) -> None:
 
 
 def _hello(search: list[str]) -> Message:
-    """Return the hello message, without importing torch, which takes seconds."""
+    """Return the hello message without importing torch, which takes seconds."""
     torch = next(filter(None, map(_release_of_torch, (*sys.path, *search))), None)
     return {"python": platform.python_version(), "torch": torch, "executable": sys.executable, "pid": os.getpid()}
 
 
 def _release_of_torch(folder: str) -> str | None:
-    """Return the torch release installed in a folder, from the name of its metadata, which need not be readable."""
+    """Return the torch release in a folder, based on the name of its metadata, which does not have to be readable."""
     try:
         names = [entry.name for entry in os.scandir(folder)]
     except OSError:
@@ -117,7 +117,7 @@ def _preload(message: Message) -> None:
         gc.freeze()
         gc.enable()
     # Only comparisons compile gradients, and the modules for this take a second to load. They query GPUs, and a GPU
-    # that was queried cannot be used after a fork; for the CPU, the client hides GPUs.
+    # that was queried cannot be used after a fork. If code runs on the CPU, the client hides GPUs.
     compares = message["operation"].startswith("operations.verifying") or any(
         one.get("compare") for one in message["requests"]
     )
@@ -162,7 +162,7 @@ def _supervise(
     abandoned: Callable[[], bool],
     say: Callable[[Message], None],
 ) -> NoReturn:
-    """Act as the supervisor of a message's requests, report how they ended, and exit with 0 if that succeeded."""
+    """Act as the supervisor for a message's requests, report how they ended, and exit with status 0 on success."""
     from ..sandbox.readable import Reading
     from ..sandbox.walls import Limits
     from .supervisor import Rules, guarded
@@ -181,7 +181,7 @@ def _supervise(
 
 
 def _run_here(job: Callable[[Reply], None], say: Callable[[Message], None], *, required: bool) -> Message:
-    """Run the first request in this process, on systems without fork and therefore without a sandbox."""
+    """Run the first request in this process, on systems that cannot fork and therefore have no sandbox."""
     if required:
         return {"outcome": "refused", "reason": "there is no sandbox for this system"}
     try:
@@ -203,7 +203,7 @@ class _Direct(Reply):
 
 
 def _start_up(python_path: list[str]) -> None:
-    """Handle PYTHONPATH as the interpreter does at startup: extend the search path, and run sitecustomize."""
+    """Handle PYTHONPATH the way the interpreter does at startup: extend the search path, and run sitecustomize."""
     sys.path[:0] = [entry for entry in python_path if entry not in sys.path]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", python_path)
     if spec is not None and spec.loader is not None:

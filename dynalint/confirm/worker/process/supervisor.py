@@ -1,8 +1,8 @@
 """Run a job in a separate process, watch it, and report how it ended. Standard library only.
 
 The server forks a supervisor for each job. The supervisor forks the process that runs user code, and stays outside that
-process's sandbox. A job may consist of several (see `batch`), each with the full time limit. The supervisor only relays
-lines from a private pipe that begin with the job's token, so user code cannot forge messages by writing to every
+process's sandbox. A job can have multiple parts (see `batch`), each with the full time limit. The supervisor only
+relays lines from a private pipe that start with the job's token, so user code cannot forge messages by writing to every
 descriptor it finds.
 """
 
@@ -37,10 +37,10 @@ _TICK = 0.05
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules for one request with `jobs` jobs.
+    """The rules for a request that has `jobs` jobs.
 
-    `namespaces` are the flags of `unshare` that work here. With `required`, user code is only run if the sandbox works;
-    otherwise the outcome is `refused`. `abandoned` returns whether the client is gone.
+    `namespaces` are the flags for `unshare` that work here. If `required` is true, user code runs only if the sandbox
+    works. Otherwise, the outcome is `refused`. `abandoned` returns whether the client is gone.
     """
 
     limits: Limits
@@ -54,7 +54,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Cell:
-    """The folders and rules of one request."""
+    """The folders and rules for a request."""
 
     scratch: Path
     outside: Path
@@ -62,7 +62,7 @@ class Cell:
 
 
 def guarded(job: Job, folder: Path, rules: Rules, forward: Callable[[Message], None]) -> Message:
-    """Run `job` in a cell in an empty folder; see `Cell` and `run_guarded`."""
+    """Run `job` in a cell in an empty folder. See `Cell` and `run_guarded`."""
     scratch, outside = folder / "scratch", folder / "outside"
     scratch.mkdir()
     listener = set_out(outside)
@@ -76,14 +76,14 @@ def guarded(job: Job, folder: Path, rules: Rules, forward: Callable[[Message], N
 def run_guarded(job: Job, cell: Cell, forward: Callable[[Message], None]) -> Message:
     """Run `job` in the sandbox, forward its messages, and return how it ended. Called in the supervisor.
 
-    With several jobs, returns the ending of the last one that ran, and forwards `{"end": ..., "more": True}` for each
-    earlier one. The time that each spent is forwarded before its end.
+    If there is more than one job, this returns how the last one that ran ended, and forwards `{"end": ..., "more":
+    True}` for each earlier job. The time that a job spent is forwarded before its end.
     """
     with contextlib.suppress(OSError):
         syscalls.adopt_orphans()
     with contextlib.suppress(OSError, AttributeError):
         # Only root may do this, and root is the only user whose processes the kernel does not limit. The supervisor
-        # must get processor time however many there are.
+        # must get processor time no matter how many processes there are.
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
     if cell.rules.namespaces:
         syscalls.unshare(cell.rules.namespaces)
@@ -119,7 +119,7 @@ def run_to_end(job: Job, reply: Reply) -> NoReturn:
 
 
 def _child(job: Job, cell: Cell, reply: Reply) -> NoReturn:
-    """Enter the sandbox, run the job, and end."""
+    """Enter the sandbox, run the job, and end the process."""
 
     def behind_walls(reply: Reply) -> None:
         with contextlib.suppress(OSError):
@@ -182,7 +182,7 @@ def _watch(child: int, source: int, rules: Rules, course: _Course) -> Message:
         excess = uses.excess()
         if excess is not None:
             return excess
-    # Processes left behind may still write, and the pipe only ends when they do.
+    # Processes that were left behind may still write, and the pipe only ends when they do.
     _kill_all(child)
     while not course.is_flooded(buffer) and (chunk := os.read(source, _CHUNK)):
         *lines, buffer = (buffer + chunk).split(b"\n")
@@ -194,7 +194,7 @@ def _watch(child: int, source: int, rules: Rules, course: _Course) -> Message:
 
 
 class _Course:
-    """The state of the running job: its resource usage, how it ended, and whether it was the last one to run here.
+    """The state of the running job: the resources it uses, how it ended, and whether it was the last job to run here.
 
     User code can find the token and send any message. Only the first message, which describes the sandbox, is certain
     not to be forged.
@@ -216,7 +216,7 @@ class _Course:
         return len(begun) > LONGEST_LINE or self._bytes > MOST_BYTES or self._values > MOST_VALUES
 
     def take(self, lines: Iterable[bytes]) -> None:
-        """Forward the genuine messages among `lines`, and record how the job ended."""
+        """Forward the genuine messages in `lines`, and record how the job ended."""
         for line in lines:
             if self.over or self.is_flooded(line):
                 return
@@ -266,7 +266,7 @@ def _death(status: int) -> Message:
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         if number in (signal.SIGXCPU, signal.SIGKILL):
-            # The kernel sends these at the hard limit of processor time, and when the machine is out of memory.
+            # The kernel sends these at the hard limit for processor time, and when the machine is out of memory.
             return {"outcome": "killed", "signal": signal.Signals(number).name}
         name = signal.Signals(number).name if number in set(signal.Signals) else str(number)
         return {"outcome": "signal", "signal": name}
@@ -275,11 +275,11 @@ def _death(status: int) -> Message:
 
 
 def _kill_all(child: int) -> None:
-    """Kill the process group of `child` and everything it left behind, and reap it."""
+    """Kill the process group of `child` and everything that it left behind, and reap it."""
     for _ in range(100):
         with contextlib.suppress(OSError):
             os.killpg(child, signal.SIGKILL)
-        # Most leave nothing behind, and scanning all processes takes as long as starting one.
+        # Most jobs leave nothing behind, and scanning all processes takes as long as starting one.
         if _reaped():
             return
         for process in {child, *_children()}:
@@ -289,7 +289,7 @@ def _kill_all(child: int) -> None:
 
 
 def _reaped() -> bool:
-    """Reap all children that have ended. Returns whether none are left."""
+    """Reap all children that have ended. Return whether none are left."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

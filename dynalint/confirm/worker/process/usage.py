@@ -1,7 +1,7 @@
-"""The time, memory and processes that user code uses, including its descendants. Standard library only.
+"""The time, memory and processes that user code and its descendants use. Standard library only.
 
-Time is an estimate for an idle machine: processor time while any thread can run, wall-clock time while all threads
-sleep. A busy machine therefore does not change verdicts, and code that waits forever still ends.
+Time is an estimate for an idle machine. It is the processor time while any thread can run, and the wall-clock time
+while all threads sleep. A busy machine therefore does not change verdicts, and code that waits forever still ends.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .wire import PATIENCE
 
 _TICK = 0.2
 _SHARES = 16
-# The maximum number of threads to check for a runnable one. A larger number is a flood, which has its own limit.
+# The maximum number of threads to check for a runnable one. More threads are a flood, which has its own limit.
 _MOST_LOOKED_AT = 256
 
 
 class Uses:
-    """The resources that a process uses together with its descendants."""
+    """The resources that a process and its descendants use."""
 
     def __init__(self, child: int, limits: Limits) -> None:
         """Record the state before the process `child` starts."""
@@ -47,8 +47,8 @@ class Uses:
         return self._spent + min(time.monotonic() - self._looked, _TICK)
 
     def excess(self) -> dict[str, Any] | None:
-        """Return how the job ends if it exceeds a limit, otherwise None. Most calls skip the check."""
-        # One small file shows a flood of processes long before the next full check is due.
+        """Return how the job ends if it exceeds a limit, or None. Most calls skip the check."""
+        # A single small file shows a flood of processes long before the next full check is due.
         now = time.monotonic()
         if now <= self._looked + _TICK and _threads_of_all() <= self._threads + MOST_PROCESSES:
             return None
@@ -75,7 +75,7 @@ class Uses:
 
 
 def _processor_seconds(family: Iterable[int]) -> float:
-    """Return the processor time of processes and of their children that have ended, 0 if unknown."""
+    """Return the processor time of processes and of their children that have ended, or 0 if unknown."""
     ticks = 0
     for process in family:
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -101,19 +101,19 @@ def _threads(process: int) -> list[Path]:
 
 
 def _fields(stat: Path) -> list[bytes]:
-    """Return the fields of a kernel file about a process, from its state on; the name before that is arbitrary."""
+    """Return the fields in a kernel file about a process, starting with its state. The name before it is arbitrary."""
     return stat.read_bytes().rpartition(b")")[2].split()
 
 
 def _threads_of_all() -> int:
-    """Return the number of threads on the whole machine, 0 if unknown."""
+    """Return the number of threads on the whole machine, or 0 if unknown."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         return int(Path("/proc/loadavg").read_bytes().split()[3].partition(b"/")[2])
     return 0
 
 
 def _resident(process: int) -> int:
-    """Return the resident memory of a process in bytes, 0 if it has ended or unknown."""
+    """Return the resident memory of a process in bytes, or 0 if the process has ended or this is unknown."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         pages = int(Path(f"/proc/{process}/statm").read_bytes().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
@@ -140,9 +140,9 @@ def family_of(root: int) -> dict[int, int]:
 
 
 def _line_of(process: int) -> list[int]:
-    """Return this process's child, its child, and so on, if none has siblings; otherwise an empty list.
+    """Return this process's child, its child, and so on. Return an empty list if any of them has siblings.
 
-    Most have no siblings, and scanning all processes of the machine takes much of the time between two checks.
+    Most have no siblings, and scanning all processes on the machine takes much of the time between two checks.
     """
     line: list[int] = []
     try:
@@ -156,13 +156,13 @@ def _line_of(process: int) -> list[int]:
 
 
 def _children_told(process: int | str) -> list[int]:
-    """Return the children of all threads of a process."""
+    """Return the children of all threads in a process."""
     threads = Path(f"/proc/{process}/task").iterdir()
     return [int(child) for thread in threads for child in (thread / "children").read_bytes().split()]
 
 
 def _memory(family: dict[int, int], enough: int) -> int:
-    """Return the total memory of processes in bytes; exact only if it exceeds `enough`.
+    """Return the total memory of processes in bytes, which is exact only if it exceeds `enough`.
 
     Forked processes share most of their memory. If the cheap sum, which counts shared pages repeatedly, is too high,
     the largest processes are measured by their proportional share. That is slow, and a large number of processes has

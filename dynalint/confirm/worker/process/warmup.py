@@ -13,7 +13,7 @@ from ..dynamo import runs
 from ..operations import confirming, verifying  # noqa: F401 - so that forked processes need not import them
 from ..source import loading
 
-# Given by name, because some releases lack some of them, with the values to return instead.
+# These are given by name, because some releases do not have all of them, with the values to return instead.
 _MEASURES = (
     (guards, "profile_guard_manager", 0.0),
     (symbolic_convert, "get_funcname", None),
@@ -28,9 +28,9 @@ def warm_up(device: str) -> None:
     """Do work once that every process forked for `device` would otherwise repeat.
 
     Dynamo queries the random number state of each device, and a GPU that was queried cannot be used after a fork.
-    Nothing is therefore compiled here if a GPU will be used; for the CPU, the client hides GPUs.
+    Nothing is therefore compiled here if a GPU will be used. If code runs on the CPU, the client hides GPUs.
     """
-    # A thread pool does not survive a fork, and two targets at once should not compete for cores.
+    # A thread pool does not survive a fork, and two targets running at once should not compete for cores.
     torch.set_num_threads(1)
     leave_out_measures()
     if device == "cpu":
@@ -52,9 +52,9 @@ def _compile_something() -> None:
 def leave_out_measures() -> None:
     """Make Dynamo skip work that only serves its logs, which halves the time of a small compilation.
 
-    Dynamo measures how long guards take, after flushing the processor's caches, parses each file for function names by
-    line, and writes out hundreds of settings for every compilation. Only for the worker's processes, because the change
-    is permanent.
+    For every compilation, Dynamo measures how long guards take, after flushing the processor's caches. It also parses
+    each file to find function names by line, and writes out hundreds of settings. Call this only in the worker's
+    processes, because the change is permanent.
     """
     for module, name, instead in _MEASURES:
         if hasattr(module, name):
@@ -64,7 +64,7 @@ def leave_out_measures() -> None:
 def seed_what_is_there() -> None:
     """Make runs seed only the CPU if there is no GPU.
 
-    Torch would queue each seed for GPUs that may appear later, together with a stack trace.
+    Otherwise, torch would queue each seed, with a stack trace, for GPUs that might appear later.
     """
     accelerator = getattr(torch, "accelerator", None)
     if accelerator is not None and not accelerator.is_available():

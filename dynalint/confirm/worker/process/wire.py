@@ -1,7 +1,7 @@
-"""JSON lines, the format of messages between the processes. Standard library only.
+"""JSON lines, the format for messages between the processes. Standard library only.
 
-The code under check can find its process's token and write any message, so messages are limited in size, depth and type
-before they are used.
+The code being checked can find its process's token and write any message, so the size, depth and types of messages are
+checked before they are used.
 """
 
 from __future__ import annotations
@@ -11,32 +11,32 @@ import math
 import os
 from typing import Any, NoReturn
 
-# Limits of one line, and of all messages of a job, in bytes. An explanation of a model with thousands of operators
-# needs a tenth of that.
+# Limits in bytes for a line, and for all messages from a job. Explaining a model with thousands of operators takes a
+# tenth of that.
 LONGEST_LINE = 8 << 20
 MOST_BYTES = 16 << 20
-# A value takes about seventy bytes of memory, but as little as two bytes of a message.
+# A value takes about seventy bytes of memory, but can be as short as two bytes in a message.
 MOST_VALUES = 1 << 20
 _DEEPEST = 48
-# The wall-clock limit of an answer, as a multiple of its time limit, because code has to wait on a busy machine.
+# The wall-clock limit for an answer, as a multiple of its time limit, because code has to wait on a busy machine.
 PATIENCE = 10
 _MOST_DIGITS = 19
 
 
 def pack(message: Any) -> bytes:
-    """Return a message as one line."""
+    """Return a message as a single line."""
     return json.dumps(message, separators=(",", ":"), default=str).encode() + b"\n"
 
 
 def values_in(line: bytes) -> int:
-    """Return an upper bound for the number of values in a line of JSON, without parsing it."""
+    """Return an upper bound for the number of values in a line of JSON without parsing it."""
     return 1 + line.count(b",") + line.count(b"[") + line.count(b"{")
 
 
 def parse(line: bytes) -> Any:
     """Parse a line of JSON.
 
-    Raises ValueError if it is invalid, too long, or too deeply nested, or contains numbers that are too large.
+    Raises ValueError if the line is invalid, too long or too deeply nested, or contains numbers that are too large.
     """
     if len(line) > LONGEST_LINE or values_in(line) > MOST_VALUES:
         raise ValueError("the line is too long")
@@ -73,9 +73,9 @@ def _check_depth(value: Any, depth: int) -> None:
 
 
 def unpack(line: bytes, token: str) -> tuple[str, Any] | None:
-    """Return kind and value of a line from the sandboxed process, or None if it is invalid or lacks the token.
+    """Return the kind and value of a line from the sandboxed process, or None if it is invalid or has no token.
 
-    The value of a `stage` is a string, and that of a `part` is a pair of a name and any value.
+    The value of a `stage` is a string, and the value of a `part` is a pair of a name and any value.
     """
     prefix = token.encode() + b" "
     if not line.startswith(prefix):
@@ -93,7 +93,7 @@ def unpack(line: bytes, token: str) -> tuple[str, Any] | None:
 
 
 class Reply:
-    """Sends an operation's results piece by piece, so that a crash only loses later ones."""
+    """Sends an operation's results piece by piece, so that a crash loses only the results that were not sent yet."""
 
     # Whether this process is known to be sandboxed.
     enclosed = False
@@ -104,8 +104,8 @@ class Reply:
         self._prefix = token.encode() + b" "
 
     def send(self, kind: str, value: Any) -> None:
-        """Write one message; raises OSError, and sets `broken`, if the pipe was closed."""
-        # Starts on a new line, in case user code has written to this descriptor.
+        """Write a message. If the pipe was closed, set `broken` and raise OSError."""
+        # The message starts on a new line, in case user code has written to this descriptor.
         line = b"\n" + self._prefix + pack([kind, value])
         try:
             while line:
@@ -115,11 +115,11 @@ class Reply:
             raise
 
     def stage(self, what: str) -> None:
-        """Report the current step, in words that complete "while ...". The last one explains a crash."""
+        """Report the current step, in words that complete "while ...". The last step explains a crash."""
         self.send("stage", what)
 
     def part(self, name: str, value: Any) -> None:
-        """Send one named part of the answer, as JSON data."""
+        """Send a named part of the answer, as JSON data."""
         self.send("part", [name, value])
 
 

@@ -49,10 +49,10 @@ others:    setpriority 141 140, sched_setparam 142 118, sched_setscheduler 144 1
            sched_setattr 314 274, ioprio_set 251 30, prlimit64 302 261
 rest:      ioctl 16 29, fcntl 72 25, clone 56 220, clone3 435 435
 """
-# The architecture numbers of the audit system.
+# The audit system's architecture numbers.
 _AUDIT = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 
-# These write terminal input, set who receives a descriptor's signals, or set flags, versions and keys of files.
+# These write terminal input, set who receives a descriptor's signals, or set the flags, versions and keys of files.
 _REFUSED_IOCTLS = (0x5412, 0x541C, 0x541D, 0x5423, 0x8901, 0x8902)
 _REFUSED_IOCTLS_ON_FILES = (0x4008_6602, 0x4004_6602, 0x401C_5820, 0x4008_7602, 0x800C_6613, 0x4080_6685)
 # These set who receives a descriptor's signals, take leases on files, or request notifications about folders.
@@ -60,7 +60,7 @@ _REFUSED_FCNTLS = (8, 15, 1024, 1026)
 # All kinds of namespaces. Inside a user namespace, a process has all capabilities, which exposes poorly tested parts of
 # the kernel.
 _NEW_NAMESPACES = 0x7E02_0000
-# Datagram socket pairs can be connected to any other socket by its address; pairs of these kinds cannot.
+# Datagram socket pairs can be connected to any other socket by its address, but pairs of these kinds cannot.
 _PAIRS = (socket.SOCK_STREAM, socket.SOCK_SEQPACKET)
 _KINDS_OF_SOCKETS = 0xF
 
@@ -68,10 +68,10 @@ _LOAD, _AND, _EQUAL, _AT_LEAST, _GIVE = 0x20, 0x54, 0x15, 0x35, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 _ALLOW, _ANSWER = 0x7FFF_0000, 0x0005_0000
 _EPERM, _ENOSYS, _DONE = _ANSWER | errno.EPERM, _ANSWER | errno.ENOSYS, _ANSWER
-# 32-bit pointers on a 64-bit kernel: the same calls with other numbers.
+# 32-bit pointers on a 64-bit kernel. The calls are the same but have different numbers.
 _X32 = 0x4000_0000
 
-# One step of a filter: code, steps to skip if true, steps to skip if false, operand.
+# A step in a filter: code, steps to skip if true, steps to skip if false, operand.
 _Step = tuple[int, int, int, int]
 
 
@@ -84,7 +84,10 @@ def numbers(table: str, machine: str) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class _Look:
-    """A call refused by an argument: with `only`, unless it is one of `values`; otherwise if it is one of them."""
+    """A call that is refused depending on an argument.
+
+    If `only` is true, it must be one of `values`, or else none of them.
+    """
 
     call: str
     argument: int
@@ -121,7 +124,7 @@ def _looks(*, apart: bool, own_signals: bool, local_sockets: bool) -> Iterator[_
         return
     yield from (_Look(call, 0, own) for call in ("sched_setparam", "sched_setscheduler", "sched_setaffinity"))
     yield from (_Look(call, 0, own) for call in ("sched_setattr", "prlimit64"))
-    # Allowed for this process, by its id, but not for all processes of a user.
+    # These are allowed for this process, by its id, but not for all of a user's processes.
     yield from (_Look("setpriority", 0, (0,)), _Look("setpriority", 1, own))
     yield from (_Look("ioprio_set", 0, (1,)), _Look("ioprio_set", 1, own))
     if own_signals:
@@ -129,10 +132,10 @@ def _looks(*, apart: bool, own_signals: bool, local_sockets: bool) -> Iterator[_
 
 
 def program(machine: str, *, apart: bool, own_signals: bool, local_sockets: bool) -> bytes:
-    """Return a filter in the kernel's format; raises OSError(ENOSYS) for a machine with unknown system call numbers.
+    """Return a filter in the kernel's format. Raises OSError(ENOSYS) if the machine's system call numbers are unknown.
 
-    `apart` means that namespaces hide other processes and other users' files; `own_signals` restricts signals to this
-    process. With `local_sockets`, Unix sockets can be created, which GPU drivers need, but not connected.
+    `apart` means that namespaces hide other processes and other users' files. `own_signals` restricts signals to this
+    process. If `local_sockets` is true, Unix sockets can be created, which GPU drivers need, but not connected.
     """
     if machine not in _AUDIT:
         raise OSError(errno.ENOSYS, f"no system call numbers known for {machine}")

@@ -1,8 +1,8 @@
 """The files that user code may read: its interpreter, its project, its import path, and the system's programs.
 
-Standard library only. Called before any of the project's code runs. In a folder that contains the user's home, or that
-is shared by everybody, only Python files and packages are readable, whatever names the folder: a script in such a
-folder must not give access to everything else there.
+Standard library only. Called before any of the project's code runs. If a folder contains the user's home folder or is
+shared by everybody, only the Python files and packages in it are readable, no matter how the folder was named. A script
+in such a folder must not give access to everything else in it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 _SYSTEM = "/usr /bin /sbin /lib /lib32 /lib64 /libx32 /nix/store /gnu/store /run/current-system /run/opengl-driver"
 _ADDED = "/opt/rocm /opt/intel /opt/nvidia /opt/homebrew /home/linuxbrew/.linuxbrew /etc/alternatives"
 _KERNEL = "/sys/devices/system /sys/kernel/mm /proc/sys/vm /proc/sys/kernel"
-# Files that every program opens: user and host names, name and library lookup, certificates. Never all of /etc, which
-# on many machines contains passwords that everybody can read.
+# Files that every program opens: user and host names, name and library lookup, certificates. Never allow all of /etc,
+# which on many machines contains passwords that everybody can read.
 _SETTINGS = (
     "ld.so.cache ld.so.conf ld.so.conf.d ld.so.preload localtime timezone passwd group nsswitch.conf hosts host.conf "
     "resolv.conf gai.conf protocols services os-release debian_version redhat-release lsb-release mime.types magic "
@@ -35,7 +35,7 @@ _PLACES_IN_ENVIRONMENT = ("CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX
 
 @dataclass(frozen=True)
 class Reading:
-    """The folders that a request may read besides its interpreter. `homes` are never opened as a whole."""
+    """The folders that a request may read in addition to its interpreter. `homes` are never opened as a whole."""
 
     folders: tuple[str, ...] = ()
     homes: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Reading:
 def readable(reading: Reading, device: str, *, own_processes: bool) -> list[Path]:
     """Return the files and folders that become readable.
 
-    `own_processes` means that /proc only shows the processes of user code.
+    `own_processes` means that /proc only shows the processes that run user code.
     """
     homes = {os.path.realpath(home) for home in (*reading.homes, *_own_home())}
     found = [*_of_system(device, own_processes=own_processes)]
@@ -74,14 +74,14 @@ def _of_system(device: str, *, own_processes: bool) -> Iterator[Path]:
         yield Path("/proc")
     else:
         yield from (Path("/proc", name) for name in _OF_ALL_PROCESSES.split())
-        # These are the files of the calling process. Its forks cannot read their own.
+        # These are the calling process's files. Its forks cannot read their own.
         yield Path(os.path.realpath("/proc/self"))
     if device != "cpu":
         yield from map(Path, ("/sys", "/dev/dri", "/proc/driver", "/proc/devices"))
 
 
 def _own_home() -> Iterator[str]:
-    # HOME names a folder created for the worker.
+    # HOME names a folder that was created for the worker.
     try:
         import pwd
 
@@ -99,7 +99,7 @@ def _import_path() -> Iterator[str]:
                 for place in places.values() if isinstance(places, dict) else ():
                     yield from [place] if isinstance(place, str) else map(str, place)
     for finder in sys.meta_path:
-        # The finder of scikit-build-core lists each file.
+        # The finder from scikit-build-core lists each file.
         files = getattr(finder, "known_source_files", None)
         yield from {str(Path(file).parent) for file in files.values()} if isinstance(files, dict) else ()
 
@@ -109,7 +109,7 @@ def _libraries() -> Iterator[str]:
 
 
 def _prefix(folder: str, homes: Iterable[str]) -> Iterator[Path]:
-    """Yield the folders of an installation prefix."""
+    """Yield the folders in an installation prefix."""
     if _holds_others(folder, homes):
         yield from (Path(folder, part) for part in _PARTS_OF_A_PREFIX)
     else:

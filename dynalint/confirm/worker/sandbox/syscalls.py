@@ -1,6 +1,6 @@
 """The Linux system calls that the sandbox needs and that Python does not provide. Standard library only.
 
-Every function raises OSError with the kernel's errno, and OSError(ENOSYS) if the system is not Linux.
+Every function raises OSError with the kernel's errno, or OSError(ENOSYS) if the system is not Linux.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def adopt_orphans() -> None:
 
 
 def forbid_new_privileges() -> None:
-    """Prevent programs from gaining privileges when executed; Landlock and seccomp require this."""
+    """Prevent programs from gaining privileges when they are executed. Landlock and seccomp require this."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -82,9 +82,9 @@ def drop_capabilities(keep: int = 0) -> None:
 
 
 def unshare(flags: int) -> None:
-    """Move this process, which must have only one thread, to new namespaces. A user namespace keeps the user's ids.
+    """Move this process to new namespaces. It must have only one thread. A user namespace keeps the user's ids.
 
-    Root maps all ids, so that it keeps access to its files; other users may only map their own.
+    Root maps all ids, so that it keeps access to its files. Other users may only map their own id.
     """
     uid, gid = os.getuid(), os.getgid()
     _check(_libc().unshare(ctypes.c_int(flags)), "unshare")
@@ -110,7 +110,7 @@ def _mount(source: str, target: str, kind: str | None, flags: int, data: str | N
 
 
 def mounts_read_only() -> None:
-    """Make every mount of this mount namespace read-only, except devices, without affecting other namespaces."""
+    """Make every mount in this mount namespace read-only, except devices, without affecting other namespaces."""
     _mount("none", "/", None, _MS_REC | _MS_PRIVATE, None)
     attributes = struct.pack("=4Q", _MOUNT_ATTR_RDONLY, 0, 0, 0)
     _syscall(_MOUNT_SETATTR, _AT_FDCWD, ctypes.c_char_p(b"/"), _AT_RECURSIVE, ctypes.c_char_p(attributes), 32)
@@ -127,7 +127,7 @@ def mount_read_only(target: Path) -> None:
 
 
 def mount_again(source: Path, target: Path) -> None:
-    """Bind a file or folder, with all mounts below it, to another place."""
+    """Bind a file or folder, with all mounts below it, to another location."""
     _mount(str(source), str(target), None, _MS_BIND | _MS_REC, None)
 
 
@@ -138,15 +138,15 @@ def mount_processes(*, writable: bool) -> None:
 
 
 def landlock_version() -> int:
-    """Return the version of Landlock's interface; raises OSError if the kernel has none."""
+    """Return Landlock's interface version. Raises OSError if the kernel does not have Landlock."""
     return _syscall(_LANDLOCK_CREATE, ctypes.c_void_p(None), 0, 1)
 
 
 def landlock(readable: Iterable[Path], writable: Iterable[Path]) -> int:
     """Restrict file access as far as this kernel can: read and execute below `readable`, everything below `writable`.
 
-    Also forbids TCP, signals to outside processes, and control of devices that are not `writable`. Paths that do not
-    exist are ignored. Returns the interface version.
+    This also forbids TCP, signals to outside processes, and controlling devices that are not `writable`. Paths that do
+    not exist are ignored. Returns the interface version.
     """
     version = landlock_version()
     execute, write_file, read_file, read_folder, truncate, control = 1, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
@@ -187,7 +187,7 @@ def _allow(ruleset: int, path: Path, allowed: int, of_files: int) -> None:
 
 
 def seccomp(code: bytes) -> None:
-    """Make the kernel filter the system calls of this process and its descendants; see `filters`."""
+    """Make the kernel filter the system calls of this process and its descendants. See `filters`."""
     buffer = ctypes.create_string_buffer(code)
     filter_program = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
     forbid_new_privileges()

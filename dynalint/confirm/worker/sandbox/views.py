@@ -1,6 +1,6 @@
 """A view of the file system that contains only readable paths. Standard library only.
 
-For kernels with namespaces but without Landlock, or with Landlock disabled: paths that are not listed do not exist.
+It is used if the kernel has namespaces but Landlock is missing or disabled. Paths that are not listed do not exist.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from pathlib import Path
 from . import syscalls
 
 _SIZE = 1 << 20
-# The number of links that the kernel follows in one path.
+# The number of links that the kernel follows in a path.
 _MOST_LINKS = 40
 
 
 def show_only(root: Path, paths: Iterable[Path]) -> None:
     """Restrict this process, in its own mount namespace, to `paths`, which stay reachable under all their names.
 
-    `root` is an empty folder created for this. Raises OSError if that fails.
+    `root` is an empty folder that was created for this. Raises OSError if that fails.
     """
     here = os.getcwd()  # noqa: PTH109 - a string, because the path may be invalid afterwards
     syscalls.mount_memory(root, _SIZE)
-    # Parent folders first, because mounting one includes everything below it.
+    # Parent folders come first, because mounting a folder includes everything below it.
     for path in sorted(dict.fromkeys(paths), key=lambda path: len(path.parts)):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             _show(root, path)
@@ -37,7 +37,7 @@ def show_only(root: Path, paths: Iterable[Path]) -> None:
 
 
 def _show(root: Path, path: Path) -> None:
-    """Add one file or folder at its place below `root`, with the folders and links that lead there."""
+    """Add a file or folder at the same location below `root`, with the folders and links that lead there."""
     at, left, links = Path("/"), list(path.parts[1:]), 0
     while left:
         step = at / left.pop(0)

@@ -1,15 +1,15 @@
 """The sandbox for user code: limits on writes, reads, network and resources. Standard library only.
 
-`enclose` is called in the process that will import user code, before the import, and cannot be undone. Several layers
+`enclose` is called in the process that will import user code, before the import, and cannot be undone. The layers
 overlap, because no system supports all of them:
 
-- namespaces (set up by the supervisor, see `supervisor`): no network, no view of other processes, every mount read-only
-  except in-memory file systems on the scratch folder and /dev/shm;
-- Landlock: reads only of paths from `readable`, writes only below the scratch folder and to a few devices (and to
-  /dev/shm if it is private), no TCP, no signals to outside processes; without Landlock, `views` hides paths that must
-  not be read;
-- seccomp: no sockets, nothing that outlives the process, see `filters`;
-- resource limits: memory, processor time, file size, no core dumps.
+- Namespaces are set up by the supervisor (see `supervisor`). There is no network, other processes are not visible, and
+  every mount is read-only except in-memory file systems on the scratch folder and /dev/shm.
+- Landlock allows reading only the paths from `readable`, and writing only below the scratch folder and to a few devices
+  (and to /dev/shm if it is private). It forbids TCP and signals to outside processes. Without Landlock, `views` hides
+  paths that must not be read.
+- seccomp forbids sockets and anything that outlives the process (see `filters`).
+- Resource limits restrict memory, processor time and file size, and disable core dumps.
 
 `enclose` then attempts to escape. The sandbox only counts as working if every attempt fails.
 """
@@ -40,7 +40,7 @@ _FILE_SIZE = 1 << 30
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of one target: wall-clock seconds, bytes of memory, seconds of processor time over all threads."""
+    """The limits for a target: wall-clock seconds, bytes of memory, and seconds of processor time over all threads."""
 
     seconds: float
     memory: int
@@ -49,17 +49,19 @@ class Limits:
 
 @dataclass(frozen=True)
 class Enclosure:
-    """The active layers. `escape` is None, or a description of the first attempt to escape that succeeded."""
+    """The active layers. `escape` is None, or describes the first attempt to escape that succeeded."""
 
     layers: tuple[str, ...]
     escape: str | None
 
 
 def usable_namespaces(folder: Path) -> int:
-    """Return the flags of `unshare` that work here, 0 if none do. `folder` is any folder that this process owns.
+    """Return the flags for `unshare` that work here, or 0 if none do.
 
-    Tried in a temporary process, because partial success cannot be undone. A user namespace needs no privileges if the
-    system allows it; without one, only root succeeds.
+    `folder` can be any folder that this process owns.
+
+    They are tried in a temporary process, because partial success cannot be undone. A user namespace needs no
+    privileges if the system allows it. Without a user namespace, only root succeeds.
     """
     apart = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC
     for flags in (apart | syscalls.CLONE_NEWUSER, apart):
@@ -81,7 +83,7 @@ def enclose(
 ) -> Enclosure:
     """Enter the sandbox, and try to escape.
 
-    `outside` is a folder next to the scratch folder, made by `set_out`: forbidden operations are tried there.
+    `outside` is a folder next to the scratch folder, created by `set_out`, where forbidden operations are tried.
     `namespaces` says whether the supervisor has created namespaces for this process.
     """
     held = []
@@ -113,7 +115,7 @@ def enclose(
 
 
 def _without_rights() -> str | None:
-    """Give up administrator rights, including those in namespaces. Returns the possible escape if that fails."""
+    """Give up administrator rights, including those in namespaces. If that fails, return how code could escape."""
     try:
         syscalls.drop_capabilities(keep=_CAP_DAC_READ_SEARCH)
     except (OSError, AttributeError):
@@ -136,7 +138,7 @@ def set_out(outside: Path) -> socket.socket | None:
         return None
     try:
         listener.bind(str(outside / _SOCKET))
-    except OSError:  # the path may be too long
+    except OSError:  # The path may be too long.
         listener.close()
         return None
     return listener
@@ -150,7 +152,7 @@ def _shield_mounts(folders: list[Path], size: int) -> None:
 
 
 def _show_processes(device: str) -> bool:
-    """Mount a /proc of this namespace. Returns whether that succeeded; some containers do not allow it.
+    """Mount a /proc for this namespace. Return whether that succeeded, because some containers do not allow it.
 
     A GPU driver writes thread names there. If /proc is writable, Landlock forbids all other writes to it.
     """
@@ -159,7 +161,7 @@ def _show_processes(device: str) -> bool:
         with contextlib.suppress(OSError):
             writable = syscalls.landlock_version() > 0
     with contextlib.suppress(OSError):
-        # In a separate mount namespace from the supervisor's, which counts processes in the full /proc.
+        # This needs a different mount namespace than the supervisor's, which counts processes in the full /proc.
         syscalls.unshare(syscalls.CLONE_NEWNS)
         syscalls.mount_processes(writable=writable)
         return True
@@ -167,7 +169,7 @@ def _show_processes(device: str) -> bool:
 
 
 def set_environment(scratch: Path) -> None:
-    """Redirect files that programs write automatically to the scratch folder."""
+    """Redirect the files that programs write automatically to the scratch folder."""
     home, temporary = scratch / "home", scratch / "tmp"
     for folder in (home, temporary):
         folder.mkdir(exist_ok=True)
@@ -196,14 +198,14 @@ def _writable(scratch: Path, device: str, *, namespaces: bool) -> Iterator[Path]
 
 def _limit_resources(limits: Limits, device: str, *, own_users: bool) -> None:
     if device == "cpu":
-        # Only counts private memory, in addition to what torch has already mapped. A GPU driver reserves far more than
-        # it uses, so with a GPU only the supervisor limits resident memory.
+        # This only counts private memory, in addition to what torch has already mapped. A GPU driver reserves far more
+        # than it uses, so if there is a GPU, only the supervisor limits resident memory.
         _lower(resource.RLIMIT_DATA, _data_size() + limits.memory)
     _lower(resource.RLIMIT_CPU, limits.cpu_seconds)
     _lower(resource.RLIMIT_FSIZE, min(_FILE_SIZE, limits.memory))
     _lower(resource.RLIMIT_CORE, 0)
     if own_users:
-        # Counted per user, so the count is only this target's in a private user namespace. Root is exempt, so the
+        # This is counted per user, so only a private user namespace counts this target alone. Root is exempt, so the
         # supervisor counts too.
         _lower(resource.RLIMIT_NPROC, MOST_PROCESSES)
 
@@ -216,7 +218,7 @@ def _lower(kind: int, value: int) -> None:
 
 
 def _data_size() -> int:
-    """Return the bytes that RLIMIT_DATA currently counts, 0 if unknown."""
+    """Return the bytes that RLIMIT_DATA currently counts, or 0 if unknown."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
             if line.startswith("VmData:"):
@@ -225,7 +227,7 @@ def _data_size() -> int:
 
 
 def _way_out(scratch: Path, outside: Path, open_for_reading: Iterable[Path], *, hidden: bool) -> str | None:
-    """Try to read and write outside and to reach other programs. Returns the first success, or None.
+    """Try to read and write outside and to reach other programs. Return the first success, or None.
 
     `hidden` means that paths outside are not visible at all.
     """
@@ -289,6 +291,6 @@ def _send_to(address: str) -> None:
 def _connect(kind: int) -> None:
     with socket.socket(socket.AF_INET, kind) as probe:
         probe.settimeout(1)
-        # The discard port of this machine: nothing is sent elsewhere even without a sandbox.
+        # This is the discard port on this machine. Nothing is sent elsewhere even without a sandbox.
         probe.connect(("127.0.0.1", 9))
         probe.send(b"")

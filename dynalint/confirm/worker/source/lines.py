@@ -1,4 +1,4 @@
-"""Record which lines of which files run, as reported by the interpreter. Standard library only."""
+"""Record which lines run in which files, as reported by the interpreter. Standard library only."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _TOOL = 4
 
 
 class EagerLines:
-    """A context manager that records the lines of `files` that run inside it, accumulated over all entries.
+    """A context manager that records the lines in `files` that run while it is active. It can be entered repeatedly.
 
-    `files` are compared with `co_filename` unresolved. Uses `sys.monitoring` if available (3.12), which hardly slows
-    down other code, otherwise `sys.settrace`.
+    `files` are compared with unresolved `co_filename` values. If `sys.monitoring` is available (Python 3.12), it is
+    used because it hardly slows down other code. Otherwise, `sys.settrace` is used.
     """
 
     def __init__(self, files: Iterable[str]) -> None:

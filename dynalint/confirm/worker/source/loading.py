@@ -1,4 +1,4 @@
-"""Import the code under check as its own project does. Standard library only."""
+"""Import the code being checked the way its own project does. Standard library only."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _INSTALLED = frozenset(("site-packages", "dist-packages"))
 
 
 class LoadError(Exception):
-    """The code under check has no such module, class or function; the text says so in one sentence."""
+    """The code being checked has no such module, class or function. The message is a sentence that says so."""
 
 
 @cache
 def real_path(file: str) -> str:
-    """Return a resolved path. Cached, because every switch of versions needs it for thousands of modules."""
+    """Return a resolved path. This is cached, because switching versions needs it for thousands of modules."""
     return os.path.realpath(file)
 
 
 def file_of(module: object) -> str | None:
-    """Return the file of a module. Avoids the attribute access of a lazy module, which may import or fail."""
+    """Return a module's file. Do not access attributes of lazy modules, because this may import something or fail."""
     try:
         file = object.__getattribute__(module, "__dict__").get("__file__")
-    except AttributeError:  # `sys.modules` may contain any object
+    except AttributeError:  # `sys.modules` may contain any object.
         return None
     return file if isinstance(file, str) else None
 
@@ -41,7 +41,7 @@ def file_of(module: object) -> str | None:
 def prepare(search: Iterable[str], overrides: Mapping[str, str]) -> None:
     """Put `search` first in `sys.path`, and make the modules in `overrides` run from the given source text.
 
-    `overrides` maps absolute paths to source text, which tracebacks and Dynamo's reports show too.
+    `overrides` maps absolute paths to source text. Tracebacks and Dynamo's reports show this text too.
     """
     first = list(dict.fromkeys(search))
     sys.path[:] = first + [entry for entry in sys.path if entry not in first]
@@ -59,7 +59,8 @@ class _OverridingFinder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        # Any finder may find the file, such as one for folders that cannot be listed, or that of an editable install.
+        # Any finder may find the file, such as the one for folders that cannot be listed, or the one for an editable
+        # install.
         for finder in sys.meta_path:
             find = None if isinstance(finder, _OverridingFinder) else getattr(finder, "find_spec", None)
             spec = None if find is None else find(fullname, path, target)
@@ -77,7 +78,7 @@ class _OverridingFinder(importlib.abc.MetaPathFinder):
 
 
 class _UnlistedFinder(importlib.abc.MetaPathFinder):
-    """Finds modules in folders that cannot be listed but whose Python files are readable. Python needs the listing."""
+    """Finds modules in folders whose Python files are readable but that cannot be listed, which Python requires."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -101,7 +102,7 @@ def _is_listed(folder: str) -> bool:
 
 
 class _TextLoader(importlib.machinery.SourceFileLoader):
-    """Loads a module from a text instead of its file. Compiled files are neither read nor written."""
+    """Loads a module from text instead of its file. Compiled files are neither read nor written."""
 
     def __init__(self, fullname: str, path: str, text: str) -> None:
         super().__init__(fullname, path)
@@ -120,14 +121,14 @@ _once: dict[tuple[str, str], ModuleType | BaseException] = {}
 
 
 def runs_text(module: ModuleType, text: str) -> bool:
-    """Whether a module ran from this text rather than from its file."""
+    """Whether a module ran from this text instead of from its file."""
     spec = getattr(module, "__spec__", None)
     loader = getattr(spec, "loader", None)
     return isinstance(loader, _TextLoader) and loader.get_source(module.__name__) == text
 
 
 def import_once(path: str, name: str) -> None:
-    """Import a file now. `load_module` then returns this module, or raises this exception."""
+    """Import a file now. `load_module` then returns this module or raises this exception."""
     try:
         _once[path, name] = load_module(path, name)
     except BaseException as error:  # noqa: BLE001 - user code may raise anything
@@ -135,7 +136,7 @@ def import_once(path: str, name: str) -> None:
 
 
 def load_module(path: str, name: str) -> ModuleType:
-    """Import the file `path`: as module `name` if the name refers to this file, otherwise by its path.
+    """Import the file `path`, as module `name` if the name refers to this file, or else by its path.
 
     Raises whatever the module raises, and LoadError if the file does not exist.
     """
@@ -184,7 +185,10 @@ def _load_by_path(path: str, name: str) -> ModuleType:
 
 
 def load_target(target: Mapping[str, str]) -> Any:
-    """Return the object that `{"path", "module", "qualname"}` names; raises LoadError if the module lacks it."""
+    """Return the object that `{"path", "module", "qualname"}` names.
+
+    Raises LoadError if the module does not have it.
+    """
     module = load_module(target["path"], target["module"])
     return _attribute(module, target["qualname"], target["path"])
 
@@ -212,7 +216,7 @@ _last_known = ""
 def remember_modules() -> None:
     """Remember the files of all imported modules, so that forks only need to look at new ones.
 
-    A fork copies the memory that it touches, and thousands of modules make up most of that.
+    A fork copies the memory that it touches, and thousands of modules make up most of that memory.
     """
     global _last_known  # noqa: PLW0603 - state of the whole process
     _known[:] = module_files()
@@ -221,14 +225,14 @@ def remember_modules() -> None:
 
 
 def module_files() -> list[tuple[str, str]]:
-    """Return the file of each imported module, as the module gives it and resolved."""
+    """Return the file of each imported module, both as the module gives it and resolved."""
     return [*_known, *_new_files()]
 
 
 def _new_files() -> list[tuple[str, str]]:
     """Return the same for modules that were imported since `remember_modules`."""
-    # Later imports come after the last known module. If that one is gone, all modules count as new, which only costs
-    # time. No other Python code runs in between, so no user thread can import more in the meantime.
+    # Later imports come after the last known module. If that module is gone, all modules count as new, which only costs
+    # time. No other Python code runs in between, so no user thread can import anything else in the meantime.
     new = list(takewhile(_last_known.__ne__, reversed(sys.modules)))
     files = (file_of(sys.modules.get(name)) for name in reversed(new))
     return [(file, real_path(file)) for file in files if file is not None]
@@ -237,8 +241,8 @@ def _new_files() -> list[tuple[str, str]]:
 def imported_files(roots: Iterable[str]) -> list[str]:
     """Return the source files below `roots` that this process has imported, sorted.
 
-    Packages installed below a root, such as in an environment inside the project, do not count. A root may itself be an
-    installed package.
+    Packages that are installed below a root, for example in an environment inside the project, do not count. A root may
+    itself be an installed package.
     """
     folders = tuple(real_path(root) for root in roots)
     return sorted(_known_below(folders) | _below(_new_files(), folders))
@@ -252,10 +256,10 @@ def _known_below(folders: tuple[str, ...]) -> frozenset[str]:
 def _below(files: Iterable[tuple[str, str]], folders: tuple[str, ...]) -> frozenset[str]:
     near = {Path(path) for _, path in files if path.startswith(folders) and path.endswith(".py")}
     below = (path for path in near if any(is_below(path, Path(folder)) for folder in folders))
-    # Some modules name a file that does not exist: `torch.ops` says "_ops.py".
+    # Some modules name a file that does not exist. For example, `torch.ops` says "_ops.py".
     return frozenset(str(path) for path in below if path.is_file())
 
 
 def is_below(path: Path, root: Path) -> bool:
-    """Whether a resolved path is `root` or inside it, except in packages installed below it."""
+    """Whether a resolved path is `root` or is inside it. Packages installed below `root` do not count."""
     return path.is_relative_to(root) and _INSTALLED.isdisjoint(path.relative_to(root).parts)

@@ -13,7 +13,7 @@ from ..dynamo.records import Span
 
 @lru_cache(maxsize=32)
 def operations_of(source: str, file: str) -> Sequence[Span]:
-    """Return the positions of all instructions of a module, including nested code, sorted and without duplicates.
+    """Return the positions of all instructions in a module, including nested code, sorted and without duplicates.
 
     Before Python 3.11, they are whole lines. Raises SyntaxError or ValueError if the source is not valid Python.
     """
@@ -23,7 +23,7 @@ def operations_of(source: str, file: str) -> Sequence[Span]:
 def count(spots: Iterable[Sequence[int]], operations: Sequence[Span], traced: Collection[Span]) -> list[dict[str, int]]:
     """Count the operations in each spot, and how many of them were traced.
 
-    `operations` are sorted.
+    `operations` must be sorted.
     """
     counts = []
     for spot in spots:

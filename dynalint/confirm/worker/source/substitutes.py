@@ -1,10 +1,10 @@
-"""Temporarily replace the code of functions in memory, with known results in place of breaking operations.
+"""Temporarily replace the code of functions in memory, with known results instead of operations that break.
 
-The first run records results, and the second uses them:
+The first run records results, and the second run uses them:
 
     an expression          its values, or only its truth value in a test
-    a `with` statement     the values bound to names; the block runs without the context manager
-    a store or deletion    the tensor that was written to, as a copy; any other store is skipped
+    a `with` statement     the values bound to names. The block runs without the context manager
+    a store or deletion    a copy of the tensor that was written to. Any other store is skipped
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Kind = Literal["value", "truth", "with", "store"]
 
 @dataclass(frozen=True)
 class Place:
-    """An expression or `with` in a file, by line, column and end column, as Dynamo reports a break."""
+    """An expression or `with` statement in a file, by line, column and end column, the way Dynamo reports a break."""
 
     file: str
     line: int
@@ -41,7 +41,7 @@ class Place:
 
 @dataclass
 class Edit:
-    """An operation to replace. `kind` is set once it has been found; `values` are its results, in order."""
+    """An operation to replace. `kind` is set once it has been found, and `values` are its results, in order."""
 
     number: int
     place: Place
@@ -49,14 +49,14 @@ class Edit:
     values: list[Any] = field(default_factory=list)
 
     def record(self, value: Any) -> Any:
-        """Record a value with its tensors copied. Returns it, or its truth value if only that is needed."""
+        """Record a value with its tensors copied. Return it, or its truth value if only that is needed."""
         value = bool(value) if self.kind == "truth" else value
         self.values.append(pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), value))
         return value
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Makes edited operations record their results, or substitutes recorded results for them."""
+    """Makes edited operations record their results, or replaces them with recorded results."""
 
     def __init__(self, tree: ast.AST, edits: Sequence[Edit], *, recording: bool) -> None:
         self._recording = recording
@@ -71,7 +71,7 @@ class _Rewriter(ast.NodeTransformer):
         self.complete = not wanted
 
     def visit(self, node: ast.AST) -> Any:
-        """Return the replacement of a node, which may be a list of statements."""
+        """Return the replacement for a node, which can be a list of statements."""
         edit = self._edits.get(id(node))
         node = self.generic_visit(node)
         if edit is None:
@@ -130,7 +130,7 @@ def _editable(tree: ast.AST, read: Container[str]) -> Iterator[tuple[ast.AST, Ki
                 heads.add(id(item.context_expr))
                 yield node, "with", item.context_expr
         elif isinstance(node, ast.stmt) and (target := _target(node)) is not None:
-            # If an attribute is read somewhere, its store cannot be skipped.
+            # If an attribute is read somewhere, storing it cannot be skipped.
             if isinstance(target, ast.Subscript) or target.attr not in read:
                 yield node, "store", target
         elif isinstance(node, ast.expr) and _is_load(node) and id(node) not in heads:
@@ -142,7 +142,7 @@ def _binds_a_name(item: ast.withitem) -> bool:
 
 
 def _target(node: ast.stmt) -> ast.Subscript | ast.Attribute | None:
-    """Return the single target of a store or deletion, or None."""
+    """Return the only target of a store or deletion, or None."""
     targets: Sequence[ast.AST] = ()
     if isinstance(node, (ast.Assign, ast.Delete)):
         targets = node.targets
@@ -175,7 +175,7 @@ def _call(function: ast.expr, *arguments: ast.expr) -> ast.Call:
 
 
 def _truths(tree: ast.AST) -> Iterator[ast.expr]:
-    """Yield the expressions that only need a truth value."""
+    """Yield the expressions of which only the truth value is needed."""
     tests = [node.test for node in ast.walk(tree) if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert))]
     tests += [test for node in ast.walk(tree) if isinstance(node, ast.comprehension) for test in node.ifs]
     for test in tests:
@@ -213,7 +213,7 @@ def rewritten(
 def _rewritten_codes(
     file: str, text: str, edits: Sequence[Edit], *, recording: bool
 ) -> Mapping[tuple[str, int], list[types.CodeType]]:
-    """Compile a file with the edits. Returns its code objects by name and first line, or none if an edit fails."""
+    """Compile a file with the edits. Return its code objects by name and first line, or none if an edit fails."""
     tree = ast.parse(text)
     rewriter = _Rewriter(tree, edits, recording=recording)
     if not rewriter.complete:
@@ -243,9 +243,9 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _functions(file: str) -> list[types.FunctionType]:
-    """Return the functions in memory whose code comes from a file."""
+    """Return the functions in memory whose code comes from `file`."""
     frozen = gc.get_freeze_count() > 0
-    gc.unfreeze()  # `gc.get_objects` does not return frozen objects
+    gc.unfreeze()  # `gc.get_objects` does not return frozen objects.
     # `isinstance` would access `__class__`, which triggers lazy objects.
     functions = [one for one in gc.get_objects() if type(one) is types.FunctionType]
     if frozen:

@@ -1,8 +1,8 @@
-"""Several versions of one project imported side by side in one process. Standard library only.
+"""Different versions of a project imported side by side in the same process. Standard library only.
 
-Each version has its own copies of the project's modules and its own environment variables; installed packages are
-shared. A version's modules are in `sys.modules` only while it is active, so its code must run under `active()`, because
-it may import more at any time.
+Each version has its own copies of the project's modules and its own environment variables, but shares installed
+packages. A version's modules are in `sys.modules` only while it is active. Its code must run under `active()`, because
+it may import more modules at any time.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from .loading import file_of, is_below, prepare, real_path, runs_text
 class Version:
     """The project with the text of some files replaced.
 
-    `search` goes first in `sys.path`; `overrides` maps absolute paths to source text. Modules below `search` and
-    `roots`, and those in packages with overridden files, belong to the version.
+    `search` goes first in `sys.path`, and `overrides` maps absolute paths to source text. Modules below `search` and
+    `roots`, and modules in packages with overridden files, belong to the version.
     """
 
     def __init__(self, search: Iterable[str], roots: Iterable[str], overrides: Mapping[str, str]) -> None:
@@ -46,7 +46,7 @@ class Version:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Activate this version's modules. Reentrant, but not allowed while another version is active."""
+        """Activate this version's modules. This can be nested, but no other version may be active."""
         if self._depth:
             yield
             return
@@ -81,14 +81,14 @@ class Version:
                 yield module
 
     def untouched(self) -> str | None:
-        """Return a file that this version overrides but that a module ran as it is on disk, or None."""
+        """Return a file that this version overrides although a module ran it from disk, or None."""
         texts = {real_path(path): text for path, text in self._overrides.items()}
         files = ((module, str(file_of(module))) for module in self.modules())
         return next((file for module, file in files if not runs_text(module, texts[real_path(file)])), None)
 
     def _owned(self) -> dict[str, ModuleType]:
         """Return the active modules that belong to this version, by name."""
-        # Called at every switch, with thousands of modules. A new import always becomes the last module.
+        # This is called at every switch, with thousands of modules. A new import always becomes the last module.
         last = next(reversed(sys.modules))
         state = (len(sys.modules), last, id(sys.modules[last]))
         names = self._owned_names.get(state)
@@ -114,7 +114,7 @@ class Version:
 
 @cache
 def _foreign_to(_: frozenset[Path]) -> set[str]:
-    """Return the names of modules known to be outside these folders, in a set shared by all their versions."""
+    """Return the names of modules known to be outside these folders, in a set that all their versions share."""
     return set()
 
 
@@ -124,7 +124,7 @@ def _is_in_any(file: str, folders: frozenset[Path]) -> bool:
 
 
 def _environment() -> dict[Any, Any]:
-    # Undecoded, because decoding would dominate the time of a switch.
+    # The environment is not decoded, because decoding would take most of the time of a switch.
     return dict(os.environ._data)  # type: ignore[attr-defined]  # noqa: SLF001
 
 

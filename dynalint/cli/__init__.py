@@ -1,4 +1,7 @@
-"""The command line: thin commands over the engine. Each command imports its modules only when it runs."""
+"""The command line, which consists of thin commands on top of the engine.
+
+A command's modules are imported when it runs.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ for _command in (check, merge, fix, trace, explain, rule, config, trust, server,
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line on `arguments` and return the exit code. Every error is reported in one sentence."""
+    """Run the command line with `arguments` and return the exit code. Every error is reported in one sentence."""
     with interruptible() as interrupted:
         code = _run(arguments)
     # After an interrupt, the language server shuts down normally and returns, so the exit code has to be set here.
@@ -82,7 +85,7 @@ def _run(arguments: Sequence[str]) -> int:
         fail("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader closed the pipe, as in `dynalint check | head`. Keep Python from flushing the rest to it.
+        # The reader closed the pipe, as in `dynalint check | head`. This keeps Python from flushing the rest to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CUT_OFF
     except Exception as fault:  # noqa: BLE001 - only -v shows a traceback
@@ -94,7 +97,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _show(fault: click.ClickException) -> None:
-    """Print a usage error, made safe to display: file names in it may come from a shell pattern."""
+    """Print a usage error in a form that is safe to display, because file names in it may come from a shell pattern."""
     from dynalint.cli.console import write
     from dynalint.report.style import visible_lines
 

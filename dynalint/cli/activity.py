@@ -1,4 +1,4 @@
-"""A progress bar on standard error, shown in a terminal once an operation has taken more than a second."""
+"""A progress bar on standard error. It is shown in a terminal when an operation takes more than a second."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DELAY_SECONDS = 1.0
 
 
 class Activity:
-    """Context manager that shows a progress bar after one second, or nothing if not `enabled`.
+    """A context manager that shows a progress bar after one second, or nothing if not `enabled`.
 
     Entering it returns a callback that takes the amount done, the total and a description. It is thread-safe.
     """
@@ -52,7 +52,7 @@ class Activity:
     def _update(self) -> None:
         if self._progress is not None:
             done, total, what = self._state
-            # Without a total, the bar pulses.
+            # If there is no total, the bar pulses.
             self._progress.update(self._progress.task_ids[0], completed=done, total=total or None, description=what)
 
     def _show(self) -> None:

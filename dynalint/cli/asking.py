@@ -1,4 +1,4 @@
-"""`dynalint fix --interactive`: show each fix with the result of its verification, and ask whether to apply it."""
+"""`dynalint fix --interactive`, which shows each fix with its verification result and asks whether to apply it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HELP = """\
 
 
 class Asking:
-    """Prompt for each fix on the terminal; passed to the fix engine as the decider. End of input means quit."""
+    """Prompts for each fix in the terminal. The fix engine calls it to decide. End of input means quit."""
 
     def __init__(self, run: Run) -> None:
         self._run = run

@@ -1,4 +1,4 @@
-"""`dynalint check`: find problems, and confirm them where a sandbox is available."""
+"""`dynalint check`, which finds problems and confirms them where a sandbox is available."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Examples:
 
 _ADD_IGNORE, _SHARD = "--add-ignore", "--shard"
 
-# Options that select a different action, with the options that cannot be combined with them.
+# Options that select a different action, each with the options that cannot be combined with it.
 _EXCLUDED = {
     "--watch": ("-",),
     "--show-files": ("--watch", "--statistics"),
@@ -45,7 +45,7 @@ _EXCLUDED = {
 
 
 class _Command(click.Command):
-    """Accepts a value for `--add-ignore` only after "=", because the next argument may be a path."""
+    """Only accepts a value for `--add-ignore` after "=", because the next argument can be a path."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
@@ -99,7 +99,7 @@ def check(**options: Any) -> int:
 
 
 def check_once(options: dict[str, Any]) -> int:
-    """Check once, with the options of `check`, and return the exit code."""
+    """Check once with the options of `check`, and return the exit code."""
     from dynalint.changes import changes_since
     from dynalint.cli.session import Run
     from dynalint.placing import lines_by_place
@@ -112,7 +112,7 @@ def check_once(options: dict[str, Any]) -> int:
         run.write(in_text("".join(f"{visible(run.workspace.shown(path))}\n" for path in run.workspace.files)))
         return run.exit_code(())
     changes = changes_since(options["since"], run.directory) if options["since"] else None
-    silencing = options["add_ignore"] is not None  # which needs the trees of the files
+    silencing = options["add_ignore"] is not None  # this needs the files' syntax trees
     checked = (None if silencing else run.recalled()) or run.check()
     run.add_failures(checked.failures)
     for text in checked.notes:
@@ -141,14 +141,14 @@ def check_once(options: dict[str, Any]) -> int:
     with_fixes = checked.with_fixes if wants_fixes else None
     try:
         run.report(findings, lines, refuted=refuted, statistics=statistics, ran=checked.ran, with_fixes=with_fixes)
-    finally:  # even if the reader of the report has left
+    finally:  # even if nobody reads the report any more
         run.keep(checked)
     run.add_failures(checked.failures_in_fixes)
     if checked.interrupted:
-        # The report covers what was found so far. Raising makes the command line say that it was interrupted.
+        # The report covers what has been found so far. Raising makes the command line print that it was interrupted.
         raise KeyboardInterrupt
     wanted = options["fail_on"] or CATEGORIES
-    # `--show-refuted` lists refuted findings, but they do not count towards the exit code.
+    # `--show-refuted` lists refuted findings, but they do not affect the exit code.
     counting = (one for one in run.shown(findings) if one.category in wanted)
     return run.exit_code([one for one in counting if one.evidence.status != "refuted"])
 
@@ -176,7 +176,7 @@ def _check_options(options: dict[str, Any]) -> None:
     """Reject options that cannot be combined.
 
     Raises:
-        UsageError: two of the options exclude each other.
+        UsageError: two of the options cannot be combined.
     """
     given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value not in (None, False, (), "")]
     given += [_ADD_IGNORE] if options["add_ignore"] == "" else []
@@ -190,7 +190,7 @@ def _check_options(options: dict[str, Any]) -> None:
 
 
 def _silence(run: Run, files: Mapping[str, SourceFile], findings: Sequence[Finding], reason: str) -> int:
-    """Write ignore comments for the findings into the files, given by the paths of findings."""
+    """Write ignore comments for the findings into their files. `files` maps the paths in findings to the files."""
     from dynalint.errors import DynalintError
     from dynalint.fix.write import Write, write_groups
     from dynalint.placing import unplaced

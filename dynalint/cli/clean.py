@@ -1,4 +1,4 @@
-"""`dynalint clean`: remove the cache."""
+"""`dynalint clean`, which removes the cache."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Examples:
   dynalint clean --config 'cache-dir = "/tmp/dynalint"'
 """
 
-# Folders in the cache that dynalint creates. Anything else there is not dynalint's.
+# Folders that dynalint creates in the cache. Anything else there does not belong to dynalint.
 _KEPT = ("verdicts", "evidence", "last", "findings", "rules")
 
 
@@ -49,7 +49,7 @@ def clean(**options: Any) -> None:
 
 
 def _remove(folder: Path) -> int:
-    """Remove the cache in a folder, and the folder if it is then empty. Return the number of files removed."""
+    """Remove the cache in a folder, and the folder if it is empty afterwards. Return the number of files removed."""
     import shutil
 
     count = 0

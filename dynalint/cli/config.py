@@ -1,4 +1,4 @@
-"""`dynalint config`: show the settings in effect and their origins, and the settings available."""
+"""`dynalint config`, which shows the settings in effect, where they were set, and which settings exist."""
 
 from __future__ import annotations
 
@@ -70,10 +70,11 @@ def show(path: str | None, form: str, **options: Any) -> None:
 @click.argument("paths", nargs=-1, metavar="[PATHS]...")
 @configuration_options
 def suggest(paths: tuple[str, ...], **options: Any) -> None:
-    """Suggest the setting `roots`: the models and functions that are likely to be compiled on their own.
+    """Suggest a value for the `roots` setting.
 
-    They are derived from the source in PATHS (as for `dynalint check`): code that is passed to torch.compile, models
-    that are built, and models that no other model builds. Nothing is run or written.
+    Suggestions are models and functions that are likely to be compiled on their own. They are derived from the source
+    in PATHS, which are the same as for `dynalint check`, and include code that is passed to torch.compile, models that
+    other code builds, and models that no other model builds. No code is run, and nothing is written.
     """
     from pathlib import Path
 
@@ -151,7 +152,7 @@ def _text(settings: Settings, shown: str, file: str | None, enabled: frozenset[s
     lines = []
     for key in OPTIONS:
         value = _value(settings, key)
-        # TOML has no null: settings that are not set appear as comments.
+        # TOML has no null value, so settings that are not set appear as comments.
         lines.append((f"# {key} is not set" if value is None else f"{key} = {_toml(value)}", settings.origins.get(key)))
     width = min(max((len(text) for text, origin in lines if origin), default=0), 60)
     body = "".join(f"{text:<{width}}  # {visible(origin)}\n" if origin else f"{text}\n" for text, origin in lines)
@@ -165,7 +166,7 @@ def _text(settings: Settings, shown: str, file: str | None, enabled: frozenset[s
 
 
 def _value(settings: Settings, key: str) -> Any:
-    """Return the value of a key as it would be written in TOML, as a JSON-compatible value."""
+    """Return the value of a setting in the form in which TOML writes it, as a JSON-compatible value."""
     value = settings.value(key)
     if key in ("per-file-ignores", "extend-per-file-ignores"):
         return {glob.pattern: [selector.text for selector in selectors] for glob, selectors in value}
@@ -173,7 +174,7 @@ def _value(settings: Settings, key: str) -> Any:
 
 
 def _plain(value: Any, root: Path) -> Any:
-    """Convert a nested value in the same way, with paths relative to the configuration file."""
+    """Convert a nested value in the same way, making paths relative to the configuration file."""
     from pathlib import Path
 
     from dynalint.config import Glob, Selector, show_path
@@ -198,5 +199,5 @@ def _toml(value: Any) -> str:
 
 
 def _shown(character: str) -> str:
-    """Return a character of a TOML string, escaped if it is a terminal control character."""
+    """Return a character for a TOML string, escaped if it is a terminal control character."""
     return character if character.isprintable() else f"\\u{ord(character):04x}"

@@ -1,4 +1,4 @@
-"""Writing to the terminal: findings to standard output, everything else to standard error."""
+"""Write to the terminal. Findings go to standard output, and everything else to standard error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynalint.errors import DynalintError
 from dynalint.report import runners
 from dynalint.report.style import Style, visible, visible_lines
 
-# A name can be a megabyte long, and it comes at the start of the sentence: keep both ends.
+# A name can be a megabyte long and is at the start of the sentence, so both ends are kept.
 _LONGEST, _END = 4000, 1000
 
 ColorChoice = Literal["auto", "always", "never"]
@@ -21,7 +21,7 @@ ColorChoice = Literal["auto", "always", "never"]
 def style_for(stream: TextIO | None, choice: ColorChoice, environment: Mapping[str, str] = os.environ) -> Style:
     """Return the style for a stream.
 
-    `--color` takes precedence over `NO_COLOR`, `FORCE_COLOR`, `CLICOLOR_FORCE` and `CLICOLOR`, in this order.
+    `--color` takes precedence, followed by `NO_COLOR`, `FORCE_COLOR`, `CLICOLOR_FORCE` and `CLICOLOR`, in this order.
     """
     if choice != "auto":
         return Style(choice == "always")
@@ -36,9 +36,9 @@ def style_for(stream: TextIO | None, choice: ColorChoice, environment: Mapping[s
 
 
 def write(text: str, stream: TextIO | None = None) -> None:
-    """Write text verbatim to a stream, by default standard output.
+    """Write text unchanged to a stream. The default is standard output.
 
-    Characters that the stream's encoding lacks are escaped, so that a report can be written under every locale.
+    Characters that the stream's encoding does not support are escaped, so that a report can be written in any locale.
 
     Raises:
         DynalintError: the text cannot be written.
@@ -57,13 +57,13 @@ def write(text: str, stream: TextIO | None = None) -> None:
 
 
 def fail(message: str, color: ColorChoice = "auto") -> None:
-    """Print a one-line error on standard error."""
+    """Print a one-line error to standard error."""
     style = style_for(sys.stderr, color)
     write(f"{style.paint('error:', 'red', 'bold')} {visible(_short(message))}\n", sys.stderr)
 
 
 def note(message: str, color: ColorChoice = "auto") -> None:
-    """Print a one-line note on standard error."""
+    """Print a one-line note to standard error."""
     style = style_for(sys.stderr, color)
     write(f"{style.paint('note:', 'cyan', 'bold')} {visible(_short(message))}\n", sys.stderr)
 
@@ -75,8 +75,8 @@ def _short(message: str) -> str:
 def write_diff(diff: str, style: Style, color: ColorChoice = "auto") -> None:
     """Write a diff to standard output, unchanged unless that could be unsafe.
 
-    In a terminal, control characters are replaced. On a CI system, lines that it would interpret as workflow commands
-    are defused. Otherwise, and in a file, the diff is exact, so that `git apply` accepts it.
+    Control characters are replaced in a terminal. Lines that a CI system would interpret as workflow commands are
+    defused when running in that system. Otherwise, and in a file, the diff is exact, so that `git apply` accepts it.
 
     Raises:
         DynalintError: the diff cannot be written.

@@ -1,4 +1,4 @@
-"""Interruption by Ctrl-C and SIGTERM, which every command handles alike."""
+"""Handle interruption by Ctrl-C and SIGTERM in the same way in every command."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from types import FrameType
 
 INTERRUPTED = 130
 
-# `timeout` and some shells signal both a process and its group. Signals this close together count as one.
+# `timeout` and some shells send a signal to both a process and its group. Signals that are this close together count as
+# one.
 _ONE_SIGNAL_SECONDS = 0.5
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[list[float]]:
-    """Context in which the first Ctrl-C or SIGTERM raises KeyboardInterrupt and a later one ends the process.
+    """Handle Ctrl-C and SIGTERM: the first one raises KeyboardInterrupt, and a later one ends the process.
 
-    The workers notice that their parent has gone and clean up, so ending the process leaves nothing behind. Outside the
-    main thread, this does nothing. Yields a list that receives the time of the first signal.
+    The context manager returns a list to which the time of the first signal is added. The workers notice that their
+    parent is gone and clean up, so ending the process leaves nothing behind. Outside the main thread, signals are not
+    handled.
     """
     first: list[float] = []
     if threading.current_thread() is not threading.main_thread():
@@ -36,7 +38,7 @@ def interruptible() -> Iterator[list[float]]:
         if now - first[0] > _ONE_SIGNAL_SECONDS:
             os._exit(INTERRUPTED)
 
-    # Shells make background jobs ignore SIGINT; keep it that way.
+    # Shells make background jobs ignore SIGINT, and this must stay so.
     in_background = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     heard = [signal.SIGTERM, *([] if in_background else [signal.SIGINT])]
     former = {number: signal.signal(number, interrupt) for number in heard}

@@ -1,4 +1,4 @@
-"""The options for how code is run: the budget, the executor and the shard."""
+"""The options that control how code is run: the budget, the executor and the shard."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def read_shard(value: object) -> Shard:
-    """Parse a shard, such as `2/4`.
+    """Parse a shard such as `2/4`.
 
     Raises:
-        BadParameter: the text has another form.
+        BadParameter: the text has a different form.
     """
     from dynalint.confirm.shards import Shard
 
@@ -31,7 +31,7 @@ def read_shard(value: object) -> Shard:
 
 
 def execution(options: Mapping[str, Any], settings: Settings) -> Execution | None:
-    """Return how the options of a command ask for code to be run; None for the default, or if no code is run.
+    """Return how a command's options ask for code to be run, or None if they do not say or no code is run.
 
     Raises:
         UsageError: options contradict each other, or a package is missing.
@@ -57,7 +57,7 @@ def execution(options: Mapping[str, Any], settings: Settings) -> Execution | Non
 
 
 def write_shard(run: Run, options: Mapping[str, Any]) -> int:
-    """Write the answers of a shard to the output file, and return the exit code.
+    """Write a shard's answers to the output file, and return the exit code.
 
     Raises:
         DynalintError: the file cannot be written.

@@ -1,4 +1,4 @@
-"""`dynalint explain`: show how Dynamo compiles one model or function."""
+"""`dynalint explain`, which shows how Dynamo compiles a model or function."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ Examples:
 @confirm_from
 @configuration_options
 def explain(target: str, form: str, output_file: Path | None, **options: Any) -> int:
-    """Show the graphs that Dynamo compiles for one model or function, and where and why they break.
+    """Show the graphs that Dynamo compiles for a model or function, and where and why they break.
 
-    TARGET is "path/to/file.py::Name" or "package.module:Name". If TARGET is only a file, its model is explained or, if
-    there are several, the breaks of each are listed. The target runs in a sandbox, with its declared example, a call
-    from the project's tests or documentation, or generated inputs.
+    TARGET is "path/to/file.py::Name" or "package.module:Name". If TARGET is only a file, its model is explained. If the
+    file has more than one model, the breaks in each are listed. The target runs in a sandbox, with its declared
+    example, a call from the project's tests or documentation, or generated inputs.
     """
     from dynalint.cli.activity import Activity
     from dynalint.cli.console import style_for, write

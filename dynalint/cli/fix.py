@@ -1,4 +1,4 @@
-"""`dynalint fix`: show the fixes as a diff, or apply them."""
+"""`dynalint fix`, which shows the fixes as a diff or applies them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Examples:
 """
 
 _MOST_TESTS = 3
-# The formats with `applied` and `tests` in a finding's fix: whether it was applied, and which tests ran its code.
+# Formats in which a finding's fix includes `applied`, whether it was applied, and `tests`, which tests ran its code.
 _WITH_FIXED = ("json", "json-lines")
 
 
@@ -59,10 +59,10 @@ _WITH_FIXED = ("json", "json-lines")
 )
 @click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if --apply fixed anything.")
 def fix(**options: Any) -> int:
-    """Show the fixes as a diff; with --apply, write them.
+    """Show the fixes as a diff, or write them with --apply.
 
-    Each fix is verified by running the fixed code and the original: results, gradients, state and exceptions must be
-    the same, and the code must compile to one graph. Fixes that are only correct under a condition are applied only if
+    Each fix is verified by running the fixed code and the original. Results, gradients, state and exceptions must be
+    the same, and the code must compile to one graph. A fix that is only correct under a condition is applied only if
     verification shows that the condition is met.
     """
     from dynalint import engine
@@ -105,7 +105,7 @@ def fix(**options: Any) -> int:
 
 @contextlib.contextmanager
 def _telling_what_is_done(run: Run, writer: Writer) -> Iterator[None]:
-    """If fixing is interrupted, print which files have been written so far."""
+    """Print which files have been written so far if fixing is interrupted."""
     try:
         yield
     except KeyboardInterrupt:
@@ -115,7 +115,7 @@ def _telling_what_is_done(run: Run, writer: Writer) -> Iterator[None]:
 
 
 def _show(run: Run, result: FixResult, *, settings: bool) -> int:
-    """Write the diff, and return the exit code: 1 if there is one."""
+    """Write the diff, and return the exit code, which is 1 if there is a diff."""
     run.write_diff("".join(file.diff(run.workspace.shown(file.source.path)) for file in result.files))
     if result.fixed:
         run.note(f"would fix {_counted(result)}; `--apply` writes {_them(len(result.fixed))}.")
@@ -126,7 +126,7 @@ def _show(run: Run, result: FixResult, *, settings: bool) -> int:
 
 
 def _apply(run: Run, result: FixResult, writer: Writer, options: Mapping[str, Any], *, ran: bool) -> int:
-    """Write the files, then report the remaining findings. `ran` says whether code was run."""
+    """Write the files, and report the remaining findings. `ran` says whether code was run."""
     if run.stdin is not None:
         run.write_stdin(next((file.text for file in result.files), None))
         _explain(run, result)
@@ -155,7 +155,7 @@ def _apply(run: Run, result: FixResult, writer: Writer, options: Mapping[str, An
 
 
 def _counting(result: FixResult, options: Mapping[str, Any]) -> list[Finding]:
-    """Return the fixed findings if they count towards the exit code."""
+    """Return the fixed findings if they count for the exit code."""
     return [fixed.finding for fixed in result.fixed] if options["exit_non_zero_on_fix"] else []
 
 
@@ -164,13 +164,13 @@ def _reported(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _some(tests: Sequence[str]) -> str:
-    """Return the names of a few tests, and how many there are."""
+    """Return the names of a few tests, and the number of further tests."""
     shown = ", ".join(tests[:_MOST_TESTS])
     return shown if len(tests) <= _MOST_TESTS else f"{len(tests)} tests: {shown}, ..."
 
 
 def _nothing(left: int, *, settings: bool) -> str:
-    """Return the message for an empty diff, which says where to find out why findings have no fix."""
+    """Return the message for an empty diff, which says how to find out why findings have no fix."""
     if settings:
         return "no Dynamo setting to turn on."
     findings = "1 finding has" if left == 1 else f"{left} findings have"
@@ -182,7 +182,7 @@ def _them(number: int) -> str:
 
 
 def _counted(result: FixResult) -> str:
-    """Return the number of fixes, and how many of them were verified by running."""
+    """Return the number of fixes, and how many of them were verified by running the code."""
     found, files = len(result.fixed), len(result.files)
     proven = sum(fixed.proof is not None and fixed.proof.outcome == "proven" for fixed in result.fixed)
     verified = f", {proven} verified by running" if proven else ""
@@ -190,7 +190,7 @@ def _counted(result: FixResult) -> str:
 
 
 def _explain(run: Run, result: FixResult) -> None:
-    """Print the changes of the applied fixes, and why other fixes were not applied."""
+    """Print what the applied fixes change, and why other fixes were not applied."""
     for fixed in result.fixed:
         finding = run.placed(fixed.finding)
         place = f"{finding.place}:{finding.line}:{finding.column}: {finding.code}"

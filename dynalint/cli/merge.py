@@ -1,4 +1,4 @@
-"""`dynalint merge`: combine the shards of a run on several machines into one report."""
+"""`dynalint merge`, which combines the shards of a run on more than one machine into one report."""
 
 from __future__ import annotations
 
@@ -34,16 +34,17 @@ _NOT_TAKEN = frozenset({"paths", "stdin_filename", "watch", "shard", "static"})
 def merge(shards: tuple[Path, ...], **options: Any) -> int:
     """Combine the answers that `dynalint check --shard` wrote on several machines into one report.
 
-    SHARDS are the files of all shards of one run. The report is the same as for a run on one machine. Code that no
-    shard could know was needed, such as the parts of a model that could not be built, is run now. The other options are
-    those of `check`; options that choose what is checked and run must be the same as for the shards.
+    SHARDS are the files written for all shards of one run. The report is the same as for a run on one machine. Code
+    that no shard could know was needed, such as the parts of a model that could not be built, is run now. The other
+    options are the same as for `check`. Options that choose what is checked and run must have the same values as for
+    the shards.
     """
     from dynalint.cli.console import note
     from dynalint.confirm.shards import read_shards
     from dynalint.reading import is_inside
 
     answers, paths = read_shards(shards)
-    # The files may come from a job that ran untrusted code, so they must not determine which files are read here.
+    # The shards may come from a job that ran untrusted code, so they must not determine which files are read here.
     outside = next((path for path in paths if not is_inside(Path(path), Path.cwd())), None)
     if outside is not None:
         raise UsageError(f"the shards are of {outside}, which is not in this folder; merge them where they were made.")

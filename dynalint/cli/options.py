@@ -1,4 +1,4 @@
-"""The options that commands share, and their conversion to settings."""
+"""Options shared by different commands, and their conversion to settings."""
 
 from __future__ import annotations
 
@@ -185,13 +185,13 @@ _paths = click.argument("paths", nargs=-1, metavar="[PATHS]...")
 
 
 def linting_options(command: Command) -> Command:
-    """Add the options of commands that check files."""
+    """Add the options for commands that check files."""
     options = (_paths, *_SELECTION, *_RUNNING, *_OUTPUT, *_KNOWN, *_FILES, *_CONFIGURATION, *_TALK)
     return _added(command, options)
 
 
 def configuration_options(command: Command) -> Command:
-    """Add the options of commands that only read the configuration."""
+    """Add the options for commands that only read the configuration."""
     return _added(command, (*_CONFIGURATION, *_TALK))
 
 
@@ -201,9 +201,9 @@ def talking_options(command: Command) -> Command:
 
 
 def note_ignored(settings: Settings, options: Mapping[str, Any]) -> None:
-    """Print a note naming the settings that have no effect because the project is not trusted.
+    """Print a note with the settings that have no effect because the project is not trusted.
 
-    All of them concern running code.
+    All of these settings control how code is run.
     """
     from dynalint.cli.console import note
 
@@ -213,10 +213,10 @@ def note_ignored(settings: Settings, options: Mapping[str, Any]) -> None:
 
 
 def kept_catalogue(options: Mapping[str, Any]) -> KeptCatalogue:
-    """Return the descriptions of all codes, which are kept in the user's cache folder.
+    """Return the descriptions of all codes, which are stored in the user's cache folder.
 
-    Reading the configuration needs the codes, so the folder cannot be one that the configuration names, only one that
-    the command line or the environment names.
+    The codes are needed to read the configuration, so the configuration cannot name this folder. Only the command line
+    and the environment can.
     """
     from dynalint.catalogue import KeptCatalogue
     from dynalint.config import environment_layer
@@ -230,7 +230,7 @@ def kept_catalogue(options: Mapping[str, Any]) -> KeptCatalogue:
 
 
 def read_configuration(options: Mapping[str, Any], known: Collection[str] | None = None) -> Configuration:
-    """Return the configuration for the options of the command line. `known` are all codes.
+    """Return the configuration for the command-line options. `known` are all codes.
 
     Raises:
         UsageError: options cannot be combined.
@@ -264,7 +264,7 @@ def options_layer(options: Mapping[str, Any], directory: Path) -> Layer:
     """Return the settings given as options on the command line.
 
     Raises:
-        ConfigError: a value of the wrong type.
+        ConfigError: a value has the wrong type.
     """
     from dynalint.config import parse_layer
 

@@ -1,4 +1,4 @@
-"""`dynalint rule`: explain a code."""
+"""`dynalint rule`, which explains a code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dynalint server`: the language server."""
+"""`dynalint server`, which runs the language server."""
 
 from __future__ import annotations
 

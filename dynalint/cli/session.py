@@ -1,4 +1,4 @@
-"""The parts that `check` and `fix` share: the workspace for the given options, and reporting."""
+"""What `check` and `fix` have in common: the workspace for the given options, and reporting."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """One run of a command that checks files, with its command-line options."""
+    """A run of a command that checks files, with its command-line options."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        """Find the files to check. Print notes about named paths that are skipped.
+        """Find the files to check, and print notes about given paths that are skipped.
 
         Raises:
-            UsageError: options exclude each other, or a path does not exist.
+            UsageError: options cannot be combined, or a path does not exist.
             ConfigError: the configuration is invalid.
         """
         self._options = options
@@ -61,7 +61,7 @@ class Run:
 
     @property
     def settings(self) -> Settings:
-        """The settings for the run."""
+        """The settings for this run."""
         return self.workspace.settings
 
     def _open(self) -> Workspace:
@@ -84,7 +84,7 @@ class Run:
 
     @cached_property
     def ran_by(self) -> str:
-        """A description of the interpreter that runs code and of its torch; empty if no code is run."""
+        """The interpreter that runs code and its torch, as text, or "" if no code is run."""
         if self.settings.confirm == "never":
             return ""
         from dynalint.environments import chosen_interpreter, installed_torch
@@ -97,7 +97,7 @@ class Run:
         return f"{shown} with torch {release}" if release is not None else ""
 
     def activity(self) -> Activity:
-        """Return a context that shows a progress bar on the terminal if it lasts for a while."""
+        """Return a context manager that shows a progress bar in the terminal if the work takes a while."""
         files = len(self.workspace.files)
         self.verbose(f"reading {files} file{'s' if files != 1 else ''}.")
         if self.ran_by:
@@ -105,17 +105,17 @@ class Run:
         return Activity("reading", enabled=not self.quiet and sys.stderr is not None and sys.stderr.isatty())
 
     def note(self, text: str) -> None:
-        """Print a note on standard error."""
+        """Print a note to standard error."""
         if not self.quiet:
             note(text, self.color)
 
     def verbose(self, text: str) -> None:
-        """Print a note on standard error if `-v` was given."""
+        """Print a note to standard error if `-v` was given."""
         if self._options["verbose"]:
             note(f"[{time.perf_counter() - self._start:.1f} s] {text}", self.color)
 
     def add_failures(self, failures: Iterable[str]) -> None:
-        """Print failures of dynalint on standard error. They also set the exit code."""
+        """Print dynalint's own failures to standard error. They also affect the exit code."""
         for text in failures:
             fail(text, self.color)
             self._failures.append(text)
@@ -131,7 +131,7 @@ class Run:
 
     @cached_property
     def style(self) -> Style:
-        """The style of the output."""
+        """The style for the output."""
         return Style() if self._options["output_file"] else style_for(sys.stdout, self.color)
 
     def new(self, findings: Sequence[Finding], lines: Mapping[str, Sequence[str]]) -> tuple[Finding, ...]:
@@ -158,14 +158,14 @@ class Run:
         return compared.new
 
     def _looked_for(self, entry: Identity) -> bool:
-        """Whether this run could have reported the finding of a baseline entry."""
+        """Return whether this run would have reported the finding in a baseline entry, if it still existed."""
         path = self._top / entry.path
         if entry.code in ("DYN001", "DYN002") and self.settings.confirm == "never":
             return False
         return not path.exists() or (path in self.workspace.files and entry.code in self.workspace.enabled(path))
 
     def recalled(self) -> Recalled | None:
-        """Return the result of an earlier check, if there is one and nothing has changed since."""
+        """Return the result of an earlier check, if there is one and nothing has changed since then."""
         from dynalint.caching.checks import recalled
 
         known = recalled(self.workspace)
@@ -189,14 +189,14 @@ class Run:
             keep(checked)
 
     def keep_verdicts(self, checked: Checked | Recalled) -> None:
-        """Store the verdicts for the editor if anything was run."""
+        """Store the verdicts for the editor if any code was run."""
         if self.settings.confirm != "never" and self.stdin is None and not checked.interrupted:
             found = fingerprinted(checked.reported(refuted=True), lines_by_place(checked.files().items()), self.folder)
             paths = {repository_path(self.workspace.shown(path), self.folder) for path in self.workspace.files}
             LastVerdicts(self.settings.cache_directory).keep(found, paths, self.folder)
 
     def write_baseline(self, path: Path, findings: Sequence[Finding], lines: Mapping[str, Sequence[str]]) -> None:
-        """Write all findings of the run to a baseline file.
+        """Write all findings in this run to a baseline file.
 
         Raises:
             DynalintError: the file cannot be written.
@@ -205,7 +205,7 @@ class Run:
         self.note(f"wrote {len(findings)} finding{'s' if len(findings) != 1 else ''} to {path.as_posix()}.")
 
     def shown(self, findings: Sequence[Finding]) -> Sequence[Finding]:
-        """Return the findings that are listed and that decide the exit code: those in code that is compiled."""
+        """Return the findings that are listed and determine the exit code: those in code that is compiled."""
         return findings if self._options["all"] else [finding for finding in findings if not finding.doubt]
 
     def report(
@@ -220,8 +220,8 @@ class Run:
     ) -> None:
         """Write findings in the selected output format. `ran` says whether code was run.
 
-        Machine-readable formats and statistics include all findings. `with_fixes` adds the fixes to the findings that
-        are listed, or is None if no fixes are wanted.
+        Machine-readable formats and statistics include all findings. `with_fixes` adds fixes to the findings that are
+        listed. It is None if no fixes were requested.
 
         Raises:
             DynalintError: the output file cannot be written.
@@ -266,7 +266,7 @@ class Run:
             raise DynalintError(f"cannot write {file}: {fault.strerror or fault}.") from fault
 
     def write_diff(self, diff: str) -> None:
-        """Write a diff to the output file, or to standard output as `dynalint.cli.console.write_diff` does.
+        """Write a diff to the output file, or to standard output in the same way as `dynalint.cli.console.write_diff`.
 
         Raises:
             DynalintError: the output file cannot be written.
@@ -277,7 +277,7 @@ class Run:
             self.write(diff)
 
     def write_stdin(self, text: str | None) -> None:
-        """Write the standard input back to standard output, with its content replaced by `text` unless that is None."""
+        """Write the standard input back to standard output, replaced by `text` unless that is None."""
         data = self.stdin or b""
         if text is not None:
             data = parse_source(Path(self._options["stdin_filename"] or STDIN), data).encode(text)
@@ -286,11 +286,11 @@ class Run:
         sys.stdout.buffer.flush()
 
     def lines_now(self, findings: Iterable[Finding]) -> dict[str, tuple[str, ...]]:
-        """Return the current lines on disk of the files that have findings."""
+        """Return the lines that are currently on disk, for each file that has findings."""
         return lines_by_place((path, self._now(path)) for path in {finding.path for finding in findings})
 
     def placed(self, finding: Finding) -> Finding:
-        """Return a finding in the current files, with positions in a notebook converted to its cells."""
+        """Return a finding with its position in the current file. In a notebook, positions are relative to cells."""
         return placed(finding, self._now(finding.path)) if finding.path.endswith(SUFFIX) else finding
 
     def _now(self, path: str) -> SourceFile:

@@ -1,4 +1,4 @@
-"""`dynalint trace`: run a command and confirm findings on the calls that it makes."""
+"""`dynalint trace`, which runs a command and confirms findings on the calls that it makes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def trace(command: tuple[str, ...], budget: float, **options: Any) -> int:
 
 
 def summary(traced: Traced, *, verbose: bool = False) -> list[str]:
-    """Return the results of a traced command in a few sentences."""
+    """Return a summary of what happened in a traced command, in a few sentences."""
     heard = traced.confirmed
     broken = sum(bool(one.default and one.default.breaks) for one in heard)
     again = sum(any(compiled.call == one.same - 1 for compiled in one.recompiles) for one in heard)
@@ -102,7 +102,7 @@ def summary(traced: Traced, *, verbose: bool = False) -> list[str]:
 
 
 def _shown(result: TargetResult) -> str:
-    """Return the result of a call to a target, in words."""
+    """Describe the result of a call to a target."""
     breaks = result.default.breaks if result.default is not None else ()
     places = dict.fromkeys(f"{Path(one.stack[-1].file).name}:{one.stack[-1].line}" for one in breaks if one.stack)
     many = "1 graph break" if len(breaks) == 1 else f"{len(breaks)} graph breaks"

@@ -1,4 +1,4 @@
-"""`dynalint trust`: allow a project's own configuration to start programs and weaken the sandbox."""
+"""`dynalint trust`, which allows a project's own configuration to start programs and weaken the sandbox."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ more `memory` or `jobs` than by default; and a .venv in a project without a git 
 def trust(path: str | None, *, revoke: bool, **options: Any) -> None:
     """Allow a project's own configuration to name the interpreter and weaken the sandbox.
 
-    PATH is in the project; the default is the working directory. Review its configuration first: the programs that it
-    names are started outside the sandbox. Trust applies to the project at this path and to its current settings. If
-    those settings change, or the project moves, they have no effect until you trust it again.
+    PATH is the project, or a file or folder in it. The default is the working directory. Review the project's
+    configuration first, because the programs that it names are started outside the sandbox. Trust applies to the
+    project at this path and to its current settings. If those settings change, or the project moves, they have no
+    effect until you trust it again.
     """
     from pathlib import Path
 

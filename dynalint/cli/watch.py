@@ -1,4 +1,4 @@
-"""`--watch`: check again whenever a file changes."""
+"""`--watch`, which checks again whenever a file changes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Snapshot = dict[Path, tuple[int, int]]
 
 
 def watch(check: Callable[[], object], watched: Callable[[], Iterable[Path]]) -> None:
-    """Call `check`, and call it again whenever one of the `watched` files is changed, created or deleted, until Ctrl-C.
+    """Call `check` now, and again whenever a file in `watched` is changed, created or deleted, until Ctrl-C.
 
-    Errors in a configuration that is being edited are reported, and do not end the loop.
+    Errors in a configuration that is being edited are reported, but do not end the loop.
     """
     while True:
         before = _snapshot(watched)
@@ -38,7 +38,7 @@ def _snapshot(watched: Callable[[], Iterable[Path]]) -> Snapshot:
     found: Snapshot = {}
     try:
         paths = list(watched())
-    except DynalintError:  # the check has reported it already
+    except DynalintError:  # the check has already reported it
         return found
     for path in paths:
         try:

@@ -1,4 +1,4 @@
-"""Settings: `[tool.dynalint]` in `pyproject.toml`, `dynalint.toml`, `DYNALINT_*` variables and the command line."""
+"""Settings from `pyproject.toml`, `dynalint.toml`, `DYNALINT_*` variables and the command line."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Find and read the configuration: files, `extend`, the environment and the command line.
+"""Find and read the configuration from files, `extend`, the environment and the command line.
 
 A project's configuration files are no more trustworthy than its code. Settings that concern the user's machine, and
-that could start programs or weaken the sandbox, are set aside unless the user has trusted the project (`trust`). The
-command line, the environment and the user's own file, `dynalint/dynalint.toml` in the folder for user settings, may set
-anything.
+that could start programs or weaken the sandbox, are set aside unless the user has trusted the project (see `trust`).
+The command line, the environment and the user's own file, which is `dynalint/dynalint.toml` in the folder for user
+settings, can set anything.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """Settings that take precedence over all configuration files; the last of the `layers` wins.
+    """Settings that take precedence over all configuration files. Later `layers` take precedence over earlier ones.
 
-    `file` replaces the configuration files that would be found. With `isolated`, no configuration file is used.
+    `file` is used instead of the configuration files that would be found. If `isolated` is true, no configuration file
+    is used.
     """
 
     layers: tuple[Layer, ...] = ()
@@ -45,10 +46,10 @@ class Overrides:
 
 
 class Configuration:
-    """The settings of one run, which may differ between directories: the nearest configuration file applies."""
+    """The settings for a run. They can differ between directories, because the nearest configuration file applies."""
 
     def __init__(self, overrides: Overrides, known: Collection[str], directory: Path | None = None) -> None:
-        """Resolve relative paths against `directory`, which is absolute and by default the working directory.
+        """Resolve relative paths against `directory`, an absolute path. The default is the working directory.
 
         Raises:
             ConfigError: the file given in `overrides` is invalid.
@@ -62,7 +63,7 @@ class Configuration:
         self._fixed = self._settings(overrides.file) if overrides.file or overrides.isolated else None
 
     def for_directory(self, directory: Path) -> Settings:
-        """Return the settings for the files directly in the absolute path `directory`.
+        """Return the settings for files directly in the directory with the absolute path `directory`.
 
         Raises:
             ConfigError: a configuration file is invalid.
@@ -87,15 +88,15 @@ class Configuration:
         return self.for_directory(path.parent)
 
     def for_run(self, paths: Sequence[Path]) -> Settings:
-        """Return the settings for the whole run: those of the common parent directory of all `paths`.
+        """Return the settings for the whole run, which are those of the directory that contains all `paths`.
 
-        `paths` are absolute. Without any, the working directory is used.
+        The paths are absolute. If there are none, the working directory is used.
         """
         if not paths:
             return self.for_directory(self._directory)
         try:
             common = Path(os.path.commonpath(paths))
-        except ValueError:  # paths on different drives
+        except ValueError:  # the paths are on different drives
             common = self._directory
         return self.for_directory(common if common.is_dir() else common.parent)
 
@@ -112,8 +113,8 @@ class Configuration:
     def _read_user(self) -> tuple[Layer, ...]:
         """Return the user's own settings, in increasing order of precedence.
 
-        In a project that has a configuration, only settings about the machine are used from here. Otherwise the same
-        project would be judged differently on each machine.
+        If the project has a configuration, only settings that concern the machine are used from here. Otherwise,
+        dynalint would judge the same project differently on different machines.
         """
         folder = config_folder()
         if folder is None or not (folder / FILE_NAMES[0]).is_file():
@@ -122,15 +123,15 @@ class Configuration:
 
 
 def _all_split(layers: Sequence[Layer]) -> tuple[list[Layer], list[Asked]]:
-    """Split each layer into settings that anyone may set and settings that only the user may set."""
+    """Split each layer into settings that anyone can set and settings that only the user can set."""
     parts = [split_reserved(layer) for layer in layers]
     return [layer for layer, _ in parts], [one for _, asked in parts for one in asked]
 
 
 def is_configuration(path: Path, directory: Path) -> bool:
-    """Return whether a file has a dynalint configuration. For `pyproject.toml`, it needs a `[tool.dynalint]` table.
+    """Return whether a file contains a dynalint configuration.
 
-    Messages give the path relative to `directory`.
+    `pyproject.toml` contains one if it has a `[tool.dynalint]` table. Messages give the path relative to `directory`.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -140,7 +141,7 @@ def is_configuration(path: Path, directory: Path) -> bool:
     if path.name != "pyproject.toml":
         return True
     try:
-        if b"dynalint" not in read_bounded(path):  # most files have no such table, and need not be valid TOML
+        if b"dynalint" not in read_bounded(path):  # most files do not have this table, and do not need to be valid TOML
             return False
     except OSError as fault:
         text = f"{show_path(path, directory)}: cannot read the configuration: {fault.strerror or fault}."
@@ -149,7 +150,7 @@ def is_configuration(path: Path, directory: Path) -> bool:
 
 
 def read_layers(path: Path, directory: Path, seen: tuple[Path, ...] = ()) -> list[Layer]:
-    """Read a configuration file and the files it extends, in increasing order of precedence.
+    """Read a configuration file and the files that it extends, in increasing order of precedence.
 
     Raises:
         ConfigError: a file is missing or is not TOML, a key is unknown, a value is invalid, or `extend` is circular.
@@ -183,10 +184,12 @@ def read_layers(path: Path, directory: Path, seen: tuple[Path, ...] = ()) -> lis
 
 
 def parse_layer(values: Mapping[str, Any], base: Path, locate: Callable[[KeyPath], str]) -> Layer:
-    """Parse the keys of one source. Relative paths start from `base`; `locate` returns where a key was written.
+    """Parse the keys from one source.
+
+    Relative paths start from `base`. `locate` returns where a key was written.
 
     Raises:
-        ConfigError: a key is unknown or a value has the wrong type.
+        ConfigError: a key is unknown, or a value has the wrong type.
     """
     parsed: dict[str, Any] = {}
     for key, value in values.items():
@@ -212,10 +215,10 @@ def inline_layer(text: str, directory: Path) -> Layer:
 
 
 def environment_layer(environment: Mapping[str, str], directory: Path) -> Layer:
-    """Parse the `DYNALINT_*` variables. An empty variable counts as unset.
+    """Parse the `DYNALINT_*` variables. An empty variable counts as not set.
 
     Raises:
-        ConfigError: a value of the wrong type.
+        ConfigError: a value has the wrong type.
     """
     values: dict[str, Any] = {}
     names: dict[str, str] = {}
@@ -232,7 +235,7 @@ def environment_layer(environment: Mapping[str, str], directory: Path) -> Layer:
 
 
 def show_path(path: Path, directory: Path) -> str:
-    """Return a path for display: relative to the working directory, with "/" on every platform."""
+    """Return a path for display, relative to `directory` and with "/" on every platform."""
     try:
         return Path(os.path.relpath(path, directory)).as_posix()
     except ValueError:  # on another drive

@@ -1,4 +1,4 @@
-"""The JSON Schema of the settings, derived from their types and from the installed rules."""
+"""The JSON Schema for the settings, derived from their types and from the installed rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_DEFAULT = ("jobs",)
 
 
 def schema(known: Collection[str]) -> dict[str, Any]:
-    """Return the schema of `dynalint.toml` and of `[tool.dynalint]`; `known` are the codes of the installed rules."""
+    """Return the schema for `dynalint.toml` and `[tool.dynalint]`. `known` are the codes of the installed rules."""
     defaults = Settings(root=Path())
     properties: dict[str, Any] = {
         "extend": {"type": "string", "minLength": 1, "description": "A configuration file to inherit from."}

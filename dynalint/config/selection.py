@@ -1,4 +1,4 @@
-"""Which rules are enabled, for which files, and which of their fixes may be applied."""
+"""Which rules are enabled for which files, and which rules' fixes can be applied."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dynalint.config.values import Glob, Selector, nearest
 from dynalint.errors import ConfigError
 from dynalint.patterns import compile_patterns
 
-# Syntax errors are reported whichever rules are selected; only ignoring this exact code silences them.
+# Syntax errors are reported whichever rules are selected. They are only silenced if this exact code is ignored.
 ALWAYS_SELECTED = frozenset({"DYN901"})
 
 
 @dataclass(frozen=True, slots=True)
 class PerFileIgnore:
-    """Codes that are disabled for the files that a pattern matches, or for all others if it starts with "!"."""
+    """Codes that are disabled for files matching a pattern or, if the pattern starts with "!", for all other files."""
 
     glob: Glob
     codes: frozenset[str]
@@ -33,7 +33,7 @@ class PerFileIgnore:
 
 @dataclass(frozen=True)
 class Selection:
-    """The codes of the rules that are `enabled`, and of those that are `fixable`: whose fixes may be applied."""
+    """The codes of the rules that are `enabled`, and of the rules whose fixes can be applied (`fixable`)."""
 
     enabled: frozenset[str] = frozenset()
     fixable: frozenset[str] = frozenset()
@@ -46,13 +46,13 @@ class Selection:
 
 
 def select(layers: Sequence[Mapping[str, Any]], known: Collection[str], default: Sequence[Selector]) -> Selection:
-    """Return which of the `known` codes are enabled, given the values of all layers in increasing order of precedence.
+    """Return which `known` codes are enabled, given the values from all layers in increasing order of precedence.
 
-    As in ruff, a longer prefix takes precedence over a shorter one within a layer, whether it selects or ignores. A
-    layer that sets `select` starts over; other layers modify the selection so far.
+    As in ruff, a longer prefix takes precedence over a shorter one in the same layer, whether it selects or ignores
+    codes. A layer that sets `select` starts from scratch. Other layers modify the previous selection.
 
     Raises:
-        ConfigError: a selector matches no code. The message says where it was written and suggests the nearest code.
+        ConfigError: a selector matches no code. The message says where it was written and suggests the closest code.
     """
     enabled = {code for code in known if any(selector.matches(code) for selector in default)}
     enabled |= ALWAYS_SELECTED & set(known)
@@ -68,10 +68,10 @@ def select(layers: Sequence[Mapping[str, Any]], known: Collection[str], default:
 
 
 def expand(selectors: Iterable[Selector], known: Collection[str]) -> frozenset[str]:
-    """Return the codes that any of the selectors matches.
+    """Return the codes that at least one of the selectors matches.
 
     Raises:
-        ConfigError: a selector matches no code. The message says where it was written and suggests the nearest code.
+        ConfigError: a selector matches no code. The message says where it was written and suggests the closest code.
     """
     return frozenset(code for selector in selectors for code in _codes(selector, known))
 
@@ -81,7 +81,7 @@ def matches(glob: Glob, path: Path) -> bool:
     try:
         relative = path.relative_to(glob.base).as_posix()
     except ValueError:
-        # Files outside the pattern's directory are matched by name only.
+        # Files outside the pattern's directory are only matched by name.
         relative = path.name
     return _compiled(glob.pattern).match_file(relative)
 
@@ -96,7 +96,7 @@ def _apply(
 ) -> set[str]:
     changes = [(selector, True) for selector in on] + [(selector, False) for selector in off]
     result = set(chosen)
-    # The sort is stable, so at equal length an ignored prefix comes last and wins.
+    # The sort is stable, so for prefixes of the same length, an ignored one comes last and takes precedence.
     for selector, wanted in sorted(changes, key=lambda change: len(change[0].prefix)):
         codes = _codes(selector, known)
         result = result | codes if wanted else result - codes

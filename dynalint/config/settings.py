@@ -1,4 +1,4 @@
-"""The settings: all options with their defaults, and the values in effect."""
+"""All options with their defaults, and the settings in effect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dynalint.report import FORMATS
 from dynalint.trust import Asked
 from dynalint.user_folders import cache_folder
 
-# Directories that contain no project code: ruff's list and dynalint's own cache.
+# Directories that contain no project code: ruff's list, and dynalint's own cache.
 DEFAULT_EXCLUDE = (
     ".bzr", ".direnv", ".dynalint_cache", ".eggs", ".git", ".git-rewrite", ".hg", ".ipynb_checkpoints", ".mypy_cache",
     ".nox", ".pants.d", ".pyenv", ".pytest_cache", ".pytype", ".ruff_cache", ".svn", ".tox", ".venv", ".vscode",
@@ -30,11 +30,13 @@ Test = Callable[[Any], bool]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A key of `[tool.dynalint]`. If it `joins`, the values of all layers are joined; otherwise the last one wins.
+    """A key in `[tool.dynalint]`.
+
+    If `joins` is true, the values from all layers are joined. Otherwise, the last is used.
 
     `reserved` is set for keys that concern the user's machine. It says whether a value would start programs, weaken the
-    sandbox or choose folders to write to. In a project's files, such values only take effect if the user trusts the
-    project.
+    sandbox, or choose folders to write to. In a project's own files, such a value only takes effect if the user trusts
+    the project.
     """
 
     key: str
@@ -52,7 +54,7 @@ def _always(_: object) -> bool:
     return True
 
 
-# The limits on seconds and MiB of memory that a project may set without being trusted.
+# The limits, in seconds and MiB of memory, up to which a project can set values without being trusted.
 _MOST_SECONDS, _MOST_MEMORY = 600.0, 4096
 
 
@@ -64,12 +66,12 @@ def _available_processors() -> int:
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings in effect for the files of one directory.
+    """The settings in effect for the files in a directory.
 
-    `root` is the directory of the configuration file, or the working directory if there is none; `config_file` is the
-    file itself. Paths are absolute. `origins` maps each key that was set to where it was written. `selection` is the
-    set of rules that the keys about codes select. `asked` are the reserved settings in the project's own files; they
-    take effect if it is `trusted`.
+    `root` is the directory of the configuration file, or the working directory if there is none. `config_file` is the
+    file itself. All paths are absolute. `origins` maps each key that was set to where it was set. `selection` is the
+    set of rules that the keys with codes select. `asked` are the reserved settings in the project's own files, which
+    take effect if the project is `trusted`.
     """
 
     root: Path
@@ -255,26 +257,27 @@ class Settings:
     )
 
     def value(self, key: str) -> Any:
-        """Return the value of the option `key`."""
+        """Return the value of option `key`."""
         return getattr(self, key.replace("-", "_"))
 
     @property
     def ignored(self) -> tuple[Asked, ...]:
-        """The project's reserved settings that have no effect because it is not trusted."""
+        """The project's reserved settings that have no effect because the project is not trusted."""
         return () if self.trusted else self.asked
 
     @property
     def cache_directory(self) -> Path | None:
-        """The directory for the cache; None if caching is off."""
+        """The cache directory, or None if caching is disabled."""
         return self.cache_location if self.cache else None
 
     @property
     def cache_location(self) -> Path | None:
-        """The location of the cache, whether or not it exists; None if the user has no home directory."""
+        """The location of the cache, which may not exist yet, or None if the user has no home directory."""
         folder = cache_folder()
         if self.cache_dir is not None or folder is None:
             return self.cache_dir
-        # Hash the whole path, since projects may share a name. Resolve links, so that a project has only one cache.
+        # The whole path is hashed because different projects can have the same name. Links are resolved so that a
+        # project has only one cache.
         real = os.path.realpath(self.root)
         return folder / f"{self.root.name or 'root'}-{hashlib.sha256(os.fsencode(real)).hexdigest()[:12]}"
 
@@ -285,7 +288,7 @@ OPTIONS: Mapping[str, Option] = {
     if "parse" in held.metadata
 }
 
-# A layer that sets the key discards the values of earlier layers for the listed keys (see `select`).
+# A layer that sets this key discards earlier layers' values for the listed keys (see `select`).
 _RESETS: Mapping[str, Sequence[str]] = {
     "select": ("ignore", "extend-select", "extend-ignore"),
     "fixable": ("unfixable",),
@@ -294,14 +297,14 @@ _RESETS: Mapping[str, Sequence[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """Parsed values from one source (a file, the environment, the command line) and where each was written."""
+    """Parsed values from one source (a file, the environment or the command line), and where each was written."""
 
     values: Mapping[str, Any]
     places: Mapping[str, str]
 
 
 def split_reserved(layer: Layer) -> tuple[Layer, list[Asked]]:
-    """Split a layer into settings that anyone may set and settings that only the user may set."""
+    """Split a layer into settings that anyone can set and settings that only the user can set."""
     asked = [
         Asked(key, value, layer.places[key])
         for key, value in layer.values.items()
@@ -312,12 +315,12 @@ def split_reserved(layer: Layer) -> tuple[Layer, list[Asked]]:
 
 
 def about_machine(layer: Layer) -> Layer:
-    """Return the settings of a layer that concern the user's machine, regardless of the project."""
+    """Return a layer's settings that concern the user's machine, whatever the project."""
     return Layer({key: value for key, value in layer.values.items() if OPTIONS[key].reserved}, layer.places)
 
 
 def resolve(layers: Sequence[Layer], known: Collection[str], root: Path, config_file: Path | None) -> Settings:
-    """Merge layers, in increasing order of precedence, into settings. `known` are the codes of the installed rules.
+    """Merge layers in increasing order of precedence. `known` are the codes of the installed rules.
 
     Raises:
         ConfigError: a selector matches no code.

@@ -1,4 +1,4 @@
-"""TOML with the line of each value, which error messages need and `tomllib` does not provide."""
+"""Read TOML with the line of each value, which `tomllib` does not provide, for use in error messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _FAULT_PLACE = re.compile(r"\s*\(at (?:line (\d+), column \d+|end of document)\)
 _BLANK = re.compile(r"(?:[ \t\n]|#[^\n]*)*")
 _KEY_PART = r"""(?:[\w-]+|"(?:\\.|[^"\\])*"|'[^']*')"""
 _KEY = re.compile(rf"{_KEY_PART}(?:[ \t]*\.[ \t]*{_KEY_PART})*")
-# `tomllib` takes quadratic time for a key with this many parts, which is never needed. Match at the start of a part.
+# `tomllib` takes quadratic time for a key with this many parts, which nobody needs. The match starts at the start of a
+# part.
 _ENDLESS_KEY = re.compile(r"""(?<![\w"'.-])(?:[\w"'-]+[ \t]*\.[ \t]*){100}""")
 _MOST_BYTES = 1 << 20
 _STRING = re.compile(
@@ -45,14 +46,14 @@ class Document:
     offsets: Mapping[KeyPath, int]
 
     def line(self, path: KeyPath) -> int:
-        """Return the 1-based line of `path`, or of the nearest enclosing key that has one."""
+        """Return the 1-based line of `path`, or the line of the nearest enclosing key if it has none."""
         while path and path not in self.offsets:
             path = path[:-1]
         return self.text.count("\n", 0, self.offsets.get(path, 0)) + 1
 
 
 def read_toml(path: Path, shown: str) -> Document:
-    """Read a TOML file; error messages call it `shown`.
+    """Read a TOML file. Error messages refer to it as `shown`.
 
     Raises:
         ConfigError: the file cannot be read or is not TOML.
@@ -70,7 +71,7 @@ def parse_toml(text: str, shown: str) -> Document:
     """Parse TOML from text.
 
     Raises:
-        ConfigError: the text is not TOML. The message gives `shown` and the line.
+        ConfigError: the text is not TOML. The message includes `shown` and the line.
     """
     text = text.replace("\r\n", "\n")
     if endless := _ENDLESS_KEY.search(text):
@@ -83,7 +84,7 @@ def parse_toml(text: str, shown: str) -> Document:
         place = _FAULT_PLACE.search(message)
         line = int(place[1]) if place and place[1] else len(text.splitlines())
         raise ConfigError(f"{shown}:{line}: not valid TOML: {_FAULT_PLACE.sub('', message)}.") from fault
-    except (RecursionError, ValueError) as fault:  # ValueError: a number with thousands of digits
+    except (RecursionError, ValueError) as fault:  # ValueError: a number has thousands of digits
         raise ConfigError(f"{shown}: it is nested too deeply, or contains a number that is too long.") from fault
     try:
         return Document(text, values, _Scanner(text).document())
@@ -94,8 +95,8 @@ def parse_toml(text: str, shown: str) -> Document:
 class _Scanner:
     """Scans valid TOML and records where keys and array elements start.
 
-    It only needs to find where strings, arrays and inline tables end; values come from `tomllib`. It does not
-    distinguish the elements of an array of tables, because dynalint has no such setting.
+    It only needs to find where strings, arrays and inline tables end, because the values come from `tomllib`. It does
+    not distinguish the elements of an array of tables, because none of dynalint's settings is one.
     """
 
     def __init__(self, text: str) -> None:

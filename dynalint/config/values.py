@@ -1,6 +1,6 @@
-"""The types of settings. Each parses a TOML value, or raises an error that says what is wrong with it.
+"""The types of settings. Each type parses a TOML value, or raises an error that says what is wrong with the value.
 
-Each type also has a JSON Schema, for editors.
+Each type also has a JSON Schema for editors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TYPE_NAMES = {
     dict: "a table",
 }
 SELECTOR = "Selector"
-"""The name by which schemas refer to codes and prefixes, which depend on the installed rules."""
+"""The name that schemas use to refer to codes and prefixes, which depend on the installed rules."""
 
 _DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _TARGET = re.compile(rf"({_DOTTED}|[^:]+\.py):{_DOTTED}")
@@ -36,9 +36,9 @@ _RELEASES = re.compile(r"\s*(==|!=|<=|>=|<|>|~=)?\s*\d+(\.\d+)*(\s*,\s*(==|!=|<=
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """A value as written: `path` is the key and the steps inside its value, `base` the directory for relative paths.
+    """A value as written. `path` is its key and the steps inside the value, and `base` is where relative paths start.
 
-    `locate` returns where a key path was written, for messages: "pyproject.toml:12" or "--select".
+    `locate` returns where a key path was written, such as "pyproject.toml:12" or "--select", for use in messages.
     """
 
     value: object
@@ -52,7 +52,7 @@ class Raw:
 
     @property
     def place(self) -> str:
-        """Where it was written."""
+        """Where the value was written."""
         return self.locate(self.path)
 
     def wrong(self, expected: str) -> ConfigError:
@@ -67,7 +67,7 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class Type(Generic[T]):
-    """A type of values: its parser and its JSON Schema."""
+    """A type of value, consisting of its parser and its JSON Schema."""
 
     parse: Callable[[Raw], T]
     schema: Mapping[str, Any]
@@ -76,7 +76,7 @@ class Type(Generic[T]):
         """Parse a value.
 
         Raises:
-            ConfigError: the value is not of this type.
+            ConfigError: the value does not have this type.
         """
         return self.parse(raw)
 
@@ -87,18 +87,18 @@ def _typed(**schema: Any) -> Callable[[Callable[[Raw], T]], Type[T]]:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """The code of a rule, a prefix of codes, or "ALL"; `place` is where it was written."""
+    """A rule's code, a prefix of codes, or "ALL". `place` is where it was written."""
 
     text: str
     place: str = field(default="default", compare=False)
 
     @property
     def prefix(self) -> str:
-        """The prefix of the codes that it selects."""
+        """The prefix of the codes that this selects."""
         return "" if self.text == "ALL" else self.text
 
     def matches(self, code: str) -> bool:
-        """Return whether it selects `code`."""
+        """Return whether this selects `code`."""
         return code.startswith(self.prefix)
 
 
@@ -155,7 +155,7 @@ def choice(*names: str) -> Type[str]:
 
 
 def array(element: Type[T]) -> Type[tuple[T, ...]]:
-    """Parse a list whose elements `element` parses."""
+    """Parse a list whose elements are parsed by `element`."""
 
     def parse(raw: Raw) -> tuple[T, ...]:
         if not isinstance(raw.value, list):
@@ -166,7 +166,7 @@ def array(element: Type[T]) -> Type[tuple[T, ...]]:
 
 
 def table(key: Type[str], value: Type[T]) -> Type[Mapping[str, T]]:
-    """Parse a table; `key` and `value` parse its keys and values."""
+    """Parse a table whose keys and values are parsed by `key` and `value`."""
 
     def parse(raw: Raw) -> Mapping[str, T]:
         if not isinstance(raw.value, dict):
@@ -178,15 +178,15 @@ def table(key: Type[str], value: Type[T]) -> Type[Mapping[str, T]]:
 
 @_typed(type="string", minLength=1)
 def path(raw: Raw) -> Path:
-    """Parse a path, relative to the directory of the file it was written in."""
+    """Parse a path. A relative path is relative to the directory of the file that it was written in."""
     return raw.base / Path(string(raw)).expanduser()
 
 
 @_typed(type="string", minLength=1)
 def interpreter(raw: Raw) -> Path:
-    """Parse the path of a Python interpreter. A bare name is looked up on PATH.
+    """Parse the path of a Python interpreter. A name without a path is looked up on PATH.
 
-    Symbolic links are not resolved: an interpreter finds its virtual environment through them.
+    Symbolic links are not resolved, because an interpreter uses them to find its virtual environment.
     """
     name = string(raw)
     if Path(name).name == name:
@@ -196,13 +196,13 @@ def interpreter(raw: Raw) -> Path:
 
 @_typed(type="string", minLength=1)
 def glob(raw: Raw) -> Glob:
-    """Parse a pattern as in `.gitignore`, relative to the directory of the file it was written in."""
+    """Parse a pattern as in `.gitignore`, relative to the directory of the file that it was written in."""
     return Glob(raw.base, string(raw))
 
 
 @_typed(**{"$ref": f"#/definitions/{SELECTOR}"})
 def selector(raw: Raw) -> Selector:
-    """Parse a code or prefix, without checking that such a rule exists."""
+    """Parse a code or prefix without checking that the rule exists."""
     return Selector(string(raw), raw.place)
 
 
@@ -222,7 +222,7 @@ def target(raw: Raw) -> str:
     ]
 )
 def roots(raw: Raw) -> str | tuple[str, ...]:
-    """Parse which code counts as compiled: "modules", "explicit" or a list of targets."""
+    """Parse what code counts as compiled: "modules", "explicit" or a list of targets."""
     if isinstance(raw.value, list):
         return array(target)(raw)
     if raw.value not in ("modules", "explicit"):
@@ -232,7 +232,7 @@ def roots(raw: Raw) -> str | tuple[str, ...]:
 
 @_typed(type="string", pattern=f"^({_RELEASES.pattern})$")
 def releases(raw: Raw) -> str:
-    """Parse a torch release, "2.13.0", or a range of releases, ">=2.6,<2.14"."""
+    """Parse a torch release such as "2.13.0", or a range of releases such as ">=2.6,<2.14"."""
     if not isinstance(raw.value, str) or not _RELEASES.fullmatch(raw.value):
         raise raw.wrong('a release such as "2.13" or a range such as ">=2.6,<2.14"')
     return raw.value.replace(" ", "")
@@ -240,13 +240,13 @@ def releases(raw: Raw) -> str:
 
 @_typed(type="object", additionalProperties={"type": "array", "items": selector.schema})
 def per_file_ignores(raw: Raw) -> tuple[tuple[Glob, tuple[Selector, ...]], ...]:
-    """Parse a table of patterns, each with the selectors that are disabled for the files it matches."""
+    """Parse a table of patterns, each with the selectors to disable for the files that it matches."""
     entries = table(string, array(selector))(raw)
     return tuple((Glob(raw.base, pattern), selectors) for pattern, selectors in entries.items())
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return " (did you mean `...`?)" for the name in `known` with the most similar spelling, or the empty string."""
+    """Return " (did you mean `...`?)" with the most similarly spelled name in `known`, or "" if there is none."""
     slack = max(len(name) // 4, 1)  # a prefix is not a misspelling of every longer name
     alike = [other for other in known if abs(len(other) - len(name)) <= slack]
     close = get_close_matches(name, alike, n=1, cutoff=0.65)

@@ -1,4 +1,7 @@
-"""Output formats: pure functions from findings to text. Each has its own module, imported on demand."""
+"""Output formats, which are pure functions from findings to text.
+
+Each format has its own module, imported when needed.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +30,15 @@ FORMATS = {
 
 FOR_PEOPLE = ("full", "concise", "grouped", "markdown", "html")
 FOLDING = (*FOR_PEOPLE, "github")
-"""The formats that only count findings in code that is rarely compiled, without listing them."""
+"""The formats that count findings in code that is rarely compiled, but do not list them."""
 WITH_FIXES = ("json", "json-lines", "sarif", "html")
-"""The formats that always include the fix of each finding. The others show it only on request, or not at all."""
+"""The formats that always include each finding's fix. The others only show it on request, or not at all."""
 
 
 def render(form: str, report: Report, style: Style) -> str:
-    """Return the report in the format `form`, one of `FORMATS`; only formats for people use `style`.
+    """Return the report in format `form`, one of `FORMATS`. Only formats for people use `style`.
 
-    A CI runner that reads the report finds no workflow commands in it, except those of the format "github".
+    If a CI runner reads the report, it finds no workflow commands in it, except in the format "github".
     """
     module, function = FORMATS[form]
     text: str = getattr(import_module(f"dynalint.report.{module}"), function)(report, style)
@@ -43,7 +46,7 @@ def render(form: str, report: Report, style: Style) -> str:
 
 
 def render_statistics(form: str, report: Report, style: Style) -> str:
-    """Return the findings counted by rule, as JSON if `form` is a JSON format, otherwise as a table."""
+    """Return the number of findings by rule, as JSON if `form` is a JSON format, and otherwise as a table."""
     from dynalint.report import statistics
 
     return statistics.render_json(report) if form.startswith("json") else statistics.render(report, style)

@@ -1,4 +1,4 @@
-"""Source excerpts for findings, with a gutter and carets."""
+"""Source excerpts for findings, with line numbers and carets."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dynalint.findings import Finding
 from dynalint.report.style import SEVERITY_COLOURS, Style, cells, width
 
 CONTEXT = 2
-"""The number of lines of context shown before and after a finding."""
+"""The number of lines shown before and after a finding."""
 
 LONGEST_RANGE = 6
-"""The maximum number of lines shown for a finding; the middle of a longer one is omitted."""
+"""The maximum number of lines shown for a finding. If there are more, the ones in the middle are omitted."""
 
 WIDEST = 120
-"""The number of columns shown; a longer line is cut around the carets."""
+"""The maximum number of columns shown. A longer line is cut around the carets."""
 
 
 _NEAR = 1000
@@ -23,13 +23,13 @@ _NEAR = 1000
 def excerpt(finding: Finding, lines: Sequence[str], style: Style) -> tuple[int, list[str]]:
     """Return the width of the line numbers, and the excerpt as printed lines.
 
-    The excerpt is empty if the finding lies outside the file, for example if the file is empty.
+    The excerpt is empty if the finding is outside the file, for example because the file is empty.
     """
     if not 1 <= finding.line <= len(lines) or not any(lines):
         return 1, []
     end = min(max(finding.end_line, finding.line), len(lines))
     if finding.end_column == 1 and end > finding.line:
-        end -= 1  # the range ends with the preceding line break
+        end -= 1  # the range ends with the previous line break
     first = max(finding.line - CONTEXT, 1)
     last = min(end + CONTEXT, len(lines))
     while first < finding.line and not lines[first - 1].strip():
@@ -65,7 +65,10 @@ def _marked(finding: Finding, number: int, end: int, line: str) -> tuple[int, in
 
 
 def _near(line: str, span: tuple[int, int] | None) -> tuple[str, tuple[int, int] | None]:
-    """Return the part of a long line around a span, and the span within it; a short line is returned unchanged."""
+    """Return the part of a long line around a span, and the span within that part.
+
+    A short line is returned unchanged.
+    """
     start, stop = span or (0, 0)
     first, last = max(start - _NEAR, 0), min(stop, start + _NEAR) + _NEAR
     if len(line) <= 4 * _NEAR:

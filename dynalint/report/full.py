@@ -1,4 +1,4 @@
-"""The format "full": each finding with its source, the call chain from the compiled root, the evidence and the fix."""
+"""The format "full", which shows each finding with its source, its call chain, the evidence and the fix."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dynalint.report.summary import summary
 
 LONGEST_CHAIN = 6
 FEW = 5
-"""With this many findings or fewer, none is named as the one to fix first."""
+"""If there are this many findings or fewer, the report does not say which to fix first."""
 _ARROW = " \N{RIGHTWARDS ARROW} "
 
 
 def render(report: Report, style: Style) -> str:
     """Return the findings, each followed by a blank line, and a summary.
 
-    A reason that kept all findings from being confirmed is given once, above the summary.
+    If all findings are unconfirmed for the same reason, the reason is given once, above the summary.
     """
     obstacle = _common_obstacle(report.findings)
     blocks = ["\n".join(_finding(finding, report, style, obstacle)) + "\n\n" for finding in report.findings]
@@ -31,7 +31,10 @@ def render(report: Report, style: Style) -> str:
 
 
 def _dearest(report: Report, style: Style) -> str:
-    """Return lines that name the findings to fix first, or nothing if none is known to cost more than the others."""
+    """Return lines that name the findings to fix first.
+
+    There are none unless some are known to cost more than others.
+    """
     if report.quiet or len(report.findings) <= FEW:
         return ""
     named, alike = dearest(report.findings)
@@ -69,7 +72,7 @@ def _finding(finding: Finding, report: Report, style: Style, obstacle: str | Non
 
 
 def notes(finding: Finding, obstacle: str | None) -> Iterator[tuple[str, str]]:
-    """Yield the labels and texts below a finding, omitting evidence that only repeats `obstacle`."""
+    """Yield the labels and texts below a finding, without evidence that only repeats `obstacle`."""
     if len(finding.region) > 1:
         yield "reached from ", _chain(finding.region)
     elif finding.function:

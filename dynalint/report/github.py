@@ -1,7 +1,8 @@
-"""The format "github": workflow commands that GitHub turns into annotations.
+"""The format "github", which consists of workflow commands that GitHub turns into annotations.
 
-GitHub shows at most ten annotations of each level per step and silently drops the rest. So the most important ones come
-first, and one notice counts the others. The step summary, in Markdown, lists all of them.
+GitHub shows at most ten annotations of each level per step and silently drops the rest. For this reason, the most
+important annotations come first, and a notice gives the number of other findings. The step summary, in Markdown, lists
+all findings.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dynalint.report.model import Report
 from dynalint.report.style import Style, visible
 
 LIMIT = 10
-"""The number of annotations of one level that GitHub shows for a step."""
+"""The maximum number of annotations of each level that GitHub shows for a step."""
 
 _LEVELS = {"error": "error", "warning": "warning", "info": "notice"}
 
@@ -45,9 +46,9 @@ def _annotation(level: str, finding: Finding, report: Report) -> str:
         "line": finding.line,
         "endLine": finding.end_line,
     }
-    if finding.cell is not None:  # line numbers in a cell are not those of the file
+    if finding.cell is not None:  # line numbers in a cell differ from line numbers in the file
         del properties["line"], properties["endLine"]
-    elif finding.line == finding.end_line:  # GitHub accepts columns only for a range within one line
+    elif finding.line == finding.end_line:  # GitHub only accepts columns for a range within one line
         properties |= {"col": finding.column, "endColumn": finding.end_column}
     place = f"{visible(finding.place)}:{finding.line}:{finding.column}"
     message = f"{place}: {finding.code} {visible(finding.message)}"

@@ -1,4 +1,4 @@
-"""The format "gitlab": a Code Quality report, which GitLab shows in merge requests."""
+"""The format "gitlab", a Code Quality report that GitLab shows in merge requests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _issue(finding: Finding, report: Report) -> dict[str, Any]:
 
 
 def _positions(finding: Finding) -> dict[str, Any]:
-    if finding.cell is not None:  # line numbers in a cell are not those of the file
+    if finding.cell is not None:  # line numbers in a cell differ from line numbers in the file
         return {"begin": {"line": 1, "column": 1}, "end": {"line": 1, "column": 1}}
     return {
         "begin": {"line": finding.line, "column": finding.column},

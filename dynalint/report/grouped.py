@@ -1,4 +1,4 @@
-"""The format "grouped": the findings of each file below its name, and a summary."""
+"""The format "grouped", which lists each file's findings below its name, followed by a summary."""
 
 from __future__ import annotations
 

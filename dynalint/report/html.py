@@ -1,4 +1,4 @@
-"""The format "html": the findings of a project as one page, by cost and by file, with verdicts, diffs and settings.
+"""The format "html", a page with a project's findings by cost and by file, with verdicts, diffs and settings.
 
 The page is self-contained and has no scripts. Text from the checked code is escaped, and the page's content security
 policy keeps it from running or loading anything.
@@ -24,12 +24,12 @@ from dynalint.report.web import document, escape, items, prose, tiles
 
 _PLAIN = Style()
 _REASONS = 12
-"""The number of reasons listed for a verdict; others are counted."""
+"""The maximum number of reasons listed for a verdict. The page only says how many others there are."""
 _GONE = 50
-"""The number of entries of the baseline listed as no longer found; others are counted."""
+"""The maximum number of baseline entries listed as no longer found. The page only says how many others there are."""
 _SAFETIES: tuple[Safety, ...] = ("safe", "conditional", "unsafe", "suggestion")
 _ROWS = 6
-"""The number of links listed for a rule with diffs; others are counted."""
+"""The maximum number of links listed for a rule with diffs. The page only says how many others there are."""
 
 
 def render(report: Report, style: Style) -> str:
@@ -251,7 +251,10 @@ def _badge(finding: Finding) -> str:
 def _table(
     name: str, heads: Sequence[str], rows: Iterable[Sequence[object]], texts: Sequence[int] = (0,)
 ) -> Iterator[str]:
-    """Yield a table whose cells are numbers or HTML; the first column names the rows, and `texts` are the columns."""
+    """Yield a table whose cells are numbers or HTML.
+
+    The first column names the rows. `texts` are the indices of columns with text.
+    """
     yield f'<div class="wide" tabindex="0" role="region" aria-label="{name}"><table><thead><tr>'
     yield "".join(f'<th scope="col"{_look("" if at in texts else 1)}>{head}</th>' for at, head in enumerate(heads))
     yield "</tr></thead><tbody>"

@@ -1,4 +1,4 @@
-"""The formats "json" (one array) and "json-lines" (one object per line); the contract defines the keys of a finding."""
+"""The formats "json" (one array) and "json-lines" (one object per line). Findings have documented keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def render_lines(report: Report, style: Style) -> str:
 
 
 def document(value: Any, indent: int | None = 2) -> str:
-    """Return a value as JSON in the form that all JSON-based formats use.
+    """Return a value as JSON in the form used by all JSON-based formats.
 
     The text is ASCII, so that it does not depend on the locale, and contains nothing that a CI runner would interpret
     as a command.

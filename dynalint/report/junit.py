@@ -1,4 +1,4 @@
-"""The format "junit": JUnit XML for CI systems, with a failed test for each finding.
+"""The format "junit", which is JUnit XML for CI systems with a failed test for each finding.
 
 A finding in code that is rarely compiled becomes a skipped test.
 """
@@ -71,5 +71,5 @@ def _outcome(finding: Finding, body: str) -> str:
 
 
 def _attribute(text: str) -> str:
-    # XML cannot represent most control characters and surrogates.
+    # XML cannot represent most control characters, or surrogates.
     return quoteattr(visible(text))

@@ -1,6 +1,6 @@
-"""The format "markdown": a table of all findings, for the summary of a GitHub step or a comment.
+"""The format "markdown", a table of all findings for a comment or a GitHub step summary.
 
-Text from the checked code is escaped: it cannot end a code span or create a link, image, tag or mention.
+Text from the checked code is escaped, so that it cannot end a code span or create a link, image, tag or mention.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def render(report: Report, style: Style) -> str:
 
 
 def step_summary(report: Report, room: int = SUMMARY_LIMIT) -> str:
-    """Return a Markdown table of all findings in at most `room` bytes; findings that do not fit are counted."""
+    """Return a Markdown table of findings in at most `room` bytes, with the number of findings that do not fit."""
     text = _head(report)
     tail = "\n{} more findings did not fit here.\n"
     room -= len(text.encode()) + len(tail) + 20
@@ -58,15 +58,15 @@ def _code(finding: Finding) -> str:
     return f"[{finding.code}]({finding.url})" if finding.url else finding.code
 
 
-# Markdown's special characters, and the parts of URLs that GitHub turns into links automatically.
+# Characters with a special meaning in Markdown, and parts of URLs that GitHub automatically turns into links.
 _MARKS = re.compile(r"[|*_`\[\]\\~]|:(?=//)|(?i:(?<=www)\.)")
-# Mentions notify a person or a team, or leave a note on an issue, unless the marker is separated from the word.
+# A mention notifies a person or a team, or leaves a note on an issue, unless the marker is separated from the word.
 _MENTION = re.compile(r"(?<![&\w])#(?=\w)|@(?=\w)")
 _CODE = re.compile(r"(?<!`)`[^`]+`(?!`)")
 
 
 def prose(text: str) -> str:
-    """Return a sentence as Markdown. Text in backticks becomes code if all backticks are paired."""
+    """Return a sentence as Markdown. Text in backticks becomes code if the backticks are paired."""
     text = visible(text)
     parts, codes = _CODE.split(text), _CODE.findall(text)
     if any("`" in part for part in parts):
@@ -76,14 +76,14 @@ def prose(text: str) -> str:
 
 
 def fence(lines: Sequence[str], language: str) -> str:
-    """Return lines as a fenced code block, with a fence that none of them can close."""
+    """Return lines as a fenced code block with a fence that none of the lines can close."""
     longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
     marks = "`" * max(3, longest + 1)
     return "\n".join([f"{marks}{language}", *lines, marks])
 
 
 def _text(text: str, *, quote: bool = True) -> str:
-    """Return text as HTML that Markdown leaves alone. With `quote`, it may also be used in an attribute."""
+    """Return text as HTML that Markdown does not change. With `quote`, it can also be used in an attribute."""
     escaped = _MARKS.sub(lambda match: f"&#{ord(match[0])};", html.escape(text, quote=quote))
     return _MENTION.sub(r"\g<0>&#8203;", escaped)
 
@@ -99,5 +99,5 @@ def _pieces(parts: Sequence[str]) -> Iterable[str]:
             yield _text(part)
         elif number < len(parts) - 1:
             yield f"<code>{_text(part)}</code>"
-        else:  # an unpaired backtick
+        else:  # the backtick is unpaired
             yield _text(f"`{part}")

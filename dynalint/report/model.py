@@ -1,4 +1,4 @@
-"""The input of every format."""
+"""The input to every format."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 class Report:
     """The findings to write, in order, and everything else that a format may need.
 
-    `lines` maps the place of a finding to the lines of its file. `refuted` is the number of findings that Dynamo
-    refuted and that are not in `findings`; `folded` counts those in code that is rarely compiled. `compared` is the
-    comparison with the baseline, whose findings are not in `findings` either, or None without a baseline. `with_fixes`
-    says that the findings have their fixes, `unsafe_fixes` that unsafe ones count as applicable. `folder` is the
-    working directory relative to the root of the repository. `entries` documents the codes. `failures` are sentences
-    about errors in dynalint. `ran_by` names the interpreter that ran the code and its torch; it is empty if nothing was
-    run.
+    `lines` maps a finding's `place` to the lines of the file or cell. `refuted` is the number of findings that Dynamo
+    refuted and that are not in `findings`. `folded` is the number of findings in code that is rarely compiled.
+    `compared` is the comparison with the baseline, whose findings are not in `findings` either, or None without a
+    baseline. `with_fixes` is true if the findings include their fixes, and `unsafe_fixes` is true if unsafe fixes can
+    be applied. `folder` is the working directory relative to the repository's root. `entries` documents the codes.
+    `failures` are sentences about errors in dynalint. `ran_by` describes the interpreter that ran the code and its
+    torch, or is empty if no code was run.
     """
 
     findings: Sequence[Finding]

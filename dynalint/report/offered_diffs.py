@@ -1,4 +1,4 @@
-"""The diff that a finding's fix offers, made from its edits."""
+"""Diffs of the fixes that findings offer, made from the fixes' edits."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from dynalint.findings import Edit, Finding
 
 
 def offered_diff(finding: Finding, lines: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the places that a fix changes, each with the lines of its diff, without a header for the place.
+    """Yield each file or notebook cell that a fix changes, with the lines of its diff but without a header.
 
-    `lines` maps places to the lines of their files, without line ends; other places have no diff lines.
+    `lines` maps files and cells, named as in `Finding.place`, to their lines without line endings. For any others,
+    there are no diff lines.
     """
     edits: dict[str, list[Edit]] = {}
     for edit in finding.fix.edits if finding.fix is not None else ():
@@ -24,7 +25,7 @@ def offered_diff(finding: Finding, lines: Mapping[str, Sequence[str]]) -> Iterat
 
 
 def _edited(lines: Sequence[str], edits: Sequence[Edit]) -> list[str]:
-    """Return lines with edits, which do not overlap, applied; insertions at the same place keep their order."""
+    """Return lines after applying edits that do not overlap. Insertions at the same position keep their order."""
     text = "\n".join(lines)
     starts = [0]
     for line in lines:

@@ -1,4 +1,4 @@
-"""Findings ordered by cost, as far as it is known, with the reasons as text."""
+"""Order findings by their cost, as far as it is known, and give the reasons as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from dynalint.findings import STATUSES, Finding
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Findings that cost about the same. `why` says what they cost; `holds` says whether a finding is one of them."""
+    """A level of cost.
+
+    `why` says what findings on this level cost, and `holds` says whether a finding is on this level.
+    """
 
     title: str
     why: str
@@ -65,7 +68,10 @@ LEVELS = (
     ),
     Level("Notes and advice", "These cost nothing at present.", bool),
 )
-"""All levels, the most expensive first. A finding is in the first that applies. The last two have no known cost."""
+"""All levels, starting with the most expensive.
+
+A finding is on the first level that applies. The last two have no known cost.
+"""
 
 MEASURED = (
     "Times were measured on 24 small layers on an H200 with CUDA graphs, where overhead matters most. Large kernels "
@@ -75,19 +81,19 @@ _NOTHING_KNOWN = len(LEVELS) - 2
 
 
 def level_of(finding: Finding) -> int:
-    """Return the index of the level of a finding. One that was refuted or is rarely compiled costs nothing."""
+    """Return the index of a finding's level. Findings that were refuted or are in rarely compiled code cost nothing."""
     if finding.doubt or finding.evidence.status == "refuted":
         return len(LEVELS) - 1
     return next(index for index, level in enumerate(LEVELS) if level.holds(finding))
 
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings by cost, the most expensive first; within a level, confirmed ones come first."""
+    """Return findings by cost, starting with the most expensive. Within a level, confirmed findings come first."""
     return sorted(findings, key=lambda one: (level_of(one), STATUSES.index(one.evidence.status), one.sort_key))
 
 
 def dearest(findings: Sequence[Finding], most: int = 3) -> tuple[list[Finding], int]:
-    """Return the findings to fix first, each in a different function, and how many cost at least as much.
+    """Return the findings to fix first, each in a different function, and how many findings cost at least as much.
 
     Only findings that are known to cost more than others are returned.
     """
@@ -99,7 +105,7 @@ def dearest(findings: Sequence[Finding], most: int = 3) -> tuple[list[Finding], 
 
 
 def because(finding: Finding) -> str:
-    """Return what a finding costs, as a sentence without a subject or full stop; empty if not known."""
+    """Return what a finding costs, as a sentence without subject or full stop, or "" if the cost is unknown."""
     return "; ".join(_reasons(finding))
 
 

@@ -1,4 +1,4 @@
-"""Why findings are unconfirmed: each reason once, with the number of findings it applies to."""
+"""Why findings are unconfirmed. Each reason is given once, with the number of findings that it applies to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dynalint.findings import Finding
 
 
 def reasons(findings: Iterable[Finding]) -> list[str]:
-    """Return a sentence for each reason that several findings share, the most frequent first."""
+    """Return a sentence for each reason that more than one finding has, starting with the most common reason."""
     counts = Counter(one.evidence.detail for one in findings if one.evidence.status == "unconfirmed")
     shared = sorted((-count, reason) for reason, count in counts.items() if count > 1)
     return [f"{-count} findings are unconfirmed: {reason}" for count, reason in shared]

@@ -1,9 +1,9 @@
-"""Workflow commands of CI runners, and how to escape text that looks like one.
+"""Workflow commands in CI runners, and how to escape text that looks like a command.
 
-A runner scans every line that a step prints, whatever its origin. GitHub Actions recognizes `::name::` at the start of
-a line, with or without leading white space, and the older form `##[name]` anywhere in it; Azure Pipelines recognizes
-`##vso[` and TeamCity `##teamcity[`. With such a line, checked code could mask words in the log, forge annotations or
-disable the commands of later steps.
+A runner scans every line that a step prints, wherever the line comes from. GitHub Actions recognizes `::name::` at the
+start of a line, with or without leading white space, and the older form `##[name]` anywhere in a line. Azure Pipelines
+recognizes `##vso[`, and TeamCity recognizes `##teamcity[`. With these, checked code could mask words in the log, forge
+annotations or disable commands in later steps.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import os
 import re
 from collections.abc import Mapping
 
-# Runners compare text by culture-sensitive rules, which ignore invisible characters; any non-ASCII character may be
-# one.
+# Runners compare text by culture-sensitive rules that ignore invisible characters. Any non-ASCII character may be
+# invisible.
 _NONE = r"[^ -~\t\r\n]*"
 # Runners also treat a carriage return as the end of a line.
 _AT_THE_START = re.compile(rf"(?:(?<=[\r\n])|\A)((?:[^!-~\r\n]*):)(?={_NONE}:[^\r\n]*:{_NONE}:)")
@@ -25,18 +25,18 @@ _OTHERS = ("TF_BUILD", "TEAMCITY_VERSION", "GITLAB_CI")
 
 
 def in_part(text: str) -> str:
-    """Return part of a line for people, with a space in each command that may occur anywhere in a line."""
+    """Return part of a line for people, with a space inserted into each command that can occur anywhere in a line."""
     return _ANYWHERE.sub("# ", text)
 
 
 def in_text(text: str) -> str:
-    """Return text for people, with a space in everything that a runner would interpret as a command."""
+    """Return text for people, with a space inserted into everything that a runner would interpret as a command."""
     return _AT_THE_START.sub(r"\1 ", in_part(text))
 
 
 def in_json(text: str) -> str:
     """Return an equivalent JSON document that contains no commands."""
-    # Two number signs only occur in strings, where the first can be written as an escape.
+    # Two number signs in a row only occur in strings, where the first one can be written as an escape sequence.
     return _ANYWHERE.sub(r"\\u0023", text)
 
 
@@ -46,7 +46,7 @@ def in_xml(text: str) -> str:
 
 
 def starts(line: str) -> set[int]:
-    """Return the offsets in a line of commands that may occur anywhere in it."""
+    """Return the offsets in a line of commands that can occur anywhere in a line."""
     return {match.start() for match in _ANYWHERE.finditer(line)} if "#" in line else set()
 
 
@@ -58,13 +58,13 @@ def commands(text: str) -> bool:
 def exact(text: str, environment: Mapping[str, str] = os.environ) -> str | None:
     """Return text that passes the current CI runner unchanged, or None if that is impossible.
 
-    Without a runner, and if the text contains no commands, this is the text itself. GitHub ignores commands between two
-    lines with the same token. The token is a hash of the text, so the text cannot contain it.
+    If there is no runner, or if the text contains no commands, it is returned unchanged. GitHub ignores commands
+    between two lines with the same token. The token is a hash of the text, so the text cannot contain it.
     """
     if not commands(text):
         return text
     if environment.get("GITHUB_ACTIONS") == "true":
-        from hashlib import sha256  # most runs do not need it
+        from hashlib import sha256  # most runs do not need this
 
         token = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         end = "" if text.endswith("\n") else "\n"

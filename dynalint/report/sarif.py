@@ -1,7 +1,7 @@
-"""The format "sarif": SARIF 2.1.0 for GitHub code scanning and editors.
+"""The format "sarif", which is SARIF 2.1.0 for GitHub code scanning and editors.
 
-It also follows GitHub's additional requirements: paths from the root of the repository, all four numbers of a region, a
-fingerprint under GitHub's key, and help in Markdown.
+It also meets GitHub's additional requirements, which are paths relative to the repository's root, all four numbers of a
+region, a fingerprint with GitHub's key, and help in Markdown.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _RANKS = {"low": 0.0, "medium": 40.0, "high": 70.0, "very-high": 100.0}
 
 
 def render(report: Report, style: Style) -> str:
-    """Return one run with a result for each finding."""
+    """Return a run with a result for each finding."""
     by_code: dict[str, list[Finding]] = {}
     for finding in report.findings:
         by_code.setdefault(finding.code, []).append(finding)
@@ -75,7 +75,7 @@ def _rule(code: str, findings: Sequence[Finding], entry: Entry | None) -> dict[s
     summary = entry.summary if entry else first.message
     documentation = entry.documentation.strip() if entry else first.help or first.message
     severity = entry.severity if entry else first.severity
-    # GitHub sorts alerts by this property of the rule, so use the best precision among its findings.
+    # GitHub sorts alerts by this property of the rule, so the best precision among the rule's findings is used.
     precision = max((_precision(finding) for finding in findings), key=_RANKS.__getitem__)
     return {
         "id": code,
@@ -118,7 +118,7 @@ def _result(finding: Finding, index: int, folder: str) -> dict[str, Any]:
         "message": {"text": _message(finding)},
         "locations": [{**here, **_logical(finding)}],
         "partialFingerprints": {
-            # The key that GitHub reads, and one of dynalint's own.
+            # The key that GitHub reads, and dynalint's own key.
             "primaryLocationLineHash": finding.fingerprint,
             "dynalint/v1": finding.fingerprint,
         },
@@ -149,7 +149,7 @@ def _message(finding: Finding) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a message escaped so that the standard's links and placeholders are read as text."""
+    """Return a message, escaped so that it contains none of the links and placeholders that SARIF defines."""
     text = _LINK.sub(lambda match: re.sub(r"[\[\]]", r"\\\g<0>", match[0]), visible(text))
     return _PLACEHOLDER.sub(r"{\g<0>}", text)
 
@@ -161,7 +161,7 @@ def _logical(finding: Finding) -> dict[str, Any]:
 
 
 def _flow(steps: list[dict[str, Any]], here: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the call chain from a compiled root as steps, ending with the function of the finding."""
+    """Return the call chain from a compiled root as steps, ending with the finding's function."""
     if not steps:
         return {}
     return {
@@ -210,7 +210,7 @@ def _artifact(path: str, folder: str) -> dict[str, Any]:
 
 
 def _region(place: Finding | Edit, finding: Finding) -> dict[str, int]:
-    if finding.cell is not None:  # line numbers in a cell are not those of the file
+    if finding.cell is not None:  # line numbers in a cell differ from line numbers in the file
         return {"startLine": 1, "startColumn": 1, "endLine": 1, "endColumn": 1}
     return {
         "startLine": place.line,

@@ -1,4 +1,4 @@
-"""Findings counted by rule and by graph break id, for `--statistics`."""
+"""The number of findings by rule and by graph break id, for `--statistics`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Row = dict[str, Any]
 
 
 def render(report: Report, style: Style) -> str:
-    """Return a table of counts by rule and one by the graph break id that Dynamo reported, largest first.
+    """Return a table of counts by rule, and one by the graph break id that Dynamo reported, largest counts first.
 
-    Both give the number of findings, and how many of them were confirmed, can be fixed, and are in code that is rarely
-    compiled.
+    Both show how many findings there are, and how many of them are confirmed, can be fixed, or are in code that is
+    rarely compiled.
     """
     return "\n".join(_table(rows, style) for rows in (_by_rule(report), _by_break(report)) if rows)
 
@@ -35,7 +35,10 @@ def _by_rule(report: Report) -> list[Row]:
 
 
 def _by_break(report: Report) -> list[Row]:
-    """Count by the id that Dynamo reported. Static findings may list several possible ids, so they are not counted."""
+    """Count findings by the id that Dynamo reported.
+
+    Static findings can have more than one possible id, so they are excluded.
+    """
     pairs = ((finding.evidence.gb, finding) for finding in report.findings if finding.evidence.gb)
     return [{**counts, "gb": gb} for gb, counts in _counted(pairs, report)]
 

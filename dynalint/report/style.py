@@ -1,7 +1,7 @@
-"""How text is displayed: colours, the width of characters, and control characters made visible.
+"""How text is displayed, including colours, character widths and visible replacements for control characters.
 
-Text from the checked code may contain characters that control the terminal or reorder what is displayed, and text that
-a CI runner would interpret as a command. `visible` replaces these; `cells` uses the same replacements.
+Text from the checked code can contain characters that control the terminal or reorder what is displayed, and text that
+a CI runner would interpret as a command. `visible` and `cells` replace these.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Colours text with ANSI sequences, or returns it unchanged if `color` is False."""
+    """Colours text with ANSI escape sequences, or returns it unchanged if `color` is False."""
 
     color: bool = False
 
     def paint(self, text: str, *looks: str) -> str:
-        """Return `text` in the given styles, such as "bold" and "red"."""
+        """Return `text` with the given styles, such as "bold" and "red"."""
         if not self.color or not text:
             return text
         return f"\x1b[{';'.join(_CODES[look] for look in looks)}m{text}\x1b[0m"
@@ -37,14 +37,14 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """Do the same for multi-line text, keeping tabs and line ends."""
+    """Do the same for text with more than one line. Tabs and line endings are kept."""
     kept = text.replace("\r\n", "\n")
     shown = in_text("".join(one if one in "\n\t" else _visible(one) for one in kept))
     return text if shown == kept else shown
 
 
 def cells(line: str) -> list[str]:
-    """Return the text to print for each character of a line of code. Tabs are expanded to multiples of four columns."""
+    """Return the text to print for each character in a line of code. Tabs are expanded to multiples of four columns."""
     printed: list[str] = []
     column = 0
     broken = starts(line)
@@ -74,5 +74,5 @@ def _visible(character: str) -> str:
         return chr(0x2400 + code)
     if character.isprintable() or (character.isspace() and code not in (0x2028, 0x2029, 0x85)):
         return character
-    # These include DEL, the C1 controls, the characters that switch the text direction, and lone surrogates.
+    # These include DEL, the C1 control characters, characters that switch the text direction, and lone surrogates.
     return "\N{REPLACEMENT CHARACTER}"

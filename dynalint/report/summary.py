@@ -10,10 +10,11 @@ from dynalint.report.style import Style, visible
 
 
 def summary(report: Report, style: Style) -> str:
-    """Return a line with the number of findings, and how many are confirmed, refuted and fixable; empty if not wanted.
+    """Return a line with the number of findings, and how many of them are confirmed, refuted and fixable.
 
-    If fixes were not computed, it says which command does so. Further lines count findings that a Dynamo setting would
-    remove, and findings that are not listed because the code is rarely compiled.
+    The result is empty if the report is `quiet`. If fixes were not computed, the line says which command computes them.
+    Further lines give the number of findings that a Dynamo setting would remove, and the number of findings that are
+    not listed because the code is rarely compiled.
     """
     if report.quiet:
         return ""
@@ -47,10 +48,10 @@ def summary(report: Report, style: Style) -> str:
 
 
 def settings_that_help(findings: Iterable[Finding]) -> list[tuple[str, list[Finding]]]:
-    """Return the settings that avoid breaks without a change to the code, each with its findings.
+    """Return the settings that avoid breaks without a code change, each with its findings.
 
-    A setting is given as the start of a sentence; the one that avoids the most breaks comes first. The rule of a
-    finding names its setting; whether `fullgraph=True` helps is known from a run.
+    A setting is given as the start of a sentence. The setting that avoids the most breaks comes first. A finding's rule
+    names its setting, but whether `fullgraph=True` helps is only known from a run.
     """
     found: dict[str, list[Finding]] = {}
     for one in findings:
@@ -69,7 +70,7 @@ def _settings(report: Report) -> str:
 
 
 def _may_be_fixed(report: Report) -> bool:
-    """Whether any of the findings belongs to a rule that rewrites code."""
+    """Return whether the rule of at least one finding rewrites code."""
     known = (report.entries.get(finding.code) for finding in report.findings)
     return any(entry is not None and entry.fix for entry in known)
 

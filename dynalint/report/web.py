@@ -1,4 +1,4 @@
-"""Self-contained HTML pages: no network, no fonts, and no script except the page's own."""
+"""Self-contained HTML pages with no network access, no fonts, and no script except the page's own."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from importlib.resources import files
 
 from dynalint.report.style import visible
 
-# Defence in depth: if text from the code is ever not escaped, it still cannot run or load anything.
+# Defence in depth: if any text from the code is not escaped, it still cannot run or load anything.
 _CSP = "default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'unsafe-inline'"
 
 
 def document(title: str, skip: str, body: Iterable[str], *, style: str = "", script: str = "") -> str:
-    """Return a page in the common style. `body` are its parts as HTML, one of which has the id "main".
+    """Return a page with the common style. `body` contains its parts as HTML, one of which has the id "main".
 
-    `title` is text; `skip` is the text of the link to the main part; `style` and `script` are added unchanged.
+    `title` is text, and `skip` is the text of the link to the main part. `style` and `script` are added unchanged.
     """
     common = (files("dynalint.report") / "web.css").read_text(encoding="utf-8")
     digest = b64encode(sha256(script.encode()).digest()).decode()
@@ -48,12 +48,12 @@ def prose(text: str) -> str:
 
 
 def items(texts: Iterable[str]) -> str:
-    """Return the items of a list, given as HTML."""
+    """Return list items, which are given as HTML."""
     return "".join(f"<li>{text}</li>" for text in texts)
 
 
 def tiles(named: Iterable[tuple[str, object, str]]) -> Iterator[str]:
-    """Yield large figures: the name, the value, and the look ("good", "bad" or "")."""
+    """Yield large figures, each given as a name, a value and a look ("good", "bad" or "")."""
     yield '<dl class="tiles">'
     for name, value, look in named:
         yield f'<div class="{look}"><dt>{escape(name)}</dt><dd>{escape(str(value))}</dd></div>'

@@ -1,13 +1,13 @@
-"""How well the static check agrees with Dynamo: recall and precision on measured code.
+"""Measure how well the static check agrees with Dynamo, as recall and precision on measured code.
 
     python benchmarks/accuracy.py CORPUS TRUTH.jsonl [--measured-only] [--leave-out TEXT] [--list misses|false-alarms]
 
-CORPUS is the folder with the measured code. TRUTH has one JSON record per line, each for one module class that was
-built and called under a counting backend; README.md in this folder describes the keys.
+CORPUS is the folder with the measured code. TRUTH has a JSON record per line, each for a module class that was built
+and called with a counting backend. README.md in this folder describes the keys.
 
 Recall is the share of break sites that a graph-break finding covers. Precision is the share of graph-break findings
-that cover a break site, among those with a line that ran; where nothing ran, nothing is known. A site is a line, and
-several modules may break on the same one.
+that cover a break site, among findings with a line that ran. Nothing is known about the others. A site is a line, and
+more than one module can break on it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CALLS = 3
 
 
 class Place(NamedTuple):
-    """A line of a file in the corpus."""
+    """A line in a file of the corpus."""
 
     file: str
     line: int
@@ -35,10 +35,11 @@ class Place(NamedTuple):
 
 @dataclass
 class Truth:
-    """The measurements: the lines that ran, the kind of break at each site, and the classes that recompiled.
+    """The measurements, which are the lines that ran, the kind of break at each site, and the classes that recompiled.
 
-    `vanishing` are sites that break only because another one did; findings there are neither required nor wrong.
-    `counted` are lines that ran in a class whose graphs were counted, `growing` those of classes that recompiled.
+    `vanishing` are sites that only break because another site did. Findings there are neither required nor wrong.
+    `counted` are lines that ran in a class whose graphs were counted, and `growing` are lines that ran in a class that
+    recompiled.
     """
 
     ran: set[Place] = field(default_factory=set)
@@ -50,16 +51,17 @@ class Truth:
     lines_of: dict[tuple[str, str], set[Place]] = field(default_factory=dict)
 
     def add(self, record: Mapping[str, Any], left_out: Iterable[str], verdict: str | None = None) -> None:
-        """Add one record, without the breaks whose reason contains one of the texts in `left_out`.
+        """Add a record, without breaks whose reason contains any of the texts in `left_out`.
 
-        With `verdict`, only the sites marked with it count.
+        With `verdict`, only sites marked with this verdict count.
         """
         if record["status"] not in RAN:
             return
         file = record["file"]
         self.ran.update(Place(file, line) for line in record["lines"])
         graphs: list[int] = record.get("graphs") or []
-        # The first repeated call may compile again for a reason that ends there (a lazy buffer); the second should not.
+        # The first repeated call may compile again for a reason that no longer applies afterwards, such as a lazy
+        # buffer. The second should not.
         if len(graphs) == CALLS:
             self.counted.update(Place(file, line) for line in record["lines"])
         if len(graphs) == CALLS and graphs[-1] > graphs[-2]:
@@ -91,7 +93,7 @@ class Score:
 
 
 def read_truth(path: Path, left_out: Iterable[str], verdict: str | None = None) -> Truth:
-    """Read a truth file, either all sites or those with one verdict."""
+    """Read a truth file, with all sites or only those with a given verdict."""
     truth = Truth()
     with path.open(encoding="utf-8") as lines:
         for line in lines:
@@ -100,7 +102,7 @@ def read_truth(path: Path, left_out: Iterable[str], verdict: str | None = None) 
 
 
 def check(corpus: Path, files: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the findings of `dynalint check --static` on some paths of the corpus, with paths relative to it."""
+    """Return the findings of `dynalint check --static` for some files in the corpus, with paths relative to it."""
     command = [sys.executable, "-m", "dynalint", "check", "--static", "--isolated", "--no-cache"]
     ran = subprocess.run(
         [*command, "--output-format", "json", *files], cwd=corpus, capture_output=True, text=True, check=False
@@ -142,13 +144,16 @@ def score(findings: Iterable[Mapping[str, Any]], truth: Truth) -> Score:
 
 
 def last_line(finding: Mapping[str, Any]) -> int:
-    """Return the last line that a finding covers. Its end is exclusive, so an end in column 1 is on the line before."""
+    """Return the last line that a finding covers.
+
+    Its end is exclusive, so an end in column 1 is on the previous line.
+    """
     line, end, end_column = int(finding["line"]), int(finding["end_line"]), int(finding["end_column"])
     return max(line, end - 1 if end_column == 1 else end)
 
 
 def reaches(finding: Mapping[str, Any], class_name: str) -> bool:
-    """Return whether a finding is in this class or was reached through it; records of whole files are named `*`."""
+    """Return whether a finding is in this class or was reached through it. Records for whole files are named `*`."""
     chain = [finding["function"], *finding["region"]]
     return class_name == "*" or any(class_name in function.split(".")[:-1] for function in chain)
 
@@ -184,7 +189,7 @@ def share(part: int, whole: int) -> str:
 
 
 def listing(which: str, truth: Truth, result: Score) -> Iterator[str]:
-    """Yield the sites that no finding covers, or the findings that cover no site, one per line."""
+    """Yield the sites that no finding covers, or the findings that cover no site, each as a line."""
     if which == "misses":
         missed = sorted(truth.sites.keys() - result.found)
         yield from (f"{place.file}:{place.line}: {truth.sites[place]}" for place in missed)

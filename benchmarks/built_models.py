@@ -1,10 +1,10 @@
-"""Small models of diffusers and timm, as examples for `prescriptions.py`.
+"""Small models from diffusers and timm, as examples for `prescriptions.py`.
 
     python benchmarks/built_models.py > examples.json
 
-`tested_models.py` extracts models from tests of one form, which these libraries do not have. These models are called
-with inputs as in their documentation, with the break sites that they run. The libraries must be on PYTHONPATH, and timm
-needs torchvision.
+`tested_models.py` extracts models from tests with a form that these libraries do not use. Here, models are called with
+the inputs shown in their documentation. The output gives the break sites that each one runs. The libraries must be on
+PYTHONPATH, and timm needs torchvision.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SITES = {
 
 
 def sequencer() -> Example:
-    """A vision model with recurrent layers."""
+    """Return a vision model with recurrent layers."""
     import torch
     from timm.models.sequencer import Sequencer2d
 
@@ -42,7 +42,7 @@ def sequencer() -> Example:
 
 
 def mochi() -> Example:
-    """A video transformer with prompts of different lengths."""
+    """Return a video transformer with prompts of different lengths."""
     import torch
     from diffusers.models.transformers.transformer_mochi import MochiTransformer3DModel
 
@@ -65,7 +65,7 @@ def mochi() -> Example:
 
 
 def lumina2() -> Example:
-    """An image transformer with prompts of different lengths."""
+    """Return an image transformer with prompts of different lengths."""
     import torch
     from diffusers.models.transformers.transformer_lumina2 import Lumina2Transformer2DModel
 
@@ -92,7 +92,7 @@ def lumina2() -> Example:
 
 
 def hidream() -> Example:
-    """An image transformer with a mixture of experts and a non-square image."""
+    """Return an image transformer with a mixture of experts and a non-square image."""
     import torch
     from diffusers.models.transformers.transformer_hidream_image import HiDreamImageTransformer2DModel
 

@@ -1,15 +1,15 @@
-"""The cost of a static check, compared with only parsing the same files, in one run.
+"""Measure how much a static check costs compared with only parsing the same files.
 
     python benchmarks/cost.py FOLDER [--pattern 'modeling_*.py'] [--largest 100] [--rounds 3] [--bar 8] [--again 0.05]
 
-Both are measured as processor time of a separate process, user and system. For `ast.parse`, only the parsing counts;
-for `dynalint check --static`, everything does: start-up, imports, reading, output and child processes. Nothing is
-cached except bytecode of dynalint, as after an installation. The rounds alternate between the two, and the medians are
-compared. The same check is then repeated with its findings in the cache. A last run is sampled, to show which modules
-of dynalint take the time (time in libraries counts for the module that calls them).
+Both costs are the user and system time of a separate process. For `ast.parse`, only the parsing counts. For `dynalint
+check --static`, everything counts, including start-up, imports, reading, output and child processes. Nothing is cached
+except dynalint's bytecode, as after an installation. The rounds alternate between the two, and the medians are
+compared. The same check is then repeated with its findings in the cache. A final run is sampled to show which of
+dynalint's modules take the time. Time spent in libraries counts for the module that calls them.
 
-The exit code is 1 if a bar is given and a ratio exceeds it: `--bar` for a check compared with `ast.parse`, `--again`
-for a check from the cache compared with one without. Linux and macOS only.
+The exit code is 1 if a ratio exceeds a given limit: `--bar` for a check compared with `ast.parse`, and `--again` for a
+check with the cache compared with one without. This only works on Linux and macOS.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ print(time.process_time() - start)
 
 
 def largest_files(folder: Path, pattern: str, count: int) -> list[Path]:
-    """Return the largest files below the folder, largest first."""
+    """Return the largest files in the folder and its subfolders, largest first."""
     files = [path.resolve() for path in folder.rglob(pattern) if path.is_file()]
     return sorted(files, key=lambda path: (-path.stat().st_size, path))[:count]
 
 
 def parse_seconds(files: Sequence[Path]) -> float:
-    """Return the processor seconds of `ast.parse` on the files."""
+    """Return the processor time, in seconds, that `ast.parse` takes for the files."""
     names = "\n".join(map(str, files))
     ran = subprocess.run([sys.executable, "-c", PARSE], input=names, capture_output=True, text=True, check=True)
     return float(ran.stdout)
 
 
 def check_seconds(command: Sequence[str], folder: Path) -> float:
-    """Return the processor seconds of a dynalint process and its children."""
+    """Return the processor time, in seconds, that a dynalint process and its children take."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     compiled = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
     compiled.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -68,14 +68,14 @@ def check_seconds(command: Sequence[str], folder: Path) -> float:
 
 
 def arguments(files: Sequence[Path], cache: Path | None = None) -> list[str]:
-    """Return dynalint's arguments: this cache or none, default settings, one process."""
+    """Return dynalint's arguments for default settings, one process, and the given cache or none."""
     kept = ["--no-cache"] if cache is None else ["--cache-dir", str(cache)]
     options = ["--static", "--isolated", *kept, "--jobs", "1", "--output-format", "json"]
     return ["check", *options, *map(str, files)]
 
 
 def sampled_run(dynalint_arguments: Sequence[str]) -> None:
-    """Run dynalint in this process, and print the share of time for each module."""
+    """Run dynalint in this process, and print each module's share of the time."""
     samples: Counter[str] = Counter()
     done = threading.Event()
 
@@ -112,7 +112,7 @@ def module_of(frame: FrameType | None) -> str:
 
 
 def shares(samples: Counter[str], least: float = 0.01) -> Iterator[str]:
-    """Yield one line for each module with at least this share, and one for the rest."""
+    """Yield a line for each module with at least this share, and a line for all others."""
     total = sum(samples.values()) or 1
     shown = [(name, count) for name, count in samples.most_common() if count / total >= least]
     rest = total - sum(count for _, count in shown)
@@ -120,7 +120,7 @@ def shares(samples: Counter[str], least: float = 0.01) -> Iterator[str]:
 
 
 def main() -> None:
-    """Measure and print. Exit with 1 above the bar."""
+    """Measure and print. Exit with 1 if a limit is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--pattern", default="*.py")

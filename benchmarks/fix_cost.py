@@ -1,10 +1,10 @@
-"""The cost of fixing with views of the affected files, compared with linting the whole project for each step.
+"""Measure how much fixing with views of the affected files costs compared with linting the whole project each time.
 
     python benchmarks/fix_cost.py FOLDER [--unsafe] [--views-only]
 
-Both fix the same files in memory, in this process, without running code; conditions are taken for granted. The
-processor time is printed, also for the first check, which both need. The exit code is 1 if their results differ. With
---views-only, the slower way, which may take hours, is left out.
+Both ways fix the same files in memory and in this process without running code, assuming that all conditions hold. The
+output is the processor time of each way, and of the first check, which both need. The exit code is 1 if the results
+differ. With --views-only, the slower way, which can take hours, is left out.
 """
 
 from __future__ import annotations

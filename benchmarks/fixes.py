@@ -1,14 +1,15 @@
-"""How many of the measured graph breaks `dynalint fix` removes, why it declines others, and whether results change.
+"""Measure how many measured graph breaks `dynalint fix` removes, why not the others, and whether results change.
 
     python benchmarks/fixes.py CORPUS TRUTH.jsonl [--unsafe-fixes] [--static | --assume] [--rerun] [--list KIND]
 
-CORPUS and TRUTH.jsonl are those of `accuracy.py`. Nothing is written to the corpus. A break site counts as repaired if
-every finding that covers it is fixed. Fixes are verified by running, as in `dynalint fix`; `--static` runs nothing, and
-`--assume` takes the conditions of conditional fixes for granted, which quickly shows what is on offer. `--examples`
-verifies with the cases listed in the files (see `rerun.py`) instead of generated inputs.
+CORPUS and TRUTH.jsonl are the same as for `accuracy.py`. Nothing is written to the corpus. A break site counts as
+repaired if every finding that covers it is fixed. Fixes are verified by running the code, as in `dynalint fix`.
+`--static` does not run any code, and `--assume` assumes that the conditions of conditional fixes hold, which quickly
+shows what fixes there are. `--examples` verifies fixes with the cases listed in the files (see `rerun.py`) instead of
+generated inputs.
 
-`--rerun` runs each changed file against its original (see `rerun.py` for how a file lists its cases), and shows
-differences in eager mode and the sites that still break.
+`--rerun` runs each changed file and its original, and shows differences in eager mode and the sites that still break.
+`rerun.py` describes how a file lists its cases.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ STATES: Mapping[State, str] = {
 
 @dataclass(frozen=True)
 class Site:
-    """A break site: the kind of break, its outcome, and the reason."""
+    """A break site, with the kind of break, the outcome and the reason."""
 
     place: Place
     kind: str
@@ -73,7 +74,7 @@ class Site:
 
 @dataclass
 class Rerun:
-    """The result of running changed files against their originals."""
+    """The result of running changed files and their originals."""
 
     cases: int = 0
     ran: int = 0
@@ -87,11 +88,11 @@ class Rerun:
 def fix(
     corpus: Path, files: Sequence[str], options: argparse.Namespace, around: Sequence[str] = ()
 ) -> tuple[list[Finding], FixResult]:
-    """Fix files of a corpus in memory. Return the findings and the result.
+    """Fix files in a corpus in memory, and return the findings and the result.
 
-    Files around them are also read, unless each file is fixed alone, since compiled code may start there.
+    Unless each file is fixed alone, the files in `around` are read too, because compiled code may start there.
     """
-    # The breaks are known. If the cases are also known, only the fixes have to be run.
+    # The breaks are known. If the cases are known as well, only the fixes have to be run.
     still = options.static or options.assume or options.examples
     values: dict[str, Any] = {
         "select": ["ALL"],
@@ -107,7 +108,8 @@ def fix(
         workspace, _ = open_workspace(paths, configuration, corpus)
         checked = engine.check(workspace).offered()
         own = {(corpus / file).resolve() for file in files}
-        # Findings around these files are not fixed, but must be known, so that they are not taken for new ones later.
+        # Findings in other files are not fixed, but they must be known, so that they are not mistaken for new findings
+        # later.
         linted = tuple(one if one.file.path.resolve() in own else replace(one, rewrite=None) for one in checked.linted)
         checked = replace(checked, linted=linted)
         if options.examples:
@@ -132,7 +134,7 @@ def _configuration(values: Mapping[str, Any], corpus: Path) -> Configuration:
 
 
 def examples_of(corpus: Path, files: Iterable[str], options: argparse.Namespace) -> dict[str, str]:
-    """Write functions that return the cases of the files. Return their names by target."""
+    """Write functions that return the cases in the files, and return the functions' names by target."""
     found: dict[str, str] = {}
     for file in files:
         module = file.removesuffix(".py").replace("/", ".")
@@ -173,7 +175,7 @@ def judge(sites: Mapping[Place, str], found: Iterable[Finding], result: FixResul
     fixed = {one.finding.sort_key for one in result.fixed}
     refused = {one.finding.sort_key: one for one in result.refused}
     for place, kind in sorted(sites.items()):
-        # Advice on the same line, such as a recompilation caused by the break, is not a remaining break.
+        # Advice on the same line, such as a recompilation caused by the break, does not count as a remaining break.
         breaking = [finding for finding in covering[place] if finding.category == "graph-break"] or covering[place]
         here = [finding for finding in breaking if finding.sort_key not in fixed]
         codes = tuple(sorted({finding.code for finding in here or covering[place]}))
@@ -184,7 +186,7 @@ def judge(sites: Mapping[Place, str], found: Iterable[Finding], result: FixResul
         elif not here:
             yield Site(place, kind, "repaired", codes, "")
         elif held_back:
-            # A finding declined at first may have been fixed after other fixes changed the code around it.
+            # A finding that had no fix at first may have been fixed after other fixes changed the code around it.
             unlock = f" ({held_back[0].unlock} takes it)" if held_back[0].unlock else ""
             yield Site(place, kind, "refused", codes, held_back[0].reason + unlock)
         elif declined:
@@ -194,7 +196,7 @@ def judge(sites: Mapping[Place, str], found: Iterable[Finding], result: FixResul
 
 
 def rerun(corpus: Path, result: FixResult, sites: Iterable[Place], cases: str) -> Rerun:
-    """Run the changed files against their originals."""
+    """Run the changed files and their originals."""
     seen = Rerun()
     with tempfile.TemporaryDirectory() as folder:
         pairs: list[str] = []
@@ -226,7 +228,7 @@ def rerun(corpus: Path, result: FixResult, sites: Iterable[Place], cases: str) -
 
 
 def new_lines(old: str, new: str) -> dict[int, set[int]]:
-    """Return the lines of the new text for each line of the old; for a changed line, all lines of the change."""
+    """Return the lines in the new text for each line in the old. For a changed line, return all lines in the change."""
     lines: dict[int, set[int]] = defaultdict(set)
     matcher = difflib.SequenceMatcher(None, old.splitlines(), new.splitlines(), autojunk=False)
     for tag, start, end, new_start, new_end in matcher.get_opcodes():
@@ -260,7 +262,7 @@ def summary(sites: Sequence[Site], result: FixResult, seen: Rerun | None) -> Ite
 
 
 def _shape(why: str) -> str:
-    """Return a reason without the code quoted in it, so that equal reasons are counted together."""
+    """Return a reason without the code that it quotes, so that equal reasons are counted together."""
     parts = why.split("`")
     return "`...`".join(parts[::2]) if len(parts) > 2 else why
 

@@ -1,14 +1,14 @@
-"""How often dynalint can run code without a declared example, and how accurate its verdicts are then.
+"""Measure how often dynalint can run code without a declared example, and how accurate its verdicts then are.
 
     python benchmarks/inputs.py CORPUS [--truth TRUTH.jsonl] [--sample N | --files N] [--seed S] [--classes REGEX]
 
-Each file in the folder CORPUS is checked on its own, without configuration or examples. The classes counted are those
-that ran in TRUTH (README.md in this folder describes the format), or else all classes with a `forward` whose full name
-matches REGEX. `--sample` draws that many classes and runs no others; `--files` draws files, runs everything in them,
-and prints the time per file. PYTHONPATH and the interpreter are the user's own.
+Each file in the folder CORPUS is checked on its own, without configuration or examples. The classes that count are
+those that ran in TRUTH (README.md in this folder describes the format) or, without it, all classes with a `forward`
+whose full name matches REGEX. `--sample` draws the given number of classes and runs only these. `--files` draws files,
+runs everything in them, and prints the time per file. PYTHONPATH and the interpreter are the user's own.
 
-The output is the share of classes that could be built and that ran in eager mode; of findings on lines that these runs
-reached, how many are confirmed or refuted; and which verdicts contradict TRUTH.
+The output is the share of classes that could be built and that ran in eager mode, how many findings on lines that these
+runs reached are confirmed or refuted, and which verdicts contradict TRUTH.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from dynalint.rules import all_rules
 from dynalint.workspace import open_workspace
 
 JUDGED = ("confirmed", "refuted")
-# If a process ended in a stage with one of these words, there was already an instance.
+# If a process ended in a stage whose name contains any of these, the instance already existed.
 BUILT = ("inputs of", "running", "comparing")
 
 Class = tuple[str, str]
@@ -46,7 +46,7 @@ Class = tuple[str, str]
 
 @dataclass
 class Clock:
-    """The seconds that each target took, from progress reports."""
+    """Records from progress reports how many seconds each target took."""
 
     started: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Clock:
 
 @dataclass
 class Measured:
-    """The measurements on the corpus: findings with verdicts, the result of each class, and the time of each file."""
+    """The measurements on the corpus: findings with verdicts, each class's result, and each file's time."""
 
     findings: list[Finding]
     heard: dict[Class, TargetResult]
@@ -127,10 +127,10 @@ def _defined(corpus: Path, pattern: str, names: re.Pattern[str]) -> Iterator[Cla
 
 
 def measure(corpus: Path, wanted: Sequence[Class], jobs: int, *, only: bool) -> Measured:
-    """Check the files of these classes; with `only`, run no other classes.
+    """Check the files that define these classes. With `only`, do not run other classes.
 
     Raises:
-        WorkerError: nothing can be run at all.
+        WorkerError: no code can be run at all.
     """
     layer = parse_layer({"confirm": "auto", "jobs": jobs, "cache": False}, corpus, lambda _: "the command line")
     configuration = Configuration(Overrides((layer,), isolated=True), known_codes(), corpus)
@@ -179,7 +179,7 @@ def built(result: TargetResult | None) -> bool:
 
 
 def ran(result: TargetResult | None) -> bool:
-    """Return whether it completed in eager mode."""
+    """Return whether the target completed in eager mode."""
     return result is not None and result.eager is not None and result.eager.error is None
 
 
@@ -236,8 +236,8 @@ def list_failures(measured: Measured, wanted: Sequence[Class]) -> None:
 def contradicted(findings: Iterable[Finding], records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield a sentence for each verdict that contradicts the truth, on lines that ran there.
 
-    The truth is about breaks. Verdicts on recompilations or wrong results, and breaks that only appear once another is
-    fixed, are not compared.
+    The truth only covers breaks. Verdicts on recompilations or wrong results are not compared, and neither are breaks
+    that only appear after another one has been fixed.
     """
     sites: dict[str, set[int]] = defaultdict(set)
     lines: dict[str, set[int]] = defaultdict(set)

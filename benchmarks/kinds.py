@@ -1,17 +1,17 @@
-"""What the static analysis knows of each expression, held against the values that a package's tests give it.
+"""Compare what the static analysis knows about each expression with the values that it has in a package's tests.
 
     python benchmarks/kinds.py ROOT PACKAGE SEEN.json --python VENV/bin/python [--tests FOLDER ...]
     python benchmarks/kinds.py ROOT PACKAGE SEEN.json --score
 
-ROOT is an unpacked source distribution, PACKAGE the folder of the package in it (`src/name`). The first command runs
-the tests in an environment that has torch, pytest and the package's dependencies, without a compiler. The package's
-functions are instrumented when they are imported: while a module is called, each expression notes the type of its
-value. `--score` analyses the package with its tests around it and prints
+ROOT is an unpacked source distribution, and PACKAGE is the folder of the package in it (`src/name`). The first command
+runs the tests without a compiler, in an environment that has torch, pytest and the package's dependencies. The
+package's functions are instrumented when they are imported, so that each expression records the type of its value while
+a module is called. `--score` analyses the package together with its tests and prints
 
-* functions that ran in a module's call and are not in the region,
-* code that ran in a function of the region and was not visited,
-* tensors whose kind is unknown, where the kinds of all operands are known: there the kind was lost,
-* kinds that the values contradict: a tensor that is none, another rank, another constant.
+* functions that ran while a module was called but are not in the region,
+* code that ran in a function in the region but was not visited,
+* tensors whose kind is unknown although the kinds of all operands are known, which shows where the kind was lost,
+* kinds that the values contradict, because the value is not a tensor, or has a different rank or constant.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ _HERE = Path(__file__).resolve().parent
 _VARIABLE = "DYNALINT_KINDS"
 _SEEN = "__dynalint_seen__"
 _PLAIN = (bool, int, float, str, type(None))
-_MOST_VALUES = 8  # different values of one expression that are kept
-_OF_A_TEST = 4  # parameter sets of one test
+_MOST_VALUES = 8  # different values kept for an expression
+_OF_A_TEST = 4  # parameter sets kept for a test
 Span = tuple[int, int, int, int]
 
 
 def is_test(path: Path) -> bool:
-    """Whether a file belongs to the tests that some packages include."""
+    """Return whether a file is one of the tests that some packages include."""
     return "tests" in path.parts or path.name.startswith("test_") or path.name == "conftest.py"
 
 
 def span_of(node: ast.expr) -> Span:
-    """Return where an expression is: first line and column, last line and column."""
+    """Return an expression's position, as the first line and column and the last line and column."""
     assert node.end_lineno is not None
     assert node.end_col_offset is not None
     return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
 
 
-# The plugin: everything from here to the score runs in the package's environment, under pytest.
+# The plugin. Everything up to the score runs in the package's environment with pytest.
 
 
 def pytest_configure(config: Any) -> None:
@@ -66,7 +66,7 @@ def pytest_configure(config: Any) -> None:
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Keep a few parameter sets of each test, since the others mostly make the same calls."""
+    """Keep a few parameter sets for each test, because the others mostly make the same calls."""
     alike: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for item in items:
         alike[str(item.path), item.nodeid.partition("[")[0]].append(item)
@@ -75,14 +75,14 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
 
 
 class Instrument(ast.NodeTransformer):
-    """Passes the value of each expression in the functions of a file on to the watch."""
+    """Passes the value of each expression in a file's functions to the watch."""
 
     def __init__(self, path: Path, places: list[tuple[str, Span]]) -> None:
         self.path, self.places = str(path), places
         self.inside = False
 
     def visit_FunctionDef(self, node: Any) -> Any:
-        """Instrument the body alone: decorators, defaults and annotations run when the function is made."""
+        """Only instrument the body, because decorators, defaults and annotations run when the function is defined."""
         before, self.inside = self.inside, True
         node.body = [self.visit(statement) for statement in node.body]
         self.inside = before
@@ -91,21 +91,21 @@ class Instrument(ast.NodeTransformer):
     visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_match_case(self, node: ast.match_case) -> Any:
-        """Leave the pattern, which holds no expressions that run."""
+        """Leave the pattern unchanged, because it contains no expressions that run."""
         node.body = [self.visit(statement) for statement in node.body]
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
-        """Leave the annotation."""
+        """Leave the annotation unchanged."""
         node.value = self.visit(node.value) if node.value is not None else None
         return node
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> Any:
-        """Leave f-strings, whose parts have no positions of their own before Python 3.12."""
+        """Leave f-strings unchanged, because their parts have no positions before Python 3.12."""
         return node
 
     def visit_Call(self, node: ast.Call) -> Any:
-        """Leave the callee, but not what it is an attribute of."""
+        """Leave the callee unchanged, but not the object that it is an attribute of."""
         if isinstance(node.func, ast.Attribute):
             node.func.value = self.visit(node.func.value)
         node.args = [self.visit(argument) for argument in node.args]
@@ -129,7 +129,7 @@ class Instrument(ast.NodeTransformer):
 
 
 class Watch:
-    """Notes what values expressions have while modules are called."""
+    """Records the values that expressions have while modules are called."""
 
     def __init__(self, seen: Path) -> None:
         self.file = seen
@@ -164,7 +164,7 @@ class Watch:
         os._exit(0)
 
     def note(self, place: int, value: Any) -> Any:
-        """Note the type of a value, and hand it on."""
+        """Record the type of a value, and return the value."""
         if self.depth:
             known = self.values[place]
             if len(known) < _MOST_VALUES:
@@ -181,7 +181,7 @@ class Watch:
         return "object", type(value).__name__
 
     def write(self) -> None:
-        """Write what was seen."""
+        """Write what was recorded."""
         found: dict[str, list[Any]] = defaultdict(list)
         for place, values in self.values.items():
             path, span = self.places[place]
@@ -190,7 +190,7 @@ class Watch:
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    """Loads a file of the package, instrumented."""
+    """Loads a file from the package and instruments it."""
 
     places: list[tuple[str, Span]]
 
@@ -200,7 +200,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the files of the package before any other finder does."""
+    """Finds the package's files before any other finder does."""
 
     def __init__(self, package: Path, places: list[tuple[str, Span]]) -> None:
         self.package, self.places = package, places
@@ -228,7 +228,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def measure(options: argparse.Namespace) -> None:
-    """Run the tests of a package with the plugin above, in the package's environment."""
+    """Run a package's tests with the plugin above, in the package's environment."""
     root, package = options.root.resolve(), (options.root / options.package).resolve()
     tests = options.tests or [name for name in ("tests", "test") if (root / name).is_dir()] or [options.package]
     command = [options.python, "-m", "pytest", "-q", "-p", "kinds", "-p", "no:cacheprovider", "-o", "addopts="]
@@ -249,7 +249,7 @@ def measure(options: argparse.Namespace) -> None:
 
 
 class Known:
-    """What the analysis knows of the expressions of one file: kinds by node, for the functions of the region."""
+    """What the analysis knows about the expressions in a file: kinds by node, for functions in the region."""
 
     def __init__(self, tree: ast.Module, kinds: Mapping[ast.AST, Any], reached: set[ast.AST]) -> None:
         self.kinds = kinds
@@ -271,25 +271,25 @@ class Known:
             self._walk(child, child if is_function else function, inner)
 
     def is_parameter(self, node: ast.Name) -> bool:
-        """Whether a name is a parameter of the function around it."""
+        """Return whether a name is a parameter of the function around it."""
         given = getattr(self.functions[node], "args", None)
         named = [*given.posonlyargs, *given.args, *given.kwonlyargs] if given is not None else []
         return node.id in {one.arg for one in named}
 
 
 class Score:
-    """Counts where values and kinds differ, with a few places for each cause."""
+    """Counts where values and kinds differ, and keeps a few places for each cause."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.causes: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
 
     def note(self, what: str, cause: str, place: str) -> None:
-        """Count one place for a cause."""
+        """Count a place for a cause."""
         self.causes[what][cause].append(place)
 
     def print(self, most: int) -> None:
-        """Print the counts, and the commonest causes."""
+        """Print the counts and the most common causes."""
         print(dict(self.counts))
         for what, causes in self.causes.items():
             print(f"\n{what}: {sum(map(len, causes.values()))}")
@@ -330,7 +330,7 @@ def score(options: argparse.Namespace) -> None:
 
 
 def hold(result: Score, known: Known, values: Sequence[Any], lines: Sequence[str], path: str) -> None:
-    """Hold the values of one file against what is known of it."""
+    """Compare the values in a file with what is known about it."""
     outside: set[ast.AST] = set()
     unvisited: set[ast.AST] = set()
     for span, seen in values:
@@ -366,12 +366,12 @@ def hold(result: Score, known: Known, values: Sequence[Any], lines: Sequence[str
 
 
 def is_unknown(known: Known, node: ast.AST) -> bool:
-    """Whether nothing is known of an expression."""
+    """Return whether nothing is known about an expression."""
     return type(known.kinds.get(node)).__name__ in ("Unknown", "Nothing", "NoneType")
 
 
 def origin(known: Known, node: ast.expr) -> str | None:
-    """Say where a kind was lost, if it was at this expression."""
+    """Return where a kind was lost, if it was lost at this expression, or None."""
     if isinstance(node, ast.Name):
         return f"parameter of {getattr(known.functions[node], 'name', 'lambda')}" if known.is_parameter(node) else None
     operands = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
@@ -388,7 +388,7 @@ def origin(known: Known, node: ast.expr) -> str | None:
 
 
 def contradiction(kind: Any, seen: Sequence[Any]) -> str | None:
-    """Say how values contradict a kind, if they do."""
+    """Return how the values contradict a kind, or None if they do not."""
     name = type(kind).__name__
     if name == "Tensor":
         wanted = "array" if kind.array else "tensor"
@@ -413,7 +413,7 @@ def contradiction(kind: Any, seen: Sequence[Any]) -> str | None:
 
 
 def class_of(dtype: str) -> str:
-    """Return the classes of dtypes that a dtype may be taken for."""
+    """Return the class of a dtype."""
     name = dtype.removeprefix("torch.")
     return "bool" if name == "bool" else "complex" if "complex" in name else "float" if "float" in name else "int"
 

@@ -1,12 +1,12 @@
-"""Create the truth for `accuracy.py`: run the models of a corpus under Dynamo, and record what it did.
+"""Create the truth for `accuracy.py` by running the models in a corpus with Dynamo and recording what it does.
 
     python benchmarks/measure.py CORPUS TRUTH.jsonl [--python PATH] [--confirm]
 
-CORPUS is a folder of code. Each module class and compiled function in it is built and called as `dynalint check` would
-to confirm a finding: with the examples that the configuration declares, or else with inputs generated from annotations
-and layers, in the same sandbox, three times with the same shapes. README.md in this folder describes the format of
-TRUTH. What could not be run gets the status `not-run` and the reason, and does not count for or against the static
-check.
+CORPUS is a folder of code. Each module class and compiled function in it is built and called in the same way as
+`dynalint check` does to confirm a finding. It is called three times with the same shapes, in the same sandbox, with the
+examples that the configuration declares or, without any, with inputs generated from annotations and layers. README.md
+in this folder describes the format of TRUTH. If something cannot be run, it has the status `not-run` with the reason,
+and does not count for or against the static check.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def measure(corpus: Path, *, python: str | None, always: bool) -> list[TargetRes
     """Run everything in a corpus that can be run.
 
     Raises:
-        WorkerError: nothing can be run at all.
+        WorkerError: no code can be run at all.
     """
     values: dict[str, Any] = {"confirm": "always" if always else "auto", **({"python": python} if python else {})}
     layers = (environment_layer(os.environ, corpus), parse_layer(values, corpus, lambda _: "the command line"))
@@ -73,7 +73,7 @@ def measure(corpus: Path, *, python: str | None, always: bool) -> list[TargetRes
 
 
 def records_of(result: TargetResult, corpus: Path) -> Iterator[dict[str, Any]]:
-    """Yield a record for each file of the corpus that a target ran."""
+    """Yield a record for each file in the corpus that a target ran."""
     own = result.target.path
     if result.eager is None or result.default is None:
         reason = result.problem.failure.message if result.problem and result.problem.failure else "did not end"
@@ -97,7 +97,7 @@ def _record(path: Path, corpus: Path, result: TargetResult, **values: Any) -> di
 
 
 def _breaks(result: TargetResult, file: str) -> Iterator[dict[str, Any]]:
-    """Yield the breaks whose innermost frame in the corpus is in a file."""
+    """Yield the breaks whose innermost frame in the corpus is in the given file."""
     assert result.default is not None
     seen = set()
     for one in result.default.breaks:

@@ -1,16 +1,16 @@
-"""How much of what people mended for `torch.compile` in merged commits dynalint finds, and mends by itself.
+"""Measure how much of what merged commits fixed for `torch.compile` dynalint finds and can fix.
 
     python benchmarks/merged.py CAUSES.jsonl CLONES [--python VENV/bin/python] [--unsafe-fixes] [--only ID] [--diffs]
 
-CLONES is a folder with a git clone of each repository, named `owner+name`, or with that in `owner+name/repo`. Each
-record of CAUSES.jsonl is one place that a commit mended: `id`, `repo` ("owner/name"), `parent` (the commit before),
-`file`, `ranges` (first and last lines of the cause), `scope` (`local` if one function was changed) and `on_2_13` (only
-`breaks` and `recompiles` are used).
+CLONES is a folder with a git clone of each repository in `owner+name` or `owner+name/repo`. Each record in CAUSES.jsonl
+describes a place that a commit fixed, with the keys `id`, `repo` ("owner/name"), `parent` (the previous commit),
+`file`, `ranges` (first and last lines of the cause), `scope` (`local` if only one function was changed) and `on_2_13`
+(only `breaks` and `recompiles` are used).
 
-A place is flagged if a static check of the whole package has a finding there that is more than advice. It is repaired
-if it was flagged, `dynalint fix --apply`, with the options given, changes it, and a check that runs code finds nothing
-there afterwards. The interpreter needs torch and
-what the packages import; without it, nothing is fixed that a run has to show.
+A place is flagged if a static check of the whole package has a finding there that is more than advice. A flagged place
+is repaired if `dynalint fix --apply`, with the given options, changes it, and a check that runs the code finds nothing
+there afterwards. The interpreter needs torch and the packages' dependencies. Without an interpreter, fixes that have to
+be verified by running the code are not applied.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COUNTED = ("breaks", "recompiles")
 
 @dataclass(frozen=True)
 class Cause:
-    """A place that people mended, and the tree before."""
+    """A place that a commit fixed, and the tree before the commit."""
 
     id: str
     repo: str
@@ -43,7 +43,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a cause: the codes found there, whether it was repaired, and what is left or was said."""
+    """The outcome for a cause: the codes found there, whether it was repaired, and what remained or was reported."""
 
     cause: Cause
     codes: tuple[str, ...]
@@ -69,7 +69,7 @@ def read_causes(path: Path, only: Sequence[str]) -> list[Cause]:
 
 
 def extract(cause: Cause, clones: Path, folder: Path) -> None:
-    """Write the Python files before the commit to a folder, as a repository of its own."""
+    """Write the Python files from before the commit to a folder, as a new repository."""
     clone = clones / cause.repo.replace("/", "+")
     clone = clone / "repo" if (clone / "repo").exists() else clone
     listed = subprocess.run(
@@ -92,7 +92,7 @@ def dynalint(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def findings_in(folder: Path, paths: Sequence[str], *options: str) -> list[dict[str, object]]:
-    """Return the findings of a check that still count, as JSON has them."""
+    """Return a check's findings that still count, in the form that JSON has."""
     ran = dynalint(folder, "check", *paths, "--output-format", "json-lines", *options)
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
@@ -100,7 +100,7 @@ def findings_in(folder: Path, paths: Sequence[str], *options: str) -> list[dict[
 def there(
     findings: Iterable[dict[str, object]], file: str, ranges: Sequence[tuple[int, int]]
 ) -> list[dict[str, object]]:
-    """Return the findings in a file that overlap one of the ranges."""
+    """Return the findings in a file that overlap at least one of the ranges."""
     own = (one for one in findings if one["path"] == file and one["category"] != "advice")
     return [one for one in own if any(_overlaps(one, first, last) for first, last in ranges)]
 
@@ -113,7 +113,7 @@ def _overlaps(finding: dict[str, object], first: int, last: int) -> bool:
 def moved(
     before: Sequence[str], after: Sequence[str], ranges: Sequence[tuple[int, int]]
 ) -> tuple[list[tuple[int, int]], bool]:
-    """Return where ranges of lines are after a change, and whether the change touches them."""
+    """Return where line ranges are after a change, and whether the change touches them."""
     found, touched = [], False
     opcodes = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
     for first, last in ranges:
@@ -128,7 +128,7 @@ def moved(
 
 
 def judged(causes: Sequence[Cause], clones: Path, options: Sequence[str], *, diffs: bool) -> Iterator[Result]:
-    """Yield what becomes of the causes of one commit."""
+    """Yield the outcome for each cause in a commit."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         extract(causes[0], clones, folder)

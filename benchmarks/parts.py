@@ -1,10 +1,10 @@
-"""Compare the findings in each folder of a package, checked alone, with those in the whole package.
+"""Compare the findings in each folder of a package, when it is checked alone, with the findings in the whole package.
 
     python benchmarks/parts.py PACKAGE [--files N]
 
-Checking more files may add findings but must not remove any, since it only adds information. Prints the findings that
-are missing for the whole package; the exit code says whether there are any. `--files` also checks that many single
-files, drawn at random. Advice, and findings that only `--all` lists, count as found.
+Checking more files can add findings but must not remove any, because it only adds information. This prints the findings
+that are missing for the whole package. The exit code says whether there are any. `--files` also checks the given number
+of single files, drawn at random. Advice, and findings that only `--all` lists, count as found.
 """
 
 from __future__ import annotations

@@ -1,23 +1,25 @@
-"""How many of the measured graph breaks disappear under the settings that dynalint suggests and has tried.
+"""Measure how many measured graph breaks disappear with the settings that dynalint has tried and suggests.
 
     python benchmarks/prescriptions.py CORPUS TRUTH.jsonl [--classes REGEX] [--seconds N] [--repaired FILE]
     python benchmarks/prescriptions.py CORPUS TRUTH.jsonl --examples EXAMPLES.json [--seconds N] [--repaired FILE]
 
-CORPUS and TRUTH.jsonl are those of `accuracy.py`. The models of files with graph breaks are built and called as in
-`dynalint explain`, with generated inputs if none are declared, until each break site of the file is reached. Helpful
-settings are tried by running the model (such as `capture_scalar_outputs`, and `fullgraph=True`, which implies some).
-Settings that change results do not count; if time ran out before results could be compared, that is reported. A site
-vanishes if it does so in every model that reached it. `--sample` draws files, which are the same for the same `--seed`.
+CORPUS and TRUTH.jsonl are the same as for `accuracy.py`. The models in files with graph breaks are built and called as
+in `dynalint explain`, with generated inputs if none are declared, until each break site in the file has been reached.
+Settings that may help, such as `capture_scalar_outputs`, and `fullgraph=True`, which implies some of them, are tried by
+running the model. Settings that change results do not count. If time ran out before results could be compared, this is
+reported. A site vanishes if it vanishes in every model that reached it. `--sample` draws files, which are the same for
+the same `--seed`.
 
-`--examples` names a file that maps examples, as declared in the configuration, to the sites `FILE:LINE` that they run;
-`tested_models.py` creates one from the tests of a library. Then no inputs are generated: the example that runs the most
-unreached sites is next, until there are none.
+`--examples` names a file that maps examples, written as in the configuration, to the sites `FILE:LINE` that they run.
+`tested_models.py` creates one from a library's tests. With this option, no inputs are generated. The next example is
+always the one that runs the most unreached sites, until there are none.
 
 If sites remain, the same example is run in the mode `given` of `tested_models.py`, which passes values that the library
-allows callers to compute in advance. Sites that no longer break, with the same results, vanish under arguments.
+allows callers to compute in advance. Sites that no longer break, and for which results are the same, count as vanishing
+with arguments.
 
-`--repaired` names a file with the output of `fixes.py --list repaired`, to count fixes and settings together; `--fixed`
-is the folder written by `fixes.py --write`, on which settings are then tried.
+`--repaired` names a file with the output of `fixes.py --list repaired`, to count fixes and settings together. `--fixed`
+is the folder written by `fixes.py --write`, in which settings are then tried.
 """
 
 from __future__ import annotations
@@ -48,13 +50,13 @@ from dynalint.lint import Linter
 from dynalint.rules import all_rules
 from dynalint.workspace import open_workspace
 
-# Only settings count; other remedies leave code to eager. One call shows where it breaks.
+# Only settings count, because other remedies leave code to eager mode. A single call shows where it breaks.
 _ASKED = {"ways": ("settings", "fullgraph"), "once": True}
 
 
 @dataclass
 class Measured:
-    """The measurements: the sites that each model reached, and the settings under which each site vanished."""
+    """The measurements: the sites that each model reached, and the settings with which each site vanished."""
 
     asked: int = 0
     ran: int = 0
@@ -68,7 +70,7 @@ class Measured:
     moved: dict[Place, Place] = field(default_factory=dict)
 
     def add(self, other: Measured) -> None:
-        """Take in what another model showed."""
+        """Add what another model showed."""
         for name in ("asked", "ran", "broken", "whole"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for site, names in other.vanished.items():
@@ -80,7 +82,7 @@ class Measured:
 
     @property
     def reached(self) -> set[Place]:
-        """The sites that broke in some model."""
+        """The sites that broke in at least one model."""
         return self.vanished.keys() | self.left
 
     @property
@@ -98,7 +100,7 @@ def _configuration(corpus: Path, options: argparse.Namespace) -> Configuration:
 
 
 def measure(corpus: Path, sites: set[Place], options: argparse.Namespace) -> Measured:
-    """Run the models of each file with sites, in turn."""
+    """Run the models in each file with sites, one file after another."""
     configuration = _configuration(corpus, options)
     seen = Measured()
     names = re.compile(options.classes)
@@ -122,7 +124,7 @@ def measure(corpus: Path, sites: set[Place], options: argparse.Namespace) -> Mea
 
 
 def measure_examples(corpus: Path, sites: set[Place], examples: Mapping[str, set[Place]], options: Any) -> Measured:
-    """Run the examples, each time the one with the most sites not reached yet."""
+    """Run the examples, always choosing the one with the most sites that have not been reached."""
     workspace, _ = open_workspace([corpus / min(sites).file], _configuration(corpus, options), corpus)
     confirming = replace(confirm_options(workspace, (corpus,)), roots=(corpus,))
     left = dict(examples)
@@ -165,7 +167,7 @@ def moved(sites: set[Place], original: Path, corpus: Path) -> dict[Place, Place]
 
 
 def _take(seen: Measured, target: Target, parts: Mapping[str, Any], sites: set[Place], corpus: Path) -> None:
-    """Record the result of one model."""
+    """Record the result for a model."""
     seen.asked += 1
     if "before" not in parts:
         seen.failures.append(f"{target.name}: {parts.get('problem', 'the process ended')}"[:300])

@@ -1,11 +1,11 @@
-"""How well the static check agrees with Dynamo on small programs, each with one pattern and a known outcome.
+"""Measure how well the static check agrees with Dynamo on small programs, each with a single pattern and known outcome.
 
     python benchmarks/probes.py FOLDER [--list]
 
-FOLDER contains `probes.jsonl`, one record per line, and the programs, `probes/ID.py`; README.md in this folder
-describes the keys. Advice counts as a hit on a program that breaks or recompiles, but not as a false alarm on others,
-since it claims nothing. Programs whose breaks are all invisible in the source, by dynalint's table of graph breaks, are
-left out, and so are those that recompile only because of varying inputs.
+FOLDER contains `probes.jsonl`, with a record per line, and the programs as `probes/ID.py`. README.md in this folder
+describes the keys. Advice counts as a hit for a program that breaks or recompiles, but not as a false alarm for others,
+because it claims nothing. Programs are left out if all their breaks are invisible in the source according to dynalint's
+table of graph breaks, or if they only recompile because their inputs vary.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Record = Mapping[str, Any]
 
 OK = "ok"
 LEFT_OUT = "recompile-varied-inputs"
-# The arguments for a program without a call of its own, by parameter name.
+# Arguments for a program that contains no call, by parameter name.
 TENSOR = "torch.randn(4, 8)"
 NAMED = {"m": "torch.randn(4, 8) > 0", "mask": "torch.randn(4, 8) > 0", "b": "True"}
 
 
 def with_call(program: str) -> str:
-    """Return the program with a call added if it has none, of the first of `compiled`, `f` or `M` that it defines."""
+    """Return the program, with a call to the first of `compiled`, `f` or `M` that it defines if it contains no call."""
     tree = ast.parse(program)
     called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -55,7 +55,7 @@ def _inputs(function: ast.FunctionDef, *, skip: int = 0) -> str:
 
 
 def findings_of(folder: Path) -> dict[str, list[Record]]:
-    """Return the static findings in each program, by its id."""
+    """Return the static findings in each program, by the program's id."""
     with tempfile.TemporaryDirectory() as copies:
         for program in sorted((folder / "probes").glob("*.py")):
             Path(copies, program.name).write_text(with_call(program.read_text(encoding="utf-8")), encoding="utf-8")
@@ -77,14 +77,14 @@ def claims(findings: Iterable[Record]) -> list[Record]:
 
 
 def is_hidden(record: Record) -> bool:
-    """Return whether all breaks of a program are invisible in the source, or only its inputs make it recompile."""
+    """Return whether all of a program's breaks are invisible in the source, or only its inputs make it recompile."""
     breaks = graph_breaks()
     seen = [breaks[gb].seen for gb in record["gb"] if gb in breaks]
     return record["outcome"] == LEFT_OUT or (bool(seen) and not {*seen} & {"static", "partly"})
 
 
 def main() -> None:
-    """Print the two shares for the folder."""
+    """Print both shares for the folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--list", action="store_true", help="print the programs that are missed, or flagged and ok")

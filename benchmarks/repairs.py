@@ -1,10 +1,10 @@
-"""How many of the small programs that break and have a known rewrite `dynalint fix` repairs.
+"""Measure how many small programs that break and have a known rewrite `dynalint fix` repairs.
 
     python benchmarks/repairs.py FOLDER [--safe-only] [--list]
 
-FOLDER is that of `probes.py`; in the `rewrites` of a record, `usable` says whether a rewrite compiled to one graph. The
-conditions of conditional fixes are taken for granted, to measure what is on offer. A program is repaired if each of its
-findings except advice is fixed, or all advice if there is nothing else.
+FOLDER is the same as for `probes.py`. In a record's `rewrites`, `usable` says whether a rewrite compiled to one graph.
+The conditions of conditional fixes are assumed to hold, to measure what fixes there are. A program is repaired if all
+its findings except advice are fixed, or all its advice if there are no other findings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from probes import OK, Record, claims, is_hidden, with_call
 
 from dynalint.findings import Finding
 
-# Rewrites with these names do not change the program, but run it with a Dynamo setting.
+# Rewrites with these names run the program with a Dynamo setting instead of changing it.
 SETTINGS = ("cdo_config", "cso", "cso_check", "allow_rnn", "trace_autograd_ops")
 
 
@@ -48,13 +48,13 @@ def main() -> None:
 
 
 def _is_wanted(record: Record) -> bool:
-    """Return whether a program breaks visibly in the source and has a working rewrite of more than a setting."""
+    """Return whether a program breaks visibly in the source and has a working rewrite that is not just a setting."""
     changes = any(one["usable"] and one["name"] not in SETTINGS for one in record["rewrites"])
     return record["outcome"] != OK and not is_hidden(record) and changes
 
 
 def _left(folder: Path, names: list[str], *, unsafe: bool) -> dict[str, list[str]]:
-    """Return the findings left in each program after fixing it, with the reasons."""
+    """Return the findings left in each program after it has been fixed, with the reasons."""
     taken = argparse.Namespace(static=False, assume=True, unsafe_fixes=unsafe, separately=True, examples=None)
     left: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory() as copies:

@@ -1,13 +1,13 @@
-"""Run a file against its rewritten form: compare results in eager mode bit by bit, and list the remaining graph breaks.
+"""Run a file and its rewritten version, compare results in eager mode exactly, and list the remaining graph breaks.
 
     python benchmarks/rerun.py ORIGINAL.py REWRITTEN.py [ORIGINAL.py REWRITTEN.py]... [--cases TESTCASES]
 
-A file lists its cases under a global name, as tuples. The first three items are a module class or function, a function
-that returns its constructor arguments as a list and a dict (None for a function), and a function that returns the
-arguments of a call in the same form. Further items are ignored. Results, gradients, state, exceptions, output and
-random state are compared over three calls in eval mode and three in training mode. Differences that also occur between
-two runs of the original, for example from uninitialized memory, are reported separately. The output is one line of JSON
-per pair, each from its own process. `fixes.py` runs this for the files that it changes.
+A file lists its cases in a global, as tuples. The first three items are a module class or function, a function that
+returns its constructor arguments as a list and a dict (None for a function), and a function that returns the arguments
+of a call in the same form. Further items are ignored. Results, gradients, state, exceptions, output and random state
+are compared over three calls in evaluation mode and three in training mode. Differences that also occur between two
+runs of the original, for example because of uninitialized memory, are reported separately. The output is a line of JSON
+for each pair of files, which have a process of their own. `fixes.py` runs this for the files that it changes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SECONDS = 300
 
 
 class Case:
-    """One case in one of the two files."""
+    """A case in one of the two files."""
 
     def __init__(self, module: ModuleType, position: int, listed: Iterable[Any]) -> None:
         self._run, self._made_from, self._called_with, *_ = listed
@@ -53,14 +53,14 @@ class Case:
         return self._run(*args, **kwargs)  # type: ignore[no-any-return]
 
     def calls(self) -> list[Call]:
-        """Return the arguments of each call, the same in every run."""
+        """Return the arguments of each call, which are the same in every run."""
         torch.manual_seed(1)
         random.seed(1)
         return [(tuple(args), kwargs) for args, kwargs in (self._called_with() for _ in range(CALLS))]
 
 
 def load(path: Path, name: str, cases: str) -> list[Case]:
-    """Import a file under a name, replacing any other module of that name, and return its cases."""
+    """Import a file under a name, replacing any other module with that name, and return its cases."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -71,7 +71,7 @@ def load(path: Path, name: str, cases: str) -> list[Case]:
 
 
 def different(one: Case, other: Case, *, training: bool) -> tuple[str | None, bool]:
-    """Return the difference between two forms of a case, and whether the original returned at all."""
+    """Return the difference between the two versions of a case, and whether the original returned at all."""
     functions = [fresh_callable(case.make) for case in (one, other)]
     for function in functions:
         if isinstance(function, torch.nn.Module):
@@ -91,7 +91,7 @@ def different(one: Case, other: Case, *, training: bool) -> tuple[str | None, bo
 
 
 def broken(case: Case, path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the line and kind of each graph break of a case, at its innermost frame in the file."""
+    """Yield the line and kind of each graph break in a case, taken from its innermost frame in the file."""
 
     def make() -> Callable[..., Any]:
         function = case.make()
@@ -135,7 +135,7 @@ def rerun(original: Path, rewritten: Path, cases: str) -> dict[str, Any]:
 
 
 def answer(original: Path, rewritten: Path, cases: str, sink: Connection) -> None:
-    """Send the result of comparing a pair, or the error that prevented it."""
+    """Send the result of comparing a pair of files, or the error that prevented it."""
     warnings.simplefilter("ignore")
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
@@ -146,7 +146,7 @@ def answer(original: Path, rewritten: Path, cases: str, sink: Connection) -> Non
 
 
 def answered(original: Path, rewritten: Path, cases: str) -> dict[str, Any]:
-    """Compare a pair in a fork of this process, which has torch imported."""
+    """Compare a pair of files in a fork of this process, which has already imported torch."""
     source, sink = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context("fork").Process(target=answer, args=(original, rewritten, cases, sink))
     child.start()

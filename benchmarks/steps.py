@@ -1,6 +1,6 @@
-"""The share of the analysis budget that files use: `python benchmarks/steps.py FOLDER...`.
+"""Measure the share of the analysis budget that files use: `python benchmarks/steps.py FOLDER...`.
 
-The budgets in `dynalint/analysis/steps.py` must stay far above what the largest files written by people need.
+The budgets in `dynalint/analysis/steps.py` must stay far above what the largest handwritten files need.
 """
 
 from __future__ import annotations

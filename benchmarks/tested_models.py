@@ -1,18 +1,19 @@
-"""Models and inputs from the tests of a library, as examples for `prescriptions.py`.
+"""Models and inputs from a library's tests, as examples for `prescriptions.py`.
 
     python benchmarks/tested_models.py TESTS CORPUS TRUTH.jsonl [FAMILY ...] > examples.json
 
-TESTS is the folder `tests` of transformers' repository, or of a fork; CORPUS and TRUTH.jsonl are those of
-`accuracy.py`. CORPUS, and what the tests import, must be on PYTHONPATH. Each model of each test class is built and
-called once without a compiler, in evaluation mode and, with labels, in training mode. The output is the measured break
-sites that each one ran. Families are folders of TESTS/models; the default is those with sites.
+TESTS is the `tests` folder in the transformers repository or a fork of it. CORPUS and TRUTH.jsonl are the same as for
+`accuracy.py`. CORPUS, and everything that the tests import, must be on PYTHONPATH. Each model in each test class is
+built and called once without a compiler, in evaluation mode and, with labels, in training mode. The output gives the
+measured break sites that each one ran. Families are folders in TESTS/models. By default, all families with sites are
+used.
 
-An example is an attribute of this module, named by family, test module, test class, model and mode. The tests are
-imported as the package `tests`, which must be on PYTHONPATH where the examples are used.
+An example is an attribute of this module whose name consists of the family, test module, test class, model and mode.
+The tests are imported as the package `tests`, which must be on PYTHONPATH where the examples are used.
 
-A further mode, `given`, is evaluation mode with additional arguments: values that the library allows callers to compute
-in advance (`kwargs.pop("cu_seqlens", None)`, with or without a prefix such as `image_`), and lists instead of small
-integer tensors. Each is used only if the results are identical.
+There is another mode, `given`, which is evaluation mode with additional arguments. These are values that the library
+allows callers to compute in advance (`kwargs.pop("cu_seqlens", None)`, with or without a prefix such as `image_`), and
+lists instead of small integer tensors. Each argument is only used if the results are identical.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def __getattr__(name: str) -> Example:
 
 
 def built(test: type[unittest.TestCase], name: str, *, training: bool) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Return a model as built by a test, and the arguments with which the test calls it."""
+    """Return a model in the way that a test builds it, and the arguments with which the test calls it."""
     case: Any = test()
     case.setUp()
     (model,) = (one for one in case.all_model_classes if one.__name__ == name)
@@ -66,7 +67,7 @@ def built(test: type[unittest.TestCase], name: str, *, training: bool) -> tuple[
 
 
 def with_given(model: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call, with additional ones that only replace values computed in the call."""
+    """Return the arguments of a call with additional arguments that only replace values computed in the call."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -96,7 +97,7 @@ def with_given(model: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _popped(run: Callable[[Mapping[str, Any]], list[Any]], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Run a model. Return the results, and the values that its functions compute unless they are passed as keywords."""
+    """Run a model, and return the results and the values that its functions compute unless passed as keywords."""
     found: dict[str, Any] = {}
 
     def watch(frame: FrameType, event: str, result: Any) -> None:
@@ -140,7 +141,7 @@ def _taken(code: CodeType) -> tuple[str, ...]:
 
 
 def _modality(frame: FrameType | None) -> str:
-    """Return the keyword prefix for the encoder that a frame belongs to."""
+    """Return the keyword prefix of the encoder that a frame belongs to."""
     while frame is not None:
         for modality in ("image", "video", "audio"):
             if frame.f_code.co_name == f"get_{modality}_features":
@@ -150,7 +151,7 @@ def _modality(frame: FrameType | None) -> str:
 
 
 def names(tests: Path, families: Sequence[str]) -> Iterator[str]:
-    """Yield the names of all examples of some families."""
+    """Yield the names of all examples in the given families."""
     for path in sorted(tests.glob("models/*/test_modeling_*.py")):
         family = path.parent.name
         if family not in families:
@@ -182,7 +183,7 @@ def _models(test: Any) -> Sequence[type]:
 
 
 def lines_run(example: Example, lines: dict[str, set[int]]) -> set[tuple[str, int]]:
-    """Return which of the given lines, by file, an example runs."""
+    """Return which of the given lines, listed by file, an example runs."""
     ran: set[tuple[str, int]] = set()
 
     def within(frame: FrameType, event: str, _: Any) -> Any:

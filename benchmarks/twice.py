@@ -1,10 +1,10 @@
-"""Whether fixing is idempotent: whether a second run changes anything, and whether the first leaves new findings.
+"""Check that fixing is idempotent: a second run must not change anything, and the first must not leave new findings.
 
     python benchmarks/twice.py CORPUS [--pattern GLOB] [--together] [--unsafe-fixes] [--static] [--jobs N]
 
-Each file of CORPUS is copied, fixed alone, and fixed again (with `--together`, all files as one project). Conditions of
-conditional fixes are taken for granted, to change as much as possible; `--static` applies only fixes without
-conditions. Nothing is written to the corpus. The exit code is 1 if anything is found.
+Each file in CORPUS is copied, fixed alone, and fixed again. With `--together`, all files are fixed as one project. The
+conditions of conditional fixes are assumed to hold, to change as much as possible. `--static` only applies fixes
+without conditions. Nothing is written to the corpus. The exit code is 1 if anything is found.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _one(corpus: Path, options: argparse.Namespace, names: Sequence[str]) -> Twi
 
 
 def main() -> None:
-    """Print the number of changed files, and each file that was changed again or has a new finding."""
+    """Print the number of changed files, and each file that changed again or has a new finding."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--pattern", default="*.py", help="the files to fix (default: %(default)s)")

@@ -1,18 +1,18 @@
-"""Recall and precision of the static findings on a package that was not used in development, by running its tests.
+"""Measure recall and precision of static findings on a package not used in development, by running its tests.
 
     python benchmarks/unseen.py ROOT PACKAGE TRUTH.jsonl --python VENV/bin/python [--tests FOLDER ...]
     python benchmarks/unseen.py ROOT PACKAGE TRUTH.jsonl --score [--list]
 
-ROOT is an unpacked source distribution, PACKAGE the folder of the package in it (`src/name`). The first command runs
-the tests and doctests in an environment that has torch, pytest and the package's dependencies. Outermost calls of
-modules, and of what is passed to `torch.compile`, are repeated in a fork of the process, on copies and on the real
-arguments: three times under Dynamo with a counting backend, in the current mode and in evaluation mode. TRUTH has a
-record for each file that a call ran, with the keys of `accuracy.py` and `mode`, `traced` (the lines that Dynamo
-captured; lines of frames that it gave up also ran, but say nothing), `recompiles` (function, line, guard, places) and
-`root`.
+ROOT is an unpacked source distribution, and PACKAGE is the folder of the package in it (`src/name`). The first command
+runs the tests and doctests in an environment that has torch, pytest and the package's dependencies. Outermost calls to
+modules, and to anything passed to `torch.compile`, are repeated in a fork of the process, on copies and on the real
+arguments. They run three times under Dynamo with a counting backend, in the current mode and in evaluation mode. TRUTH
+has a record for each file that a call ran. Its keys are those described for `accuracy.py`, `mode`, `traced` (the lines
+that Dynamo captured; lines in frames that it gave up also ran, but do not show anything), `recompiles` (function, line,
+guard, places) and `root`.
 
-`--score` checks the whole package and compares the findings with that. A site is a statement: the innermost one in the
-package when the graph broke. A finding is false if Dynamo captured one of its lines and no call broke there.
+`--score` checks the whole package and compares the findings with TRUTH. A site is the innermost statement in the
+package at which the graph broke. A finding is false if Dynamo captured one of its lines and no call broke there.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _CHILD_SECONDS = 90
 _CHILD_MEMORY = 10 << 30
 _CALLS = 3
 _MODES = {True: "train", False: "eval", None: "function"}
-_OF_A_KIND = 2  # calls of one class in one mode
-_OF_A_TEST = 4  # parameter sets of one test
-# What Dynamo reports for a comprehension or constructor that it compiles alone, after giving up the outer frame.
+_OF_A_KIND = 2  # calls of the same class in the same mode
+_OF_A_TEST = 4  # parameter sets kept for a test
+# What Dynamo reports for a comprehension or constructor that it compiles separately after giving up the outer frame.
 _AFTER = frozenset({"Missing tp_iternext", "Read uninitialized cell", "Uninitialized nn.Module"})
-# Dynamo's name for a mock used in a test.
+# Dynamo's name for a mock in a test.
 _MOCK = "CallableMixin"
 Place = tuple[str, int]
 _PLACE = re.compile(r'(?:# |File ")(\S+\.py)(?::|", line )(\d+)')
@@ -55,16 +55,16 @@ _TESTS = re.compile(r"/tests?/|/test_[^/]*$|_test\.py$|/conftest\.py$")
 
 
 def measure(options: argparse.Namespace) -> None:
-    """Run the tests of a package with the plugin below, in the package's environment."""
+    """Run a package's tests with the plugin below, in the package's environment."""
     root = options.root.resolve()
     package = root / options.package
     places = {"root": str(root), "package": str(package), "truth": str(options.truth.resolve())}
     options.truth.write_text("")
     tests = options.tests or [name for name in ("tests", "test") if (root / name).is_dir()]
     command = [options.python, "-m", "pytest", "-q", "-p", "unseen", "-p", "no:cacheprovider", "-o", "addopts="]
-    command += ["-o", "filterwarnings=ignore"]  # the project may turn deprecation warnings of this torch into errors
+    command += ["-o", "filterwarnings=ignore"]  # the project may turn this torch's deprecation warnings into errors
     command += ["--doctest-modules", "--doctest-continue-on-failure", "--continue-on-collection-errors", "--tb=no"]
-    # The package comes last: importing all of it may fail, and its doctests matter less than its tests.
+    # The package comes last because importing all of it may fail, and because its doctests matter less than its tests.
     command += [*map(str, tests), str(package)]
     paths = [str(_HERE), str(package.parent), str(root)]
     added = {_VARIABLE: json.dumps({**places, "seconds": options.seconds}), "PYTHONPATH": os.pathsep.join(paths)}
@@ -78,7 +78,7 @@ def measure(options: argparse.Namespace) -> None:
     print(f"records: {dict(found)} -> {options.truth}")
 
 
-# The plugin: everything from here to the score runs in the package's environment, under pytest.
+# The plugin. Everything up to the score runs in the package's environment with pytest.
 
 
 def pytest_configure(config: Any) -> None:
@@ -88,7 +88,7 @@ def pytest_configure(config: Any) -> None:
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Keep a few parameter sets of each test, since the others mostly make the same calls."""
+    """Keep a few parameter sets for each test, because the others mostly make the same calls."""
     alike: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for item in items:
         alike[str(item.path), item.nodeid.partition("[")[0]].append(item)
@@ -97,16 +97,16 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
 
 
 class Watch:
-    """Watches outermost calls, and repeats those of a new kind in a fork."""
+    """Watches outermost calls, and repeats new kinds of calls in a fork."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.root, self.truth = Path(settings["root"]), Path(settings["truth"])
         self.seconds: float = settings["seconds"]
-        # Some packages include tests; these are not part of the code to check.
+        # Some packages include tests, which are not part of the code to check.
         self.files = {str(path) for path in Path(settings["package"]).rglob("*.py") if not _TESTS.search(str(path))}
         self.seen: dict[tuple[str, str], set[str]] = defaultdict(set)
         self.busy = False
-        # The worker's import name in interpreters without dynalint.
+        # The name under which interpreters without dynalint import the worker.
         sys.path.insert(0, str(_HERE.parent / "dynalint" / "confirm"))
         self.runs = importlib.import_module("worker.dynamo.runs")
         sys.path.pop(0)
@@ -133,7 +133,7 @@ class Watch:
         torch.compile = compiled
 
     def through(self, subject: Any, run: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make a call; if it is an outermost one, examine it first."""
+        """Make a call, and examine it first if it is an outermost call."""
         if self.busy or self.torch.compiler.is_compiling() or self.torch.jit.is_tracing():
             return run()
         self.busy = True
@@ -145,14 +145,14 @@ class Watch:
             self.busy = False
 
     def consider(self, subject: Any, args: Any, kwargs: Any) -> None:
-        """Repeat the call in a fork if it is of a new kind and there is time."""
+        """Repeat the call in a fork if it is a new kind of call and there is time."""
         name, own = self.named(subject)
         spent = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         if spent > self.seconds:
             os._exit(0)  # nothing more would be recorded
         training = getattr(subject, "training", None)
         seen = self.seen[name, str(training)]
-        # A second call of a class must not take the time for the first call of another.
+        # A second call of a class must not take time away from another class's first call.
         if not own or len(seen) >= _OF_A_KIND or (seen and spent > self.seconds * 0.6):
             return
         kind = self.kind(subject, args, kwargs)
@@ -161,7 +161,7 @@ class Watch:
             self.in_fork(name, training, lambda: self.testify(name, subject, (args, kwargs), training))
 
     def named(self, subject: Any) -> tuple[str, bool]:
-        """Return the name of the callee, and whether any of its code is the package's own."""
+        """Return the callee's name, and whether any of its code belongs to the package."""
         if isinstance(subject, self.torch.nn.Module):
             if isinstance(subject, self.torch.jit.ScriptModule):
                 return "", False
@@ -172,7 +172,7 @@ class Watch:
         return name, isinstance(function, FunctionType)
 
     def kind(self, subject: Any, args: Any, kwargs: Any) -> str:
-        """Return a key for the kind of a call, from what is likely to choose between branches."""
+        """Return a key for the kind of call, based on what is likely to determine the branches taken."""
 
         def told(value: Any) -> str:
             if isinstance(value, self.torch.Tensor):
@@ -224,11 +224,11 @@ class Watch:
             self.tell(name, mode, _file_of(type(subject)), eager.lines, run)
 
     def maker(self, subject: Any, mode: bool | None) -> Callable[[], Any]:
-        """Return a function that copies a subject, or reuses one that cannot be copied."""
+        """Return a function that copies a subject, or reuses it if it cannot be copied."""
         return lambda: _copied(subject).eval() if mode is False else _copied(subject)
 
     def tell(self, name: str, mode: bool | None, own: str, lines: Mapping[str, Sequence[int]], run: Any) -> None:
-        """Write a record for each file of the package that ran."""
+        """Write a record for each file in the package that ran."""
         breaks: dict[str, dict[str, Any]] = defaultdict(dict)
         for one in run.breaks:
             stack = [frame for frame in one.stack if frame.file in self.files]
@@ -255,7 +255,7 @@ class Watch:
             self.write(str(Path(file).relative_to(self.root)), name, mode, status=status, **record)
 
     def whole(self, path: str) -> str:
-        """Return the full path for the shortened one of a package file in Dynamo's output, or "" for other files."""
+        """Return the full path for a package file's shortened path in Dynamo's output, or "" for other files."""
         found = [file for file in self.files if file == path or file.endswith(os.sep + path)]
         return str(Path(found[0]).relative_to(self.root)) if len(found) == 1 else ""
 
@@ -281,7 +281,7 @@ def _file_of(cls: type) -> str:
 
 
 class Statements:
-    """The lines of the corpus, each mapped to the first line of its statement, or of the header for a block."""
+    """The lines in the corpus, each mapped to the first line of its statement or, for a block, of its header."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -297,7 +297,7 @@ class Statements:
                 if isinstance(node, ast.stmt):
                     body = getattr(node, "body", None)
                     end = max(node.lineno, body[0].lineno - 1) if body else node.end_lineno or node.lineno
-                    # The walk is breadth-first, so inner statements overwrite outer ones.
+                    # The walk is breadth-first, so inner statements overwrite outer statements.
                     self._first[file].update(dict.fromkeys(range(node.lineno, end + 1), node.lineno))
         return file, self._first[file].get(line, line)
 
@@ -307,12 +307,12 @@ class Statements:
         return {self.at(finding["path"], line) for line in range(finding["line"], last + 1)}
 
     def text(self, place: Place) -> str:
-        """Return a place with its source line."""
+        """Return a place and its source line."""
         return f"{place[0]}:{place[1]}: {(self._root / place[0]).read_text().splitlines()[place[1] - 1].strip()[:110]}"
 
 
 def score(options: argparse.Namespace) -> None:
-    """Compare the findings on the whole package with the truth, and print the report."""
+    """Compare the findings in the whole package with the truth, and print the report."""
     from accuracy import RAN, check, share
 
     statements = Statements(options.root)
@@ -330,7 +330,7 @@ def score(options: argparse.Namespace) -> None:
             else:
                 sites.setdefault(place, f"{one['gb']} in {record['root']}")
         for one in record["recompiles"]:
-            # In the first call, a frame is compiled again only because of a break in an outer one.
+            # On the first call, a frame is only compiled again because of a break in an outer frame.
             if one["call"] and not one["function"].startswith("torch_dynamo_resume_in_"):
                 again.setdefault((record["file"], one["line"]), one)
     findings = check(options.root, [options.package])
@@ -367,14 +367,14 @@ def score(options: argparse.Namespace) -> None:
 
 
 def _is_about(finding: Mapping[str, Any], key: Place, again: Mapping[str, Any], places: set[Place]) -> bool:
-    """Return whether a finding explains a recompilation: it is at the place of its guard, or in the recompiled code."""
+    """Return whether a finding is at a recompilation's guard or in the recompiled code, so that it explains it."""
     reached = [finding["function"], *finding["region"]]
     same = finding["path"] == key[0] and any(one.rpartition(".")[2] == again["function"] for one in reached)
     return same or any((file, line) in places for file, line in again["places"])
 
 
 def _found_by_directory(root: Path, statements: Statements, missed: Sequence[Place]) -> Iterator[Place]:
-    """Yield the missed sites that are found if only the files of their own folder are checked."""
+    """Yield the missed sites that are found if only the files in their own folder are checked."""
     from accuracy import check
 
     for folder in sorted({(root / file).parent for file, _ in missed}):

@@ -1,10 +1,10 @@
-"""Build docs/gallery: real graph breaks in published packages, what `dynalint fix` makes of them, and what people did.
+"""Build docs/gallery, with real graph breaks in published packages, dynalint's fixes, and what the authors did.
 
     python scripts/build_gallery.py [--only PAGE] [--work FOLDER] [--clones FOLDER] [--index]
 
-Each case of docs/gallery/cases.toml becomes a page. Packages come from the package index. For a commit, they come from
-a clone in `--clones` (named `owner+name`, or with that in `owner+name/repo`) or from GitHub. The interpreter that runs
-this needs dynalint and torch. A case that cannot be built is reported, and keeps the page it had.
+Each case in docs/gallery/cases.toml becomes a page. Packages come from the package index. If a case names a commit, the
+package comes from a clone in `--clones`, in `owner+name` or `owner+name/repo`, or from GitHub. The interpreter that
+runs this script needs dynalint and torch. If a case cannot be built, this is reported, and its page stays unchanged.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _MOST_FINDINGS = 3
 
 
 class CannotBuildError(Exception):
-    """A case cannot be built, with what to do about it."""
+    """A case cannot be built. The message says what to do about it."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One break: a package at a version or commit, the file and lines, how to call it, and what people did.
+    """A break: a package at a version or commit, the file and lines, how to call it, and what the authors did.
 
-    `tests` are arguments of pytest. `driver` is Python code that defines `target` and `calls`. `options` are those of
+    `tests` are arguments for pytest. `driver` is Python code that defines `target` and `calls`. `options` are passed to
     `check` and `fix`.
     """
 
@@ -68,7 +68,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """What a run of a case found; `before` and `after` are what `gallery_probe.py` prints."""
+    """The result of running a case. `before` and `after` are the output of `gallery_probe.py`."""
 
     said: str
     diff: str
@@ -81,7 +81,7 @@ class Result:
 
 
 def read_cases(path: Path) -> list[Case]:
-    """Return the cases of a TOML file."""
+    """Return the cases in a TOML file."""
     listed = tomllib.loads(path.read_text(encoding="utf-8"))["case"]
     found: list[dict[str, Any]] = [
         {name: tuple(one) if isinstance(one, list) else one for name, one in case.items()} for case in listed
@@ -90,7 +90,7 @@ def read_cases(path: Path) -> list[Case]:
 
 
 def run(command: Sequence[str | Path], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a folder, with more environment variables."""
+    """Run a command in a folder, with additional environment variables."""
     return subprocess.run(
         command,
         cwd=folder,
@@ -103,13 +103,13 @@ def run(command: Sequence[str | Path], folder: Path, **environment: str) -> subp
 
 
 def prepared(work: Path, requires: Sequence[str]) -> Path:
-    """Return the interpreter of an environment that has the requirements, and torch from this interpreter's own."""
+    """Return the interpreter of an environment with the requirements, and with the torch of this interpreter."""
     python = work / "venv" / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", work / "venv"], check=True)
         own = next(one for one in sys.path if one.endswith("site-packages"))
         lent = next((work / "venv" / "lib").iterdir()) / "site-packages" / "torch_of_dynalint.pth"
-        # `addsitedir` also finds what is installed there as editable, such as dynalint and its plugin for pytest.
+        # `addsitedir` also finds editable installs there, such as dynalint and its pytest plugin.
         lent.write_text(f"import site; site.addsitedir({own!r})\n")
     if requires:
         ran = run([python, "-m", "pip", "install", "-q", *requires], work)
@@ -119,7 +119,7 @@ def prepared(work: Path, requires: Sequence[str]) -> Path:
 
 
 def unpack(case: Case, work: Path, clones: Path | None, folder: Path) -> None:
-    """Write the source of a case to a folder, as a repository with one commit."""
+    """Write a case's source to a folder, as a repository with a single commit."""
     if case.repo:
         clone = clone_of(case, work, clones)
         archive = subprocess.Popen(["git", "-C", clone, "archive", case.version], stdout=subprocess.PIPE)
@@ -144,7 +144,7 @@ def unpack(case: Case, work: Path, clones: Path | None, folder: Path) -> None:
 
 
 def clone_of(case: Case, work: Path, clones: Path | None) -> Path:
-    """Return a clone of the case's repository, made if there is none."""
+    """Return a clone of the case's repository, which is created if there is none."""
     name = case.repo.replace("/", "+")
     for clone in ((clones or work) / name / "repo", (clones or work) / name):
         if clone.exists():
@@ -157,7 +157,7 @@ def clone_of(case: Case, work: Path, clones: Path | None) -> Path:
 
 
 def findings_said(output: str, file: str, lines: tuple[int, int]) -> str:
-    """Return the findings in the lines from the text output of `check`."""
+    """Return the findings on the given lines from the text output of `check`."""
     blocks = re.split(r"\n\s*\n(?=DYN\d)", output.strip())
     kept = []
     for block in blocks:
@@ -174,11 +174,11 @@ def dynalint(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def tested(case: Case, python: Path, folder: Path) -> str:
-    """Return the last line of the project's own tests, without the time they took."""
+    """Return the last line of output from the project's own tests, without the time that they took."""
     if not case.tests:
         return ""
     command: list[str | Path] = [python, "-m", "pytest", "-q", "--color=no", "-p", "no:cacheprovider", *case.tests]
-    # The environment that lends torch may have plugins that need what is not there.
+    # The environment that torch comes from may have plugins whose dependencies are missing here.
     plain = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_NUM_THREADS": "1"}
     ran = run(command, folder, PYTHONPATH=str(folder / case.folder), **plain)
     last = (ran.stdout.strip().splitlines() or ["no tests ran"])[-1]
@@ -224,7 +224,7 @@ def build(case: Case, work: Path, clones: Path | None) -> Result:
 
 
 def render(case: Case, result: Result) -> str:
-    """Return the page of a case."""
+    """Return the page for a case."""
     before, after = result.before, result.after
     source = f"[{case.version[:9]}](https://github.com/{case.repo}/tree/{case.version})" if case.repo else case.version
     options = " ".join(case.options)
@@ -269,7 +269,7 @@ def render(case: Case, result: Result) -> str:
 
 
 def index(cases: Sequence[Case]) -> str:
-    """Return the index of the pages that there are, with the figures that are on them."""
+    """Return the index of the existing pages, with the figures given on them."""
     rows = []
     for case in cases:
         page = GALLERY / f"{case.page}.md"
@@ -289,7 +289,7 @@ def index(cases: Sequence[Case]) -> str:
 
 
 def main() -> int:
-    """Build the pages asked for, and the index."""
+    """Build the requested pages, and the index."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", default=[], metavar="PAGE")
     parser.add_argument("--work", type=Path, default=ROOT / ".gallery", help="a folder for the environment and clones")

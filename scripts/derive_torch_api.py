@@ -1,11 +1,11 @@
 """Derive `dynalint/data/torch_api.json` from the installed torch: `python -m scripts.derive_torch_api [--check]`.
 
-Names are collected from torch's modules; overloads from its stubs, annotations and operator schemas. Then every
-function, method and module is run on the samples of torch's own tests and on generated arguments, to observe the type
-and dtype of the result, whether it depends on data, draws random numbers or changes its arguments, and whether Dynamo
-traces it.
+Names are collected from torch's modules, and overloads from its stubs, annotations and operator schemas. Then every
+function, method and module is run on the samples in torch's own tests and on generated arguments. This shows the
+result's type and dtype, whether the result depends on data, whether the call draws random numbers or changes its
+arguments, and whether Dynamo traces it.
 
-Two runs produce the same bytes. Run it with a CPU build of torch: additions of other builds are not covered.
+Two runs produce the same bytes. Run it with a CPU build of torch, because what other builds add is not covered.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def derive() -> str:
     functions = Functions(names, samples)
     records = Classes(names, samples, functions).records()
     tensor = records["torch.Tensor"]
-    records["torch._C.TensorBase"] = Record([])  # its contents are described as torch.Tensor
+    records["torch._C.TensorBase"] = Record([])  # its contents are described under `torch.Tensor`
     same, renamed = _grouped(names.aliases)
     return _dump(
         {
@@ -59,7 +59,7 @@ def derive() -> str:
 
 
 def _class(record: Record, records: Mapping[str, Record]) -> dict[str, Any]:
-    """Return a class in the form of the data file, without what its bases already say."""
+    """Return a class in the form that the data file has, without anything that its bases already say."""
     nothing = [Overload(UNKNOWN)]
 
     def inherited(name: str, table: str, otherwise: Any) -> Any:
@@ -88,12 +88,12 @@ def _class(record: Record, records: Mapping[str, Record]) -> dict[str, Any]:
 
 
 def _told(overloads: list[Overload]) -> Any:
-    """Return what the overloads say about results; for a method with unknown results, nothing else is useful."""
+    """Return what the overloads say about results. For a method with unknown results, nothing else is useful."""
     return UNKNOWN if all(one.kind == UNKNOWN and not one.flags for one in overloads) else overloads
 
 
 def _grouped(aliases: Mapping[str, str]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """Group the aliases that differ from their canonical name only in the package; return the others separately."""
+    """Group the aliases that differ from their canonical name only in the package, and return the others separately."""
     groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     renamed = {}
     for alias, canonical in sorted(aliases.items()):
@@ -107,7 +107,7 @@ def _grouped(aliases: Mapping[str, str]) -> tuple[dict[str, dict[str, str]], dic
 
 
 def _dump(data: Mapping[str, Any]) -> str:
-    """Return compact JSON with one line per entry of a section, so that diffs are readable."""
+    """Return compact JSON with a line for each entry in a section, so that diffs are readable."""
     sections = []
     for key, value in data.items():
         if isinstance(value, dict):
@@ -119,7 +119,7 @@ def _dump(data: Mapping[str, Any]) -> str:
 
 
 def main() -> int:
-    """Write the file, or with --check only report whether it matches the installed torch."""
+    """Write the file or, with --check, only report whether it matches the installed torch."""
     parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the file is out of date")
     parser.add_argument("--output", type=Path, default=OUT, help="the file to write (default: %(default)s)")

@@ -1,4 +1,4 @@
-"""One command for each task of a developer, on a machine with only Python 3.10 or newer.
+"""One command for each development task, on a machine that only needs Python 3.10 or newer.
 
     ./dev demo      make the environment and show dynalint on examples/: what it finds, confirms and would fix
     ./dev test      make the environment and run everything that CI runs; arguments go to pytest
@@ -11,10 +11,10 @@
     ./dev setup     make the environment only
 
 The environment is .venv in this checkout (or DYNALINT_VENV). It is created once, and again when pyproject.toml changes.
-torch is installed first, by its exact version, so that pip chooses one build. On Linux, the package index has the CUDA
-build; PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu selects the smaller CPU build. Some tests need a real
-browser, Chromium or Chrome. With CI set, `./dev test` installs it if it runs as root on Debian or Ubuntu; otherwise it
-says what to install.
+The exact version of torch is installed first, so that pip chooses a single build. On Linux, the package index has the
+CUDA build. Setting PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu selects the smaller CPU build. Some tests
+need a real browser, Chromium or Chrome. If CI is set, `./dev test` installs Chromium when it runs as root on Debian or
+Ubuntu. Otherwise, it says what to install.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ EXAMPLE = ROOT / "examples" / "tiny_vision"
 
 # The first release that supports dependency groups.
 PIP = "pip>=25.1"
-# pip's message when the index returned no versions of a package at all.
+# pip's message if the index returned no versions at all for a package.
 NONE_FOUND = "(from versions: none)"
 MAX_TEST_PROCESSES = 8
 STATIC, DYNAMO = "static", "dynamo"
@@ -51,7 +51,7 @@ SECONDS_BETWEEN_SIGNS = 10
 
 
 class SetupError(Exception):
-    """The environment cannot be created. The text says why and what to do."""
+    """The environment cannot be created. The message says why and what to do about it."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
 def make_environment(*, with_torch: bool) -> None:
     """Create the virtual environment and install the project with its development tools, if necessary.
 
-    Raises SetupError if Python is too old or lacks `venv`, or if pip fails.
+    Raise SetupError if Python is too old or does not have `venv`, or if pip fails.
     """
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     stamp = hashlib.sha256(f"{ROOT}\n{project}".encode()).hexdigest()
@@ -118,7 +118,7 @@ def create_venv() -> None:
 
 
 def pip_install(title: str, *what: str) -> None:
-    """Install with the environment's pip. Print progress, and pip's output only if it fails."""
+    """Install packages with the environment's pip. Print progress, and only print pip's output if it fails."""
     step(title)
     with still_at_it(title):
         ran = subprocess.run(
@@ -140,13 +140,13 @@ def pip_install(title: str, *what: str) -> None:
 
 
 def setup(_: Sequence[str]) -> int:
-    """Do nothing: the environment is created before every command."""
+    """Do nothing, because the environment is created before every command."""
     print(f"dynalint is installed in {BIN}")
     return 0
 
 
 def demo(_: Sequence[str]) -> int:
-    """Check and fix the example project. Both commands must exit with 1, because it has findings."""
+    """Check and fix the example project. Both commands must exit with 1, because the project has findings."""
     for arguments in (["check"], ["fix"]):
         code = run("dynalint", *arguments, cwd=EXAMPLE)
         if code != 1:
@@ -161,7 +161,7 @@ def lint(_: Sequence[str]) -> int:
 
 
 def test(arguments: Sequence[str]) -> int:
-    """Run all static checks and the tests, or one half of them; arguments are passed to pytest."""
+    """Run all static checks and the tests, or one half of them. The arguments are passed to pytest."""
     half = arguments[0].removeprefix("--") if arguments[:1] in (["--static"], ["--dynamo"]) else ""
     rest = arguments[1:] if half else arguments
     failed = []
@@ -175,7 +175,7 @@ def test(arguments: Sequence[str]) -> int:
 
 
 def bring_browser() -> list[str]:
-    """Install a browser if CI is set, or else say what to install. Return failures to report in CI."""
+    """Install a browser if CI is set, and otherwise say what to install. Return the failures to report in CI."""
     if any(map(shutil.which, BROWSERS)):
         return []
     in_ci, as_root = bool(os.environ.get("CI")), getattr(os, "geteuid", lambda: 1)() == 0
@@ -187,38 +187,38 @@ def bring_browser() -> list[str]:
         ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if command is apt and ran.returncode == 0:
             return []
-    # Not a failure: tests that need a browser may be skipped.
+    # This is not a failure, because tests that need a browser can be skipped.
     print(f"dev: chromium could not be installed: {ran.stderr.strip().rpartition(chr(10))[2]}", file=sys.stderr)
     return []
 
 
 def attacks(arguments: Sequence[str]) -> int:
-    """Run the tests with hostile code, files and settings, including the long ones."""
+    """Run the tests with hostile code, files and settings, including slow tests."""
     return side_by_side("tests/attacks", "-m", "long or not long", *arguments)
 
 
 def side_by_side(*arguments: str) -> int:
-    """Run pytest in several processes. If CI is set, skipped tests fail."""
+    """Run pytest in more than one process. If CI is set, skipped tests fail."""
     processes = min(max(os.cpu_count() or 1, 2), MAX_TEST_PROCESSES)
-    # All tests of a file run in the same process, because they share fixtures. `tests/conftest.py` defines the order.
+    # All tests in a file run in the same process because they share fixtures. `tests/conftest.py` defines the order.
     options = ["-n", str(processes), "--dist", "loadfile", "--no-loadscope-reorder"]
     if os.environ.get("CI"):
         options.append("--no-skips")
-    # Limit test processes to one thread, since torch would start one per core in each. Write bytecode whatever the
-    # environment says, because hundreds of processes would otherwise compile all of dynalint.
+    # Test processes are limited to one thread because torch would start one per core in each of them. Bytecode is
+    # always written, because hundreds of processes would otherwise compile all of dynalint.
     environment = {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
     return run("pytest", *options, *arguments, environment=environment)
 
 
 def hunt(arguments: Sequence[str]) -> int:
-    """Fix models that are easily fixed wrongly, and compare results; arguments are passed to pytest."""
+    """Fix models that are easily fixed incorrectly, and compare results. The arguments are passed to pytest."""
     return side_by_side(
         "tests/hunt", "-m", "long or not long", "--dist", "load", "--override-ini", "timeout=0", *arguments
     )
 
 
 def long(arguments: Sequence[str]) -> int:
-    """Run the slow tests that `test` leaves out, except those of `hunt`."""
+    """Run the slow tests that `test` leaves out, except for those that `hunt` runs."""
     return run("pytest", "-m", "long", "--ignore", "tests/hunt", *arguments)
 
 
@@ -248,7 +248,7 @@ def report(failed: Sequence[str]) -> int:
 
 
 def run(program: str, *arguments: str, cwd: Path = ROOT, environment: Mapping[str, str] | None = None) -> int:
-    """Run a program from the environment, or else from PATH, and return its exit code."""
+    """Run a program from the environment or, if it is not there, from PATH, and return its exit code."""
     step(" ".join([program, *arguments]))
     path = os.pathsep.join([str(BIN), os.environ.get("PATH", os.defpath)])
     variables = {**os.environ, "PATH": path, "VIRTUAL_ENV": str(VENV), **(environment or {})}
@@ -261,7 +261,7 @@ def run(program: str, *arguments: str, cwd: Path = ROOT, environment: Mapping[st
 
 @contextlib.contextmanager
 def still_at_it(what: str) -> Iterator[None]:
-    """Context that prints a message every few seconds."""
+    """In the context, print a message every few seconds."""
     done = threading.Event()
     begun = time.monotonic()
 

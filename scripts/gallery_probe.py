@@ -1,9 +1,10 @@
-"""Count what Dynamo makes of a call, for `build_gallery.py`; run by the interpreter that has the package.
+"""Count the graphs, breaks and recompilations of a call, for `build_gallery.py`.
 
     python gallery_probe.py DRIVER OUTPUTS
 
-DRIVER is Python code that defines `target` and `calls`, a list of tuples of arguments. What it returns in eager code is
-saved to OUTPUTS, or compared with it if the file exists. Prints a JSON object.
+This runs in an interpreter that has the package. DRIVER is Python code that defines `target` and `calls`, a list of
+tuples with arguments. The results in eager mode are saved to OUTPUTS, or compared with it if the file exists. The
+output is a JSON object.
 """
 
 # ruff: noqa: SLF001 - torch._dynamo is what is asked
@@ -23,18 +24,18 @@ import torch._dynamo
 
 
 def called(function: Any, arguments: Any) -> Any:
-    """Return the result of a call with copies of the arguments, always with the same random numbers."""
+    """Return the result of calling a function with copies of the arguments and always the same random numbers."""
     torch.manual_seed(0)
     return function(*(one.clone() if isinstance(one, torch.Tensor) else one for one in arguments))
 
 
 def fresh(target: Any) -> Any:
-    """Return a module as it is before its first call, or a function."""
+    """Return a module in its state before the first call. Functions are returned unchanged."""
     return copy.deepcopy(target) if isinstance(target, torch.nn.Module) else target
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether results are equal up to rounding."""
+    """Return whether results are equal up to rounding."""
     try:
         torch.testing.assert_close(one, other, equal_nan=True)
     except AssertionError:
@@ -43,7 +44,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def probed(target: Any, calls: list[Any], outputs: Path) -> dict[str, Any]:
-    """Return the numbers of graphs, breaks and recompilations, the reasons, and which results are equal."""
+    """Return the number of graphs, breaks and recompilations, the reasons for them, and which results are equal."""
     eager = [called(function, one) for function in [fresh(target)] for one in calls]
     if not outputs.exists():
         torch.save(eager, outputs)
@@ -71,7 +72,7 @@ def probed(target: Any, calls: list[Any], outputs: Path) -> dict[str, Any]:
 
 
 def worded(found: Any) -> str:
-    """Return where a graph break is, and the first line of its reason, with the id of the break."""
+    """Return a graph break's location, the first line of its reason, and its id."""
     place = found.user_stack[-1] if found.user_stack else None
     where = f"`{Path(place.filename).name}:{place.lineno}`: " if place else ""
     known = re.search(r"gb\d{4}", found.reason)

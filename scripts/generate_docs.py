@@ -1,10 +1,10 @@
-"""Generate the parts of the documentation that follow from the code.
+"""Generate the parts of the documentation that are derived from the code.
 
-These are a page for each rule, the table of Dynamo's graph breaks, the settings as a table and as a JSON Schema, the
-help of every command, and the command output shown in the README.
+These are a page for each rule, the table of Dynamo's graph breaks, the settings as a table and as a JSON Schema, every
+command's help, and the command output shown in the README.
 
-python scripts/generate_docs.py            write them
-python scripts/generate_docs.py --check    exit with 1 and name the files that are out of date
+python scripts/generate_docs.py            write them python scripts/generate_docs.py --check    exit with 1 and name
+the files that are out of date
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ IN_WORDS = {
 
 
 def pages() -> dict[Path, str]:
-    """Return all generated files with their content."""
+    """Return all generated files with their contents."""
     entries = catalogue().values()
     made = {DOCS / "rules" / f"{entry.code}.md": page(entry) for entry in entries}
     made[DOCS / "rules" / "README.md"] = index(entries)
@@ -73,7 +73,7 @@ def pages() -> dict[Path, str]:
 
 
 def with_output(text: str) -> str:
-    """Return text with the output of the commands in it, run on its first Python block as `model.py`."""
+    """Return the text with the output of the commands in it, run on its first Python block as `model.py`."""
     model = SHOWN_MODEL.search(text)
     if model is None:
         raise ValueError("there is no block of Python to run the commands on")
@@ -83,10 +83,10 @@ def with_output(text: str) -> str:
 
 
 def output(command: str, folder: str) -> str:
-    """Return the output of a dynalint command, without the build of torch and the path of its environment."""
+    """Return the output of a dynalint command, without the torch build and the environment's path."""
     variables = {**os.environ, "NO_COLOR": "1", "COLUMNS": "120"}
     ran = subprocess.run(
-        # Show the output of a machine with a sandbox, wherever this runs.
+        # Show the output that a machine with a sandbox gives, wherever this runs.
         [sys.executable, "-m", *command.split(), "--confirm"],
         cwd=folder,
         env=variables,
@@ -102,7 +102,7 @@ def output(command: str, folder: str) -> str:
 
 
 def page(entry: Entry) -> str:
-    """Return the page of one rule."""
+    """Return a rule's page."""
     facts = [f"category {entry.category}", f"severity {entry.severity}"]
     if entry.gb:
         facts.append("Dynamo's ids " + ", ".join(entry.gb))
@@ -139,7 +139,7 @@ def breaks_page(breaks: Iterable[GraphBreak]) -> str:
 
 
 def command_line() -> str:
-    """Return the page with the help of every command."""
+    """Return the page with every command's help."""
     text = f"{MADE_OF_HELP}\n\n# Command line\n\n```text\n{help_of(cli, 'dynalint')}\n```\n"
     for name, command in sorted(cli.commands.items()):
         text += f"\n## dynalint {name}\n\n```text\n{help_of(command, f'dynalint {name}')}\n```\n"
@@ -150,7 +150,7 @@ def command_line() -> str:
 
 
 def help_of(command: click.Command, name: str) -> str:
-    """Return the `--help` output of a command, at a width that fits a page."""
+    """Return a command's `--help` output, at a width that fits on a page."""
     context = click.Context(command, info_name=name, terminal_width=100, help_option_names=["-h", "--help"])
     lines = command.get_help(context).splitlines()
     return "\n".join(line.rstrip() for line in lines)
@@ -167,7 +167,7 @@ def cell(text: str) -> str:
 
 
 def settings_table() -> str:
-    """Return the table of configuration keys with their defaults."""
+    """Return the table of configuration keys and their defaults."""
     rows = ["| key | default | meaning |", "| --- | --- | --- |"]
     defaults = Settings(root=Path())
     for option in OPTIONS.values():
@@ -191,7 +191,7 @@ def toml(value: object) -> str:
 
 
 def out_of_date(wanted: Mapping[Path, str]) -> Iterator[Path]:
-    """Yield the files that are not up to date, and pages of rules that no longer exist."""
+    """Yield files that are out of date, and pages of rules that no longer exist."""
     for path, text in wanted.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             yield path

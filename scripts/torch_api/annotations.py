@@ -1,4 +1,4 @@
-"""Parse torch's type annotations as kinds of results, and as the types that parameters accept."""
+"""Parse torch's type annotations, as kinds of results and as the types that parameters accept."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ def register_classes(classes: Mapping[str, type]) -> None:
 
 
 def node_of(annotation: Any) -> ast.expr | None:
-    """Return an annotation as `inspect` gives it (a string, a type, a typing construct) as a tree; None for none."""
+    """Return the syntax tree of an annotation in the form that `inspect` gives, or None if there is no annotation.
+
+    The form can be a string, a type or a typing construct.
+    """
     if annotation is inspect.Parameter.empty:
         return None
     if annotation is None or annotation is type(None):
@@ -56,7 +59,7 @@ def node_of(annotation: Any) -> ast.expr | None:
 
 
 def result_kind(annotation: ast.expr | None) -> Kind:
-    """Return the kind for the annotation of a result."""
+    """Return the kind that the annotation of a result gives."""
     if annotation is None:
         return UNKNOWN
     if isinstance(annotation, ast.Constant):
@@ -139,7 +142,7 @@ def _taken(annotation: ast.expr | None) -> tuple[set[str], set[str]]:
     if name.startswith(("_size_", "_ratio_", "BroadcastingList")):
         return {"L", "N", "I"}, set()
     if name == "object":
-        return set("SLDVO?"), set()  # the default for overloads besides those for tensors and numbers
+        return set("SLDVO?"), set()  # the default for overloads other than those for tensors and numbers
     return set(_LETTERS.get(name, "O")), set()
 
 

@@ -1,4 +1,4 @@
-"""Calls of torch: their arguments, the hints for these that the loader gets, and copies with other data or shapes."""
+"""Calls to torch: their arguments, the hints that the loader gets for these, and copies with other data or shapes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NUMBERS = (bool, int, float, complex)
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments of one call. For a method, the receiver comes first."""
+    """The arguments of a call. For a method, the receiver comes first."""
 
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -69,19 +69,19 @@ def same(tensor: torch.Tensor, _: int) -> torch.Tensor:
 
 
 def with_other_data(tensor: torch.Tensor, index: int) -> torch.Tensor:
-    """Change every element, in a different way for each tensor of a call."""
+    """Return the tensor with every element changed, in a different way for each tensor in a call."""
     if tensor.dtype is torch.bool:
         return ~tensor if index == 0 else tensor
     return tensor.detach().mul(index + 3).add(index + 1).to(tensor.dtype)
 
 
 def longer(tensor: torch.Tensor, _: int) -> torch.Tensor:
-    """Change the size of the dimensions."""
+    """Return the tensor with the dimensions' sizes changed."""
     return torch.cat([tensor, tensor, tensor]) if tensor.ndim else tensor
 
 
 def deeper(tensor: torch.Tensor, _: int) -> torch.Tensor:
-    """Change the rank and the strides."""
+    """Return the tensor with a different rank and different strides."""
     return tensor.repeat(2, *[1] * tensor.ndim)
 
 
@@ -105,7 +105,7 @@ def changed(call: Call, change: Callable[[torch.Tensor, int], torch.Tensor]) -> 
 
 
 class fixed_randomness:  # noqa: N801  reads like a function where it is used
-    """Context with fixed random seeds, which restores the dtype and gradient modes."""
+    """A context with fixed random seeds, which restores the default dtype and the gradient mode."""
 
     def __enter__(self) -> None:
         torch.default_generator.manual_seed(0)

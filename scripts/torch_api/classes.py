@@ -1,4 +1,4 @@
-"""The records of torch's classes: bases, results of calling an instance, methods and attributes."""
+"""Derive the records of torch's classes: bases, results of calling an instance, methods and attributes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from scripts.torch_api.samples import Samples, options, tensors
 _DUNDERS = {"__call__", "__len__", "__getitem__", "__iter__", "__contains__", "__enter__", "__next__"}
 _INSTANCES = {torch.Size: "size", torch.device: "python:device", torch.dtype: "python:dtype", torch.SymInt: "dim",
               torch.layout: "python:layout", torch.memory_format: "python:memory_format"}  # fmt: skip
-# Constructor arguments to try for modules without a sample in torch's tests.
+# Constructor arguments to try for modules that have no sample in torch's tests.
 _CONSTRUCTORS: tuple[tuple[Any, ...], ...] = ((), (2,), (3,), (3, 3), (3, 3, 3), (5, 3))
 _ARGUMENTS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "AdaptiveLogSoftmaxWithLoss": ((3, 5, [2]),),
@@ -45,7 +45,7 @@ _ARGUMENTS: dict[str, tuple[tuple[Any, ...], ...]] = {
 
 @dataclass
 class Record:
-    """One class, in the form of the data file."""
+    """A class in the form that the data file has."""
 
     bases: list[str]
     instance: Kind | None = None
@@ -111,7 +111,7 @@ class Classes:
                 record.methods[name] = combine(overloads, [replace(one, kind=_of_any_module(one.kind)) for one in seen])
 
     def _run_modules(self, records: dict[str, Record]) -> None:
-        """Construct and call every module class, to observe results and attributes."""
+        """Construct and call every module class to observe results and attributes."""
         seen: dict[type, list[tuple[Call, Seen]]] = defaultdict(list)
         attributes: dict[type, dict[str, list[Kind]]] = defaultdict(lambda: defaultdict(list))
         for cls, built, module, call in self._module_calls():
@@ -155,7 +155,7 @@ class Classes:
                 yield from self._tried(cls)
 
     def _tried(self, cls: type) -> Iterator[tuple[type, Call, Any, Call | None]]:
-        """Yield the first ways of constructing and calling a module that work."""
+        """Yield the first ways to construct and call a module that work."""
         for arguments in _ARGUMENTS.get(cls.__name__, _CONSTRUCTORS):
             for call in _inputs():
                 found = list(_constructed(cls, Call(arguments), call, vary=True))
@@ -164,7 +164,7 @@ class Classes:
                     return
 
     def _run_distributions(self, records: dict[str, Record]) -> None:
-        """Build every distribution and call it, without the checks of arguments, which Dynamo leaves out as well."""
+        """Build and call every distribution without checking arguments, because Dynamo does not check them either."""
         Distribution.set_default_validate_args(False)
         for name, cls in sorted(self._names.classes.items()):
             instance = _distribution(cls) if issubclass(cls, Distribution) else None
@@ -193,12 +193,12 @@ class Classes:
     def _add_attributes(record: Record, kinds: dict[str, list[Kind]]) -> None:
         for name, found in sorted(kinds.items()):
             shown = settle(merge(found))
-            if shown != NONE:  # only what some sample needed
+            if shown != NONE:  # only needed by some of the samples
                 record.attributes[name] = refine(record.attributes.get(name, UNKNOWN), shown)
 
 
 def _by_default(built: list[Overload], forward: list[Overload]) -> list[Overload]:
-    """Return the results of calling an instance that was constructed with its required arguments only."""
+    """Return the results of calling an instance that was constructed with only its required arguments."""
     needed = [one for one in built[0].parameters or () if not one.optional and not one.keyword_only]
     default = [one for one in built if one.accepts(["unknown"] * len(needed), {})]
     if len(default) != 1:
@@ -218,7 +218,7 @@ def _declared_kind(function: Any) -> Kind:
 
 
 def _attributes_of(instance: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the public attributes of an instance with their values: its own, its parameters and its properties."""
+    """Yield an instance's public attributes, parameters and properties, each with its value."""
     own = dict(vars(instance))
     for registry in ("_parameters", "_buffers", "_modules"):
         own.update(own.get(registry, {}))
@@ -235,7 +235,7 @@ def _of_shape(overload: Overload) -> Overload:
 
 
 def _of_any_module(kind: Kind) -> Kind:
-    """Remove what is specific to the modules and tensors of a sample."""
+    """Remove what is specific to a sample's modules and tensors."""
     if kind.name in ("module", "tensor"):
         return Kind(kind.name)
     if kind.name == "union":
@@ -255,7 +255,7 @@ def _plain(kind: Kind) -> Kind:
 def _constructed(
     cls: type, built: Call, call: Call | None, *, vary: bool
 ) -> Iterator[tuple[type, Call, Any, Call | None]]:
-    """Yield an instance. With `vary`, also yield one for each combination of the constructor's bool options."""
+    """Yield an instance. With `vary`, also yield an instance for each combination of the constructor's bool options."""
     overloads = declared.of_python(cls.__init__, is_method=True)  # type: ignore[misc]
     variants = [option for overload in overloads for option in options(overload, built, skip=False)] if vary else []
     for arguments in [built, *variants]:

@@ -13,11 +13,11 @@ from scripts.torch_api.observe import Seen
 from scripts.torch_api.results import merge, settle
 
 _ABSENT = "absent"
-# Flags that hold for every call; other flags hold for at least one.
+# Flags that hold for every call. Other flags hold for at least one call.
 _OF_ALL_CALLS = {"elementwise", "data_dependent"}
 _LETTER = {"tensor": "T", "int": "I", "float": "N", "complex": "N", "true": "t", "false": "f", "none": "?",
            "sequence": "L", "dtype": "D", "device": "V", "other": "O"}  # fmt: skip
-# The properties that an argument may decide, in the order in which they are tried, and how many arguments may decide.
+# The properties that an argument can decide, in the order in which they are tried, and how many arguments can decide.
 _FLAGS_OF_OUTCOMES = frozenset({"dynamic_shape", "data_dependent", "random"})
 _ATTEMPTS = (
     (_FLAGS_OF_OUTCOMES, True),
@@ -30,14 +30,14 @@ _MOST_DECIDING = 2
 
 @dataclass(frozen=True)
 class Outcome:
-    """The differences between calls of one overload that matter to a caller."""
+    """The differences between calls to an overload that matter to a caller."""
 
     structure: str
     flags: frozenset[str]
 
 
 def combine(declared: Sequence[Overload], seen: Sequence[Seen]) -> list[Overload]:
-    """Return the overloads of an entry with the observed kinds and flags, one for each distinct result."""
+    """Return an entry's overloads with the observed kinds and flags, one for each distinct result."""
     overloads = list({(one.parameters, one.variadic): one for one in reversed(declared)}.values())[::-1]
     overloads = overloads or [Overload(UNKNOWN)]
     calls = _by_overload(overloads, seen)
@@ -50,7 +50,7 @@ def combine(declared: Sequence[Overload], seen: Sequence[Seen]) -> list[Overload
 
 
 def spell(overloads: Sequence[Overload]) -> str | list[str]:
-    """Return an entry in the form of the data file."""
+    """Return an entry in the form that the data file has."""
     texts = [
         _result(overload) if overload.parameters is None else f"{_signature(overload)}->{_result(overload)}"
         for overload in overloads
@@ -59,7 +59,7 @@ def spell(overloads: Sequence[Overload]) -> str | list[str]:
 
 
 def refine(declared: Kind, shown: Kind) -> Kind:
-    """Return the more precise kind of a result, given its declared and its observed kind."""
+    """Return the more precise kind of a result, given the declared and the observed kind."""
     if declared.name == "unknown" or shown == declared:
         return shown
     if shown.name == "unknown":
@@ -89,7 +89,7 @@ def _alike(declared: Kind, shown: Kind) -> bool:
 
 
 def _by_overload(overloads: Sequence[Overload], seen: Sequence[Seen]) -> list[list[Seen]]:
-    """Assign each call to the overloads that accept it under the loader's rules and declare such a result."""
+    """Assign each call to the overloads that accept it under the loader's rules and declare a result of its kind."""
     calls: list[list[Seen]] = [[] for _ in overloads]
     for one in seen:
         accepting = [
@@ -104,7 +104,7 @@ def _by_overload(overloads: Sequence[Overload], seen: Sequence[Seen]) -> list[li
 
 
 def _like_others(overload: Overload, seen: Sequence[Seen]) -> Overload:
-    """Give an overload without calls what all calls of the function showed, if it returns the same kind of result."""
+    """Give an overload without calls what all the function's calls showed, if it returns the same kind of result."""
     names = {one.kind.name for one in seen}
     if overload.kind != TENSOR or len(names) != 1 or not names <= {"tensor", "self"}:
         return overload
@@ -125,14 +125,17 @@ def _split(overload: Overload, seen: Sequence[Seen]) -> list[Overload]:
 
 
 def _real(seen: Sequence[Seen]) -> Sequence[Seen]:
-    """Return the calls without complex numbers, which torch often computes with by parts; all if there are none."""
+    """Return the calls without complex numbers or, if there are none, all calls.
+
+    torch often computes with the parts of complex numbers.
+    """
     return [one for one in seen if not one.complex] or seen
 
 
 def _telling_of_rank(seen: Sequence[Seen]) -> Sequence[Seen]:
-    """Return the calls whose result rank is informative: those on matrices and higher ranks, or else on vectors.
+    """Return the calls that show the result's rank: those with matrices and higher ranks or, if none, with vectors.
 
-    If these do not show everything that the function may do, return all calls and derive nothing about ranks.
+    If these do not show everything that the function can do, return all calls and derive nothing about ranks.
     """
     whole = {_outcome(one, _FLAGS_OF_OUTCOMES, ranks=False) for one in seen}
     for least in (2, 1):
@@ -158,7 +161,10 @@ Group = tuple[tuple[Parameter, ...], Callable[[Seen], bool]]
 
 
 def _decided(overload: Overload, seen: Sequence[Seen]) -> list[Group]:
-    """Return the smallest set of parameters whose arguments decide the outcome; empty if all agree or none decide."""
+    """Return the smallest set of parameters whose arguments decide the outcome.
+
+    It is empty if all outcomes agree or no set decides.
+    """
     if overload.parameters is None:
         return []
     bound = [_bind(overload, one) for one in seen]
@@ -191,7 +197,7 @@ def _structure(kind: Kind, *, ranks: bool, any_length: bool = False) -> str:
 
 
 def _sharper(kind: Kind, unmixed: Kind) -> Kind:
-    """Return `kind` with dtype classes that vary taken from the calls without index tensors."""
+    """Return `kind` with any dtype classes that vary taken from the calls without index tensors."""
     if kind.name != unmixed.name or len(kind.items) != len(unmixed.items):
         return kind
     letters = (two if one == "?" and two != "-" else one for one, two in zip(kind.dtypes, unmixed.dtypes, strict=True))
@@ -213,7 +219,7 @@ def _table(chosen: tuple[str, ...], bound: Sequence[dict[str, str]], outcomes: S
 
 
 def _groups(overload: Overload, chosen: tuple[str, ...], bound: Sequence[dict[str, str]], table: Table) -> list[Group]:
-    """Return, for each outcome, a narrowed signature and the calls that match it."""
+    """Return a narrowed signature for each outcome, with the calls that match it."""
     defaults = [_default(index, table) for index in range(len(chosen))]
 
     def key_of(arguments: dict[str, str]) -> tuple[str, ...]:
@@ -259,7 +265,7 @@ Cell = tuple[frozenset[str], ...]
 
 
 def _joined_cells(cells: list[tuple[Cell, Outcome]]) -> list[tuple[Cell, Outcome]]:
-    """Join cells with the same outcome that differ in one parameter, until there are none left."""
+    """Join cells that have the same outcome and differ in one parameter, until there are none left."""
     for (first, one), (second, other) in itertools.combinations(cells, 2):
         differing = [index for index, pair in enumerate(zip(first, second, strict=True)) if pair[0] != pair[1]]
         if one == other and len(differing) == 1:
@@ -274,7 +280,7 @@ def _first(item: tuple[tuple[str, ...], Outcome]) -> tuple[str, ...]:
 
 
 def _narrowed(parameter: Parameter, cell: dict[str, frozenset[str]], always_given: dict[str, bool]) -> Parameter:
-    """Return the parameter narrowed to one cell. If no call omitted it, its default is unknown."""
+    """Return the parameter narrowed to a cell. If no call omitted it, its default is unknown."""
     if parameter.name not in cell:
         return parameter
     hints = cell[parameter.name]
@@ -302,7 +308,7 @@ def _flat(kind: Kind) -> Kind:
 
 
 def _with_ranks_of(kind: Kind, ranked: Kind) -> Kind:
-    """Return `kind` with the ranks of `ranked` where their structure is the same."""
+    """Return `kind` with the ranks from `ranked` where their structure is the same."""
     if kind.name != ranked.name or len(kind.items) != len(ranked.items):
         return kind
     items = tuple(itertools.starmap(_with_ranks_of, zip(kind.items, ranked.items, strict=True)))
@@ -317,7 +323,7 @@ def _collapse(overloads: Iterable[Overload]) -> list[Overload]:
 
 
 def _common_parameters(overloads: Sequence[Overload]) -> tuple[Parameter, ...] | None:
-    """Return one signature for overloads that do the same, with what any of them takes at each position."""
+    """Return one signature for overloads that do the same, accepting what any of them accepts at each position."""
     if len(overloads) == 1:
         return overloads[0].parameters
     if any(overload.variadic or overload.parameters is None for overload in overloads):

@@ -1,4 +1,4 @@
-"""Overloads that torch declares: in stubs, in annotations of Python code, and in operator schemas."""
+"""Overloads that torch declares, in stubs, in annotations of Python code, and in operator schemas."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from scripts.torch_api.annotations import node_of, result_kind, taken_by
 _SCHEMA_LETTERS = {"Tensor": "T", "int": "I", "float": "N", "number": "N", "complex": "N", "bool": "B", "str": "S"}
 _SCHEMA_RESULTS = {"Tensor": "tensor", "List[Tensor]": "(tensor...)", "bool": "python:bool", "int": "python:int",
                    "float": "python:float", "number": "python"}  # fmt: skip
-# Parameters of every factory. The loader knows their effect on the result itself.
+# Parameters that every factory function has. The loader itself knows how they affect the result.
 _LEFT_OUT = frozenset({"out", "device", "layout", "pin_memory", "requires_grad", "dtype"})
 
 Overloads = tuple[Overload, ...]
 
 
 class Stub:
-    """One of torch's stub files: its functions, and the methods and annotated attributes of its classes."""
+    """One of torch's stub files, with its functions, and its classes' methods and annotated attributes."""
 
     def __init__(self, file: str) -> None:
         tree = ast.parse((Path(torch.__file__).parent / file).read_text(encoding="utf-8"))
@@ -34,7 +34,10 @@ class Stub:
         self._classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
 
     def methods(self, owner: str) -> dict[str, Overloads]:
-        """Return the overloads of each method of a class, without the receiver; empty for an unknown class."""
+        """Return the overloads of each method of a class, without the receiver.
+
+        For an unknown class, there are none.
+        """
         return _overloads(self._classes[owner].body, is_method=True) if owner in self._classes else {}
 
     def attributes(self, owner: str) -> dict[str, Kind]:
@@ -49,7 +52,7 @@ class Stub:
 
 
 def of_python(function: Any, *, is_method: bool) -> Overloads:
-    """Return the overloads from the annotations of a Python function; empty if it has no signature."""
+    """Return the overloads given by a Python function's annotations. If it has no signature, there are none."""
     variants = []
     if inspect.isfunction(function):
         dispatched = torch._jit_internal.boolean_dispatched.get(function)  # noqa: SLF001
@@ -61,7 +64,7 @@ def of_python(function: Any, *, is_method: bool) -> Overloads:
 
 
 def of_schemas(operator: str) -> Overloads:
-    """Return the overloads from the schemas of an operator, such as "aten::linalg_qr", as exposed to Python."""
+    """Return the overloads given by the schemas of an operator such as "aten::linalg_qr", as exposed to Python."""
     found = []
     for schema in torch._C._jit_get_schemas_for_operator(operator):  # noqa: SLF001
         if any(argument.is_out for argument in schema.arguments):
@@ -118,7 +121,7 @@ def _of_signature(function: Any, is_method: bool) -> Overload | None:
 
 
 def _parameter_node(parameter: inspect.Parameter) -> ast.expr | None:
-    # An annotation such as BroadcastingList2[int] evaluates to None, which says nothing about the parameter.
+    # An annotation such as `BroadcastingList2[int]` evaluates to None, which says nothing about the parameter.
     return None if parameter.annotation is None else node_of(parameter.annotation)
 
 

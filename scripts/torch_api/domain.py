@@ -1,4 +1,4 @@
-"""Find functions that raise, or whose value or gradient is not finite, for some ordinary argument."""
+"""Find functions that raise for some ordinary arguments, or whose value or gradient is not finite there."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _SHAPE = (3, 3)
 
 
 def is_partial(function: Callable[..., Any]) -> bool:
-    """Return whether a function of one to three float tensors has a non-finite value or gradient somewhere.
+    """Return whether a function of one to three float tensors has a value or gradient that is not finite somewhere.
 
-    Such a function must not run in the branch of a `torch.where` that is not selected, because an infinite gradient
-    times zero is NaN. False if no call with one or two tensors succeeds.
+    A function like this must not run in the branch of a `torch.where` that is not selected, because an infinite
+    gradient times zero is NaN. If no call with one or two tensors succeeds, return False.
     """
     for arguments in _arguments(function):
         outcomes = list(itertools.islice((_is_finite(function, point) for point in arguments), len(_POINTS) ** 2))
@@ -38,7 +38,7 @@ def _full(value: float) -> torch.Tensor:
 
 
 def _is_finite(function: Callable[..., Any], arguments: Sequence[Any]) -> bool | None:
-    """Return whether value and gradients are finite at one point, or None if the call raises."""
+    """Return whether the value and gradients are finite at one point, or None if the call raises."""
     leaves = [one for one in arguments if isinstance(one, torch.Tensor)]
     try:
         result = function(*(one.clone() if isinstance(one, torch.Tensor) else one for one in arguments))

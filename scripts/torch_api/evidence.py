@@ -1,4 +1,4 @@
-"""Names that indicate a tensor: attributes of tensors that other objects in user code are unlikely to have."""
+"""Names that indicate a tensor: attributes that tensors have and other objects in user code are unlikely to have."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OTHERS: tuple[type, ...] = (
     torch.optim.Optimizer, PackedSequence, torch.device, torch.dtype,
 )  # fmt: skip
 
-# Attributes of tensors that are as common on users' objects: configs, batches, nodes, images, dates, metrics, tables.
+# Attributes of tensors that are just as common on users' own objects, such as configs, batches, nodes and dates.
 _GENERIC = set(
     """
     H T add align apply apply_ array_split backward bool byte char clone col count cov cpu cross crow cuda data
@@ -38,7 +38,7 @@ _GENERIC = set(
 
 
 def tensor_only(names: Iterable[str]) -> list[str]:
-    """Return the names on torch.Tensor, sorted, that are evidence that an object is a tensor."""
+    """Return the names in `torch.Tensor` that are evidence that an object is a tensor, sorted."""
     elsewhere = set().union(*map(dir, _OTHERS), *map(dir, _all_subclasses(Distribution)), dir(torch.nn.Module()))
     return sorted(name for name in names if not name.startswith("_") and name not in elsewhere | _GENERIC)
 

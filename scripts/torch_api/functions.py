@@ -1,4 +1,4 @@
-"""The entries of torch's functions, and of the methods and attributes of torch.Tensor."""
+"""Derive the entries of torch's functions, and of the methods and attributes of `torch.Tensor`."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from scripts.torch_api.observe import Seen, is_pointwise, observe
 from scripts.torch_api.results import Objects, class_of, merge, settle
 from scripts.torch_api.samples import Samples, made_up, options, tensors
 
-# Modules whose functions only compute, so that calls with generated arguments are harmless.
+# Modules whose functions only compute, so that calling them with generated arguments is harmless.
 _COMPUTING = {"torch", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special", "torch.signal.windows",
               "torch.nn.init", "torch.nn.utils.rnn", "torch.masked"}  # fmt: skip
 _OPERATORS = {"torch.special": "special_", "torch.linalg": "linalg_", "torch.fft": "fft_"}
 _QUERY = re.compile("^(is|has|get|current|device_count|mem_get_info|memory)_?|_(enabled|allowed|available|supported)$")
-# Methods that cannot run here, with equivalent ones.
+# Methods that cannot run here, each with an equivalent method.
 _LIKE = dict.fromkeys(("cuda", "xpu", "ipu", "mtia", "pin_memory"), "cpu")
 _PROBED = 3
 _MADE_UP = 5
-# Tensor.index is for first-class dimensions and loops forever on anything else. lobpcg is slow on unsuitable matrices.
-# Addresses differ between runs, unless memory is reused.
+# `Tensor.index` is for first-class dimensions and loops forever for anything else. `lobpcg` is slow for unsuitable
+# matrices. Addresses differ between runs unless memory is reused.
 _NEVER_RUN = {"index", "lobpcg", "__hash__", "data_ptr", "const_data_ptr"}
 _TAGS: dict[torch.Tag, Flag] = {
     torch.Tag.nondeterministic_seeded: "random",
     torch.Tag.data_dependent_output: "data_dependent",
     torch.Tag.dynamic_output_shape: "dynamic_shape",
 }
-# Attributes of every object, which say nothing about tensors.
+# Attributes that every object has, which say nothing about tensors.
 _OF_EVERY_OBJECT = set(dir(object)) - {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__",
                                        "__format__", "__repr__", "__str__"}  # fmt: skip
 
@@ -65,7 +65,7 @@ class Functions:
         return {name: self._function(name, value) for name, value in sorted(self._names.functions.items())}
 
     def tensor_methods(self) -> dict[str, list[Overload]]:
-        """Return the overloads of every method of torch.Tensor, by unqualified name."""
+        """Return the overloads of every `torch.Tensor` method, by unqualified name."""
         found = {}
         for name in sorted(dir(torch.Tensor)):
             value = getattr(torch.Tensor, name)
@@ -75,7 +75,7 @@ class Functions:
             overloads = self._tensor_methods.get(name) or declared.of_python(value, is_method=True)
             if not declared.knows(overloads):
                 overloads = self._as_function(name, overloads)
-            # `Self` in the stub means a tensor. The calls show whether it is the receiver.
+            # In the stub, `Self` means a tensor. The calls show whether it is the receiver.
             overloads = tuple(replace(one, kind=TENSOR) if one.kind.name == "self" else one for one in overloads)
             calls = self._samples.methods.get(name, [])
             seen = [] if name in _NEVER_RUN else self._observed(value, overloads, calls, is_method=True)
@@ -84,18 +84,18 @@ class Functions:
             base = found.get(_LIKE.get(name, name.removesuffix("_")), entry)
             if name in _LIKE:
                 found[name] = base
-            elif base is not entry:  # an in-place method computes the same as its base
+            elif base is not entry:  # an in-place method computes the same as its base method
                 flags = base[0].flags & {"partial_domain", "elementwise"}
                 found[name] = [replace(one, flags=one.flags | flags) for one in entry]
         return found
 
     def _as_function(self, name: str, overloads: declared.Overloads) -> declared.Overloads:
-        """Let a method without annotations return what the function of the same name declares."""
+        """If a method has no annotations, use what the function with the same name declares."""
         kinds = {one.kind for one in self._declared("torch", name, getattr(torch, name, None))}
         return tuple(replace(one, kind=next(iter(kinds))) for one in overloads) if len(kinds) == 1 else overloads
 
     def tensor_attributes(self) -> dict[str, Kind]:
-        """Return the kind of every attribute of torch.Tensor that is not a method."""
+        """Return the kind of every attribute of `torch.Tensor` that is not a method."""
         found = {}
         receivers = [Call((tensor,)) for tensor in tensors()]
         for name in sorted(dir(torch.Tensor)):
@@ -108,7 +108,7 @@ class Functions:
         return found
 
     def examples(self) -> Iterator[tuple[str, Callable[..., Any], Call]]:
-        """Yield one working call of each function and method that was run, and the bare call of each query."""
+        """Yield a working call for each function and method that was run, and each query without arguments."""
         for name, value in self._names.functions.items():
             query = Call() if _QUERY.search(name.rpartition(".")[2]) else None
             call = self._working.get(id(value), query)
@@ -171,7 +171,7 @@ class Functions:
         seen = [one for _, one in pairs]
         for overload in overloads:
             reaching = [(call, one) for call, one in pairs if overload.accepts(one.positional, one.keywords)]
-            reaching.sort(key=lambda pair: (pair[1].rank or 0) < 2)  # on vectors, all reductions give scalars
+            reaching.sort(key=lambda pair: (pair[1].rank or 0) < 2)  # for vectors, all reductions give scalars
             for call, _ in reaching[:_PROBED]:
                 seen += self.observed(function, options(overload, call, skip=is_method), is_method=is_method)
         return seen
@@ -179,7 +179,7 @@ class Functions:
     def _made_up(
         self, function: Callable[..., Any], overload: Overload, seen: Sequence[Seen], is_method: bool
     ) -> Iterator[tuple[Call, Seen]]:
-        """Run generated calls of an overload, with tensors of the dtype classes that have no call yet."""
+        """Run generated calls to an overload, with tensors of the dtype classes for which there is no call yet."""
         accepted = [one for one in seen if overload.accepts(one.positional, one.keywords)]
         telling = [one for one in accepted if "dtype" not in (*one.positional, *one.keywords.values())]
         classes = frozenset[str]().union(*(one.classes for one in telling))
@@ -209,7 +209,7 @@ class Functions:
 
 
 def _tagged(operator: str) -> frozenset[Flag]:
-    """Return the flags from the tags and the schema of an operator that cannot be run here."""
+    """Return the flags that the tags and schema of an operator give, if it cannot be run here."""
     packet = getattr(torch.ops.aten, operator, None)
     found: set[Flag] = set()
     for overload in (getattr(packet, name) for name in packet.overloads()) if packet is not None else ():
@@ -218,7 +218,7 @@ def _tagged(operator: str) -> frozenset[Flag]:
 
 
 def _in_place(name: str, overloads: list[Overload], *, is_method: bool = False) -> list[Overload]:
-    """If no call showed it, add the flag that a trailing underscore in the name implies."""
+    """Add the flag that a trailing underscore in the name implies, if no call showed it."""
     if not name.endswith("_") or name.endswith("__"):
         return overloads
     found = []
@@ -232,8 +232,8 @@ def _in_place(name: str, overloads: list[Overload], *, is_method: bool = False) 
 def _is_robust(function: Callable[..., Any]) -> bool:
     """Return whether a function can safely be called with generated arguments.
 
-    Functions without documentation are internal and may corrupt memory if arguments make no sense. The exceptions are
-    pointwise ones, and those that are also tensor methods.
+    Functions without documentation are internal and can corrupt memory if the arguments make no sense. Pointwise
+    functions and functions that are also tensor methods are exceptions.
     """
     name = getattr(function, "__name__", "")
     return bool(function.__doc__) or hasattr(torch.Tensor, name) or is_pointwise(name)

@@ -1,4 +1,4 @@
-"""The public names of torch: a canonical dotted name for every function, class and constant, and its aliases."""
+"""torch's public names: a canonical dotted name for every function, class and constant, and its aliases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 
 from scripts.torch_api.annotations import register_classes
 
-# An object with several names gets its canonical one from the first namespace in this list.
+# If an object has more than one name, the first of these namespaces that contains it gives the canonical name.
 NAMESPACES = """
     torch torch.nn torch.nn.functional torch.linalg torch.fft torch.special torch.sparse torch.signal.windows
     torch.nn.init torch.nn.utils torch.nn.utils.rnn torch.nn.utils.parametrizations torch.nn.utils.parametrize
@@ -33,7 +33,7 @@ NAMESPACES = """
     torch.export torch.fx torch.version torch._dynamo torch._utils torch._C._nn torch._C
 """.split()
 
-# Namespaces of which only some names are public.
+# Namespaces with only some public names.
 _ONLY = {
     "torch._dynamo": {"is_compiling", "disable", "graph_break", "mark_dynamic", "mark_static", "maybe_mark_dynamic",
                       "mark_unbacked", "reset", "optimize", "explain", "export", "allow_in_graph", "disallow_in_graph",
@@ -56,7 +56,7 @@ class Names:
     by_id: dict[int, str] = field(default_factory=dict)
 
     def class_name(self, cls: type) -> str | None:
-        """Return the canonical name of a class of torch, or None if it is not recorded."""
+        """Return the canonical name of a torch class, or None if it is not recorded."""
         return self.by_id.get(id(cls))
 
 
@@ -136,7 +136,7 @@ def _resolves_to(dotted: str, value: Any) -> bool:
 
 
 def _alias_packages(names: Names) -> None:
-    """Record what the package of a namespace's submodules defines under the path that users import it from, too."""
+    """Also record what the package of a namespace's submodules defines under the path from which users import it."""
     for canonical, value in list(names.classes.items()):
         for module_name in ("torch.nn.modules", "torch.distributions", "torch.nn.parallel"):
             module = sys.modules.get(module_name)

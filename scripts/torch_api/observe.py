@@ -1,4 +1,4 @@
-"""Run a call of torch, and observe its result and effects."""
+"""Run a torch call, and observe its result and effects."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from scripts.torch_api.calls import (
 )
 from scripts.torch_api.results import Arguments, Objects, class_of, result_kind
 
-# Pointwise operators that torch does not tag as such.
+# Pointwise operators that torch does not tag as pointwise.
 _POINTWISE_TOO = {"floor_divide", "rsub", "hardswish", "zeros_like", "ones_like", "full_like", "fill", "zero",
                   "masked_fill", "_to_copy", "isin", "positive", "conj_physical", "log_sigmoid_forward", "threshold",
                   "polar", "complex", "detach", "alias"}  # fmt: skip
-# Operators that only prepare the arguments of pointwise ones.
+# Operators that only prepare the arguments of pointwise operators.
 _PLUMBING = {"scalar_tensor", "lift_fresh", "expand", "empty_like", "copy", "_conj"}
 _ON_DATA = {"data_dependent", "dynamic_shape"}
 _IMPURE = {"random", *_ON_DATA}
@@ -44,10 +44,10 @@ _IMPURE = {"random", *_ON_DATA}
 
 @dataclass(frozen=True)
 class Seen:
-    """The observations of one call.
+    """What was observed for a call.
 
     `positional` and `keywords` are hints in the loader's form. `rank` is the highest rank of the tensor arguments, or
-    None if the result's rank does not depend on it (an empty list of dims means all of them). `classes` are the dtype
+    None if the result's rank does not depend on it (for dims, an empty list means all of them). `classes` are the dtype
     classes of these tensors.
     """
 
@@ -60,12 +60,12 @@ class Seen:
 
     @property
     def mixed(self) -> bool:
-        """Whether there were both bool and int tensors, so that the highest class may belong to an index."""
+        """Whether there were both bool and int tensors, in which case the highest class may be that of an index."""
         return {"b", "i"} <= self.classes
 
     @property
     def complex(self) -> bool:
-        """Whether there was a complex tensor; torch often computes with these by parts."""
+        """Whether there was a complex tensor. torch often computes with the parts of complex numbers."""
         return "c" in self.classes
 
 
@@ -113,7 +113,7 @@ def is_pointwise(name: str) -> bool:
 
 
 def observe(function: Callable[..., Any], call: Call, objects: Objects, *, is_method: bool) -> Seen | None:
-    """Run `function` on a copy of the arguments, and return the observations, or None if it raises."""
+    """Run `function` on a copy of the arguments, and return what was observed, or None if it raises."""
     args, kwargs = copied(call.args), copied(dict(call.kwargs))
     recorder = _Recorder()
     tensors = list(tensors_in((args, kwargs)))
@@ -164,7 +164,7 @@ def _trace_back(function: Callable[..., Any], call: Call, kind: Kind, flags: set
         _outcome(function, changed(call, change)) for change in (same, same, with_other_data, longer, deeper)
     )
     if first != again:
-        return kind  # for example, an address
+        return kind  # an address, for example
     if "data_dependent" in flags or (other is not None and other != first):
         flags.add("data_dependent")
         return _renamed(kind, "data")
@@ -175,7 +175,7 @@ def _trace_back(function: Callable[..., Any], call: Call, kind: Kind, flags: set
 
 
 def _as_traced(function: Callable[..., Any], call: Call, flags: set[str]) -> set[str]:
-    """Keep the data dependencies of a call only if a tracer that has shapes but no data would fail on it."""
+    """Only keep a call's data dependencies if a tracer that has shapes but no data would fail on the call."""
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         try:
             args, kwargs = tree_map_only(torch.Tensor, mode.from_tensor, (copied(call.args), copied(dict(call.kwargs))))
@@ -217,7 +217,7 @@ def _as_list(value: Any) -> Any:
 
 
 def _indexes_by_position(func: Any, args: tuple[Any, ...]) -> bool:
-    """Return whether an index operator has no mask among its indices, so that its shape depends only on shapes."""
+    """Return whether an index operator's indices contain no mask, so that its shape only depends on shapes."""
     if func._schema.name != "aten::index":  # noqa: SLF001
         return False
     return not any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1])

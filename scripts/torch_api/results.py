@@ -1,4 +1,4 @@
-"""The kinds of results of calls, and their common properties."""
+"""The kinds of calls' results, and the properties that they have in common."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from scripts.torch_api.calls import NUMBERS, Call, leaves_of
 _NEUTRAL = "----"
 _CONTAINERS = ("tuple", "list", "dict", "iterator")
 _LETTERS = "bifc"
-_LOOKED_AT = 8  # items of an iterator to examine
+_LOOKED_AT = 8  # number of items to examine in an iterator
 _WORDS = {torch.dtype: "dtype", torch.device: "device", torch.layout: "layout", torch.memory_format: "memory_format"}
 
 
 class Objects:
-    """Names the torch classes whose instances a call may return."""
+    """Names the torch classes of which calls can return instances."""
 
     def __init__(self, names: Callable[[type], str | None]) -> None:
         self._names = names
 
     def kind(self, value: Any) -> Kind:
-        """Return `module:NAME` or `object:NAME` for an instance of a torch class, otherwise unknown."""
+        """Return `module:NAME` or `object:NAME` for an instance of a torch class, and unknown for anything else."""
         for cls in type(value).__mro__:
             name = self._names(cls)
             if name is not None:
@@ -38,7 +38,7 @@ class Objects:
 
 
 class Arguments:
-    """The dtype classes of a call's arguments, and those under which to record a result."""
+    """The dtype classes of a call's arguments, and the classes for which to record a result."""
 
     def __init__(self, call: Call, *, pointwise: bool) -> None:
         leaves = list(leaves_of((call.args, dict(call.kwargs))))
@@ -50,10 +50,10 @@ class Arguments:
         self._numbers = max(numbers, default=0)
 
     def letters(self, dtype: torch.dtype) -> str:
-        """Return the four letters for a result of this dtype.
+        """Return the four letters for a result with this dtype.
 
-        A pointwise operation may promote to the class of its Python numbers. For others, the result is open if a number
-        has a higher class than the tensors, or if an argument is a dtype.
+        A pointwise operation may promote to the class of its Python numbers. For other operations, the result is open
+        if a number has a higher class than the tensors, or if an argument is a dtype.
         """
         letter = class_of(dtype)
         argument = self._tensors
@@ -65,7 +65,7 @@ class Arguments:
 
 
 def class_of(dtype: torch.dtype) -> str:
-    """Return the letter for the class of a dtype."""
+    """Return the letter for a dtype's class."""
     if dtype.is_complex:
         return "c"
     if dtype.is_floating_point:
@@ -74,7 +74,7 @@ def class_of(dtype: torch.dtype) -> str:
 
 
 def merge(kinds: Sequence[Kind]) -> Kind:
-    """Return the common properties of all results of a function, item by item if they have the same structure."""
+    """Return the properties that all results of a function share, item by item if their structure is the same."""
     if any(kind.name == "union" for kind in kinds):
         kinds = [item for kind in kinds for item in (kind.items if kind.name == "union" else (kind,))]
     tuples = [kind for kind in kinds if kind.name == "tuple"]
@@ -91,7 +91,7 @@ def merge(kinds: Sequence[Kind]) -> Kind:
 
 
 def _of_any_depth(items: Sequence[Kind]) -> Kind:
-    """Return the kind of a list's items; for nested lists, only that they may be nested."""
+    """Return the kind of a list's items. For nested lists, it only says that they may be nested."""
     if len({item.name == "list" for item in items}) == 1:
         return merge(items)
     leaf = merge([one for item in items for one in item.walk() if one.name not in ("list", "union")])
@@ -108,7 +108,7 @@ def _merged_tuple(tuples: list[Kind]) -> Kind:
 
 
 def _plainest(kinds: Sequence[Kind]) -> list[Kind]:
-    """Use a call that shows where a number comes from in place of those that do not, and join the types."""
+    """Use a call that shows where a number comes from instead of calls that do not, and join the types."""
     words = {kind.name for kind in kinds}
     types = {kind.type for kind in kinds if kind.name in ("data", "python")}
     if "data" in words:
@@ -122,14 +122,14 @@ def _plainest(kinds: Sequence[Kind]) -> list[Kind]:
 
 
 def settle(kind: Kind) -> Kind:
-    """Return the kind with its observed dtypes simplified; it is unknown if none were observed."""
+    """Return the kind with its observed dtypes simplified. A dtype is unknown if none was observed."""
     if kind.name == "tensor" and kind.dtypes == _NEUTRAL:
         kind = replace(kind, dtypes="????")
     return replace(kind, items=tuple(map(settle, kind.items))) if kind.items else kind
 
 
 def result_kind(value: Any, arguments: Arguments, objects: Objects) -> Kind:
-    """Return the kind of the result of one call."""
+    """Return the kind of a call's result."""
 
     def merged(values: Iterable[Any]) -> Kind:
         found = [result_kind(item, arguments, objects) for item in values]

@@ -1,4 +1,4 @@
-"""Calls to run: the samples of torch's own tests, and calls generated from the declared parameters."""
+"""Calls to run, from the samples in torch's own tests and generated from the declared parameters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DTYPES = (torch.float32, torch.int64, torch.bool, torch.complex64)
 _TYPE_OPTIONS = ("dtype", "device", "layout")
 _MOST_OF_A_DTYPE = 40
 _MOST_MADE_UP = 48
-# Options that affect the result, but that torch does not annotate as bool everywhere.
+# Options that affect the result, but that torch does not always annotate as bool.
 _TELLING = ("return_", "with_", "reduction")
 _DEPRECATED = ("size_average", "reduce")
 
@@ -38,13 +38,13 @@ def _written_out() -> dict[Callable[..., Any], list[Call]]:
             Call((query, query, query), {"dropout_p": 0.5}),
         ],
         torch.einsum: [Call(("ij,jk->ik", one, one)) for one in square if one.dtype is not torch.bool],
-        # The samples pass the default of -1, which reads the number of classes from the data.
+        # The samples pass the default of -1, with which the number of classes is read from the data.
         torch.nn.functional.one_hot: [Call((labels,)), Call((labels, 3)), Call((labels,), {"num_classes": 3})],
     }
 
 
 def _import_test_databases() -> tuple[Any, Any]:
-    """Import torch's operator and module databases, without a test package that they import but do not need."""
+    """Import torch's operator and module databases without a test package that they import but do not need."""
     if "expecttest" not in sys.modules:
         stand_in = types.ModuleType("expecttest")
         stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]
@@ -56,7 +56,7 @@ def _import_test_databases() -> tuple[Any, Any]:
 
 
 class Samples:
-    """The sample calls of torch's test suite, by function (its id), by method of Tensor and by module class."""
+    """The sample calls in torch's test suite, by function (its `id`), by Tensor method, and by module class."""
 
     def __init__(self) -> None:
         operators, self._modules = _import_test_databases()
@@ -70,7 +70,7 @@ class Samples:
             self.functions[id(function)] = calls
 
     def are_written_out(self, function: Callable[..., Any]) -> bool:
-        """Return whether the calls listed here are the only ones to try for a function."""
+        """Return whether only the calls listed here should be tried for a function."""
         return function in self._written_out
 
     def _file(self, info: Any, calls: list[Call]) -> None:
@@ -88,7 +88,7 @@ class Samples:
                 self.methods[name] += receivers
 
     def modules(self) -> Iterator[tuple[type, Any]]:
-        """Yield each module class with sample arguments for its constructor and its forward."""
+        """Yield each module class with sample arguments for its constructor and its `forward`."""
         for info in self._modules:
             for sample in info.module_inputs_func(
                 info, device="cpu", dtype=torch.float32, requires_grad=False, training=True
@@ -110,9 +110,9 @@ def _calls(info: Any) -> Iterator[Call]:
 
 
 def made_up(overload: Overload, tensor: torch.Tensor, *, is_method: bool) -> Iterator[Call]:
-    """Yield calls that an overload's parameters allow, with `tensor` as the main argument (the receiver of a method).
+    """Yield calls that an overload's parameters allow, with `tensor` as the main argument or a method's receiver.
 
-    Only required arguments are given. Some of these calls may raise.
+    Only required arguments are passed. Some of these calls may raise.
     """
     parameters = overload.parameters or ()
     needed = [parameter for parameter in parameters if not parameter.optional]
@@ -131,7 +131,7 @@ def made_up(overload: Overload, tensor: torch.Tensor, *, is_method: bool) -> Ite
 
 
 def options(overload: Overload, call: Call, *, skip: bool) -> Iterator[Call]:
-    """Yield `call` with both values for each bool option of the overload, alone and in pairs.
+    """Yield `call` with both values for each of the overload's bool options, alone and in pairs.
 
     `skip` says that the first argument is the receiver of a method.
     """
@@ -160,7 +160,7 @@ def options(overload: Overload, call: Call, *, skip: bool) -> Iterator[Call]:
 
 
 def tensors() -> list[torch.Tensor]:
-    """Return small tensors of every dtype class and several ranks."""
+    """Return small tensors of every dtype class and with different ranks."""
     square = torch.arange(1.0, 10.0).reshape(3, 3) / 8
     return [
         square,
@@ -175,7 +175,7 @@ def tensors() -> list[torch.Tensor]:
 
 
 def _values(parameter: Parameter, receiver: torch.Tensor) -> list[Any]:
-    """Return values to try for a parameter, likeliest first."""
+    """Return values to try for a parameter, most likely values first."""
     if parameter.literals:
         return list(parameter.literals)
     values: list[Any] = []

@@ -1,4 +1,4 @@
-"""Find out what Dynamo does not trace, by compiling one call of each torch function and method."""
+"""Find out which torch functions and methods Dynamo does not trace, by compiling a call to each of them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from scripts.torch_api.calls import Call, copied, fixed_randomness
 
 Example = tuple[str, Callable[..., Any], Call]
 
-# Dynamo's ids for breaks that do not depend on arguments: a skipped function, one that returns no tensor, a layout
-# without fake tensors, a method that cannot be traced. All other ids depend on the arguments.
+# Dynamo's ids for breaks that do not depend on arguments, such as a function that is skipped or does not return a
+# tensor, a layout without fake tensors, or a method that cannot be traced. All other ids depend on the arguments.
 _REFUSALS = frozenset(
     "GB0007 GB0208 GB0277 GB0374 GB0045 GB0046 GB0087 GB0107 GB0108 GB0117 GB0126 GB0127 GB0249".split()
 )
@@ -23,7 +23,7 @@ _LINK = re.compile(r"/gb/gb(\d+)\.html")
 
 
 def untraced(examples: Iterable[Example]) -> dict[str, list[str]]:
-    """Return the names that Dynamo does not trace, by graph break id."""
+    """Return the names of functions that Dynamo does not trace, by graph break id."""
     found: Mapping[str, list[str]] = defaultdict(list)
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -46,11 +46,12 @@ def _runs(function: Callable[..., Any], call: Call) -> bool:
 
 
 def _breaks(name: str, function: Callable[..., Any], call: Call) -> Iterator[str]:
-    """Yield the ids of the breaks that Dynamo reports for a call on tensors created in the same graph.
+    """Yield the ids of the breaks that Dynamo reports for a call with tensors created in the same graph.
 
-    Methods are called as methods, since Dynamo traces some of them whose functions it does not.
+    Methods are called as methods, because Dynamo traces some methods whose functions it does not trace.
     """
-    # Imported late: Dynamo wraps some functions of torch on import, and names must be collected without the wrappers.
+    # This is imported late because Dynamo wraps some torch functions on import, and names must be collected before
+    # that.
     from torch._dynamo.utils import counters
 
     args, kwargs = copied(call.args), copied(dict(call.kwargs))

@@ -194,7 +194,7 @@ def test_what_cannot_be_worked_out_says_what_was_tried_last() -> None:
         def forward(self, x):
             raise KeyError("the right dictionary")
 
-    with pytest.raises(NoInputsError, match="the last raised KeyError: 'the right dictionary'"):
+    with pytest.raises(NoInputsError, match="the last attempt raised KeyError: 'the right dictionary'"):
         find_call(Odd(), "cpu", 30)
 
 

@@ -1,7 +1,7 @@
 """Variations of an example's inputs: signs, scales, zeros, masks, batch sizes, non-finite values.
 
-A trial changes the tensors of a call and nothing else. It is deterministic for a seed, so that it can be repeated for
-another copy of the code.
+A trial only changes the tensors in a call. It is deterministic for a given seed, so that it can be repeated for another
+copy of the code.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .tensor_changes import (
 
 @dataclass(frozen=True)
 class Spoilt:
-    """Sets one element of each float tensor in the range `which` to `value`, or every third element if `widely`."""
+    """Sets an element of each float tensor in the range `which` to `value`, or every third element if `widely`."""
 
     value: float
     which: tuple[int, int | None] = (0, None)
@@ -46,13 +46,13 @@ class Spoilt:
 
 @dataclass(frozen=True)
 class Trial:
-    """A change of all tensors of a call, with a name and a function for each kind of tensor.
+    """A change to all tensors in a call, with a name and a function for each kind of tensor.
 
-    `seed` seeds both the trial and the code under check. `batch` is another size for the first dimension of tensors
-    that share it. `method`, such as "Class.method", is called without arguments on the first part of the target that
-    has the class. With `alike`, all tensors of the same shape and dtype get the same numbers as the first. `which` is
-    the range of tensors that it changes. Then the elements given by `spoilt` are replaced. The target is called `times`
-    times before one backward pass.
+    `seed` seeds both the trial and the code being checked. `batch` is a different size for the first dimension of
+    tensors that share it. `method`, such as "Class.method", is called without arguments on the first part of the target
+    that has the class. If `alike` is true, all tensors with the same shape and dtype get the same numbers as the first.
+    `which` is the range of tensors that the trial changes. Then the elements given by `spoilt` are replaced. The target
+    is called `times` times before a backward pass.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Trial:
     times: int = 1
 
     def of(self, call: Call) -> Call:
-        """Return the call with its tensors changed. It shares no tensor with the given call."""
+        """Return the call with its tensors changed. It does not share any tensors with `call`."""
         leaves, layout = pytree.tree_flatten(call)
         generator = torch.Generator().manual_seed(self.seed)
         size = _batch_size(leaves)
@@ -168,20 +168,20 @@ def _lowered(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
     return tensor[0] if tensor.dim() > 1 and tensor.shape[0] else tensor
 
 
-# Used where the code tests the number of dimensions.
+# For code that tests the number of dimensions.
 RANKS: tuple[Trial, ...] = (
     Trial("inputs with one more dimension", 22, _lifted, _lifted, _lifted),
     Trial("inputs with one fewer dimension", 23, _lowered, _lowered, _lowered),
 )
 
-# Used where the code tests whether two tensors are equal.
+# For code that tests whether two tensors are equal.
 ALIKE = Trial("random inputs that are equal to each other", 15, normal(1.0), drawn, coin, alike=True)
 
-# The second call must not change tensors that the first saved for its backward pass.
+# The second call must not change tensors that the first call saved for its backward pass.
 TWICE = Trial("two calls before one backward pass", 25, normal(1.0), drawn, coin, times=2)
 
-# Run on separate callables, because state that has become NaN hides other differences. An infinite value on the side of
-# a branch that is not taken must not reach the gradient; the sign usually selects the side.
+# These run on separate callables, because state that has become NaN hides other differences. An infinite value in a
+# branch that is not taken must not reach the gradient. The sign usually selects the branch.
 NO_NUMBERS: tuple[Trial, ...] = (
     Trial("one element infinite", 12, with_one(float("inf")), same, same),
     Trial("one element infinite and negative", 17, with_one(float("-inf")), same, same),
@@ -194,11 +194,11 @@ NO_NUMBERS: tuple[Trial, ...] = (
 
 
 def at_edges(trials: Sequence[Trial]) -> Iterator[Trial]:
-    """Yield some of these trials with one element at a point where slopes are infinite, or with a non-finite element.
+    """Yield some of these trials with an element where slopes are infinite, or with a non-finite element.
 
-    If a branch keeps such a point out of a gradient, a selection between both sides must do so too. The same applies to
-    numbers whose exponential is infinite, and to NaN if another function stops gradients. Afterwards, the state is no
-    longer useful, so these trials come last.
+    If a branch keeps this element out of a gradient, selecting between both branches must do so too. The same applies
+    to numbers whose exponential is infinite, and to NaN if another function stops gradients. Afterwards, the state is
+    no longer useful, so these trials come last.
     """
     some = trials[:_MOST_AT_EDGES]
     for value, words, (where, which) in _EDGES:
@@ -213,7 +213,7 @@ def at_edges(trials: Sequence[Trial]) -> Iterator[Trial]:
 
 
 def _with(trial: Trial, words: str, spoilt: Spoilt) -> Trial:
-    """Return a trial with further elements replaced, besides those that it needs to reach a side."""
+    """Return a copy of `trial` that also replaces the elements given by `spoilt`."""
     return replace(trial, name=f"{trial.name}, {words}", spoilt=(*trial.spoilt, spoilt))
 
 
@@ -245,7 +245,7 @@ _EDGES: tuple[tuple[float, str, tuple[str, tuple[int, int | None]]], ...] = (
 )
 _MOST_AT_EDGES = 8
 _MOST_LARGER = 8
-# The exponential overflows from 89 on. Each change preserves other properties that tests may check.
+# The exponential overflows from 89 on. Each change preserves different properties that tests may check.
 _LARGER: tuple[tuple[Change, str], ...] = (
     (scaled(30), "30 times larger"),
     (_stretched, "larger, up to 1000"),
@@ -254,14 +254,14 @@ _LARGER: tuple[tuple[Change, str], ...] = (
 
 
 def is_left_out(trial: Trial, names: Collection[str]) -> bool:
-    """Whether a trial is among `names`, or contains the kind of non-finite value that two of them share."""
+    """Whether a trial is in `names`, or contains the kind of non-finite value that two of the names share."""
     return trial.name in names or any(
         word in trial.name and sum(word in name for name in names) > 1 for word in ("NaN", "infinite")
     )
 
 
 def visit(method: str) -> Trial:
-    """Return the trial that calls a method of the target or of a part of it."""
+    """Return the trial that calls a method on the target or on a part of it."""
     return Trial(f"a call to {method}()", 16, same, same, same, method=method)
 
 
@@ -280,7 +280,7 @@ def random_trials() -> Iterator[Trial]:
 
 
 def broken_trials() -> Iterator[Trial]:
-    """Yield an endless series of trials with one non-finite element, to run on separate callables."""
+    """Yield an endless series of trials with a non-finite element, to run on separate callables."""
     for seed in itertools.count(10_000):
         choose = random.Random(seed)  # noqa: S311 - as above
         drawn, how = choose.choice([(apart, "apart"), (negative, "negative"), (positive, "positive")])

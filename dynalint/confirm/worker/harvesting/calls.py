@@ -1,6 +1,6 @@
-"""Intercept calls to wanted targets in running code, and confirm or record each in a fork at that moment.
+"""Intercept calls to targets in running code, and confirm or record each call immediately in a fork.
 
-The real module and arguments are used, which often could not be recreated: nothing is copied, pickled or guessed.
+The real module and arguments are used, which often could not be recreated. Nothing is copied, pickled or guessed.
 Whatever happens in the fork, the calling code continues unchanged. All of this runs in the sandbox.
 """
 
@@ -43,29 +43,29 @@ from .wanted import Span, Wanted, wanted_of
 
 # The maximum number of different kinds of calls to consider for a target.
 _MOST_KINDS = 24
-# Fractions of the request's time: when to stop accepting calls, how long to go on without a call that reaches wanted
-# lines, and the limit for one call.
+# Fractions of the request's time: when to stop accepting calls, how long to continue without a call that reaches
+# required lines, and the limit for a single call.
 _SHARE, _FRUITLESS, _FOR_A_CALL = 0.7, 0.06, 0.3
-# The limit for an eager call, in seconds of processor time. A slower call would take too long compiled.
+# The limit for an eager call, in seconds of processor time. A slower call would take too long when compiled.
 _QUICK = 4
-# The maximum number of bytes in the tensors of a call. More would make each of its many runs slow.
+# The maximum number of bytes in a call's tensors. More would make each of its many runs slow.
 _MOST_BYTES = 1 << 28
-# The length limit of a problem's text, in characters.
+# The maximum length of a problem's text, in characters.
 _LONGEST = 200
-# The wall-clock limit of a call, as a multiple of its processor-time limit, for calls that wait for something.
+# The wall-clock limit for a call, as a multiple of its processor-time limit, because some calls wait for something.
 _PATIENCE = 4
 
 
 class EnoughError(BaseException):
-    """Every wanted call has been seen. A BaseException, so that user code does not catch it."""
+    """Enough calls have been seen. This is a BaseException so that user code does not catch it."""
 
 
 class Harvest:
-    """Receives all calls to modules; see `instrument`.
+    """Receives all calls to modules. See `instrument`.
 
-    `where` describes the code that is running; `problems` are pairs of such a description and the reason why the code
-    gave no call. Harvesting stops when its share of the request's processor time is used up, or if the last part of
-    that time showed nothing new.
+    `where` describes the code that is running. `problems` are pairs of such a description and the reason why the code
+    gave no call. Harvesting stops when it has used its share of the request's processor time, or if the most recent
+    part of that time showed nothing new.
     """
 
     busy = False
@@ -74,7 +74,7 @@ class Harvest:
     def __init__(self, request: Mapping[str, Any], reply: Reply) -> None:
         self.where = ""
         self.problems: dict[tuple[str, str], None] = {}
-        # The targets of calls that could be neither confirmed nor refused here, because a fork was not possible.
+        # Targets whose calls could be neither confirmed nor rejected here, because forking was not possible.
         self.unforked: dict[tuple[str, str], dict[str, str]] = {}
         self.on_the_cpu = OnTheCpu()
         self.stop: BaseException = EnoughError()
@@ -89,7 +89,7 @@ class Harvest:
         self.begin()
 
     def install(self) -> None:
-        """Start intercepting calls to modules and wanted functions."""
+        """Start intercepting calls to modules and to the functions that are targets."""
         for method in (Harvest.enter, Harvest.leave):
             eval_frame.skip_code(method.__code__)
         instrument(nn.Module._wrapped_call_impl, self, "self")  # noqa: SLF001
@@ -105,19 +105,19 @@ class Harvest:
                 self._watch_function(one, found)
 
     def _watch_function(self, wanted: Wanted, found: Any) -> None:
-        """Intercept calls to a function, under any name it is bound to."""
+        """Intercept calls to a function, under any name that it is bound to."""
         owner = "." in wanted.target["qualname"]
 
         def seen(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if not wanted.done:
-                # For a method, the instance is part of the callable.
+                # If the function is a method, the instance is part of the callable.
                 subject = types.MethodType(found, args[0]) if owner and args and callable(found) else found
                 self._look([wanted], subject, args[1:] if subject is not found else args, kwargs)
 
         self._intercept(found, seen)
 
     def _watch_forward(self, cls: type) -> None:
-        """Intercept calls to the `forward` of a module that do not go through the module."""
+        """Intercept calls to a module's `forward` method that do not go through the module."""
 
         def seen(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if args:
@@ -140,7 +140,7 @@ class Harvest:
             return plain(*args, **kwargs)
 
         eval_frame.skip_code(called.__code__)
-        # The code of a function with a closure can only be replaced by code with as many free variables.
+        # If a function has a closure, its code can only be replaced by code with the same number of free variables.
         function.__code__ = _calling(called).replace(co_freevars=original.co_freevars)
 
     def note(self, where: str, reason: str) -> None:
@@ -148,20 +148,20 @@ class Harvest:
         self.problems[where[:_LONGEST], reason[:_LONGEST]] = None
 
     def begin(self) -> None:
-        """Start counting the time without new calls, because code is about to run that may make them."""
+        """Start counting the time without new calls, because code that may make them is about to run."""
         self._since = seconds_used()
         if self._constructions is not None:
             self._constructions.watch(loading.imported_files(self._request["roots"]))
 
     @property
     def over(self) -> bool:
-        """Whether nothing more is wanted, or no time is left."""
+        """Whether no more calls are needed, or no time is left."""
         used = seconds_used()
         spent = used > self._until or used > self._since + self._patience
         return spent or all(one.done for one in self._wanted.values())
 
     def enter(self, subject: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-        """Consider a call. Always returns False, so that the calls inside it are considered too."""
+        """Consider a call. Always return False, so that the calls inside it are considered too."""
         wanted = [one for one in self._of(type(subject)) if not one.done]
         if wanted:
             self._look(wanted, subject, args, kwargs)
@@ -181,7 +181,7 @@ class Harvest:
             raise self.stop
 
     def leave(self) -> None:
-        """Never called, because `enter` always returns False."""
+        """Do nothing. This is never called, because `enter` always returns False."""
 
     def _of(self, cls: type) -> list[Wanted]:
         """Return the targets that an instance belongs to: its class, and the class that defines its `forward`."""
@@ -212,7 +212,7 @@ class Harvest:
         started = seconds_used()
         reached = self._confirmed(wanted, subject, call)
         if reached is None:
-            # One slow call must not keep all others from being considered.
+            # A single slow call must not keep all others from being considered.
             self._since += seconds_used() - started
             return
         for one in wanted:
@@ -239,7 +239,7 @@ class Harvest:
     def _confirmed(self, wanted: list[Wanted], subject: Any, call: Call) -> set[Span] | None:
         """Confirm or record a call in a fork.
 
-        Returns the wanted ranges of lines that it reached, or None if it shows nothing.
+        Returns the required line ranges that it reached, or None if it shows nothing.
         """
         number, self._count = self._count, self._count + 1
         source, sink = os.pipe()
@@ -282,7 +282,7 @@ class Harvest:
     def _recorded(
         self, constructions: Constructions, subject: Any, call: Call, reply: Reply, said: dict[str, Any]
     ) -> dict[str, Any]:
-        """Send the recipe of a call. Returns the text for the call: `said`, or why there is no recipe."""
+        """Send a call's recipe. Return `said`, which is the text for the call, or why there is no recipe."""
         try:
             recipe = recipe_of(subject, call, constructions)
         except NoRecipeError as reason:
@@ -318,7 +318,7 @@ _STAND_IN = "<the probe of calls>"
 
 
 def _calling(act: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> types.CodeType:
-    """Return the code of a function that only calls `act` with its arguments."""
+    """Return code for a function that only calls `act` with its arguments."""
 
     def trampoline(*args: Any, **kwargs: Any) -> Any:
         act: Any = "<the probe of calls>"
@@ -329,9 +329,10 @@ def _calling(act: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> types.Cod
 
 
 def _tried(wanted: list[Wanted], subject: Any, call: Call, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Make a call in eager. Returns the exception it raises, or the wanted ranges of lines that it reached.
+    """Make a call in eager mode. Return the exception that it raises, or the required line ranges that it reached.
 
-    Returns nothing if it reaches no wanted lines, unless no call has been confirmed yet. A slow call counts as raising.
+    Returns nothing if it reaches no required lines, unless no call has been confirmed yet. A slow call counts as
+    raising.
     """
     watched = confirming.code_names(loading.imported_files(request["roots"]) if request["record"] else request["spots"])
     function = maker(subject)()
@@ -352,7 +353,7 @@ def _tried(wanted: list[Wanted], subject: Any, call: Call, request: Mapping[str,
 
 
 def _heard(child: int, source: int, seconds: float) -> tuple[dict[str, Any], str]:
-    """Wait for a fork to end. Returns its message, and how it ended."""
+    """Wait for a fork to end. Return its message, and how it ended."""
     end = time.monotonic() + _PATIENCE * seconds
     text = b""
     with os.fdopen(source, "rb", buffering=0) as stream:
@@ -378,7 +379,7 @@ def _heard(child: int, source: int, seconds: float) -> tuple[dict[str, Any], str
 
 
 class _Part(Reply):
-    """Forwards parts, prefixed with the number of a call, and stages as parts."""
+    """Forwards parts, with the call's number as a prefix, and forwards stages as parts."""
 
     def __init__(self, name: str, reply: Reply) -> None:
         self._name, self._reply = name, reply

@@ -25,7 +25,7 @@ class OnTheCpu(TorchFunctionMode):  # type: ignore[misc]
         return func(*map(_moved, args), **{name: _moved(value) for name, value in (kwargs or {}).items()})
 
     def forget(self) -> None:
-        """Exit this mode permanently, even below other modes."""
+        """Exit this mode permanently, even if it is below other modes."""
         above = []
         while torch._C._len_torch_function_stack():  # noqa: SLF001
             mode = _pop_mode()

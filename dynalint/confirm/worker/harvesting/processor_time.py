@@ -1,4 +1,4 @@
-"""The processor time that harvesting uses, and limits on it. Standard library only."""
+"""Measure and limit the processor time that harvesting uses. Standard library only."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Values as JSON data from which any process, with any version of the project's code, can recreate them.
+"""Write values as JSON data, which any process can use to recreate them with any version of the project's code.
 
 A module is recreated by its constructor, with the project's arguments. Tensors have the same values or, if they are
-large, values drawn from the same range. Other objects are recreated as `copy` would copy them. Names refer to the code
-that is imported by the recreating process.
+large, values drawn from the same range. Other objects are recreated the way `copy` would copy them. Names refer to the
+code that is imported by the process that recreates the values.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from torch import nn
 from ..dynamo.runs import Call, Maker
 from ..source import loading
 
-# Limits: the number of values in a recipe, their nesting, the characters of its text, and of one line of it.
+# Limits for a recipe: the number of values, their nesting, and the characters in its text and in a line of it.
 _MOST_VALUES = 1 << 14
 _DEEPEST = 40
 _MOST_TEXT = 1 << 20
 _LINE = 1 << 15
-# Limits of a tensor's bytes, uncompressed and compressed.
+# Limits for a tensor's bytes, uncompressed and compressed.
 _MOST_BYTES = 1 << 23
 _MOST_PACKED = 1 << 16
 _PLAIN = (nn.Parameter, nn.Buffer, torch.Tensor)
 
 
 class NoRecipeError(Exception):
-    """A value that cannot be recreated elsewhere; the text says why."""
+    """A value that cannot be recreated elsewhere. The message says why."""
 
 
 def recipe_of(subject: Any, call: Call, constructions: Constructions) -> list[str]:
-    """Return the recipe of a callable and of a call to it, as lines of text.
+    """Return the recipe for a callable and a call to it, as lines of text.
 
     Raises:
-        NoRecipeError: part of it cannot be recreated.
+        NoRecipeError: Part of it cannot be recreated.
     """
     writer = _Writer(constructions)
     args, kwargs = call
@@ -59,7 +59,7 @@ def recipe_of(subject: Any, call: Call, constructions: Constructions) -> list[st
 
 
 def maker_of(recipe: Iterable[str]) -> tuple[Maker, Call]:
-    """Return a maker of the callable of a recipe, and the call; raises what user code raises."""
+    """Return a maker for a recipe's callable, and the call. Raises whatever user code raises."""
     subject, args, kwargs = json.loads("".join(recipe))
     return partial(made, subject), (made(args), made(kwargs))
 
@@ -72,7 +72,7 @@ class Constructions:
         self._watched: set[type] = set()
 
     def of(self, module: nn.Module) -> dict[str, Any] | None:
-        """Return how a module was constructed, or None if that is not known."""
+        """Return how a module was constructed, or None if this is unknown."""
         reference, found = self._known.get(id(module), (None, None))
         return found if reference is not None and reference() is module else None
 
@@ -95,14 +95,14 @@ class Constructions:
         @functools.wraps(original)
         def construct(module: nn.Module, /, *args: Any, **kwargs: Any) -> None:
             reference, _ = self._known.get(id(module), (None, None))
-            if reference is None or reference() is not module:  # else a base class whose constructor is called
+            if reference is None or reference() is not module:  # Otherwise, a base class's constructor is called.
                 self._known[id(module)] = weakref.ref(module), self._written(type(module), args, kwargs)
             original(module, *args, **kwargs)
 
         setattr(cls, "__init__", construct)  # noqa: B010 - mypy rejects an assignment
 
     def _written(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
-        # Serialized now, because the constructor may change its arguments.
+        # This is serialized now because the constructor may change its arguments.
         try:
             writer = _Writer(self)
             return {"build": [writer.written(cls), writer.written(args), writer.written(kwargs)]}
@@ -111,7 +111,7 @@ class Constructions:
 
 
 class _Writer:
-    """Writes the parts of one recipe."""
+    """Writes the parts of a recipe."""
 
     def __init__(self, constructions: Constructions) -> None:
         self._constructions = constructions
@@ -119,7 +119,10 @@ class _Writer:
         self._depth = 0
 
     def written(self, value: Any) -> Any:
-        """Return a value as JSON data: unchanged if plain, else an object whose only key says how to recreate it."""
+        """Return a value as JSON data.
+
+        Plain values are unchanged, others become an object whose key says how to recreate it.
+        """
         self._count += 1
         self._depth += 1
         if self._count > _MOST_VALUES or self._depth > _DEEPEST:
@@ -167,7 +170,7 @@ class _Writer:
 
 def _name(value: Any, *names: str) -> dict[str, list[str]]:
     """Return the name that a value can be imported by."""
-    # The qualified names of functions such as `torch.add` begin with a class that cannot be imported.
+    # The qualified names of functions such as `torch.add` start with a class that cannot be imported.
     for name in names or (value.__qualname__, value.__name__):
         module = pickle.whichmodule(value, name)  # type: ignore[attr-defined]
         with suppress(AttributeError, KeyError):
@@ -214,7 +217,7 @@ class _Reduced:
 
 
 def made(written: Any) -> Any:
-    """Create the value of a recipe."""
+    """Create the value that a recipe describes."""
     if isinstance(written, list):
         return [made(item) for item in written]
     if not isinstance(written, dict):

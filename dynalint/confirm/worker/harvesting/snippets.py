@@ -15,7 +15,7 @@ from ..source import loading
 from .calls import EnoughError, Harvest
 from .processor_time import limited
 
-# The processor time for one snippet, in seconds.
+# The processor time for a snippet, in seconds.
 _SECONDS = 8.0
 _ON_THE_CPU = ("cuda", "half")
 
@@ -26,7 +26,7 @@ def run_snippets(snippets: Iterable[Mapping[str, Any]], harvest: Harvest) -> Non
         if harvest.over:
             return
         harvest.where = snippet["where"]
-        # Docstrings often omit these imports.
+        # Docstrings often leave out these imports.
         scope = {"torch": torch, "nn": nn, "F": nn.functional, **_names(snippet), "__name__": "__main__"}
         try:
             tree = _OnTheCpu().visit(ast.parse(snippet["code"]))
@@ -42,9 +42,9 @@ def run_snippets(snippets: Iterable[Mapping[str, Any]], harvest: Harvest) -> Non
 
 
 def _names(snippet: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the names in the target's module, and in the module that contains the docstring, if it is imported."""
+    """Return the names in the target's module and, if it is imported, in the module that contains the docstring."""
     target, names = snippet["target"], {}
-    with contextlib.suppress(BaseException):  # user code; `confirm` reports it
+    with contextlib.suppress(BaseException):  # This is user code, and `confirm` reports the exception.
         names.update(vars(loading.load_module(target["path"], target["module"])))
     for module in list(sys.modules.values()):
         file = loading.file_of(module)

@@ -1,4 +1,4 @@
-"""Run selected tests with pytest: each function once before any is repeated with other parameters."""
+"""Run selected tests with pytest. Each function runs once before any is repeated with other parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 from .calls import Harvest
 from .processor_time import limited
 
-# The processor time in seconds for one test, excluding confirmations, and for all imports of the tests.
+# The processor time in seconds for a single test, excluding confirmations, and for importing all tests.
 _SECONDS = 10.0
 # The number of examples for a property test that does not set one.
 _EXAMPLES = 20
@@ -23,7 +23,10 @@ _OPTIONS = "-q -s -p no:cacheprovider -p no:randomly --continue-on-collection-er
 
 
 def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest) -> None:
-    """Run tests, `{"path", "name", "turn"}` with names like `test_one`, `All::test_two` or `All::*`, in their order."""
+    """Run tests in the given order. Each is `{"path", "name", "turn"}`.
+
+    Names look like `test_one`, `All::test_two` or `All::*`.
+    """
     try:
         import pytest
     except ImportError:
@@ -33,7 +36,7 @@ def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest)
     pytest.hookimpl(hookwrapper=True)(_Plugin.pytest_runtest_protocol)
     _tame_hypothesis()
     _tame_progress_bars()
-    # Configured options are meant for whole runs: coverage, several processes, reports.
+    # The configured options are meant for whole runs: coverage, multiple processes, reports.
     options = [*_OPTIONS.split(), "-o", "addopts=", "--rootdir", folder]
     try:
         pytest.main([*options, *dict.fromkeys(one["path"] for one in tests)], plugins=[_Plugin(tests, harvest)])
@@ -42,7 +45,7 @@ def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest)
 
 
 def _tame_hypothesis() -> None:
-    """Make property tests run few examples, without a deadline, and stop at the first failure."""
+    """Make property tests run only a few examples, without a deadline, and stop at the first failure."""
     try:
         from hypothesis import HealthCheck, Phase, settings
     except ImportError:
@@ -68,7 +71,7 @@ def _tame_progress_bars() -> None:
 
 
 class _Plugin:
-    """Selects among the collected tests, and records failures."""
+    """Selects from the collected tests, and records failures."""
 
     def __init__(self, tests: Sequence[Mapping[str, Any]], harvest: Harvest) -> None:
         self._rank = {(one["path"], one["name"]): (one["turn"], at) for at, one in enumerate(tests)}
@@ -76,7 +79,7 @@ class _Plugin:
         self._harvest = harvest
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Keep the wanted tests, each function once before any is repeated with other parameters."""
+        """Keep the selected tests, and run each function once before any is repeated with other parameters."""
         rounds: Counter[tuple[str, str]] = Counter()
         order = []
         for item in items:
@@ -96,7 +99,7 @@ class _Plugin:
             self._note(report.nodeid, str(report.longrepr))
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Record a test that fails or lacks a fixture."""
+        """Record a test that fails or has a missing fixture."""
         if report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
             self._note(report.nodeid, crash.message if crash is not None else str(report.longrepr))
@@ -110,7 +113,7 @@ class _Plugin:
         """Run a test with its fixtures, within its time limit."""
         self._harvest.where = item.nodeid
         if item.nodeid in self._first:
-            # However long the best test of another target took, without new calls, this one gets its time.
+            # This test gets its time no matter how long another target's best test took without new calls.
             self._harvest.begin()
         torch.manual_seed(0)
         with limited(_SECONDS):
@@ -123,7 +126,7 @@ class _Plugin:
 
 
 def _names_of(item: Any) -> Iterator[tuple[str, str]]:
-    """Yield the keys that may select a test: by its name, that of the function it is generated from, or its class."""
+    """Yield the keys that may select a test: its own name, the function that it is generated from, or its class."""
     path = str(Path(item.path).resolve())
     owner = f"{item.cls.__name__}::" if getattr(item, "cls", None) is not None else ""
     yield path, f"{owner}{getattr(item, 'originalname', None) or item.name}"

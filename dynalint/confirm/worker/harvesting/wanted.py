@@ -1,4 +1,4 @@
-"""Which calls are wanted: calls to which targets, reaching which lines."""
+"""Decide which calls are wanted, based on their targets and the lines that they reach."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Span = tuple[str, int, int]
 
 @dataclass
 class Wanted:
-    """A target, and the ranges of lines, by file, that it should reach; None for any line that no call has run.
+    """A target, and the line ranges, by file, that it should reach, or None for any line that no call has run.
 
     `most` is the number of calls that is enough.
     """
@@ -30,18 +30,18 @@ class Wanted:
 
     @property
     def done(self) -> bool:
-        """Whether no further calls are needed."""
+        """Whether no more calls are needed."""
         return self.calls >= self.most or (self.lines is not None and not any(self.lines.values()))
 
     def new(self, seen: set[tuple[str, int]]) -> set[Span]:
-        """Return the wanted ranges among the lines that a call ran."""
+        """Return the required line ranges that are among the lines that a call ran."""
         if self.lines is None:
             return {(path, line, line) for path, line in seen} - self.ran
         spans = {(path, first, last) for path, found in self.lines.items() for first, last in found}
         return {one for one in spans if any((one[0], line) in seen for line in range(one[1], one[2] + 1))}
 
     def reach(self, reached: set[Span]) -> None:
-        """Note ranges of lines that a call has reached."""
+        """Record the line ranges that a call has reached."""
         self.ran |= reached
         if self.lines is not None:
             self.lines = {
@@ -50,7 +50,7 @@ class Wanted:
 
 
 def wanted_of(asked: Mapping[str, Any], record: int) -> Wanted:
-    """Read one entry of a request. If calls are recorded, any line counts that no earlier call has run."""
+    """Read an entry in a request. If calls are recorded, any line counts that no earlier call has run."""
     if record:
         return Wanted(asked["target"], None, record)
     return Wanted(asked["target"], {path: [list(span) for span in spans] for path, spans in asked["lines"].items()})

@@ -1,1 +1,1 @@
-"""The arguments to build and call a target with: from calls in the source, stated shapes, and guesses."""
+"""The arguments for building and calling a target: from calls in the source, stated shapes, and guesses."""

@@ -1,4 +1,4 @@
-"""Choose the calls that judge a target: repeats of one that works, and others that reach more code."""
+"""Choose the calls that judge a target: repeats of a call that works, and other calls that reach more code."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Spots = Mapping[str, Sequence[Sequence[int]]]
 
 @dataclass(frozen=True)
 class Calls:
-    """`repeats` should need only one compilation, even if the last has another batch size; `others` may need more.
+    """`repeats` should need only one compilation, even if the last has another batch size. `others` may need more.
 
-    `asked` says whether one of them reaches a requested line.
+    `asked` says whether any of the calls reaches a requested line.
     """
 
     repeats: list[Call]
@@ -40,10 +40,10 @@ def choose(
 ) -> Calls:
     """Return the calls to run. `watched` maps file names in code objects to the paths in `spots`.
 
-    If the shapes of the call are `guessed`, calls with other ranks are tried too, so that no verdict depends on the
-    guess. If no line in question is reached, extra compilations can only give discoveries, so other calls are kept only
-    if they reach further lines. Unless `varied`, they must reach further lines in question. If no file is watched,
-    there are no such calls.
+    If the call's shapes are `guessed`, calls with other ranks are tried too, so that no verdict depends on the guess.
+    If no requested line is reached, more compilations can only lead to discoveries, so other calls are kept only if
+    they reach more lines. If `varied` is false, they must reach more of the requested lines. If no file is watched,
+    there are no other calls.
     """
     if not watched:
         return Calls([call] * REPEATS, [], asked=False)
@@ -78,7 +78,7 @@ def choose(
 def _others(
     function: Callable[..., Any], call: Call, lines: Callable[[Call], Lines | None]
 ) -> list[tuple[Call, Lines]]:
-    """Return the working calls with other values, and one for each of the first few optional parameters."""
+    """Return the working calls with other values, and a call for each of the first few optional parameters."""
     found = list(_working(variants(call), lines))
     for alternatives in itertools.islice(options(function, call), _OPTIONS):
         found += itertools.islice(_working(alternatives, lines), 1)

@@ -1,8 +1,8 @@
-"""Which config fields an error is about, and other values for them.
+"""Find the config fields that an error is about, and other values for them.
 
-An error is about the fields read on the lines of its traceback, or in the condition that guards its `raise`. A field
-that is None gets the value that its class documents, or one suggested by its name and type. A field that was reduced
-gets its default back; a field that must divide another gets a divisor.
+An error is about the fields that are read on the lines in its traceback, or in the condition that guards its `raise`.
+If a field is None, it gets the value that its class documents, or a value suggested by its name and type. If a field
+was reduced, it gets its default back. If a field must divide another field, it gets a divisor.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _DIVISIBLE = re.compile(r"divisible|multiple of|divide|modulo|group")
 
 
 def revised_fields(error: BaseException, settings: Iterable[Any], fields: Fields) -> Iterator[Fields]:
-    """Yield `fields` with another value for one field that the error is about, most likely first."""
+    """Yield `fields` with a different value for a field that the error is about, most likely first."""
     message = str(error)
     known = [inner for one in settings for inner in nested(one)]
     count = 0
     for holder, name in _blamed(error, known):
-        # The code may derive a config from another.
+        # The code may derive a config from another config.
         given = [one for one in known if one is holder] or [one for one in known if _has(one, name)]
         for value in _others(holder, name, message) if given else ():
             count += 1
@@ -56,7 +56,7 @@ def _blamed(error: BaseException, settings: list[Any]) -> Iterator[tuple[Any, st
 
 
 def _has(holder: Any, name: str) -> bool:
-    """Whether `name` is a field rather than a method."""
+    """Whether `name` is a field and not a method."""
     try:
         return not callable(getattr(holder, name))
     except Exception:  # noqa: BLE001 - user code
@@ -64,7 +64,7 @@ def _has(holder: Any, name: str) -> bool:
 
 
 def _text(frame: FrameType, line: int) -> str:
-    """Return the statement that starts on a line, with its condition if it is a `raise`."""
+    """Return the statement that starts on a line, with its condition if the statement is a `raise`."""
     file = frame.f_code.co_filename
     text = linecache.getline(file, line)
     if re.match(r"\s*raise\b", text) is None:
@@ -120,7 +120,7 @@ def _stated(holder: Any, name: str) -> Iterator[Any]:
 
 
 def _documented(cls: type, name: str) -> Any:
-    """Return the default of a field documented in the docstring of a class or one of its bases."""
+    """Return a field's default as documented in the docstring of a class or its bases."""
     for owner in cls.__mro__:
         stated = re.search(rf"^\s*{name}\s*\(.*?defaults? to\s*`*([^`]+?)`*\)\s*:", owner.__doc__ or "", re.MULTILINE)
         with suppress(ValueError, SyntaxError):

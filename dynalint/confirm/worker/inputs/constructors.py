@@ -30,10 +30,10 @@ Revision = Callable[[Any, "re.Match[str]"], Iterator[Any]]
 
 
 def constructions(cls: type) -> Generator[Built, BaseException | None, None]:
-    """Yield makers of instances, each with the expression it evaluates, and receive the outcome of each through `send`.
+    """Yield makers of instances, each with the expression that it evaluates. Receive each outcome through `send`.
 
     The outcome is the constructor's exception, a NoInputsError if the instance was built but no call was found, or
-    None. If the arguments include configs, their widths are first divided by a large number, then by smaller ones.
+    None. If the arguments include configs, their widths are first divided by a large number, then by smaller numbers.
     Raises NoGuessError if a parameter cannot be guessed.
     """
     first = constructor_arguments(cls, Level(DIVISORS[0]))
@@ -58,17 +58,17 @@ def constructions(cls: type) -> Generator[Built, BaseException | None, None]:
                 answers += [_Try(other, fields) for other in _revised(cls, arguments, error)]
             waiting[:0] = answers
             if built:
-                # It was built, but no call was found.
+                # The instance was built, but no call was found.
                 waiting += [_Try(other, fields) for other in _alike(arguments)]
 
 
 class _Try(NamedTuple):
-    """Constructor arguments, and the config fields changed because of earlier errors."""
+    """Constructor arguments, and the config fields that were changed because of earlier errors."""
 
     arguments: Arguments
     fields: Fields
     answered: str | None = None
-    """The error that led to the latest change of a field. If it occurs again, the change did not help."""
+    """The error that led to the latest change to a field. If it occurs again, the change did not help."""
 
 
 def _other_settings(cls: type, attempt: _Try, error: BaseException, divisor: int) -> Iterator[_Try]:
@@ -86,7 +86,7 @@ def _fits(cls: type, divisor: int) -> bool:
 
 def _built(cls: type, arguments: Arguments) -> Built:
     text = ", ".join(f"{name}={worded(value)}" for name, value in arguments.items())
-    # The code under check may change its arguments, so each instance gets a copy.
+    # The code being checked may change its arguments, so each instance gets a copy.
     return (lambda: cls(**copy.deepcopy(dict(arguments)))), f"{cls.__name__}({text})"
 
 
@@ -95,7 +95,7 @@ def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[
     message = f"{type(error).__name__}: {error}"
     missing = re.search(r"missing \d+ required (?:positional|keyword-only) arguments?: (.*)", message)
     if missing is not None:
-        # Arguments of a base class, passed on through `**kwargs`.
+        # These arguments belong to a base class, and are passed on through `**kwargs`.
         named = re.findall(r"'(\w+)'", missing[1])
         yield {**arguments, **{name: by_name(name) for name in named}}
     yield from _parts_with_attribute(arguments, error)
@@ -119,7 +119,7 @@ def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[
 
 
 def _parts_with_attribute(arguments: Arguments, error: BaseException) -> Iterator[Arguments]:
-    """If a config lacks an attribute, yield those of its nested configs that have it."""
+    """If a config is missing an attribute, yield its nested configs that have it."""
     lacking, name = getattr(error, "obj", None), getattr(error, "name", None)
     if not isinstance(error, AttributeError) or not isinstance(name, str):
         return
@@ -151,7 +151,7 @@ def _blamed(arguments: Arguments, error: BaseException) -> list[str]:
 
 
 def _lists(value: Any, _match: re.Match[str]) -> Iterator[Any]:
-    """Replace a number with a list, typically with one value for each stage."""
+    """Replace a number with a list, typically with a value for each stage."""
     if type(value) in (int, float):
         for count in (2, 3, 4, 5):
             yield [value] * count
@@ -174,7 +174,7 @@ def _number(value: Any, _match: re.Match[str]) -> Iterator[Any]:
 
 
 def _function(value: Any, _match: re.Match[str]) -> Iterator[Any]:
-    """Replace a value that the code called: use a class or function that accepts anything."""
+    """Replace a value that the code called with a class or function that accepts anything."""
     if not isinstance(value, type) and not callable(value):
         yield nn.Identity
         yield functional.relu
@@ -191,13 +191,13 @@ def _called(value: Any, _match: re.Match[str]) -> Iterator[Any]:
 
 
 def _module(value: Any, _match: re.Match[str]) -> Iterator[Any]:
-    """Replace a number with a module, which may be called with several arguments."""
+    """Replace a number with a module that can be called with more than one argument."""
     if type(value) in (int, float, str):
         yield PassThrough()
 
 
 def _object(value: Any, match: re.Match[str]) -> Iterator[Any]:
-    """Replace a value that lacks an attribute with a config, or with a layer that has the attribute."""
+    """Replace a value that is missing an attribute with a config, or with a layer that has the attribute."""
     if type(value) in (int, float, str):
         yield nn.Linear(WIDTH, WIDTH) if hasattr(nn.Linear(1, 1), match[1]) else Settings()
 
@@ -208,7 +208,7 @@ def _divisible(value: Any, match: re.Match[str]) -> Iterator[Any]:
         yield from (other for other in dict.fromkeys((*told, 1, WIDTH, 4, 2)) if 0 < other != value)
 
 
-# The error message of `nn.GroupNorm`.
+# The error message from `nn.GroupNorm`.
 _DIVIDED = re.compile(r"\((\d+)\) must be divisible by \w+ \((\d+)\)")
 _BY_MESSAGE: tuple[tuple[str, Revision], ...] = (
     (r"'(?:int|float)' object is not (?:subscriptable|iterable|reversible)|'(?:int|float)' has no len", _lists),

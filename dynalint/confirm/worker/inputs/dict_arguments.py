@@ -1,6 +1,6 @@
 """Arguments that code reads by string keys, such as `batch["image"]`: dicts with a guessed value for each key.
 
-In the specs of a call, an item of such a dict has the name "batch['image']".
+In a call's specs, an item in such a dict has the name "batch['image']".
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _DEEPEST = 3
 
 
 def items_read(function: Callable[..., Any], parameter: str) -> dict[str, str]:
-    """Return the keys that a module or function reads from a parameter, by the names of these items in specs.
+    """Return the keys that a module or function reads from a parameter, keyed by the items' names in specs.
 
-    Keys that its own methods and submodules read from it are included.
+    This includes keys that its own methods and submodules read from it.
     """
     return {f"{parameter}[{key!r}]": key for key in _keys(function, parameter, _DEEPEST)}
 
 
 def with_dicts(made: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of parameters: items, as named by `items_read`, are put into dicts."""
+    """Put items, as named by `items_read`, into dicts, and return a value for each parameter."""
     values: dict[str, Any] = {}
     for name, value in made.items():
         parameter, bracket, key = name.partition("[")
@@ -52,7 +52,7 @@ def _keys(function: Callable[..., Any], parameter: str, depth: int) -> Iterator[
 
 
 def _receiving(callee: Callable[..., Any], call: ast.Call, parameter: str) -> str | None:
-    """Return the name of the parameter to which a call passes a variable on, or None."""
+    """Return the name of the parameter that a call passes a variable to, or None."""
     try:
         names = list(inspect.signature(callee.forward if isinstance(callee, nn.Module) else callee).parameters)
     except (TypeError, ValueError):

@@ -1,7 +1,7 @@
 """Guess plain argument values from defaults, annotations and common names. Needs torch only for `nn` types.
 
-Sizes are small and consistent: every width is 16, every number of heads divides it, every length is the same. A guess
-may be wrong; the caller runs the code and uses the error.
+Sizes are small and consistent. Every width is 16, every number of heads divides it, and every length is the same. A
+guess may be wrong, so the caller runs the code and uses the error.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from .own_code import sequences_in
 from .small_configs import NO_FIELDS, Fields, is_configuration, shrunk
 
 WIDTH = 16
-# Different from each other and from common sizes, so that dimensions are not equal by coincidence.
+# These differ from each other and from common sizes, so that dimensions are not equal by coincidence.
 BATCH = 5
 LENGTH = 7
 
 # The first pattern that matches a whole parameter name, or its part after an underscore, gives the value.
 _BY_NAME: tuple[tuple[str, Any], ...] = (
-    # Classes called with unknown arguments: Identity accepts anything.
+    # Classes that are called with unknown arguments. Identity accepts anything.
     (r"(act|norm)\w*_layer|\w+_(cls|class)", nn.Identity),
     (r"(num_|n_?)?(attention_)?heads?|nheads?|num_groups", 4),
     (r"(num_key_value|num_kv|n_kv)_heads", 4),
@@ -65,11 +65,11 @@ SETTINGS = ("config", "cfg", "conf", "args", "opt", "opts", "hparams", "params",
 
 
 class NoGuessError(Exception):
-    """No plausible value is known for a parameter; the text names it."""
+    """No plausible value is known for a parameter. The message names it."""
 
 
 class PassThrough(nn.Module):  # type: ignore[misc]
-    """A placeholder for a module argument, which returns its first argument."""
+    """A placeholder for a module argument. It returns its first argument."""
 
     def forward(self, given: Any, *_args: Any, **_kwargs: Any) -> Any:
         """Return the first argument."""
@@ -77,7 +77,7 @@ class PassThrough(nn.Module):  # type: ignore[misc]
 
 
 class Settings:
-    """A placeholder for a config of unknown class; every attribute is guessed from its name."""
+    """A placeholder for a config whose class is unknown. Every attribute is guessed from its name."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -90,7 +90,7 @@ class Settings:
         return getattr(self, str(name))
 
     def get(self, _name: str, default: Any = None) -> Any:
-        """Return the default, as a dict does for a missing key."""
+        """Return the default, as a dict does if a key is missing."""
         return default
 
     def __repr__(self) -> str:
@@ -99,9 +99,9 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Level:
-    """The nesting depth of a guess, and how to reduce configs among the arguments.
+    """A guess's nesting depth, and how to reduce configs in the arguments.
 
-    Widths are divided by `divisor`; `fields` are fixed values of config fields.
+    Widths are divided by `divisor`, and `fields` are fixed values for config fields.
     """
 
     divisor: int = 1
@@ -113,12 +113,12 @@ class Level:
         return dataclasses.replace(self, depth=self.depth + 1)
 
 
-# Compiled once before processes are forked. The cache of `re` would have to be filled in each of them.
+# These are compiled once before processes are forked. Otherwise, each process would have to fill `re`'s cache.
 _NAMES = tuple((re.compile(f"({pattern})|\\w+_({pattern})"), value) for pattern, value in _BY_NAME)
 
 
 def by_name(name: str) -> Any:
-    """Return a typical value for a parameter of this name. An unknown name is treated as a width."""
+    """Return a typical value for a parameter with this name. An unknown name is treated as a width."""
     bare = name.strip("_").lower()
     for pattern, value in _NAMES:
         if pattern.fullmatch(bare):
@@ -127,7 +127,7 @@ def by_name(name: str) -> Any:
 
 
 def for_parameter(name: str, annotation: Any, level: Level | None = None) -> Any:
-    """Guess a value for a parameter; raises NoGuessError if no instance of its annotation can be made."""
+    """Guess a value for a parameter. Raises NoGuessError if no instance of its annotation can be made."""
     level = level or Level()
     if name.strip("_").lower() in SETTINGS:
         made = _instance(annotation, level)
@@ -167,7 +167,7 @@ def _by_annotation(name: str, hint: Any, level: Level) -> Any:
 
 
 def _plain(name: str, hint: Any) -> Any:
-    """Return a guess for a builtin or torch type, or None for any other."""
+    """Return a guess for a builtin or torch type, or None for any other type."""
     guess = by_name(name)
     if hint is bool:
         return guess if isinstance(guess, bool) else False
@@ -202,7 +202,7 @@ def _instance(hint: Any, level: Level) -> Any:
 
 
 def constructor_arguments(cls: type, level: Level | None = None) -> dict[str, Any]:
-    """Guess the arguments without a default, by name; raises NoGuessError if one cannot be guessed."""
+    """Guess the arguments that have no default, by name. Raises NoGuessError if one of them cannot be guessed."""
     if dataclasses.is_dataclass(cls):
         hints = hints_of(cls)
         missing = dataclasses.MISSING
@@ -217,7 +217,7 @@ def constructor_arguments(cls: type, level: Level | None = None) -> dict[str, An
 
 
 def _as_used(cls: type, name: str, guess: Any, hint: Any) -> Any:
-    """Return a guess that is based only on a name as a list, if the class uses it as one."""
+    """If a guess is based only on a name and the class uses it as a list, return it as a list."""
     by_name_alone = type(guess) in (int, float) and (hint is inspect.Parameter.empty or hint is Any)
     return [guess, guess] if by_name_alone and name in sequences_in(cls) else guess
 
@@ -225,7 +225,7 @@ def _as_used(cls: type, name: str, guess: Any, hint: Any) -> Any:
 def _declared(cls: type, name: str, hint: Any) -> Any:
     """Return the config class that a class declares in its body, if the parameter has no useful annotation.
 
-    Otherwise return a config class in its module that has all attributes that the constructor reads.
+    Otherwise, return a config class in its module that has all attributes that the constructor reads.
     """
     annotated = isinstance(hint, type) and hint is not inspect.Parameter.empty
     if annotated or name not in SETTINGS:
@@ -270,7 +270,7 @@ def required_parameters(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def hints_of(function: Any) -> dict[str, Any]:
-    """Return the resolved annotations of a callable, or of a class and its bases. Unresolvable ones are omitted."""
+    """Return the resolved annotations of a callable, or of a class and its bases. Unresolvable ones are left out."""
     try:
         return typing.get_type_hints(function)
     except Exception:  # noqa: BLE001 - annotations are user code

@@ -1,4 +1,4 @@
-"""How the methods of a class use names: what they compare them with, and which ones they use as sequences."""
+"""How a class's methods use names: what they compare them with, and which names they use as sequences."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
-# Python functions that take a sequence; `max` and `min` take one if they get a single argument.
+# Python functions that take a sequence. `max` and `min` take a sequence if they get a single argument.
 _TAKE_SEQUENCES = frozenset("len sum enumerate zip reversed sorted list tuple iter any all prod".split())
 _TAKE_ONE = frozenset(("max", "min"))
 
 
 @cache
 def compared_in(cls: type) -> dict[str, list[Any]]:
-    """Return the literals that the methods of a class compare names with."""
+    """Return the literals that a class's methods compare names with."""
     found: dict[str, list[Any]] = {}
     for node in _nodes_in(cls):
         if isinstance(node, ast.Compare) and isinstance(node.left, (ast.Name, ast.Attribute)):
@@ -31,7 +31,7 @@ def compared_in(cls: type) -> dict[str, list[Any]]:
 
 @cache
 def sequences_in(cls: type) -> frozenset[str]:
-    """Return the names of variables and attributes that the methods of a class iterate over or take the length of."""
+    """Return the names of variables and attributes that a class's methods iterate over or take the length of."""
     return frozenset(name for node in _nodes_in(cls) for one in _iterated(node) if (name := _name(one)) is not None)
 
 
@@ -42,7 +42,7 @@ def _iterated(node: ast.AST) -> Iterator[ast.expr]:
     elif isinstance(node, ast.Starred) and isinstance(node.ctx, ast.Load):
         yield node.value
     elif isinstance(node, ast.Call):
-        # `math.prod` also takes one; `torch.sum` and similar functions take tensors.
+        # `math.prod` also takes a sequence. `torch.sum` and similar functions take tensors.
         called = node.func.id if isinstance(node.func, ast.Name) else ""
         if isinstance(node.func, ast.Attribute) and node.func.attr == "prod":
             called = "prod"
@@ -58,14 +58,14 @@ def _name(node: ast.expr) -> str | None:
 
 
 def _nodes_in(cls: type) -> Iterator[ast.AST]:
-    # `inspect.getsource` of a class would parse the whole file.
+    # Calling `inspect.getsource` with a class would parse the whole file.
     for function in vars(cls).values():
         if inspect.isfunction(function):
             yield from nodes_of(function)
 
 
 def nodes_of(function: Callable[..., Any]) -> Iterator[ast.AST]:
-    """Yield the AST nodes of a function's source, or nothing if the source is unavailable."""
+    """Yield the AST nodes in a function's source, or nothing if the source is unavailable."""
     try:
         yield from ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))
     except (OSError, TypeError, SyntaxError):

@@ -1,6 +1,6 @@
 """Find arguments that a callable accepts: guessed constructor arguments, and tensors found by trial and error.
 
-The search is deterministic: the same code gives the same inputs. The number and time of attempts are limited.
+The search is deterministic, so the same code gives the same inputs. The number and time of attempts are limited.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from .value_text import first_line, worded
 ATTEMPTS = 60
 _ATTEMPTS_AFTER_DOUBT = 8
 _KEPT_ERRORS = 3
-# The maximum number of elements of one tensor. No model needs more to show its breaks.
+# The maximum number of elements in a tensor. No model needs more to show its breaks.
 _MOST_ELEMENTS = 1 << 21
 # Errors that no other arguments would change: the sandbox, a missing package, an exit.
 FINAL = (OSError, EOFError, ImportError, MemoryError, RecursionError, SystemExit, KeyboardInterrupt)
@@ -57,9 +57,9 @@ _FLAG = ("return_", "use_", "is_", "need_", "output_", "with_", "do_", "training
 
 
 class NoInputsError(Exception):
-    """No arguments were found that the callable accepts; the text gives the last exception.
+    """No arguments were found that the callable accepts. The message gives the last exception.
 
-    Its cause is the exception raised most often.
+    The cause of this exception is the exception that was raised most often.
     """
 
 
@@ -74,8 +74,8 @@ class Found:
 def find_call(function: Callable[..., Any], device: str, seconds: float) -> Found:
     """Try arguments until `function`, a module or a plain callable, runs without an exception.
 
-    Raises NoInputsError after `ATTEMPTS` or `seconds`, and immediately re-raises errors that no other arguments would
-    change (`FINAL`).
+    Raises NoInputsError after `ATTEMPTS` or `seconds`. Errors that no other arguments would change (`FINAL`) are raised
+    again immediately.
     """
     search = _Search(function, device, time.process_time() + seconds)
     plain = _first_guess(function)
@@ -88,12 +88,14 @@ def find_call(function: Callable[..., Any], device: str, seconds: float) -> Foun
     found = search.run(plain, ATTEMPTS, generic=True)
     if found is None:
         last = first_line(search.last.message)
-        raise NoInputsError(f"it accepted no arguments that were tried; the last raised {last}") from search.usual
+        raise NoInputsError(
+            f"it did not accept any of the arguments that were tried; the last attempt raised {last}"
+        ) from search.usual
     return found
 
 
 class _Search:
-    """Attempts to call one function, each at most once."""
+    """Attempts to call a function. No attempt is repeated."""
 
     def __init__(self, function: Callable[..., Any], device: str, deadline: float) -> None:
         self._function = function
@@ -116,7 +118,10 @@ class _Search:
         return self._errors[max(self._errors, key=lambda message: self._counts[message])] if self._errors else None
 
     def run(self, start: Specs, most: int, *, generic: bool) -> Found | None:
-        """Continue from `start` until there are `most` attempts in total; `generic` shapes come last."""
+        """Continue from `start` until there are `most` attempts in total.
+
+        If `generic` is true, common shapes come last.
+        """
         waiting: list[Specs] = [start]
         later: list[Specs] = []
         doubtful: Found | None = None
@@ -154,13 +159,13 @@ class _Search:
 
 
 def _unfit(specs: Specs) -> bool:
-    """Whether a tensor would be too large, or empty. Most code accepts empty tensors, so they prove nothing."""
+    """Whether a tensor would be too large or empty. Most code accepts empty tensors, so they prove nothing."""
     shapes = [spec.shape for spec in specs.values() if isinstance(spec, TensorSpec)]
     return any(not 0 < math.prod(shape) <= _MOST_ELEMENTS for shape in shapes)
 
 
 def _first_guess(function: Callable[..., Any]) -> Specs:
-    """Return a first guess from annotations, names and the first layer. Optional parameters are omitted.
+    """Return a first guess based on annotations, names and the first layer. Optional parameters are left out.
 
     If all parameters have defaults, the model's `main_input_name` is guessed.
     """
@@ -178,7 +183,7 @@ def _first_guess(function: Callable[..., Any]) -> Specs:
 
 
 def _guesses(function: Callable[..., Any], parameter: inspect.Parameter, *, first: bool) -> Specs:
-    """Return a guess for one parameter of a call, or for each item that is read from it by a string key.
+    """Return a guess for a parameter, or for each item that is read from it by a string key.
 
     The result is empty if nothing is known about its annotation.
     """
@@ -200,11 +205,11 @@ def _may_be_dict(hint: Any) -> bool:
 
 
 def _guess(function: Callable[..., Any], name: str, hint: Any, *, first: bool) -> Any:
-    """Return a guess for a parameter with this name and annotation, or None if nothing is known about the latter."""
+    """Return a guess for a parameter with this name and annotation, or None if the annotation says nothing."""
     choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
     if len(choices) == 1 and typing.get_origin(hint) in (typing.Union, types.UnionType):
         hint = choices[0]
-    # Annotations with dimensions are from jaxtyping; `stated_shapes` reads them.
+    # Annotations with dimensions are from jaxtyping. `stated_shapes` reads them.
     unknown = isinstance(hint, str) or hint in (inspect.Parameter.empty, Any) or hasattr(hint, "dim_str")
     if (unknown or hint in KINDS) and not (unknown and name.startswith(_FLAG)):
         layers = list(function.modules()) if isinstance(function, nn.Module) else []
@@ -225,7 +230,7 @@ def _guess(function: Callable[..., Any], name: str, hint: Any, *, first: bool) -
 
 
 def _settings_of(function: Callable[..., Any]) -> Iterator[Any]:
-    """Yield the config of a module, and its nested configs."""
+    """Yield a module's config and its nested configs."""
     settings = getattr(function, "config", None)
     if settings is not None:
         yield settings
@@ -233,7 +238,7 @@ def _settings_of(function: Callable[..., Any]) -> Iterator[Any]:
 
 
 def _supplied(function: Callable[..., Any], specs: Specs, trouble: Trouble) -> Iterator[Specs]:
-    """Yield specs that add an optional parameter that the error shows to be needed."""
+    """Yield specs that add an optional parameter if the error shows that it is needed."""
     target = function.forward if isinstance(function, nn.Module) else function
     given = with_dicts(specs)
     missed = [item for item in parameters_of(target) if item.name not in given and item.name in trouble.missed]
@@ -244,9 +249,9 @@ def _supplied(function: Callable[..., Any], specs: Specs, trouble: Trouble) -> I
 
 
 def _missed(error: Exception, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the `names` that an error is about: those in its message, or with value None on a line of its traceback.
+    """Return the `names` in an error's message, or with the value None on a line in its traceback.
 
-    Names in the message come first, then those on the innermost line.
+    Names in the message come first, followed by those on the innermost line.
     """
     found = dict.fromkeys(word for word in re.findall(r"\w+", str(error)) if word in names)
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
@@ -263,8 +268,7 @@ def _tensor_guess(name: str, wanted: TensorSpec, *, first: bool) -> TensorSpec:
     if name == "input_features" and wanted.kind == "float" and len(wanted.shape) == 2:
         # Audio features over time.
         return TensorSpec((BATCH, 64, wanted.shape[-1]))
-    # The shape of the first argument comes from the first layer, unless the name suggests a different kind from the
-    # layer's.
+    # The first argument's shape comes from the first layer, unless the name suggests a different kind of tensor.
     if named is None or (first and named.kind == wanted.kind):
         return wanted
     return named
@@ -275,7 +279,7 @@ def _tensor_inside(value: Any) -> Any:
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the named parameters of a callable, or none if it has no signature."""
+    """Return a callable's named parameters, or none if it has no signature."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -299,7 +303,7 @@ def _generic(start: Specs) -> Iterator[Specs]:
 
 
 def _made(specs: Specs, device: str) -> dict[str, Any]:
-    """Make the values of specs."""
+    """Make the values that specs describe."""
     runs.seed_torch(0)
     return {name: spec.make().to(device) if isinstance(spec, TensorSpec) else spec for name, spec in specs.items()}
 
@@ -317,7 +321,7 @@ def _call(function: Callable[..., Any], made: Mapping[str, Any]) -> Call:
 
 
 def _attempt(function: Callable[..., Any], made: Mapping[str, Any], call: Call) -> Trouble | None:
-    """Call once in eager. Returns the error, if any, and the torch layer that was running."""
+    """Make a call in eager mode. Return the error, if any, and the torch layer that was running."""
     args, kwargs = call
     entered: list[tuple[nn.Module, Any]] = []
     with _watched_layers(function, entered):
@@ -338,10 +342,10 @@ def _attempt(function: Callable[..., Any], made: Mapping[str, Any], call: Call) 
 
 
 def _rank_depends_on_masks(function: Callable[..., Any], call: Call) -> bool:
-    """Whether the number of dimensions of the result depends on what masks select.
+    """Whether the number of dimensions in the result depends on what masks select.
 
-    Code that only applies a mask if it selects something then works by broadcasting, on shapes that it is not meant
-    for.
+    If code only applies a mask when it selects something, it also works, by broadcasting, on shapes that it is not
+    meant for.
     """
     if not any(_is_mask(leaf) for leaf in pytree.tree_leaves(call)):
         return False

@@ -1,4 +1,4 @@
-"""Input sizes given by a module's config, for images in patches."""
+"""Derive the sizes of images split into patches from a module's config."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _GRID = re.compile(r"(\w+_)?grid_(t?)hw")
 
 
 def packed(settings: Any, names: Iterable[str]) -> Mapping[str, TensorSpec]:
-    """Return specs for one image cut into patches, if a parameter is the grid of patches.
+    """Return specs for an image split into patches, if one of the parameters is a grid of patches.
 
     Each patch is a row of numbers, and there are as many rows as grid cells. They are passed to the parameter for
-    images, or else to the first. Returns nothing if there is no grid parameter, or the config has no patch size.
+    images, or else to the first parameter. Returns nothing if there is no grid parameter or the config has no patch
+    size.
     """
     names = list(names)
     grids = {name: match for name in names if (match := _GRID.fullmatch(name)) is not None}

@@ -1,9 +1,9 @@
 """Reduce configs, so that a model of any size builds quickly and runs in little memory.
 
-A config is an object whose class has defaults for all fields: a dataclass, or a class whose constructor takes keyword
-arguments. Fields are classified by name. All widths are divided by the same number, so that their ratios and sums still
-match. Numbers of heads and channels stay the same. Layers, experts, vocabularies and positions are cut to a few,
-because nothing else depends on them.
+A config is an object whose class has defaults for all fields. It is a dataclass, or a class whose constructor takes
+keyword arguments. Fields are classified by name. All widths are divided by the same number, so that their ratios and
+sums still match. Numbers of heads and channels stay the same. Layers, experts, vocabularies and positions are reduced
+to a few, because nothing else depends on them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 DIVISORS = (16, 8, 4, 2)
 
-# The less widths are reduced, the more layers are kept: some models need one layer of each kind.
+# If widths are reduced less, more layers are kept, because some models need a layer of each kind.
 _LAYERS = {16: 2, 8: 4, 4: 8, 2: 8}
 _EXPERTS = 4
 _VOCABULARY = 128
@@ -80,7 +80,7 @@ def nested(value: Any) -> Iterator[Any]:
 
 
 def heads_fit(settings: Any) -> bool:
-    """Whether each width is a multiple of 4 times its number of heads, since some models rotate quarters of a head."""
+    """Whether each width is a multiple of 4 times its number of heads. Some models rotate quarters of a head."""
     for one in nested(settings):
         fields = {name: value for name, value in getattr(one, "__dict__", {}).items() if type(value) is int}
         width = next((value for name, value in fields.items() if _MAIN_WIDTH.fullmatch(name)), None)
@@ -136,7 +136,7 @@ def _changes(instance: Any, divisor: int, given: Fields) -> Iterator[tuple[str, 
                 tokens -= 1
                 yield name, tokens
         else:
-            # If a field is None, its class computes the value. Only sizes in a dict are changed then.
+            # If a field is None, its class computes the value. In that case, only sizes in a dict are changed.
             worked_out = value_of(instance, name) if value is None else value
             changed = _changed(name, worked_out, divisor, layers, most)
             if changed != worked_out and (value is not None or isinstance(changed, dict)):
@@ -144,7 +144,7 @@ def _changes(instance: Any, divisor: int, given: Fields) -> Iterator[tuple[str, 
 
 
 def value_of(instance: Any, name: str) -> Any:
-    """Return the value of a config field, or None if it does not exist or cannot be read."""
+    """Return a config field's value, or None if it does not exist or cannot be read."""
     try:
         return getattr(instance, name, None)
     except Exception:  # noqa: BLE001 - user code
@@ -152,7 +152,7 @@ def value_of(instance: Any, name: str) -> Any:
 
 
 def defaults_of(cls: type) -> dict[str, Any]:
-    """Return the default of each field that a config's constructor takes; `Parameter.empty` if it has none."""
+    """Return the default of each field that a config's constructor takes, or `Parameter.empty` if it has none."""
     empty = inspect.Parameter.empty
     if dataclasses.is_dataclass(cls):
         missing = dataclasses.MISSING
@@ -166,7 +166,7 @@ def defaults_of(cls: type) -> dict[str, Any]:
 
 
 def _fields(instance: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the fields that the constructor takes: the default, or the current value of a config or required field."""
+    """Yield the fields that the constructor takes. If a field is a config or is required, use its current value."""
     for name, default in defaults_of(type(instance)).items():
         value = value_of(instance, name)
         is_settings = value is not None and is_configuration(type(value))
@@ -183,7 +183,7 @@ def _changed(name: str, value: Any, divisor: int, layers: int | None, most: int)
         return {key: _changed(str(key), item, divisor, layers, most) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         if layers is not None and len(value) == layers > most and kind != "width":
-            # Keep one of each kind of layer, if kinds are named.
+            # Keep a layer of each kind if kinds are named.
             kinds = [item for at, item in enumerate(value) if isinstance(item, str) and item not in value[:at]]
             return type(value)([*kinds, *value][:most])
         if kind in ("width", "layers") and all(type(item) is int for item in value):

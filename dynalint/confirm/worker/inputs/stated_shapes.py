@@ -1,8 +1,8 @@
-"""Shapes that the source states for a parameter, in an annotation, comment, docstring, assertion, pattern or use.
+"""Find shapes that the source states for a parameter, in an annotation, comment, docstring, assertion, pattern or use.
 
-Sources are read in this order: annotations with jaxtyping or `Annotated`, comments (`x,  # (batch, seq, dim)`),
-docstrings of the function and its class, and the body: assertions about dimensions, unpacked shapes, einops patterns. A
-statement may be wrong, so its result is only a first guess.
+Sources are read in this order: annotations with jaxtyping or `Annotated`, comments (`x,  # (batch, seq, dim)`), the
+docstrings of the function and its class, and the body, which can contain assertions about dimensions, unpacked shapes
+and einops patterns. The source may be wrong, so the result is only a first guess.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SIZES: tuple[tuple[str, int], ...] = (
 
 @dataclass(frozen=True)
 class Stated:
-    """The facts known about one parameter: names or sizes of its dimensions, its rank, sizes by position, its kind."""
+    """What is known about a parameter: the names or sizes of its dimensions, its rank, sizes by position, its kind."""
 
     dimensions: Dimensions = ()
     rank: int | None = None
@@ -84,7 +84,7 @@ def stated_specs(function: Callable[..., Any], guesses: Mapping[str, Any]) -> di
 
 
 def _statements(function: Callable[..., Any], names: Iterable[str]) -> Iterator[dict[str, Stated]]:
-    """Yield the statements of each source, the most precise first."""
+    """Yield the statements from each source, most precise first."""
     target = function.forward if isinstance(function, nn.Module) else function
     names = list(names)
     yield {name: stated for name in names if (stated := _annotated(target, name)) is not None}
@@ -121,7 +121,7 @@ def _annotated(target: Callable[..., Any], name: str) -> Stated | None:
 
 
 def _of_pattern(text: str) -> Dimensions:
-    """Return the dimensions of an einops or jaxtyping pattern. A group in parentheses is one; `...` is omitted."""
+    """Return the dimensions in an einops or jaxtyping pattern. A group in parentheses is one dimension. Skip `...`."""
     found = []
     for group, word in re.findall(r"\(([^()]*)\)|([^\s(),\[\]]+)", text):
         # jaxtyping writes a fixed size as `dim=4`, and puts modifiers before names.
@@ -131,7 +131,7 @@ def _of_pattern(text: str) -> Dimensions:
 
 
 def _comments(source: str, tree: ast.Module, names: list[str]) -> Iterator[tuple[str | None, str]]:
-    """Yield comments, each with its parameter if it ends the line of exactly one parameter of the signature."""
+    """Yield comments, each with its parameter if it ends the line of exactly one parameter in the signature."""
     function = next((node for node in tree.body if isinstance(node, ast.FunctionDef)), None)
     if function is None:
         return
@@ -146,7 +146,7 @@ def _comments(source: str, tree: ast.Module, names: list[str]) -> Iterator[tuple
 
 
 def _texts(lines: Iterable[tuple[str | None, str]], names: list[str]) -> Iterator[dict[str, Stated]]:
-    """Yield statements from lines of text: the name of a parameter, followed by a shape there or on the next line."""
+    """Yield statements from lines of text: a parameter's name, followed by a shape there or on the next line."""
     about, left = None, 0
     for owner, line in ((owner, part) for owner, whole in lines for part in re.split(_NEXT, whole)):
         text = re.sub(r":math:|`|\\text|\\_", lambda match: "_" if match[0] == "\\_" else "", line)
@@ -221,7 +221,7 @@ def _filled(dimension: str, sizes: Mapping[str, str]) -> str:
 
 
 def _of_comparison(left: ast.expr, right: ast.expr, names: set[str]) -> Iterator[tuple[str, Stated]]:
-    """Read what an assertion compares: the number of dimensions, one size, or the whole shape."""
+    """Read what an assertion compares: the number of dimensions, a single size, or the whole shape."""
     value = right.elts[0] if isinstance(right, (ast.Tuple, ast.List)) and right.elts else right
     owner, what = _measured(left)
     if owner in names and isinstance(value, ast.Constant) and isinstance(value.value, int) and what is not None:
@@ -270,7 +270,7 @@ class _Sizes:
         self._known: dict[str, int] = {}
 
     def fit(self, stated: Stated, guess: TensorSpec) -> None:
-        """Take sizes from a layer's guess: all if the ranks are equal, otherwise only the last."""
+        """Take sizes from a layer's guess. If the ranks are equal, take all of them, and otherwise only the last."""
         names, shape = stated.dimensions, guess.shape
         if names[:1] in (("N",), ("n",)):
             self._known.setdefault(names[0], BATCH)
@@ -285,7 +285,7 @@ class _Sizes:
                 self._known.setdefault(name, size)
 
     def of(self, dimension: str, at: int) -> int:
-        """Return the size of a dimension at position `at`: a number, a name, or an expression of these."""
+        """Return the size of a dimension at position `at`. It is a number, a name, or an expression with both."""
         unknown = WIDTH if at else BATCH
         if dimension.lstrip("-").isdigit():
             size = int(dimension)

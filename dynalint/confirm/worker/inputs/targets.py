@@ -1,4 +1,4 @@
-"""Import the target of a request, build it, and find a call that works."""
+"""Import a request's target, build it, and find a call that works."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class ProblemError(Exception):
 
 @dataclass(frozen=True)
 class Subject:
-    """A callable to run: its maker, one call that is expected to work, and a description of both.
+    """A callable to run: its maker, a call that is expected to work, and a description of both.
 
-    `guessed` means that the call was neither declared nor made by a program. Unless `varied`, a program makes the calls
-    with other values and options itself.
+    `guessed` means that the call was neither declared nor made by a program. If `varied` is false, a program makes the
+    calls with other values and options itself.
     """
 
     make: Maker
@@ -56,10 +56,10 @@ class Subject:
 
 
 def subject_of(request: Mapping[str, Any], reply: Reply) -> Subject:
-    """Import the target of a request, build it and find a call that works; raises ProblemError.
+    """Import a request's target, build it and find a call that works. Raises ProblemError.
 
-    The first call of `request["calls"]`, `{"recipe", "text"}`, that works is used. If there is none, inputs are
-    guessed, provided that `request["guesses"]` allows it.
+    The first call in `request["calls"]`, `{"recipe", "text"}`, that works is used. If none of them works, inputs are
+    guessed if `request["guesses"]` allows it.
     """
     target, device = request["target"], request["device"]
     reply.stage(f"importing {request['name']}")
@@ -102,7 +102,7 @@ def _next(makers: Makers, error: BaseException | None) -> tuple[Maker, str] | No
 
 
 def recorded_subject(recorded: Mapping[str, Any], request: Mapping[str, Any]) -> Subject:
-    """Recreate a call that the project makes to the target, without trying it; raises ProblemError."""
+    """Recreate a call that the project makes to the target, without trying it. Raises ProblemError."""
     _guarded("import", lambda: loading.load_target(request["target"]))
     device = request["device"]
     make, call = _guarded("build", lambda: maker_of(recorded["recipe"]))
@@ -112,7 +112,7 @@ def recorded_subject(recorded: Mapping[str, Any], request: Mapping[str, Any]) ->
 
 
 def _tried(make: Maker, text: str, request: Mapping[str, Any], reply: Reply) -> Subject:
-    """Build a target with one maker and find a call; raises ProblemError."""
+    """Build a target with a maker and find a call. Raises ProblemError."""
     name = request["target"]["qualname"]
     reply.stage(f"building {name}")
     function = _guarded("build", lambda: runs.fresh_callable(make))
@@ -157,7 +157,7 @@ def _declared(example: Any, name: str, device: str) -> Subject:
 def _makers(found: Any, target: Mapping[str, str], device: str) -> Makers:
     """Yield at least one maker for a class, method, module or function, each with a description.
 
-    The caller sends back the exception of a maker, so that the next one can avoid it.
+    The caller sends back a maker's exception, so that the next maker can avoid it.
     """
     found = getattr(found, "_orig_mod", found)
     if isinstance(found, nn.Module):

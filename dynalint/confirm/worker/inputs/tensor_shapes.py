@@ -1,4 +1,4 @@
-"""Shapes and kinds of tensor arguments: as layers require, and as error messages suggest."""
+"""The shapes and kinds of tensor arguments: what layers require, and what error messages suggest."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _SIDES = (28, 64, 224, 96, 16, 128, 8)
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A tensor to create: `kind` is `float`, `complex`, `int` (from `low` to `high`, exclusive) or `bool`.
+    """A tensor to create. `kind` is `float`, `complex`, `int` (from `low` to `high`, exclusive) or `bool`.
 
-    `rows` are the values of a 2-dimensional tensor that is not random. With `unit`, floats are between 0 and 1, like
-    probabilities.
+    `rows` are the values of a 2-dimensional tensor that is not random. If `unit` is true, floats are between 0 and 1,
+    like probabilities.
     """
 
     shape: tuple[int, ...]
@@ -46,7 +46,7 @@ class TensorSpec:
 
 
 Specs = Mapping[str, Any]
-"""A value for each parameter by name; a TensorSpec represents a tensor to create."""
+"""A value for each parameter by name. A TensorSpec represents a tensor to create."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Trouble:
     direct: str | None = None
     """The parameter that was passed to the layer unchanged."""
     missed: tuple[str, ...] = ()
-    """Optional parameters that the error shows to be needed, most likely first."""
+    """Optional parameters that are needed according to the error, most likely first."""
     error: Exception | None = None
 
 
@@ -104,7 +104,7 @@ KINDS: Mapping[Any, str] = {
 
 
 def by_parameter_name(name: str) -> TensorSpec | None:
-    """Return a typical tensor for a parameter of this name, or None if the name suggests nothing."""
+    """Return a typical tensor for a parameter with this name, or None if the name suggests nothing."""
     bare = name.lower()
     if re.search(r"(^|_)(ids?|idx|index|indices|tokens?|labels?|targets?|src|tgt|words|positions?)(_|$|\d)", bare):
         return TensorSpec((BATCH, LENGTH), "int", 2)
@@ -179,7 +179,7 @@ def _for_features(specs: Specs, got: int, want: int) -> Iterator[Specs]:
         if len(spec.shape) < 3:
             continue
         exact = round(spec.shape[-1] * math.sqrt(want / max(got, 1)))
-        # Padding and strides cause rounding, so any common size near the exact one is possible.
+        # Padding and strides cause rounding, so any common size near the exact size is possible.
         near = [side for side in _SIDES if abs(side - exact) <= 4]
         for side in dict.fromkeys((*near, exact, *_SIDES)):
             if side > 0 and len(spec.shape) == 4:
@@ -221,7 +221,7 @@ def _swapped(shape: tuple[int, ...], got: int, want: int) -> tuple[int, ...]:
 
 
 def _rank(specs: Specs, rank: int, former: int | None = None) -> Iterator[Specs]:
-    """Yield specs that give a tensor another rank: only tensors of rank `former`, or any."""
+    """Yield specs that give a tensor another rank. If `former` is given, only tensors with that rank change."""
     for name, spec in _tensors(specs).items():
         if len(spec.shape) == rank or (former is not None and len(spec.shape) != former):
             continue
@@ -231,7 +231,7 @@ def _rank(specs: Specs, rank: int, former: int | None = None) -> Iterator[Specs]
 
 
 def of_rank(shape: tuple[int, ...], rank: int) -> tuple[int, ...] | None:
-    """Return a common shape of this rank with the features or channels of `shape`, or None above rank 5."""
+    """Return a common shape with this rank and the features or channels of `shape`, or None if the rank is above 5."""
     last = shape[-1] if shape else WIDTH
     channels = shape[1] if len(shape) > 2 else last
     shapes = {
@@ -246,7 +246,7 @@ def of_rank(shape: tuple[int, ...], rank: int) -> tuple[int, ...] | None:
 
 
 def deeper(specs: Specs, _match: re.Match[str] | None = None) -> Iterator[Specs]:
-    """Yield specs that give one of the tensors one more dimension."""
+    """Yield specs that add a dimension to one of the tensors."""
     for name, spec in _tensors(specs).items():
         yield from _rank({name: spec, **specs}, len(spec.shape) + 1, len(spec.shape))
 
@@ -268,7 +268,7 @@ def _whole(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
 
 
 def _labels(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
-    """Yield specs with one class index for each row of scores."""
+    """Yield specs with a single class index for each row of scores."""
     for name, spec in _tensors(specs).items():
         if spec.kind == "int" and len(spec.shape) > 1:
             yield {**specs, name: replace(spec, shape=spec.shape[:-1])}
@@ -280,18 +280,18 @@ def _floating(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
 
 
 def _complex(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
-    """Yield specs with complex tensors, first for all: spectra are rarely passed together with real signals."""
+    """Yield specs with complex tensors, first for all, because spectra are rarely passed with real signals."""
     yield {**specs, **{name: replace(one, kind="complex") for name, one in _tensors(specs).items()}}
     yield from _kinds(specs, "float", "complex")
 
 
 def _between(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
-    """Yield specs with all floats between 0 and 1: tensors compared with probabilities usually contain them too."""
+    """Yield specs with all floats between 0 and 1, because tensors compared with probabilities usually are too."""
     yield {**specs, **{name: replace(spec, unit=True) for name, spec in _tensors(specs).items()}}
 
 
 def _single(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
-    """Yield specs with one-element tensors, after plain values: a later argument is more often a flag."""
+    """Yield specs with one-element tensors, after plain values, because a later argument is more often a flag."""
     yield from _plain(specs, match)
     tensors = _tensors(specs)
     for name in reversed(tensors):
@@ -337,12 +337,12 @@ def _plain(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
 
 
 def _sizes(got: int, want: int) -> Callable[[Specs, re.Match[str]], Iterator[Specs]]:
-    """Return a revision that replaces one size in the message with another, given their groups."""
+    """Return a revision that replaces a size in the message with another size, given their groups."""
     return lambda specs, match: _swap_size(specs, int(match[got]), int(match[want]))
 
 
 def _patched(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
-    """Yield specs for an image cut into patches, if the number of patches is wrong."""
+    """Yield specs for an image split into patches, if the number of patches is wrong."""
     got, want = int(match[1]), int(match[2])
     sizes = {size for spec in _tensors(specs).values() for size in spec.shape}
     # Only common image sizes are tried, because computed sizes come from an earlier attempt of this kind.

@@ -13,7 +13,7 @@ from .tensor_shapes import TensorSpec
 
 
 def first_line(text: str) -> str:
-    """Return the first line that is not blank, cut to 200 characters."""
+    """Return the first line that is not blank, shortened to 200 characters."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return line if len(line) <= 200 else f"{line[:197]}..."
 

@@ -1,4 +1,4 @@
-"""Variations of a call that works, so that both sides of a branch run: other batch sizes, values and options."""
+"""Vary a call that works with other batch sizes, values and options, so that both branches of a test run."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def variants(call: Call) -> Iterator[Call]:
 def other_ranks(call: Call) -> Iterator[list[Call]]:
     """Yield alternatives with one more dimension in tensors that have the rank of the first, then with one fewer.
 
-    A guessed rank is one of several possible ones, and another may reach other code.
+    A guessed rank is only one possibility, and another rank may reach different code.
     """
     tensors = [leaf for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor) and leaf.dim() > 0]
     if not tensors:
@@ -87,7 +87,7 @@ def other_ranks(call: Call) -> Iterator[list[Call]]:
 def options(function: Callable[..., Any], call: Call) -> Iterator[list[Call]]:
     """Yield, for each optional parameter that is False or may be a tensor, alternative calls that set it.
 
-    The alternatives for one parameter are sorted, most likely first.
+    The alternatives for each parameter are sorted, most likely first.
     """
     target = function.forward if isinstance(function, nn.Module) else function
     args, kwargs = call
@@ -112,7 +112,7 @@ def _takes_tensor(parameter: inspect.Parameter) -> bool:
 
 
 def _tensors_like(name: str, first: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield tensors that fit the first one: masks for its positions, labels for its rows, or a copy."""
+    """Yield tensors that fit the first tensor: masks for its positions, labels for its rows, or a copy."""
     rows, positions = tuple(first.shape[:1]), tuple(first.shape[: max(first.dim() - 1, 1)])
     if "mask" in name:
         square = (*rows, 1, *first.shape[1:2], *first.shape[1:2])
@@ -132,7 +132,7 @@ def rising(call: Call, number: int) -> list[Call]:
 
 def _changed(change: Callable[[torch.Tensor], torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
     if not (tensor.dtype == torch.bool or tensor.is_floating_point()):
-        # Integers are mostly indices: other values may be out of bounds, and rarely reach another branch.
+        # Integers are mostly indices, so other values may be out of bounds, and rarely reach another branch.
         return tensor
     return change(tensor.detach()).requires_grad_(tensor.requires_grad)
 

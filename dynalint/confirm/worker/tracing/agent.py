@@ -1,6 +1,6 @@
 """Join a traced command: wait until the program imports torch, then install the probe in it.
 
-Needs very little of the standard library, so that processes that never import torch are not slowed down.
+This needs very little of the standard library, so that processes that never import torch are not slowed down.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def take_part(session: str) -> None:
 
 
 def watch(session: str) -> Any:
-    """Make this process, which has imported torch, report to a session from now on. Returns its `Watch`."""
+    """Make this process, which has imported torch, report to a session from now on. Return its `Watch`."""
     watcher = _Watcher(session)
     watcher.watch_modules(sys.modules["torch"])
     if "torch._dynamo.eval_frame" in sys.modules:
@@ -31,7 +31,7 @@ def watch(session: str) -> Any:
 
 
 class _Watcher:
-    """Goes first among the import finders until torch and its compiler are imported, without changing the imports."""
+    """Stays first among the import finders until torch and its compiler are imported, without changing the imports."""
 
     def __init__(self, session: str) -> None:
         self._session = session
@@ -53,7 +53,7 @@ class _Watcher:
             execute, act = loader.exec_module, self._after.pop(name)
 
             def exec_module(module: ModuleType) -> None:
-                # An instance attribute that hides the class's method, for this one import.
+                # This instance attribute hides the class's method for this import only.
                 del loader.exec_module
                 execute(module)
                 self._safely(act, module)

@@ -1,7 +1,7 @@
-"""Install a probe in a torch function without visible changes: the function object, lines and tracebacks stay the same.
+"""Install a probe in a torch function without visible changes to the function object, lines or tracebacks.
 
 A wrapper would add a frame to every traceback, and Dynamo compares function identities. The function's own source is
-therefore recompiled with the probe's calls added. Needs only the standard library.
+therefore compiled again with the probe's calls added. Needs only the standard library.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 _STAND_IN = "<the probe of dynalint>"
-_FUTURES = 0x1FF0000  # the flags of `from __future__ import ...` in a code object
+_FUTURES = 0x1FF0000  # the flags for `from __future__ import ...` in a code object
 _SKELETON = f"""
 if torch.compiler.is_compiling() or {_STAND_IN!r}.busy or not {_STAND_IN!r}.enter(SUBJECT, ARGS, KWARGS):
     pass
@@ -28,9 +28,9 @@ else:
 def instrument(function: FunctionType, probe: object, subject: str, inner: Sequence[str] = ()) -> None:
     """Make a method call `probe.enter(subject, args, kwargs)` first, and `probe.leave()` last if that returned True.
 
-    `subject` is the name in the method of the object being called. With `inner`, the first function with one of these
-    names inside the method is instrumented instead. Dynamo does not see the probe, because it is skipped while code is
-    traced.
+    `subject` is the name that the method uses for the object being called. If `inner` is given, the first function with
+    one of these names inside the method is instrumented instead. Dynamo does not see the probe, because it is skipped
+    while code is traced.
 
     Raises LookupError if torch's source has an unexpected form.
     """
@@ -49,7 +49,7 @@ def instrument(function: FunctionType, probe: object, subject: str, inner: Seque
 
 
 def probe_in(function: FunctionType) -> Any:
-    """Return the probe already installed in a function, or None."""
+    """Return the probe that is already installed in a function, or None."""
 
     def search(code: CodeType) -> Any:
         for constant in code.co_consts:
@@ -86,7 +86,7 @@ def _rewrite(node: ast.FunctionDef, subject: str) -> None:
 
 
 def _code(code: CodeType, function: FunctionType) -> CodeType | None:
-    """Return the function's code object from inside its module's."""
+    """Return the function's code object from its module's code."""
     original = function.__code__
     if (code.co_name, code.co_firstlineno) == (original.co_name, original.co_firstlineno):
         return code if code.co_freevars == original.co_freevars else None

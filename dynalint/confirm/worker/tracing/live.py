@@ -27,11 +27,11 @@ _WHOLE = (1, 0, sys.maxsize, 0)
 def run_call(
     subject: Any, call: Call, text: str, target: Mapping[str, str], roots: Sequence[str], seconds: float, reply: Reply
 ) -> None:
-    """Run `call` of `subject` in all modes and send the result of each.
+    """Run `call` on `subject` in all modes and send each result.
 
     Two parts are added to the worker's: `files` are the user's own files that any call ran or traced, and `spans` are
-    their operations with the runs that traced each. They are recorded for all lines, because the findings are not known
-    yet.
+    their operations with the runs that traced each of them. They are recorded for all lines, because the findings are
+    not known yet.
     """
     runs.trace_own_compiles()
     own = loading.imported_files(roots)
@@ -73,9 +73,9 @@ class _Seen(Reply):
 
 
 def _tables(own: Sequence[str], runs: Sequence[Run], ran: set[str]) -> dict[str, list[tuple[int, ...]]]:
-    """Return the operations of each reached file: line, column, end line, end column, and a bit mask of runs.
+    """Return the operations in each reached file: line, column, end line, end column, and a bit mask of runs.
 
-    The bit of each run that traced the operation is set.
+    The bit is set for each run that traced the operation.
     """
     traced = [
         {str(Path(file).resolve()): set(found) for file, found in run.traced.items()} if run else {} for run in runs
@@ -91,7 +91,7 @@ def _tables(own: Sequence[str], runs: Sequence[Run], ran: set[str]) -> dict[str,
 
 
 def maker(subject: Any) -> Callable[[], Any]:
-    """Return a maker of copies. If the subject cannot be copied, the maker always returns the subject itself."""
+    """Return a maker that copies the subject. If it cannot be copied, the maker always returns the subject itself."""
     if isinstance(subject, nn.Module):
         with contextlib.suppress(Exception):
             copy.deepcopy(subject)

@@ -1,6 +1,6 @@
 """Watch the outermost calls to modules and compiled functions, and confirm new kinds of calls in a fork.
 
-Nothing here raises into the program or runs the program's Python code.
+Nothing here raises exceptions in the program or runs the program's Python code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .snapshot import Snapshot, take
 _REPORT_SECONDS = 0.2
 _MOST_FAILURES = 20
 _DATA_LOADERS = "torch.utils.data._utils.signal_handling"
-# The tensors may hold at most this fraction of a target's memory limit, because a run copies them several times.
+# The tensors may take at most this fraction of a target's memory limit, because a run copies them more than once.
 _SHARE = 4
 
 
@@ -47,21 +47,21 @@ class _Subject:
 
 
 class Probe(threading.local):
-    """The object that torch's functions call; see `instrument`. Reading `busy` runs no Python code."""
+    """The object that torch's functions call (see `instrument`). Reading `busy` runs no Python code."""
 
     busy = False
 
     def __init__(self, watches: list[Watch]) -> None:
-        # Each new thread calls this again, with the same list.
+        # Each new thread calls this again with the same list.
         self.watches = watches
 
     def enter(self, subject: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-        """Begin a call. Returns True if `leave` must be called at its end."""
+        """Begin a call. Return True if `leave` must be called at its end."""
         watches = [watch for watch in self.watches if not watch.off]
         if not watches:
             return False
         self.busy = True
-        # This may run in eager code of a compiled program, and Dynamo must not compile it as part of the program.
+        # This may run in eager code in a compiled program, and Dynamo must not compile it as part of the program.
         former = _set_eval_frame(None)
         try:
             for watch in watches:
@@ -115,7 +115,7 @@ class Watch:
             self._unreported = 0.0
             self.off = self.off or self._session.left <= 0
         except OSError:
-            self.off = True  # the session is over, and this process outlives it
+            self.off = True  # The session is over, and this process outlives it.
 
     def _fail(self, reason: str) -> None:
         self._failures += 1
@@ -148,7 +148,7 @@ class Watch:
             return 0.0
 
     def _known(self, subject: Any) -> _Subject | None:
-        """Return the record of a callable, or None if none of its code is the user's own."""
+        """Return the record for a callable, or None if none of its code is the user's own."""
         key = subject.__func__ if isinstance(subject, types.MethodType) else subject
         if not isinstance(key, (nn.Module, types.FunctionType)):
             return None
@@ -237,7 +237,10 @@ def _check_process() -> None:
 
 
 def _handler_of_ended_processes() -> Any:
-    """Return the program's SIGCHLD handler. Those of torch's data loaders are skipped: they only handle workers."""
+    """Return the program's SIGCHLD handler. Handlers from torch's data loaders are skipped.
+
+    They only handle the data loaders' own workers.
+    """
     handler: Any = signal.getsignal(signal.SIGCHLD)
     while isinstance(handler, types.FunctionType) and handler.__module__ == _DATA_LOADERS:
         cells = dict(zip(handler.__code__.co_freevars, handler.__closure__ or (), strict=False))
@@ -256,7 +259,7 @@ def _import_name(module: str) -> str:
 
 
 def _resident_memory() -> int:
-    """Return the resident memory of this process in bytes, 0 if unknown."""
+    """Return this process's resident memory in bytes, or 0 if unknown."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):

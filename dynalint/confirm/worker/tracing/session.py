@@ -1,6 +1,6 @@
-"""The state shared by all processes of one traced command, as files in one folder. Standard library only.
+"""The state shared by all processes of a traced command, as files in a folder. Standard library only.
 
-Locks are kernel locks, which are released however a process ends.
+Locks are kernel locks, which are released no matter how a process ends.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ VARIABLE = "DYNALINT_TRACE"
 _SETTINGS = "settings.json"
 _SLOTS = 16
 _PAUSE = 0.02
-# A class that is called with ever-changing shapes must not use up the time of all others.
+# A class that is called with ever-changing shapes must not use up the time for all other classes.
 _MOST_OF_A_KIND = 8
 
 
 class Session:
-    """One run of `dynalint trace`, as seen from any of its processes."""
+    """A run of `dynalint trace`, as seen from any of its processes."""
 
     def __init__(self, folder: str) -> None:
         """Open a session. Raises OSError or ValueError if the folder does not contain one."""
@@ -53,7 +53,7 @@ class Session:
 
     @property
     def spent(self) -> float:
-        """The spent part of the budget, in seconds."""
+        """The part of the budget that has been used, in seconds."""
         with contextlib.suppress(OSError, ValueError):
             return float((self.folder / "spent").read_bytes() or b"0")
         return 0.0
@@ -69,7 +69,7 @@ class Session:
             (self.folder / "spent").write_text(repr(self.spent + seconds), encoding="ascii")
 
     def claim(self, kind: str, key: str) -> bool:
-        """Claim a call for this process. Returns False if it is claimed already, or its kind has used up its share."""
+        """Claim a call for this process. Return False if it is already claimed or its kind has used up its share."""
         folder = self.folder / "claims" / kind
         folder.mkdir(exist_ok=True)
         if sum(1 for _ in folder.iterdir()) >= _MOST_OF_A_KIND:
@@ -81,13 +81,13 @@ class Session:
         return True
 
     def slot(self, size: int) -> int | None:
-        """Wait for a slot for a snapshot of `size` bytes. Returns its descriptor, or None if no slot becomes free.
+        """Wait for a slot for a snapshot of `size` bytes. Return its descriptor, or None if no slot becomes free.
 
         The slot is taken until all copies of the descriptor are closed.
         """
         free = _available_memory()
         count = _SLOTS if free is None else min(_SLOTS, free // 2 // max(size, 1))
-        # A snapshot only reports its time at the end, and it may never end.
+        # A snapshot reports its time only at the end, and it may never end.
         end = time.monotonic() + self.left
         while count and self.left > 0 and time.monotonic() < end:
             for number in range(count):
@@ -100,9 +100,9 @@ class Session:
         return None
 
     def is_over(self) -> bool:
-        """Whether the session is over: its folder, or the process that created it, is gone."""
+        """Whether the session is over, because its folder or the process that created it is gone."""
         try:
-            # Read-only, because a supervisor cannot write files.
+            # Open the file read-only, because a supervisor cannot write files.
             descriptor = os.open(self.folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return not self.folder.is_dir()
@@ -118,14 +118,14 @@ class Session:
         return any(True for _ in self._taken())
 
     def abandon(self) -> None:
-        """Kill the remaining snapshots. The processes below each of them end with it."""
+        """Kill the remaining snapshots. The processes below each snapshot end with it."""
         for text in self._taken():
             self.note(failed="a fork of the program did not end in time")
             with contextlib.suppress(OSError, ValueError):
                 os.kill(int(text), signal.SIGKILL)
 
     def _taken(self) -> Iterator[bytes]:
-        """Yield the process id of each running snapshot, or nothing if it has not been written yet."""
+        """Yield the process id of each running snapshot, or an empty string if it has not been written yet."""
         for file in self.folder.glob("slot-*"):
             descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
             try:
@@ -145,7 +145,7 @@ class Session:
             stream.write(line)
 
     def notes(self) -> Iterator[dict[str, Any]]:
-        """Yield the notes of all processes."""
+        """Yield the notes from all processes."""
         for file in sorted((self.folder / "notes").iterdir()):
             for line in file.read_text(encoding="utf-8").splitlines():
                 with contextlib.suppress(ValueError):
@@ -173,7 +173,7 @@ class Session:
 
 
 def _locks(descriptor: int) -> bool:
-    """Lock an open file for this process and its forks. Returns False if another process holds the lock."""
+    """Lock an open file for this process and its forks. Return False if another process holds the lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -187,7 +187,7 @@ def digest(value: object) -> str:
 
 
 def content_hash(path: str) -> str | None:
-    """Return the hash of a file's content, or None if it cannot be read."""
+    """Return the hash of a file's contents, or None if it cannot be read."""
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError:

@@ -1,7 +1,7 @@
-"""Signatures that distinguish kinds of calls, and reasons to decline a call.
+"""Signatures that distinguish kinds of calls, and reasons why a call cannot be confirmed.
 
-Sizes count as zero, one or more, and so do numbers, because code and Dynamo only treat 0 and 1 specially. The same call
-has the same signature in every process.
+Sizes and numbers count as zero, one or more, because code and Dynamo only treat 0 and 1 specially. The same call has
+the same signature in every process.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _LONGEST_TEXT = 100
 
 
 class DeclinedError(Exception):
-    """The call cannot be confirmed in a fork; the text says why."""
+    """The call cannot be confirmed in a fork. The message says why."""
 
 
 def of_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Signature:
-    """Return the signature of arguments; raises DeclinedError for a tensor that a fork cannot use."""
+    """Return the signature of arguments. Raises DeclinedError if there is a tensor that a fork cannot use."""
     return _of(args, 0), _of(kwargs, 0)
 
 
 def of_module(module: nn.Module) -> Signature:
-    """Return the signature of a module: the classes of its submodules and their plain attribute values."""
+    """Return a module's signature: the classes of its submodules and their plain attribute values."""
     parts: list[Any] = []
     for name, part in module.named_modules():
         if len(parts) > _MOST_MODULES:
@@ -65,7 +65,7 @@ def tensors_of(subject: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
 
 
 def check(tensor: torch.Tensor) -> None:
-    """Raise DeclinedError for a tensor that a forked process cannot use."""
+    """Raise DeclinedError if `tensor` cannot be used in a forked process."""
     if tensor.device.type not in ("cpu", "meta"):
         raise DeclinedError(f"its tensors are on {tensor.device.type}, which a forked process cannot use")
     if type(tensor) not in (torch.Tensor, nn.Parameter, nn.Buffer) or is_functorch_wrapped_tensor(tensor):

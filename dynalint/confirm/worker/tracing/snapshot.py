@@ -1,12 +1,12 @@
-"""A fork of the process at the moment of a call, and the code that runs in it.
+"""A fork of the process when a call is made, and the code that runs in it.
 
     program -- fork -- between -- fork -- snapshot -- fork -- supervisor -- fork -- cell
     continues          ends at            waits for its       watches               confirms in
                        once               turn, stores                              the sandbox
                                           the evidence
 
-The intermediate process hides the snapshot from the program: the snapshot is not its child, so the program gets no
-signal when it ends.
+The intermediate process hides the snapshot from the program. The snapshot is not the program's child, so the program
+gets no signal when it ends.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One call to confirm.
+    """A call to confirm.
 
-    `key` identifies its evidence, `kind` groups all calls of the same subject; `target` is the callable, `text` a
-    description of the call.
+    `key` identifies its evidence, and `kind` is the same for all calls to the same subject. `target` is the callable,
+    and `text` describes the call.
     """
 
     session: Session
@@ -78,13 +78,13 @@ def take(snapshot: Snapshot, slot: int, switch_off: Callable[[], None]) -> None:
 
 
 def _reap(between: int) -> None:
-    """Wait for the intermediate process, which has very little to do; kill it if it hangs.
+    """Wait for the intermediate process, which has very little to do. Kill it if it hangs.
 
-    It hangs if another thread of the program held a lock during the fork, because nothing releases the lock in the
+    It hangs if another thread in the program held a lock during the fork, because nothing releases the lock in the
     fork.
     """
     end = time.monotonic() + _PARTING_SECONDS
-    with contextlib.suppress(ChildProcessError):  # reaped by a program that waits for all its children
+    with contextlib.suppress(ChildProcessError):  # It was reaped by a program that waits for all its children.
         while os.waitpid(between, os.WNOHANG)[0] == 0:
             if time.monotonic() > end:
                 os.kill(between, signal.SIGKILL)
@@ -197,7 +197,7 @@ def _confirm(snapshot: Snapshot, seconds: float) -> None:
 
 
 def _heard(snapshot: Snapshot, folder: Path, seconds: float) -> dict[str, Any]:
-    """Return the cell's messages, in the form of `record_of`."""
+    """Return the cell's messages, in the form used by `record_of`."""
     source, sink = os.pipe()
     supervisor = _fork()
     if supervisor == 0:
@@ -219,7 +219,7 @@ def _heard(snapshot: Snapshot, folder: Path, seconds: float) -> dict[str, Any]:
 
 
 def _supervise(snapshot: Snapshot, folder: Path, seconds: float, sink: int) -> NoReturn:
-    """Act as the supervisor, which shares some restrictions of the cell, so that only the pipe leads outside."""
+    """Act as the supervisor, which has some of the cell's restrictions, so that only the pipe leads outside."""
     session = snapshot.session
     try:
         with os.fdopen(sink, "wb", buffering=0) as stream:
@@ -240,7 +240,7 @@ def _supervise(snapshot: Snapshot, folder: Path, seconds: float, sink: int) -> N
 
 def _testify(snapshot: Snapshot, seconds: float, reply: Reply) -> None:
     """Confirm calls as the worker does, but with the objects in memory."""
-    # Use one thread: the program's thread pool does not survive a fork.
+    # Use a single thread, because the program's thread pool does not survive a fork.
     torch.set_num_threads(1)
     gc.freeze()
     gc.enable()
@@ -257,7 +257,10 @@ def _testify(snapshot: Snapshot, seconds: float, reply: Reply) -> None:
 
 
 def _raised(snapshot: Snapshot) -> str | None:
-    """Try the call in another fork, and return the exception that it raises, if any. Such calls are not confirmed."""
+    """Try the call in another fork, and return the exception that it raises, if any.
+
+    Calls that raise are not confirmed.
+    """
     source, sink = os.pipe()
     trial = os.fork()
     if trial == 0:

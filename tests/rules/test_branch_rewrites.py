@@ -155,7 +155,7 @@ def test_imports_torch_where_the_file_does_not() -> None:
 
 def test_declines_where_torch_is_something_else() -> None:
     head = "from torch import Tensor, compile\ntorch = None\n\n@compile\ndef f(x: Tensor):\n"
-    assert "`torch` has another meaning" in reason("return x * 2 if x.sum() > 0 else x - 1", head=head)
+    assert "`torch` refers to something else" in reason("return x * 2 if x.sum() > 0 else x - 1", head=head)
 
 
 def test_parentheses_around_a_conditional_expression() -> None:
@@ -304,8 +304,8 @@ def test_safe_where_it_can_be_shown() -> None:
         ("return x * 2 if x.sum() > 0 else x * 0.5", "`x` is a floating-point tensor"),
         ("return x * 2 if x.sum() > 0 else x", "the tensor `x` itself"),
         ("return x[:2] if x.sum() > 0 else x + y", "same dtype, shape and device"),
-        ("return x @ y if x.sum() > 0 else x + y", "neither side raises"),
-        ("return x * y if x.sum() > 0 else x + y", "gradient of the side that is not selected is finite"),
+        ("return x @ y if x.sum() > 0 else x + y", "neither branch raises an exception"),
+        ("return x * y if x.sum() > 0 else x + y", "gradient of the branch that is not selected is finite"),
         ("return x + y if x.sum() > 0 else x * 2", "`y` gets a gradient of zeros instead of None"),
     ],
 )
@@ -318,7 +318,7 @@ def test_conditions(body: str, clause: str) -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("if x.sum() > 0:\n    z = x * 2\nreturn z", "on one side only"),
+        ("if x.sum() > 0:\n    z = x * 2\nreturn z", "only assigned in one branch"),
         ("if x.sum() > 0:\n    return x\nprint(x)\nreturn x * 2", "has a side effect"),
         ("if x.sum() > 0:\n    return x\ny = torch.rand_like(x)\nreturn y", "random"),
         ("if x.sum() > 0:\n    return x\nif flag:\n    raise ValueError\nreturn x * 2", "might raise"),
@@ -350,14 +350,14 @@ def test_conditions(body: str, clause: str) -> None:
         ),
         ("for i in range(3):\n    if x.sum() > 0:\n        x = x + 1\n        break\nreturn x", "leaves the loop"),
         ("if x.sum() > 0:\n    with torch.no_grad():\n        x = x * 2\nreturn x", "`with` statement"),
-        ("if x.sum() > 0:\n    x, y = x.chunk(2)\nreturn x - y", "several targets"),
+        ("if x.sum() > 0:\n    x, y = x.chunk(2)\nreturn x - y", "more than one target"),
         ("if x.sum() > 0:\n    x += 1\nreturn x", "in place"),
         ("if x.sum() > 0:\n    x = x.add_(1)\nreturn x", "in place"),
         ("if x.sum() > 0:\n    x = torch.relu_(x)\nreturn x", "in place"),
         ("if x.sum() > 0:\n    x = torch.nn.functional.relu(x, inplace=True)\nreturn x", "in place"),
         ("if x.sum() > 0:\n    x = torch.add(x, 1, out=y)\nreturn x", "`out`"),
         ("if x.sum() > 0:\n    x = x + torch.rand_like(x)\nreturn x", "random"),
-        ("if x.sum() > 0:\n    x = unknown(x)\nreturn x", "cannot see what calling"),
+        ("if x.sum() > 0:\n    x = unknown(x)\nreturn x", "dynalint cannot see what"),
         ("if x.sum() > 0:\n    x = torch.linalg.inv(x)\nreturn x", "for some matrices"),
         ("if x.sum() > 0:\n    x = x.std() * x\nreturn x", "no finite gradient"),
         ("if x.sum() > 0 and unknown():\n    x = x * 2\nreturn x", "not a tensor"),
@@ -371,15 +371,15 @@ def test_conditions(body: str, clause: str) -> None:
             "for its side effect",
         ),
         ("z = {} if x.sum() > 0 else x\nreturn z", "not a single tensor"),
-        ("z = x * 2 if x.sum() > 0 else None\nreturn z", "one side is None"),
-        ("z = x * 2 if x.sum() > 0 else None\ny = x if z is None else z\nreturn y, z", "one side is None"),
-        ("z = x * 2 if x.sum() > 0 else None\nreturn z if z is None else x", "one side is None"),
-        ("z = x.log() if x.sum() > 0 else None\nreturn x if z is None else z", "one side is None"),
+        ("z = x * 2 if x.sum() > 0 else None\nreturn z", "one branch gives None"),
+        ("z = x * 2 if x.sum() > 0 else None\ny = x if z is None else z\nreturn y, z", "one branch gives None"),
+        ("z = x * 2 if x.sum() > 0 else None\nreturn z if z is None else x", "one branch gives None"),
+        ("z = x.log() if x.sum() > 0 else None\nreturn x if z is None else z", "one branch gives None"),
         ("z = 'a' if x.sum() > 0 else 'b'\nreturn x, z", "Python value"),
-        ("z = 1.0 if x.sum() > 0 else x\nreturn z", "one side is the number"),
+        ("z = 1.0 if x.sum() > 0 else x\nreturn z", "one branch gives the number"),
         ("return x[x > 0] if x.sum() > 0 else x", "size that depends on data"),
         ("return x if x.sum() > 0 else x[1:]", "is smaller than"),
-        ("k = 1 if x.sum() > 0 else 2\nreturn x.topk(k)", "both sides are numbers"),
+        ("k = 1 if x.sum() > 0 else 2\nreturn x.topk(k)", "both branches give numbers"),
         ("if x.sum() > 0:\n    pass\nreturn x", "no branch does anything"),
         ("if (k := x.sum()) > 0 and (j := x.max()) > 0:\n    x = x * 2\nreturn x", "`:=`"),
     ],
@@ -390,7 +390,7 @@ def test_refusals(body: str, words: str) -> None:
 
 def test_what_helpers_do_counts() -> None:
     head = "import torch\n\ndef helper(z):\n    z.mul_(2)\n    return z\n\n@torch.compile\ndef f(x: torch.Tensor):\n"
-    assert "in `helper`, `z.mul_` changes its tensor in place" in reason(
+    assert "in `helper`, `z.mul_` modifies its tensor in place" in reason(
         "return helper(x) if x.sum() > 0 else x * 2", head=head
     )
 
@@ -459,7 +459,7 @@ class M(nn.Module):
 def test_a_number_beside_a_tensor_without_dimensions() -> None:
     body = "s = x.mean()\nb = 1.0 if x.sum() > 0 else s / 2\nreturn x * b"
     assert "b = torch.where(x.sum() > 0, 1.0, s / 2)" in fixed(body)
-    assert "use a tensor on both sides" in reason("b = 1.0 if x.sum() > 0 else x / 2\nreturn x * b")
+    assert "use a tensor in both branches" in reason("b = 1.0 if x.sum() > 0 else x / 2\nreturn x * b")
 
 
 def test_a_guarded_whole_number_stays_one() -> None:
@@ -527,7 +527,7 @@ def test_guards_keep_their_python_part() -> None:
 
 
 def test_bool_operators_refuse_to_repeat_work() -> None:
-    assert "assign it to a name first" in reason("return x.sum() and y.sum()", BoolOperatorOnTensor())
+    assert "assign it to a variable first" in reason("return x.sum() and y.sum()", BoolOperatorOnTensor())
 
 
 def test_a_bool_that_may_be_a_tensor() -> None:
@@ -683,8 +683,8 @@ def test_a_python_value_gets_an_if_of_its_own(body: str, wanted: str) -> None:
     [
         ("flag and x.max() > 0", ()),
         ("x.sum() > 0 and flag", ()),
-        ("x.max() > 0 and flag", ("`x.max() > 0` does not raise",)),
-        ("x > 0 and flag", ("`x > 0` does not raise",)),
+        ("x.max() > 0 and flag", ("`x.max() > 0` does not raise an exception",)),
+        ("x > 0 and flag", ("`x > 0` does not raise an exception",)),
     ],
 )
 def test_a_test_that_comes_after_the_python_value_may_have_raised_before(
@@ -806,7 +806,7 @@ def test_what_a_gradient_needs_is_not_safe_to_change(body: str) -> None:
 )
 def test_a_tensor_from_before_no_grad_may_need_a_gradient(body: str) -> None:
     under = textwrap.indent(body, "    ")
-    needed = "`y` needs no gradient, because gradients are disabled here"
+    needed = "`y` does not need a gradient, because gradients are disabled here"
     assert needed in rewrite(f"y = x @ y\nwith torch.no_grad():\n{under}\nreturn y").conditions
     assert needed not in rewrite(f"with torch.no_grad():\n    y = x @ y\n{under}\nreturn y").conditions
 
@@ -819,9 +819,9 @@ def test_a_product_by_indices_may_be_a_view() -> None:
 @pytest.mark.parametrize("later", ["x = part * 2", "part = part * 2"])
 def test_a_name_that_may_have_no_value_may_raise(later: str) -> None:
     body = f"if flag:\n    part = x * 3\nif x.sum() > 0:\n    {later}\nreturn x"
-    assert "neither side raises on inputs for which the other side ran" in rewrite(body).conditions
+    assert "neither branch raises an exception for inputs that take the other branch" in rewrite(body).conditions
     bound = f"if flag:\n    part = x * 3\nelse:\n    raise ValueError\nif x.sum() > 0:\n    {later}\nreturn x"
-    assert "neither side raises on inputs for which the other side ran" not in rewrite(bound).conditions
+    assert "neither branch raises an exception for inputs that take the other branch" not in rewrite(bound).conditions
 
 
 def test_a_name_that_is_not_read_afterwards_needs_no_choice() -> None:
@@ -972,7 +972,7 @@ def test_a_view_that_is_kept_does_not(kept: str) -> None:
         z -= y
     return z, w
     """
-    assert "changes the tensor in place" in reason(body)
+    assert "modifies the tensor in place" in reason(body)
 
 
 def test_an_argument_that_is_changed_in_place_after_an_early_return() -> None:
@@ -983,7 +983,7 @@ def test_an_argument_that_is_changed_in_place_after_an_early_return() -> None:
     z = y * 2
     return z * x
     """
-    assert "changes `y` in place" in reason(body.replace("CHANGE", "y += 1"))
+    assert "modifies `y` in place" in reason(body.replace("CHANGE", "y += 1"))
     assert "z = y" in fixed(body.replace("CHANGE", "y = x + y\n    y += 1"))
 
 
@@ -1315,7 +1315,7 @@ def test_a_name_that_is_bound_anew_needs_no_value(after: str) -> None:
     ],
 )
 def test_a_name_that_may_be_read_needs_a_value(after: str) -> None:
-    assert "`d` is assigned on one side only" in reason(f"if x.sum() > 0:\n    d = y * 2\n    x = x + d\n{after}")
+    assert "`d` is only assigned in one branch" in reason(f"if x.sum() > 0:\n    d = y * 2\n    x = x + d\n{after}")
 
 
 def test_a_name_is_read_in_the_next_round() -> None:
@@ -1347,7 +1347,7 @@ def test_what_changes_in_place_on_the_other_side_alone_changes_nothing_here() ->
 
 @pytest.mark.parametrize("test", ["torch.rand(1) < 0.5", "x.sum() > 0 and (x * 2 + y).max() > x.max() + 3"])
 def test_a_test_that_a_guard_cannot_repeat_needs_a_name(test: str) -> None:
-    assert "assign the test to a name first" in reason(f"z = x.log() if {test} else y * 2\nreturn z")
+    assert "assign the test to a variable first" in reason(f"z = x.log() if {test} else y * 2\nreturn z")
 
 
 def test_what_is_added_to_is_no_less_a_tensor() -> None:
@@ -1374,13 +1374,13 @@ def test_what_a_gradient_does_not_need_may_change_later(value: str) -> None:
 
 @pytest.mark.parametrize("value", ["z * y", "2 / z", "z ** 2", "torch.sin(z) + 1", "z.abs() * 2"])
 def test_what_a_gradient_needs_may_not(value: str) -> None:
-    assert "may change a tensor in place" in reason(LATER.replace("CHOICE", f"w = {value} if x.sum() > 0 else y"))
+    assert "may modify a tensor in place" in reason(LATER.replace("CHOICE", f"w = {value} if x.sum() > 0 else y"))
 
 
 def test_what_nobody_reads_keeps_nothing_for_a_gradient() -> None:
     body = LATER.replace("CHOICE", "w = x\nif x.sum() > 0:\n    unread = z ** 2\n    w = x * 2")
     assert "w = torch.where(" in fixed(body)
-    assert "may change a tensor in place" in reason(
+    assert "may modify a tensor in place" in reason(
         body.replace("z + w", "z + w + unread").replace("w = x\n", "w = unread = x\n")
     )
 

@@ -101,11 +101,11 @@ DECLINED = {
         "if x.mean() > 0:\n    z = [x]\nelse:\n    z = [y, x]\nreturn z",
         "not a single tensor",
     ),
-    "where_none": (BRANCH, "if x.mean() > 0:\n    z = None\nelse:\n    z = x\nreturn z", "one side is None"),
+    "where_none": (BRANCH, "if x.mean() > 0:\n    z = None\nelse:\n    z = x\nreturn z", "one branch gives None"),
     "where_local_escape": (
         BRANCH,
         "if x.mean() > 0:\n    h = x * 2\n    z = h\nelse:\n    z = y\nreturn z + h",
-        "`h` is assigned on one side only",
+        "`h` is only assigned in one branch",
     ),
     "where_unsafe_setup": (
         BRANCH,
@@ -130,7 +130,7 @@ DECLINED = {
     "guard_opaque_method_init": (
         BRANCH,
         "if x.mean() > 0:\n    z = self.config.make(x)\nelse:\n    z = x\nreturn z",
-        "cannot see what calling",
+        "dynalint cannot see what",
     ),
     "guard_in_try": (
         GUARD,

@@ -108,7 +108,7 @@ return z
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"ROUNDS": "y"}, "different length in other calls"),
+        ({"ROUNDS": "y"}, "different length on other calls"),
         ({"ROUNDS": "iter(x)"}, "different length"),
         ({"BODY": "print(i)"}, "side effect"),
         ({"BODY": "x[0] = 1"}, "stores to"),

@@ -69,7 +69,7 @@ def reason(body: str, rule: Rule) -> str:
 
 
 SIDES = "    y = x * 2\nelse:\n    y = x * 3\nreturn y"
-LATER = "does not raise in cases where it was not evaluated before"
+LATER = "does not raise an exception in cases where it was not evaluated before"
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_any_of_bytes_is_a_byte_of_which_the_complement_is_never_false(tested: s
     assert content(named, BranchOnTensor()).startswith((f"y = torch.where({short}", f"y = torch.where(({short})"))
 
 
-OWN = "may have a side effect, which would be skipped too"
+OWN = "may have a side effect, and this would be skipped too"
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_torch_does_not_stay_what_it_was(lost: str) -> None:
     rule = BranchOnTensor()
     found = Study(Case(rule, Example("x", code.format(""))), [rule]).own[0].answer
     assert isinstance(found, Declined)
-    assert "may not be the module torch" in found.reason
+    assert "may not be the torch module" in found.reason
     guarded = "try:\n    import torch\nexcept ImportError:\n    torch = None\n"
     kept = Study(Case(rule, Example("x", guarded + code.partition("{}")[2].removesuffix(lost))), [rule]).own[0].answer
     assert isinstance(kept, Rewrite)

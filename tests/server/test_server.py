@@ -243,7 +243,7 @@ def test_code_actions(tmp_path: Path) -> None:
         editor.open("model.py", MODEL)
         printed, branch = await editor.diagnostics(uri)
         fix, comment, run = await editor.actions(uri, printed.range)
-        assert fix.title.startswith("DYN401: Print only in eager code")
+        assert fix.title.startswith("DYN401: Print only in eager mode")
         assert fix.is_preferred
         fixed = apply(MODEL, fix.edit.changes[uri])
         assert '        if not torch.compiler.is_compiling():\n            print("é𝄞", x)\n' in fixed

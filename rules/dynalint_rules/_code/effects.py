@@ -121,13 +121,13 @@ def _check_node(scope: Scope, node: ast.AST, found: Effects, depth: int) -> None
     if isinstance(node, ast.NamedExpr):
         raise Refusal(f"`:=` in a branch binds `{node.target.id}` only if the branch is taken; bind it before the test")
     if isinstance(node, ast.Await | ast.Yield | ast.YieldFrom):
-        raise Refusal(f"{scope.quote(node)} in a branch suspends the function, which cannot be done on both sides")
+        raise Refusal(f"{scope.quote(node)} in a branch suspends the function, which cannot happen in both branches")
     if isinstance(node, ast.Call):
         _check_call(scope, node, scope.kind(node.func), found, depth)
     if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
         _refuse_iterator(scope, node, depth)
     if isinstance(node, ast.Subscript) and _adds_what_is_missing(scope.kind(node.value)):
-        raise Refusal(f"{scope.quote(node)} adds a missing value; use `get`")
+        raise Refusal(f"{scope.quote(node)} adds a missing value to the container; use `get` instead")
     _check_implied(scope, node, found, depth)
 
 
@@ -145,7 +145,7 @@ def _refuse_iterator(scope: Scope, node: ast.Name | ast.Attribute, depth: int) -
         return
     given = {one.arg for one in walk(scope.function.node.args) if isinstance(one, ast.arg)}
     if depth == 0 or not isinstance(node, ast.Name) or node.id not in scope.function.locals - given:
-        raise Refusal(f"{scope.quote(node)} is an iterator, which reading consumes; create a list first")
+        raise Refusal(f"{scope.quote(node)} is an iterator, which is consumed when it is read; create a list first")
 
 
 def _adds_what_is_missing(kind: k.Kind) -> bool:
@@ -155,9 +155,9 @@ def _adds_what_is_missing(kind: k.Kind) -> bool:
 def _check_call(scope: Scope, node: ast.Call, callee: k.Kind, found: Effects, depth: int) -> None:
     shown = scope.quote(node.func)
     if _is_set(node, "inplace"):
-        raise Refusal(f"{shown} changes its argument in place; call it without `inplace`")
+        raise Refusal(f"{shown} modifies its argument in place; call it without `inplace`")
     if _is_set(node, "out"):
-        raise Refusal(f"{shown} writes into `out`; use the result instead")
+        raise Refusal(f"{shown} writes to `out`; use the return value instead")
     for one in _called(callee):
         if isinstance(one, k.External):
             _check_external(scope, node, one.name, shown)
@@ -168,15 +168,13 @@ def _check_call(scope: Scope, node: ast.Call, callee: k.Kind, found: Effects, de
         elif isinstance(one, k.Instance):
             forward = scope.project.find_method(one.cls, "forward") or scope.project.find_method(one.cls, "__call__")
             if forward is None:
-                raise Refusal(f"dynalint cannot see what calling {shown} does; call it before the test")
+                raise Refusal(f"dynalint cannot see what {shown} does; call it before the test")
             found.layers[shown] = None
             _check_function(scope, forward, shown, found, depth)
         elif isinstance(one, k.Function):
             _check_function(scope, one.function, shown, found, depth)
         else:
-            raise Refusal(
-                f"dynalint cannot see what calling {shown} does; call it before the test if it may always run"
-            )
+            raise Refusal(f"dynalint cannot see what {shown} does; call it before the test if it may always run")
 
 
 def _called(callee: k.Kind) -> Iterator[k.Kind]:
@@ -205,7 +203,7 @@ def _check_external(scope: Scope, node: ast.Call, name: str, shown: str) -> None
     if "random" in flags or last in _RANDOM_FUNCTIONS or _has_dropout(node):
         raise Refusal(f"{shown} draws random numbers, which would shift all later ones; draw them before the test")
     if "mutating" in flags or (last.endswith("_") and not last.endswith("__")):
-        raise Refusal(f"{shown} changes its argument in place; use the version that returns a new tensor")
+        raise Refusal(f"{shown} modifies its argument in place; use the version that returns a new tensor")
     if entry is None:
         raise Refusal(f"dynalint does not know what {shown} does; call it before the test if it may always run")
 
@@ -228,7 +226,7 @@ def _check_method(scope: Scope, method: k.Method, shown: str) -> None:
                     f"{shown} draws random numbers, which would shift all later ones; draw them before the test"
                 )
             if "mutating" in flags or (method.name.endswith("_") and not method.name.endswith("__")):
-                raise Refusal(f"{shown} changes its tensor in place; use the version that returns a new tensor")
+                raise Refusal(f"{shown} modifies its tensor in place; use the version that returns a new tensor")
             if entry is None:
                 raise Refusal(f"dynalint does not know what {shown} does; call it before the test if it may always run")
         elif isinstance(owner, k.Value) or method.name in _PURE_METHODS:
@@ -243,7 +241,7 @@ def _check_layer(scope: Scope, node: ast.Call, type_: str, found: Effects) -> No
     known = scope.project.api.torch_class(type_)
     name = type_.rpartition(".")[2]
     if known is None or not known.is_module:
-        raise Refusal(f"dynalint does not know what calling {shown} does; call it before the test if it may always run")
+        raise Refusal(f"dynalint does not know what {shown} does; call it before the test if it may always run")
     flags = known.call.flags if known.call is not None else frozenset()
     if name.startswith(_STATEFUL) or "BatchNorm" in name or "mutating" in flags:
         raise Refusal(f"{shown} updates running statistics, which would happen on every call; call it on both sides")
@@ -252,7 +250,7 @@ def _check_layer(scope: Scope, node: ast.Call, type_: str, found: Effects) -> No
             f"{shown} draws random numbers in training, which would shift all later ones; call it before the test"
         )
     if _made_inplace(scope, node.func):
-        raise Refusal(f"{shown} was created with `inplace=True` and changes its argument; create it without `inplace`")
+        raise Refusal(f"{shown} was created with `inplace=True` and modifies its argument; create it without `inplace`")
     if not name.endswith(tuple(_WITHOUT_PARAMETERS)) or name == "PReLU":
         found.layers[shown] = None
 
@@ -281,7 +279,9 @@ def _is_set(node: ast.Call, name: str) -> bool:
 def _check_function(scope: Scope, function: FunctionInfo, shown: str, found: Effects, depth: int) -> None:
     """Check a call to a project function, including all code that may run in it."""
     if depth >= _DEEPEST:
-        raise Refusal(f"calling {shown} leads to code that is nested too deeply to analyse; call it before the test")
+        raise Refusal(
+            f"{shown} leads to code that is too deeply nested for dynalint to analyse; call it before the test"
+        )
     inner = replace(scope, function=function, parents=scope.project.parents(function))
     refuse_lasting_effects(inner, function.statements, shown)
     for node in (node for statement in function.statements for node in walk_function(statement)):
@@ -313,6 +313,9 @@ def refuse_lasting_effects(scope: Scope, statements: Sequence[ast.stmt], shown: 
         if isinstance(node, ast.Global | ast.Nonlocal | ast.Delete | ast.Import | ast.ImportFrom):
             raise Refusal(f"{shown} has side effects; call it before the test if it may always run")
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
-            raise Refusal(f"{shown} stores to {scope.quote(node)}, which would happen on every call; move it out")
+            raise Refusal(
+                f"{shown} stores to {scope.quote(node)}, which would happen on every call; move the assignment out "
+                "of the branch"
+            )
         if isinstance(node, ast.AugAssign) and _changes_another(scope, node):
-            raise Refusal(f"{shown} changes {scope.quote(node.target)} in place; use `a = a + b` there")
+            raise Refusal(f"{shown} modifies {scope.quote(node.target)} in place; use `a = a + b` instead")

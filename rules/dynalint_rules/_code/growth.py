@@ -24,7 +24,7 @@ from dynalint.rulekit import (
 
 LIMIT = 8
 """The number of graphs per function after which Dynamo gives up, as set by `torch._dynamo.config.recompile_limit`."""
-UP_TO_LIMIT = f"{LIMIT} times by default, after which the function runs in eager"
+UP_TO_LIMIT = f"until Dynamo reaches the recompile limit ({LIMIT} by default)"
 
 Change = StateChange | ContainerChange
 

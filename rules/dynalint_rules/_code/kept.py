@@ -19,7 +19,7 @@ from dynalint_rules._code.names import last_assignment, loads, statement_of, wit
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.uses import self_name
 
-UNCHANGED = "no gradient needs the old value of a tensor that is changed in place"
+UNCHANGED = "no gradient needs the old value of a tensor that is modified in place"
 
 _SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 # Functions whose gradients do not need the result.
@@ -55,8 +55,9 @@ def refuse_changed_later(scope: Scope, nodes: Iterable[ast.expr], around: ast.AS
         for read in _read_in(scope, node, handed) if handed or not _is_read_by_none(scope, node) else ():
             for place in sorted(_later_changes(scope, read, around), key=lambda one: (one.lineno, one.col_offset)):
                 raise Refusal(
-                    f"{scope.quote(place)} on line {place.lineno} may change a tensor in place, but the gradient of "
-                    f"{scope.quote(read)} needs its old value; write it out of place first"
+                    f"{scope.quote(place)} on line {place.lineno} may modify a tensor in place, but the "
+                    f"gradient of {scope.quote(read)} needs its old value; write the operation out of place "
+                    "first"
                 )
 
 
@@ -216,7 +217,7 @@ def switch_conditions(scope: Scope, name: str, at: ast.AST) -> list[str]:
     made = last_assignment(scope, name, at)
     if made is not None and (within(made, block, scope) or _has_no_gradient(scope, made.value)):
         return []
-    return [f"`{name}` needs no gradient, because gradients are disabled here"]
+    return [f"`{name}` does not need a gradient, because gradients are disabled here"]
 
 
 def _switches(block: ast.With) -> bool:

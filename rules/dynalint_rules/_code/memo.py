@@ -47,7 +47,9 @@ class Memo:
         else:
             block = found.statement.body if found.truth else found.statement.orelse
         if not isinstance(found.statement, ast.If) or event.statement not in block:
-            raise Refusal("a test elsewhere decides whether the state is created; create it in the constructor by hand")
+            raise Refusal(
+                "a condition elsewhere decides whether the state is created; create it in the constructor instead"
+            )
         until = block.index(event.statement) + 1 if found.leaves else len(block)
         return cls(scope, found, block[:until])
 
@@ -65,7 +67,7 @@ class Memo:
             if not any(text == one or text.startswith((f"{one}.", f"{one}[")) for one in compared):
                 raise _differs(f"`{text}`")
         if not read and not sources.devices:
-            raise Refusal("no argument decides the value; create it in the constructor by hand, as a buffer")
+            raise Refusal("the value does not depend on an argument; create it in the constructor instead, as a buffer")
         for statement in self.block:
             self._refuse_other_calls(statement)
 
@@ -99,7 +101,7 @@ class Memo:
             return [test]
         if isinstance(test.op, ast.Or) is not self.found.truth:
             raise Refusal(
-                "another condition also decides whether the state is created; create it in the constructor by hand"
+                "another condition also decides whether the state is created; create it in the constructor instead"
             )
         return test.values
 
@@ -215,6 +217,6 @@ def _values_of(scope: Scope, name: str, outside: Sequence[ast.AST]) -> list[ast.
 
 def _differs(shown: str) -> Refusal:
     return Refusal(
-        f"the value depends on {shown}, which may differ in later calls; create it in each call, or register a buffer "
-        "in the constructor, by hand"
+        f"the value depends on {shown}, which may change in later calls; create it on each call, or register a "
+        "buffer in the constructor"
     )

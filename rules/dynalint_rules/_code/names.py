@@ -48,7 +48,7 @@ def reads(scope: Scope, node: ast.expr, kept: str) -> Iterator[ast.expr]:
     if len(statement.targets) > 1 or not isinstance(target, ast.Name) or target.id not in scope.function.locals:
         raise Refusal(kept)
     if any(one is not target and not isinstance(one.ctx, ast.Load) for one in names(scope, target.id)):
-        raise Refusal(f"`{target.id}` is assigned in several places; give this value its own name first")
+        raise Refusal(f"`{target.id}` is assigned more than once; use a separate variable for this value first")
     yield from loads(scope, target.id)
 
 

@@ -34,7 +34,7 @@ def raising_conditions(scope: Scope, nodes: Sequence[ast.expr], scalar: Sequence
     """
     lacking = [not known for known in scalar] or [False] * len(nodes)
     return [
-        f"{scope.quote(node)} does not raise in cases where it was not evaluated before"
+        f"{scope.quote(node)} does not raise an exception in cases where it was not evaluated before"
         for node, unsure in zip(nodes, lacking, strict=True)
         if unsure or not never_raises(scope, node)
     ]

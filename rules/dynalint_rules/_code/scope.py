@@ -115,11 +115,11 @@ def torch_name(function: FunctionInfo, line: int = 0) -> tuple[str, tuple[str, .
                 raise Refusal("torch is imported only for type checkers here; import it in the function first")
             if _is_given_up(name, function.module):
                 raise Refusal(
-                    f"`{name}` is reassigned and may not be the module torch; import torch in the function first"
+                    f"`{name}` is reassigned and may not be the torch module; import torch in the function first"
                 )
             return name, ()
     if _is_taken("torch", function.module) or _shadowed("torch", function):
-        raise Refusal("the name `torch` has another meaning here; import torch under another name first")
+        raise Refusal("the name `torch` refers to something else here; import torch under a different name first")
     return "torch", ("import torch",)
 
 

@@ -91,7 +91,7 @@ class Attribute:
                 verb = "sets" if use.stored else "reads"
                 raise Refusal(
                     f"{use.place} {verb} {use.quote(node)} from outside the class and would get a tensor; "
-                    "change that line and the class by hand"
+                    "change that line and the class together"
                 )
         return own
 
@@ -136,18 +136,18 @@ class Attribute:
         for module, place in self.project.nodes_with(self.name):
             if _by_name(place, self.name):
                 raise Refusal(
-                    f"{module.file.path.name}:{place.lineno} uses the attribute by its name as a string; change "
-                    "that line and the class by hand"
+                    f"{module.file.path.name}:{place.lineno} refers to the attribute by its name as a string; "
+                    "change that line and the class together"
                 )
         for cls in family:
             for hook in _HOOKS:
                 if hook in cls.methods or hook in cls.body:
                     raise Refusal(f"`{cls.name}` defines `{hook}`, which may treat a buffer differently")
             if (self.name in cls.body and not shared) or self.name in cls.methods:
-                raise Refusal(f"the class body of `{cls.name}` defines `{self.name}` too; remove it there first")
+                raise Refusal(f"the class body of `{cls.name}` also defines `{self.name}`; remove it there first")
             for node in walk(cls.node):
                 if _stores_by_name(node):
-                    raise Refusal(f"`{cls.name}` sets attributes by computed names; change the class by hand")
+                    raise Refusal(f"`{cls.name}` sets attributes with computed names, so dynalint cannot see all uses")
 
 
 def _tree(file: SourceFile) -> ast.Module:

@@ -104,7 +104,7 @@ def _constructor(event: StateChange, project: Project) -> tuple[ClassInfo, Funct
     name, owner = event.home.name, event.function.owner
     if owner is None or not name.isidentifier() or not project.is_module_class(owner):
         raise Refusal(
-            f"`{name}` is stored on an object other than the module; keep it in a buffer of the module by hand"
+            f"`{name}` is stored on an object other than the module; keep it in a buffer on the module instead"
         )
     for cls in project.mro(owner):
         function = cls.methods.get("__init__")
@@ -128,7 +128,9 @@ def _checked(name: str, function: FunctionInfo, stores: list[ast.stmt]) -> ast.A
         raise Refusal(f"{where}; register it as a buffer there")
     before = function.statements[: function.statements.index(statement)]
     if not any(_calls_constructor(one) for one in before):
-        raise Refusal(f"`{name}` is set before `super().__init__()` is called, where no buffer can be registered yet")
+        raise Refusal(
+            f"`{name}` is set before `super().__init__()` is called, when it is too early to register a buffer"
+        )
     return statement
 
 
@@ -161,7 +163,7 @@ def change_store(plan: Plan, use: Use) -> None:
     target = use.file.segment(use.node)
     if isinstance(statement, ast.AugAssign) and statement.target is use.node:
         if type(statement.op) not in _ARITHMETIC:
-            raise Refusal(f"{use.quote(statement)} has no tensor equivalent; write it with `+`, `-` or `*`")
+            raise Refusal(f"{use.quote(statement)} has no tensor equivalent; use `+`, `-` or `*`")
         if not _is_int(use.kind(statement.value)):
             raise Refusal(
                 f"{use.quote(statement.value)} may be something other than an integer, which the buffer cannot hold"
@@ -172,7 +174,7 @@ def change_store(plan: Plan, use: Use) -> None:
         plan.replace(use, statement, f"{target} = {target} {_SIGNS[type(statement.op)]} {value}")
         return
     if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
-        raise Refusal(f"{use.place} sets `{plan.name}` in a way that does not work with a buffer; change it by hand")
+        raise Refusal(f"{use.place} sets `{plan.name}` in a way that does not work with a buffer; change it first")
     if isinstance(statement, ast.Assign) and statement.targets != [use.node]:
         raise Refusal(f"{use.quote(statement)} sets more than `{plan.name}`; make that a separate statement")
     number = plain_number(statement.value)
@@ -276,11 +278,11 @@ def _needs_number(plan: Plan, use: Use, parent: ast.AST | None) -> str:
     while isinstance(parent, ast.Tuple | ast.List | ast.Dict | ast.Set | ast.keyword):
         parent = use.parent(parent)
     if isinstance(parent, ast.Return | ast.Yield):
-        what, hint = f"returns {shown} to the caller, who would get a tensor", "change the callers first"
+        what, hint = f"returns {shown} to the caller, which would get a tensor", "change the callers first"
     elif isinstance(parent, ast.Compare | ast.If | ast.While | ast.IfExp | ast.BoolOp | ast.Assert):
         what, hint = f"branches on {shown} in Python", "select with `torch.where` instead"
     else:
-        what, hint = f"uses {shown} where a Python number may be needed", "change it by hand"
+        what, hint = f"uses {shown} where a Python number may be needed", "change that code first"
     return f"{use.place} {what}; {hint}"
 
 

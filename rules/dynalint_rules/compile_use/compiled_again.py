@@ -12,7 +12,7 @@ from dynalint_rules._code.compiling import Compilation, compilation, loops_aroun
 class CompiledAgain(Rule):
     code = "DYN003"
     name = "compiled-again"
-    summary = "`torch.compile` is called repeatedly for the same thing"
+    summary = "`torch.compile` is called repeatedly on the same thing"
     category = "advice"
     severity = "warning"
     events = (CompilerUse,)
@@ -23,14 +23,14 @@ class CompiledAgain(Rule):
         if found is None:
             return
         if _is_repeated(found, event, project):
-            where = "iteration of this loop"
+            where = "in every iteration of this loop"
         elif _is_in_forward(found, event, project):
-            where = "call of this method"
+            where = "on every call of this method"
         else:
             return
         yield Violation(
             found.call,
-            f"every {where} compiles the same thing again, which takes milliseconds even if Dynamo finds its "
+            f"the same thing is compiled again {where}, which takes milliseconds even if Dynamo reuses its "
             "earlier result",
             help="Compile once, before the loop or in the constructor, and keep the result.",
         )

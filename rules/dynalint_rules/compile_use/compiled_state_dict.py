@@ -12,11 +12,11 @@ from dynalint_rules._code.compiling import calls_after, compilation, is_call_of,
 class CompiledStateDict(Rule):
     code = "DYN006"
     name = "compiled-state-dict"
-    summary = "The state dict of a compiled module has `_orig_mod.` before every key"
+    summary = "Every key in a compiled module's state dict starts with `_orig_mod.`"
     category = "advice"
     severity = "warning"
     events = (CompilerUse,)
-    refusal = "the keys would change, but existing checkpoints have the old keys"
+    refusal = "the keys would change, but existing checkpoints use the old ones"
 
     def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
         """Flag `state_dict()` calls on the name that refers to the compiled module."""
@@ -30,9 +30,9 @@ class CompiledStateDict(Rule):
                 if is_taken and (function is not event.function or not set_again(found.target, start, call, function)):
                     yield Violation(
                         call,
-                        f"`{found.target}` is the wrapper that `torch.compile` returned: all keys of its state "
-                        "dict start with `_orig_mod.`",
-                        help="Compile in place with `.compile()`, or save the module inside the wrapper.",
+                        f"`{found.target}` is the wrapper returned by `torch.compile`, so every key in its "
+                        "state dict starts with `_orig_mod.`",
+                        help="Compile the module in place with `.compile()`, or save the original module.",
                     )
 
 

@@ -16,7 +16,7 @@ class DiscardedResult(Rule):
     category = "advice"
     severity = "warning"
     events = (CompilerUse,)
-    refusal = "using the result would compile code that now runs in eager; decide whether you want this"
+    refusal = "using the result would compile code that currently runs in eager mode; decide whether you want that"
 
     def check(self, event: CompilerUse, project: Project) -> Iterable[Violation]:
         """Flag calls whose result is not used."""
@@ -25,6 +25,7 @@ class DiscardedResult(Rule):
             subject = event.function.file.segment(found.subject)
             yield Violation(
                 found.call,
-                "`torch.compile` returns a compiled version and does not change its argument: nothing is compiled here",
-                help=f"Write `{subject}.compile()` for a module, or keep the result: `{subject} = torch.compile(...)`.",
+                "`torch.compile` does not change its argument, so nothing is compiled unless you use the result",
+                help=f"Call `{subject}.compile()` if this is a module, or assign the result, as in `{subject} = "
+                "torch.compile(...)`.",
             )

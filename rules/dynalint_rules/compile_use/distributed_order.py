@@ -33,7 +33,7 @@ class DistributedOrder(Rule):
                     wrapper,
                     "`DistributedDataParallel` wraps a module that is already compiled, so Dynamo cannot split "
                     "the graph at the gradient buckets",
-                    help="Compile the wrapper, or compile the module in place with `.compile()` before wrapping it.",
+                    help="Compile the wrapper, or compile the module in place with `.compile()` before you wrap it.",
                 )
 
 

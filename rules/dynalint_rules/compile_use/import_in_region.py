@@ -27,10 +27,10 @@ class ImportInRegion(Rule):
         if root in _CERTAIN or project.locate(root) is not None:
             return
         if event.position.try_:
-            message = f"if `{name}` is missing, this import leaves the whole function in eager"
+            message = f"if `{name}` is not installed, this import makes the whole function run in eager mode"
             yield Violation(event.node, message, help="Import it at the top of the file.", severity="warning")
         else:
-            message = f"`{name}` is imported while Dynamo traces, not when the code runs"
+            message = f"Dynamo imports `{name}` during tracing, and not when the compiled code runs"
             yield Violation(event.node, message, help="Import it at the top of the file.")
 
 

@@ -55,7 +55,7 @@ def _catches_absence(handler: ast.ExceptHandler) -> bool:
 class PrivateSpelling(Rule):
     code = "DYN011"
     name = "private-spelling"
-    summary = "A private torch compiler API is used that has a public equivalent"
+    summary = "A private torch compiler API is used although it has a public equivalent"
     category = "advice"
     severity = "info"
     events = (CompilerUse,)
@@ -66,7 +66,7 @@ class PrivateSpelling(Rule):
         if public is not None and not _is_fallback(event, public, project):
             yield Violation(
                 event.node,
-                f"`{event.name}` is private to torch; its public name is `{public}`",
+                f"`{event.name}` is a private API, and `{public}` is its public equivalent",
                 help=f"Use `{public}`.",
             )
 
@@ -78,4 +78,4 @@ class PrivateSpelling(Rule):
         name, imports = torch_name(event.function)
         spelled = f"{name}{public.removeprefix('torch')}"
         edits = rw.written(event.function.file, (event.node, rw.name(spelled)))
-        return Rewrite(f"Write `{spelled}`", "safe", edits, imports=imports)
+        return Rewrite(f"Replace with `{spelled}`", "safe", edits, imports=imports)

@@ -25,8 +25,8 @@ class AssertOnTensor(Rule):
         """Flag the operands of an assertion that Dynamo would branch on."""
         if isinstance(event, Call):
             if event.args and k.only_tensor(event.args[0]) is not None:
-                message = "`torch._assert` evaluates the truth of a tensor"
-                help_ = "Check on the device with `torch._assert_async`."
+                message = "`torch._assert` converts a tensor to a Python bool, which breaks the graph"
+                help_ = "Use `torch._assert_async`, which checks on the device."
                 yield Violation(event.node, message, help=help_, torch="<2.15")
             return
         operand = operand_of(event)
@@ -39,12 +39,13 @@ class AssertOnTensor(Rule):
         shown = quote(event.function.file, operand)
         if not decision.asked or (event.form == "chained-comparison" and constant):
             message = (
-                f"Dynamo keeps an `assert` of a single tensor, but here it first needs to know whether {shown} is true"
+                "Dynamo can only keep an assertion about a single tensor in the graph, but this one first "
+                f"converts {shown} to a bool"
             )
-            yield Violation(operand, message, help="Assert one tensor at a time; write `~t` for `not t`.")
+            yield Violation(operand, message, help="Assert one tensor at a time, and write `~t` instead of `not t`.")
         elif not constant and event.form != "chained-comparison":
-            message = f"Dynamo keeps the `assert` of {shown} only with a constant message"
-            yield Violation(operand, message, help="Make the message a constant string.")
+            message = f"Dynamo can only keep the assertion about {shown} in the graph if its message is a constant"
+            yield Violation(operand, message, help="Use a constant string as the message.")
 
     def fix(self, event: Branch | Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Assert one tensor at a time, with a constant message."""
@@ -54,7 +55,7 @@ class AssertOnTensor(Rule):
         return (
             None
             if operand is None
-            else rewrite_decision(event, operand, project, value="the tensor is not asserted here")
+            else rewrite_decision(event, operand, project, value="this tensor is not the condition of an assertion")
         )
 
 
@@ -63,10 +64,10 @@ def _rewrite_call(event: Call, project: Project) -> Rewrite | Declined:
     given = event.node.args[1] if len(event.node.args) == 2 else None
     message = next((keyword.value for keyword in event.node.keywords if keyword.arg == "message"), given)
     if message is None or not is_constant_message(message) or event.node.keywords:
-        return Declined("the message is not a constant string, which a graph requires; make it constant first")
+        return Declined("a graph can only contain a message that is a constant string; make it constant first")
     changes = (
-        "a failing check raises RuntimeError instead of AssertionError, "
-        "and on a GPU not until the CPU next waits for the device"
+        "a failing check raises RuntimeError instead of AssertionError and, on a GPU, only when the CPU next "
+        "waits for the device"
     )
     edits = rw.written(scope.file, (event.node.func, rw.name(f"{scope.torch}._assert_async")))
     return Rewrite("Check on the device with `torch._assert_async`", "unsafe", edits, (changes,), scope.imports)

@@ -22,7 +22,7 @@ _WORDS = {"chained-comparison": "this chained comparison"}
 class BoolOperatorOnTensor(Rule):
     code = "DYN103"
     name = "bool-operator-on-tensor"
-    summary = "`and`, `or`, `not` or a chained comparison of tensors as a value"
+    summary = "The result of `and`, `or`, `not` or a chained comparison of tensors is used as a value"
     gb = ("GB0170", "GB0033")
     reads_data = True
     events = (Branch,)
@@ -38,9 +38,9 @@ class BoolOperatorOnTensor(Rule):
         if decision.form == "value":
             what = _WORDS.get(event.form, f"`{event.form}`")
             message = (
-                f"{quote(event.function.file, operand)} is {thing(event.kind)}: {what} needs to know whether it is true"
+                f"{what} converts {quote(event.function.file, operand)} to a Python bool, but it is {thing(event.kind)}"
             )
-            yield Violation(operand, message, help="Use `&`, `|`, `~` or `torch.where`, which do not.")
+            yield Violation(operand, message, help="Use `&`, `|`, `~` or `torch.where` instead.")
 
     def fix(self, event: Branch, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Use `&` and `|`, or `torch.where`."""
@@ -62,11 +62,14 @@ def _rewrite(scope: Scope, operand: ast.expr, form: str) -> Rewrite:
         parent = scope.parents.get(operand)
         if not isinstance(parent, ast.BoolOp):
             raise Refusal(
-                "the tensor is not part of an operator that dynalint can rewrite; write tensor operations by hand"
+                "dynalint cannot rewrite the operator that this tensor belongs to; use tensor operations instead"
             )
         whole = parent
     if _is_part(scope, whole):
-        raise Refusal("this is part of another `and`, `or` or `not`; rewrite the whole expression by hand")
+        raise Refusal(
+            "this is part of a larger expression with `and`, `or` or `not`; rewrite the whole expression with "
+            "tensor operations"
+        )
     text, conditions = _comparison(scope, whole) if isinstance(whole, ast.Compare) else _bool_op(scope, whole)
     return finished(scope, TITLE, rw.written(scope.file, (whole, text)), conditions)
 
@@ -87,7 +90,7 @@ def _one_element(scalar: bool) -> list[str]:
 
 def _bool_op(scope: Scope, node: ast.expr) -> tuple[str, list[str]]:
     if not isinstance(node, ast.BoolOp):
-        raise Refusal("dynalint does not know this operator; write tensor operations by hand")
+        raise Refusal("dynalint does not know this operator; use tensor operations instead")
     kinds = [as_tensor(scope.kind(value)) for value in node.values]
     sides = [Side(value, scope.kind(value)) for value in node.values]
     for value, kind in zip(node.values, kinds, strict=True):
@@ -108,9 +111,9 @@ def _bool_op(scope: Scope, node: ast.expr) -> tuple[str, list[str]]:
         raise Refusal("this selects between more than two tensors; select between two at a time with `torch.where`")
     first, second = node.values
     if not isinstance(first, ast.Name | ast.Attribute) and not is_pure(scope, first):
-        raise Refusal(f"{scope.quote(first)} would be computed twice; assign it to a name first")
+        raise Refusal(f"{scope.quote(first)} would be computed twice; assign it to a variable first")
     if not isinstance(first, ast.Name | ast.Attribute):
-        raise Refusal(f"{scope.quote(first)} would be written twice; assign it to a name first")
+        raise Refusal(f"{scope.quote(first)} would be written twice; assign it to a variable first")
     conditions += tensor_conditions(scope, sides)
     conditions += gradient_conditions([reads_of(scope, sides[0], node), _both(scope, sides, node)], effects.layers)
     taken = (

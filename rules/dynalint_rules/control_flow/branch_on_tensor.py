@@ -9,15 +9,15 @@ from dynalint_rules._code.decision import asks_tensor, decision_of, is_guard, op
 from dynalint_rules._shared.branch.decide import rewrite_decision
 
 _WHAT = {
-    "if": "which side of this `if` to trace",
-    "ifexp": "which side of this conditional expression to trace",
+    "if": "which branch of this `if` to trace",
+    "ifexp": "which branch of this conditional expression to trace",
     "comprehension": "which elements this comprehension keeps",
     "match": "which `case` of this `match` to trace",
 }
 _HELP = {
     "if": "Compute both sides and select with `torch.where`.",
     "ifexp": "Compute both sides and select with `torch.where`.",
-    "comprehension": "Keep all elements, and use a weight of zero where the condition is false.",
+    "comprehension": "Keep all elements, and give them a weight of zero where the condition is false.",
     "match": "Compute every case and select with `torch.where`.",
 }
 
@@ -25,7 +25,7 @@ _HELP = {
 class BranchOnTensor(Rule):
     code = "DYN101"
     name = "branch-on-tensor"
-    summary = "Branch on the data in a tensor"
+    summary = "Branch that depends on the data in a tensor"
     gb = ("GB0170",)
     reads_data = True
     events = (Branch,)
@@ -39,8 +39,8 @@ class BranchOnTensor(Rule):
         if decision.form not in _WHAT or is_guard(decision.node) or not asks_tensor(event, project):
             return
         shown = quote(event.function.file, operand)
-        lost = ", and skips the whole function because of the loop around it" if ends_function(event, parents) else ""
-        message = f"{shown} is {thing(event.kind)}: Dynamo cannot know {_WHAT[decision.form]}{lost}"
+        lost = ", and the loop around it makes Dynamo skip the whole function" if ends_function(event, parents) else ""
+        message = f"Dynamo cannot know {_WHAT[decision.form]} because {shown} is {thing(event.kind)}{lost}"
         yield Violation(tested_value(operand, decision), message, help=_HELP[decision.form])
 
     def fix(self, event: Branch, violation: Violation, project: Project) -> Rewrite | Declined | None:
@@ -48,4 +48,4 @@ class BranchOnTensor(Rule):
         operand = operand_of(event)
         if operand is None:
             return None
-        return rewrite_decision(event, operand, project, value="the tensor does not decide a branch here")
+        return rewrite_decision(event, operand, project, value="this tensor does not decide a branch")

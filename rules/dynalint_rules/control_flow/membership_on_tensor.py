@@ -13,15 +13,14 @@ from dynalint_rules._shared.branch.truth import STAYS
 
 _VALUE = (
     "the result is a Python bool, which other code may need; if a tensor is acceptable, compare with `==` and "
-    "reduce with "
-    "`.any()` or `.all()`"
+    "reduce with `.any()` or `.all()`"
 )
 
 
 class MembershipOnTensor(Rule):
     code = "DYN106"
     name = "membership-on-tensor"
-    summary = "`in`, `any`, `all` or `sorted` over the data in tensors"
+    summary = "`in`, `any`, `all` or `sorted` compares or tests tensors in Python"
     gb = ("GB0170", "GB0124", "GB0033", "GB0207", "GB0059")
     reads_data = True
     events = (Branch, Call)
@@ -40,7 +39,9 @@ class MembershipOnTensor(Rule):
         if operand is None:
             return None
         if isinstance(event, Call) and event.callee in ("builtins.sorted", "list.sort"):
-            return Declined("the tensors are sorted in Python; `torch.stack` them and use `torch.sort` and its indices")
+            return Declined(
+                "the tensors are sorted in Python; use `torch.stack` to combine them and `torch.sort` to sort them"
+            )
         return rewrite_decision(event, operand, project, value=_VALUE)
 
 
@@ -50,10 +51,10 @@ def _check_call(event: Call) -> Iterable[Violation]:
     if collection is None or "key" in event.keywords or not _holds_tensors(collection):
         return
     if name in ("any", "all"):
-        message = f"`{name}(...)` evaluates the truth of tensors one by one"
-        yield Violation(event.node, message, help=f"Use the tensor's own `.{name}()`, {STAYS}.")
+        message = f"`{name}(...)` converts the tensors to Python bools one by one, which breaks the graph"
+        yield Violation(event.node, message, help=f"Use the tensor's `.{name}()` method, {STAYS}.")
     else:
-        message = f"`{name}(...)` compares tensors with each other and needs the result"
+        message = f"`{name}(...)` compares the tensors in Python, which breaks the graph"
         yield Violation(event.node, message, help="Use `torch.sort`.")
 
 
@@ -77,20 +78,20 @@ def _check_membership(event: Branch, project: Project) -> Iterable[Violation]:
     negated = any(isinstance(operator, ast.NotIn) for operator in node.ops)
     in_tensor = k.may_be_tensor(kinds.get(node.comparators[-1], k.UNKNOWN))
     if in_tensor:
-        message = f"{shown} reads from a tensor whether it contains a value"
+        message = f"{shown} searches the tensor for a value in Python, which breaks the graph"
         yield Violation(node, message, help=f"Compare with `==`, reduce with `.any()`, {STAYS}.", gb=("GB0124",))
     elif negated or not decision.asked or decision.form not in ("assert", "value"):
-        message = f"{shown} compares a tensor with one element after another and needs each result"
-        yield Violation(node, message, help=f"Join comparisons with `|`, or use `torch.isin`, {STAYS}.")
+        message = f"{shown} compares the tensor with one element at a time in Python, which breaks the graph"
+        yield Violation(node, message, help=f"Combine comparisons with `|`, or use `torch.isin`, {STAYS}.")
     elif isinstance(decision.node, ast.Assert):
         if not is_constant_message(decision.node.msg):
-            message = f"Dynamo keeps the `assert` of {shown} only with a constant message"
-            yield Violation(node, message, help="Make the message a constant string.")
+            message = f"Dynamo can only keep the assertion about {shown} in the graph if its message is a constant"
+            yield Violation(node, message, help="Use a constant string as the message.")
     else:
-        message = f"{shown} is a bool in eager code, but a tensor in compiled code"
+        message = f"{shown} is a bool in eager mode, but a tensor in compiled code"
         yield Violation(
             node,
             message,
-            help="Compare with `==` and join with `|`, which gives a tensor in both.",
+            help="Compare with `==` and combine the results with `|`, which gives a tensor in both.",
             category="miscompile",
         )

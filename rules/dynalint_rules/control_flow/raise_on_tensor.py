@@ -12,7 +12,7 @@ from dynalint_rules._shared.branch.decide import rewrite_decision
 class RaiseOnTensor(Rule):
     code = "DYN105"
     name = "raise-on-tensor"
-    summary = "Check that raises depending on the data in a tensor"
+    summary = "Check that raises an exception depending on the data in a tensor"
     gb = ("GB0170",)
     reads_data = True
     events = (Branch,)
@@ -25,12 +25,16 @@ class RaiseOnTensor(Rule):
         decision: Decision = decision_of(project.parents(event.function), operand)
         if decision.form == "if" and is_guard(decision.node) and asks_tensor(event, project):
             shown = quote(event.function.file, operand)
-            message = f"whether this raises depends on the data in {shown}, which Dynamo does not have"
-            yield Violation(operand, message, help="Check on the device with `torch._assert_async`.")
+            message = (
+                f"Dynamo cannot know whether this raises an exception, because that depends on the data in {shown}"
+            )
+            yield Violation(operand, message, help="Use `torch._assert_async`, which checks on the device.")
 
     def fix(self, event: Branch, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Check with `torch._assert_async`."""
         operand = operand_of(event)
         if operand is None:
             return None
-        return rewrite_decision(event, operand, project, value="the tensor does not decide whether to raise here")
+        return rewrite_decision(
+            event, operand, project, value="this tensor does not decide whether to raise an exception"
+        )

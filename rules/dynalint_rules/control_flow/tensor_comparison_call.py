@@ -27,7 +27,7 @@ class TensorComparisonCall(Rule):
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag every call."""
         name = event.callee.rpartition(".")[2]
-        message = f"`{name}` reads a Python bool from the data in tensors"
+        message = f"`{name}` returns a Python bool that depends on the data in tensors, which breaks the graph"
         yield Violation(event.node, message, help=f"Use `{_INSTEAD[name]}`, {STAYS}.")
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:

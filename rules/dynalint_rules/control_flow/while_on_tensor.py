@@ -12,7 +12,7 @@ from dynalint_rules._shared.branch.decide import rewrite_decision
 class WhileOnTensor(Rule):
     code = "DYN102"
     name = "while-on-tensor"
-    summary = "Loop that ends depending on the data in a tensor"
+    summary = "Loop whose number of iterations depends on the data in a tensor"
     gb = ("GB0170",)
     reads_data = True
     events = (Branch,)
@@ -25,9 +25,11 @@ class WhileOnTensor(Rule):
         decision: Decision = decision_of(project.parents(event.function), operand)
         if decision.form == "while" and asks_tensor(event, project):
             shown = quote(event.function.file, operand)
-            message = f"{shown} is {thing(event.kind)}: Dynamo cannot know how often this `while` loop runs"
+            message = f"Dynamo cannot know how often this `while` loop runs because {shown} is {thing(event.kind)}"
             yield Violation(
-                operand, message, help="Run a fixed number of iterations and keep finished results with `torch.where`."
+                operand,
+                message,
+                help="Run a fixed number of iterations, and use `torch.where` to keep finished results.",
             )
 
     def fix(self, event: Branch, violation: Violation, project: Project) -> Rewrite | Declined | None:
@@ -36,5 +38,5 @@ class WhileOnTensor(Rule):
         return (
             None
             if operand is None
-            else rewrite_decision(event, operand, project, value="the tensor does not decide a loop here")
+            else rewrite_decision(event, operand, project, value="this tensor does not decide how often a loop runs")
         )

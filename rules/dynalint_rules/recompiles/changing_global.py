@@ -22,13 +22,13 @@ _CONSTANTS = ("int", "bool", "str", "none")
 class ChangingGlobal(Rule):
     code = "DYN805"
     name = "changing-global"
-    summary = "Compiled code reads a global that other code changes, and each value has its own graph"
+    summary = "Compiled code reads a global that other code changes, so each value requires a separate graph"
     category = "advice"
     severity = "info"
     events = (GlobalRead,)
     refusal = (
-        "callers of the compiled code have to pass the value in; make it an argument or, if it is only used in "
-        "computations, a tensor of the module that is changed with `fill_`"
+        "the callers have to pass in the value; make it an argument or, if it is only used in computations, a "
+        "tensor on the module that you update with `fill_`"
     )
 
     def check(self, event: GlobalRead, project: Project) -> Iterable[Violation]:
@@ -43,9 +43,9 @@ class ChangingGlobal(Rule):
             many = any(isinstance(one, k.Value) and one.type in ("int", "str") for one in kind.members)
             yield Violation(
                 read,
-                f"`{shown}` is a constant of the graph, and `{writer.qualname}` sets it: each value recompiles"
-                + (f", {UP_TO_LIMIT}" if many else ""),
-                help="Pass it in as an argument.",
+                f"the graph contains `{shown}` as a constant, but `{writer.qualname}` changes it, so each new "
+                "value recompiles" + (f" {UP_TO_LIMIT}" if many else ""),
+                help="Pass the value in as an argument.",
             )
 
 

@@ -15,7 +15,7 @@ _LOOPS = (ast.For, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
 class LayerNumber(Rule):
     code = "DYN801"
     name = "layer-number"
-    summary = "Layers are compiled one by one, and each recompiles because it reads a different number"
+    summary = "Layers are compiled individually, and each one recompiles because it reads a different number"
     category = "advice"
     severity = "warning"
     events = (CompilerUse,)
@@ -28,9 +28,9 @@ class LayerNumber(Rule):
         for name in sorted(set(_own_numbers(kind.cls, project))):
             yield Violation(
                 event.statement,
-                f"each `{kind.cls.name}` has a different int `{name}`, so each recompiles instead of sharing the code "
-                f"of the first, {UP_TO_LIMIT}",
-                help=f"Pass in the value that `{name}` selects, or compile the model as a whole.",
+                f"each `{kind.cls.name}` has a different int `{name}`, so each one recompiles instead of "
+                f"sharing a graph, {UP_TO_LIMIT}",
+                help=f"Pass in the value that `{name}` selects, or compile the whole model.",
             )
             return
 

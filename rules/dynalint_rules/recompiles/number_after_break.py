@@ -31,13 +31,16 @@ class NumberAfterBreak(Rule):
             return
         torch = ""
         if reading.meets_tensor(event.node):
-            message = "the code after this break is compiled for the number read here, and recompiles for the next one"
+            message = (
+                "the code after this graph break is compiled for the number that is read here, and recompiles when "
+                "the number changes"
+            )
         elif later := reading.while_needed(event):
             # From torch 2.15 on, code that only reads more numbers is compiled for any number.
             torch = "<2.15" if all(one.statement is event.statement for one in later) else ""
             message = (
-                "the number read here is needed after the next break, and the code before that break recompiles for "
-                "the next number"
+                "the number that is read here is needed after the next graph break, so the code before that "
+                "break recompiles when the number changes"
             )
         else:
             return

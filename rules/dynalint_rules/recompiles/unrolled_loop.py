@@ -9,8 +9,8 @@ from dynalint.rulekit import Declined, Iteration, Project, Rule, Violation, k, w
 from dynalint_rules._code.growth import UP_TO_LIMIT
 
 _BY_HAND = (
-    "only some loops are equivalent to one operation on the whole tensor; write such an operation, use "
-    "`torch.vmap`, or compile only the body"
+    "not every loop can be replaced with an operation on the whole tensor; write that operation yourself, use "
+    "`torch.vmap`, or compile only the loop's body"
 )
 _RANK = frozenset({"dim", "ndim", "ndimension"})
 
@@ -18,7 +18,7 @@ _RANK = frozenset({"dim", "ndim", "ndimension"})
 class UnrolledLoop(Rule):
     code = "DYN803"
     name = "unrolled-loop"
-    summary = "A loop over the rows of a tensor is unrolled, and recompiles for another number of rows"
+    summary = "A loop over the rows of a tensor is unrolled, and recompiles when the number of rows changes"
     category = "advice"
     severity = "info"
     events = (Iteration,)
@@ -30,9 +30,9 @@ class UnrolledLoop(Rule):
         if k.only_tensor(event.kind) is not None or _is_range_of_size(event):
             yield Violation(
                 event.node,
-                "the graph contains the body of this loop once for every row, and another number of rows recompiles, "
-                f"{UP_TO_LIMIT}",
-                help="Compute on the whole tensor, or compile only the body.",
+                "the graph contains the body of this loop once for every row, so each number of rows "
+                f"recompiles the function {UP_TO_LIMIT}",
+                help="Compute on the whole tensor, or compile only the loop's body.",
             )
 
     def fix(self, event: Iteration, violation: Violation, project: Project) -> Declined:

@@ -29,7 +29,7 @@ _MADE_LIKE = re.compile(r"_like$|(^|\.)new_")
 class VaryingSelection(Rule):
     code = "DYN806"
     name = "varying-selection"
-    summary = "A mask selects a different number of elements in each call, and the code after it recompiles"
+    summary = "A mask selects a different number of elements on each call, so the code after it recompiles"
     category = "recompile"
     severity = "info"
     events = (Subscript,)
@@ -46,8 +46,8 @@ class VaryingSelection(Rule):
         if _is_drawn(event, project):
             yield Violation(
                 event.node,
-                "a random mask selects a different number of elements in each call: the code after it recompiles "
-                "once, and is then compiled for any number",
+                "this random mask selects a different number of elements on each call, so the code after it "
+                "recompiles once, with a dynamic size",
                 help="Keep the full shape with `torch.where`, or select a fixed number of elements with "
                 "`torch.randperm`.",
             )

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dynalint.rulekit import Call, Declined, Project, Rule, Violation, k
 
 # The replacement to recommend for each function. The functions' flags say whether a call reads data.
-_COVARIANCE = "centre the rows and multiply: `x = x - x.mean(1, keepdim=True)`, `x @ x.mT / (n - 1)`"
-_LOSS = "write the loss out: `0.5 * (var.log() + (input - target) ** 2 / var)` with `var` clamped from below"
-_ASSERT = "assert in the graph: `torch._assert_async(t.all())`"
-_VALID = "validate samples in code that is not compiled, or not at all: `validate_args=False`"
-_PIECES = "split at Python numbers, so that the sizes of the pieces are known"
+_COVARIANCE = "centre the rows with `x = x - x.mean(1, keepdim=True)` and compute `x @ x.mT / (n - 1)`"
+_LOSS = "write out the loss as `0.5 * (var.log() + (input - target) ** 2 / var)`, with `var` clamped from below"
+_ASSERT = "use `torch._assert_async(t.all())`, which stays in the graph"
+_VALID = "validate samples outside the compiled code, or turn validation off with `validate_args=False`"
+_PIECES = "pass Python numbers as the split positions, so that the sizes of the pieces are known"
 _INSTEAD = {
     "torch.cov": _COVARIANCE,
     "Tensor.cov": _COVARIANCE,
@@ -32,7 +32,7 @@ _SPLITTING = frozenset({"torch.tensor_split", "Tensor.tensor_split"})
 class CheckingCall(Rule):
     code = "DYN305"
     name = "checking-call"
-    summary = "A function that reads its arguments in order to check them breaks the graph"
+    summary = "A function that reads its arguments in order to validate them breaks the graph"
     severity = "warning"
     gb = ("GB0033", "GB0124", "GB0170")
     reads_data = True
@@ -52,7 +52,7 @@ class CheckingCall(Rule):
             last = owner.rpartition(".")[2] if last == "__call__" else last
             yield Violation(
                 event.node,
-                f"`{last}()` reads its arguments into Python, which breaks the graph",
+                f"`{last}()` reads the values of its arguments into Python, which breaks the graph",
                 help=_ASSERT
                 if event.callee == _CHECK
                 else _VALID
@@ -65,7 +65,9 @@ class CheckingCall(Rule):
 
         Without the function, the check would be skipped, and results would be rounded in a different order.
         """
-        return Declined(f"written out, it skips a check and rounds in a different order; {violation.help}")
+        return Declined(
+            f"writing out the computation skips a check and changes the order of rounding; {violation.help}"
+        )
 
 
 def _reads(event: Call) -> bool:

@@ -30,7 +30,7 @@ _HELP = {
     "bincount": "sum `one_hot(t, n)` over its first dimension, or `scatter_add_` ones into `n` zeros",
     "combinations": "index by `torch.triu_indices(n, n, 1)`, which depends only on a shape",
 }
-_HELP_ELSE = "move it out of the compiled code: into the constructor, or to where the batch is created"
+_HELP_ELSE = "move it out of the compiled code, into the constructor or to where the batch is created"
 # No setting makes Dynamo trace these.
 _NEVER_TRACED = ("lstsq", "ctc_loss", "CTCLoss", "combinations")
 _LISTING = ("Tensor.nonzero", "torch.nonzero", "Tensor.argwhere", "torch.argwhere")
@@ -50,7 +50,7 @@ def _watched() -> frozenset[str]:
 class CountingCall(Rule):
     code = "DYN303"
     name = "counting-call"
-    summary = "A function whose result size depends on data breaks the graph"
+    summary = "A function whose output size depends on data breaks the graph"
     severity = "warning"
     gb = ("GB0036",)
     reads_data = True
@@ -65,7 +65,7 @@ class CountingCall(Rule):
         last = owner.rpartition(".")[2] if last == "__call__" else last
         yield Violation(
             event.node,
-            f"the shape of the result of `{last}()` depends on data, which breaks the graph",
+            f"the output shape of `{last}()` depends on data, which breaks the graph",
             help=_HELP.get(last, _HELP_ELSE),
             setting="" if last in _NEVER_TRACED else SHAPES,
         )
@@ -126,7 +126,7 @@ def _stored_by_mask(scope: Scope, event: Call) -> Rewrite | None:
     if known is None or known.dtype != "bool" or not k.is_number(scope.kind(statement.value)):
         return None
     edits = rw.written(scope.file, (node, rw.kept(scope.file, mask)))
-    shown = f"{scope.quote(mask)} is as large as {scope.quote(target.value)} in each of its dimensions"
+    shown = f"{scope.quote(mask)} is as large as {scope.quote(target.value)} in each of the mask's dimensions"
     return Rewrite("Index with the mask itself", "conditional", edits, (shown,))
 
 
@@ -142,16 +142,15 @@ def _binned(scope: Scope, event: Call) -> Rewrite:
     keywords = {one.arg: one.value for one in node.keywords}
     if len(given) != 1 or keywords.keys() != {"minlength"} or event.callee.startswith("numpy."):
         raise Refusal(
-            "the code does not say how many bins there are; sum `one_hot(t, n)` over its first dimension, with "
-            "the number "
-            "from the configuration"
+            "the code does not say how many bins there are; take the number from the configuration, and sum "
+            "`one_hot(t, n)` over its first dimension"
         )
     source, bins = given[0], keywords["minlength"]
     if not isinstance(source, ast.Name | ast.Attribute):
-        raise Refusal(f"{scope.quote(source)} would be computed more than once; assign it to a name first")
+        raise Refusal(f"{scope.quote(source)} would be computed more than once; assign it to a variable first")
     effects_of(scope, [source, bins])
     text, torch = scope.text(source), scope.torch
     made = f"{torch}.zeros({scope.text(bins)}, dtype={torch}.int64, device={text}.device)"
     edits = rw.written(scope.file, (node, f"{made}.scatter_add(0, {text}, {torch}.ones_like({text}))"))
     below = f"{scope.quote(source)} is a one-dimensional int64 tensor with values less than {scope.quote(bins)}"
-    return Rewrite("Add ones into a fixed number of bins", "conditional", edits, (below,), scope.imports)
+    return Rewrite("Add ones to a fixed number of bins", "conditional", edits, (below,), scope.imports)

@@ -17,7 +17,7 @@ from dynalint_rules._shared.number.numbers import flow_of
 _SELECTING = frozenset({"torch.masked_select", "Tensor.masked_select"})
 _DECLINED = (
     "the number of selected elements depends on data; keep the full shape and use `torch.where` with a neutral "
-    "value where nothing is selected, or set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`"
+    "value for the other elements, or set `torch._dynamo.config.capture_dynamic_output_shape_ops = True`"
 )
 
 
@@ -42,8 +42,8 @@ class MaskRead(Rule):
             return
         yield Violation(
             event.node,
-            f"{quote(event.function.file, event.node)} has as many elements as the mask selects, which breaks "
-            "the graph",
+            f"the number of elements in {quote(event.function.file, event.node)} depends on the data in the "
+            "mask, which breaks the graph",
             help="keep the full shape and select with `torch.where(mask, x, neutral)`",
             setting=_setting(event, project),
         )
@@ -77,7 +77,7 @@ def _counted(scope: Scope, event: Subscript) -> Rewrite | None:
         return None
     for part in (node.value, node.slice):
         if not is_pure(scope, part):
-            raise Refusal(f"{scope.quote(part)} does more than return a value; assign the value to a name first")
+            raise Refusal(f"{scope.quote(part)} does more than return a value; assign the value to a variable first")
     flow = flow_of(scope, asked.node, "int", wide=True)
     tensor = scope.tensor(node.value)
     if asked.elements and (tensor is None or mask.rank is None or mask.rank != tensor.rank):
@@ -85,5 +85,5 @@ def _counted(scope: Scope, event: Subscript) -> Rewrite | None:
             None
         )
     edits = rw.written(scope.file, (asked.node, rw.method(rw.kept(scope.file, node.slice), "sum")), *flow.edits)
-    title = "Count the true elements of the mask"
+    title = "Count the mask's true elements"
     return Rewrite(title, flow.safety, edits, flow.clauses, imports=flow.imports, leaves=flow.leaves)

@@ -14,7 +14,7 @@ from dynalint_rules._shared.mask.masked_stores import stored
 class MaskedStore(Rule):
     code = "DYN302"
     name = "masked-store"
-    summary = "Storing elements that are read through the same mask breaks the graph"
+    summary = "Assigning elements that are read with the same mask breaks the graph"
     severity = "warning"
     gb = ("GB0036",)
     reads_data = True
@@ -29,9 +29,8 @@ class MaskedStore(Rule):
             shown = quote(event.function.file, target)
             yield Violation(
                 event.statement,
-                f"{shown} stores elements that are read through the same mask; their number depends on data, which "
-                "breaks the graph",
-                help="compute the value for all elements and select: `x = torch.where(mask, value, x)`",
+                f"{shown} reads elements with the same mask, and their number depends on data, which breaks the graph",
+                help="compute the value for all elements and select with `x = torch.where(mask, value, x)`",
             )
 
     def fix(self, event: Subscript, violation: Violation, project: Project) -> Rewrite | Declined | None:

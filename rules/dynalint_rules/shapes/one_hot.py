@@ -16,10 +16,10 @@ class OneHotWithoutClasses(Rule):
     events = (Call,)
     calls = frozenset({_CALLEE})
     message = "`one_hot()` without `num_classes` reads the largest class from the data, which breaks the graph"
-    help = "pass the number of classes: `one_hot(t, num_classes)`"
+    help = "pass the number of classes, as in `one_hot(t, num_classes)`"
     refusal = (
-        "the code does not say how many classes there are; pass `num_classes`, from the configuration or from a shape "
-        "that the result has to match"
+        "the code does not say how many classes there are; pass `num_classes`, either from the configuration "
+        "or from a shape that the result has to match"
     )
 
     def flags(self, event: Call, project: Project) -> bool:

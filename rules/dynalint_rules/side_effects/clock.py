@@ -30,8 +30,9 @@ class ClockCall(Rule):
         if not leads_to_raise(event, project):
             yield Violation(
                 event.node,
-                f"`{event.callee}()` cannot be part of a graph, so the graph breaks here",
-                help="measure around the compiled code, or mark the part with `torch.profiler.record_function`",
+                f"Dynamo does not trace `{event.callee}()`, so the graph breaks here",
+                help="measure the time outside the compiled code, or mark the code with "
+                "`torch.profiler.record_function`",
                 torch=">=2.13" if event.callee.startswith("datetime.") else "",
             )
 
@@ -41,12 +42,12 @@ class ClockCall(Rule):
         try:
             scope = Scope.of(event, project)
             if waits:
-                return guarded(scope, event, "Wait only in eager code", safety="unsafe", conditions=(_NO_WAIT,))
-            return guarded_bystanders(scope, event, _is_clock, "Measure only in eager code")
+                return guarded(scope, event, "Wait only in eager mode", safety="unsafe", conditions=(_NO_WAIT,))
+            return guarded_bystanders(scope, event, _is_clock, "Measure the time only in eager mode")
         except Refusal as refusal:
             if waits:
                 return Declined(str(refusal))
-            return Declined(f"{refusal}; measure around the compiled code")
+            return Declined(f"{refusal}; measure the time outside the compiled code")
 
 
 def _is_clock(callee: str) -> bool:

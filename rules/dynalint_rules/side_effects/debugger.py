@@ -10,7 +10,7 @@ from dynalint_rules._shared.guard.statements import removed
 class DebuggerCall(Rule):
     code = "DYN405"
     name = "debugger-call"
-    summary = "Stopping in a debugger or reading the keyboard breaks the graph"
+    summary = "Starting a debugger or reading keyboard input breaks the graph"
     gb = ("GB0059", "GB0007")
     events = (Call,)
     calls = frozenset({"builtins.breakpoint", "builtins.input", "pdb.set_trace"})
@@ -21,4 +21,4 @@ class DebuggerCall(Rule):
         """Remove the call."""
         if event.callee == "builtins.input":
             return Declined("the model depends on the input; read it before the call and pass it as an argument")
-        return removed(Scope.of(event, project), event, "Remove the call of the debugger", "safe")
+        return removed(Scope.of(event, project), event, "Remove the call to the debugger", "safe")

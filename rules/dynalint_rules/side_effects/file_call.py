@@ -26,10 +26,13 @@ _CALLS: dict[str, str] = {
 class FileCall(Rule):
     code = "DYN410"
     name = "file-call"
-    summary = "A call that accesses the file system breaks the graph"
+    summary = "Accessing the file system breaks the graph"
     gb = ("GB0007", "GB0059", "GB0156", "GB0294", "GB0142")
     events = (Call,)
     calls = frozenset(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split())
-    message = "`{callee}()` has effects outside the graph, so the graph breaks here"
-    help = "do it outside the compiled code"
-    refusal = "files cannot be part of a graph; read before the call, or in `__init__`, and return the data to write"
+    message = "Dynamo does not trace `{callee}()`, so the graph breaks here"
+    help = "move the call outside the compiled code"
+    refusal = (
+        "a graph cannot access files; read them before the call or in `__init__`, and return data that has to be "
+        "written"
+    )

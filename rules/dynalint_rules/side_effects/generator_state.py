@@ -49,8 +49,8 @@ class GeneratorState(Rule):
         | _DRAWS
     )
     refusal = (
-        "seeding elsewhere changes which numbers are drawn; seed outside the compiled code, or draw fixed noise "
-        "once in `__init__` and keep it in a buffer"
+        "seeding elsewhere changes which numbers are generated; seed outside the compiled code, or generate "
+        "fixed noise once in `__init__` and keep it in a buffer"
     )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
@@ -75,8 +75,8 @@ def _drawn(event: Call) -> Iterator[Violation]:
         yield Violation(
             event.node,
             f"`{event.callee.replace('Tensor.', 't.')}()` takes a random number generator, which Dynamo cannot "
-            "pass to a graph",
-            help="draw from torch's default generator, or outside the compiled code",
+            "pass to the graph",
+            help="use torch's default generator, or generate the numbers outside the compiled code",
             category=None if kind == given else "advice",
             gb=("GB0055",),
         )

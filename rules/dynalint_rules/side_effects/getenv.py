@@ -13,8 +13,8 @@ class FrozenGetenv(Rule):
     category = "miscompile"
     events = (Call,)
     calls = frozenset({"os.getenv"})
-    message = "compiled code keeps the value that `os.getenv()` had when it was traced"
-    help = "use `os.environ.get()`, which has a guard"
+    message = "compiled code keeps using the value that `os.getenv()` returned during tracing"
+    help = "use `os.environ.get()`, which Dynamo guards on"
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Read `os.environ`."""
@@ -30,5 +30,8 @@ class FrozenGetenv(Rule):
         asked = rw.call(f"{owner}.environ.get", *(rw.kept(file, one) for one in given))
         imports = () if name.endswith(".getenv") else ("import os",)
         return Rewrite(
-            "Read `os.environ`, which has a guard", "safe", rw.written(file, (event.node, asked)), imports=imports
+            "Use `os.environ.get()`, which Dynamo guards on",
+            "safe",
+            rw.written(file, (event.node, asked)),
+            imports=imports,
         )

@@ -25,7 +25,7 @@ _LOGURU_LEVELS = "debug info success warning error critical exception log".split
 class LogCall(Rule):
     code = "DYN402"
     name = "log-call"
-    summary = "A call of a logger breaks the graph, whatever its level"
+    summary = "Calling a logger breaks the graph, regardless of its level"
     gb = ("GB0291", "GB4841", "GB6215", "GB0156", "GB0023")
     events = (Call,)
     calls = frozenset(
@@ -45,7 +45,7 @@ class LogCall(Rule):
                 f"`{name}()` breaks the graph{_whenever(event.callee)}",
                 help="create the logger at the top of the module"
                 if method == "getLogger"
-                else "log only in eager code: `if not torch.compiler.is_compiling():`",
+                else "log only in eager mode, under `if not torch.compiler.is_compiling():`",
                 gb=("GB0007",) if event.callee.startswith(_LOGURU) else (),
             )
 
@@ -55,8 +55,8 @@ class LogCall(Rule):
         if event.callee == "logging.getLogger":
             return _made_in_eager(scope, event)
         if event.callee.rpartition(".")[2] in _CONFIGURES:
-            return Declined("this sets up logging, which other code relies on; do it in code that is not compiled")
-        title = "Log only in eager code; compiled code does not log"
+            return Declined("this configures logging, which other code relies on; do it outside the compiled code")
+        title = "Log only in eager mode; compiled code does not log"
         asked = _asked_first(scope, event.node)
         if asked is not None:
             return Rewrite(title, "safe", rw.written(scope.file, asked), imports=scope.imports)
@@ -66,14 +66,14 @@ class LogCall(Rule):
 def _whenever(callee: str) -> str:
     """Return the part of the message about the logging level, or "" for calls that do not log anything."""
     if callee.startswith(_LOGURU):
-        return " if a handler accepts its level"
-    return ", whatever the level of the logger" if callee.rpartition(".")[2] in (*_LEVELS, *_ASKING) else ""
+        return " if a handler accepts the message's level"
+    return ", regardless of the logger's level" if callee.rpartition(".")[2] in (*_LEVELS, *_ASKING) else ""
 
 
 def _made_in_eager(scope: Scope, event: Call) -> Rewrite:
     """Create a logger in eager code only, together with the calls that use it."""
     try:
-        title = "Create the logger only in eager code; compiled code does not log"
+        title = "Create the logger only in eager mode; compiled code does not log"
         return guarded_bystanders(scope, event, "logging.getLogger".__eq__, title)
     except Refusal as refusal:
         reason = "the logger is used where it is created; create it once, at module level or in `__init__`"

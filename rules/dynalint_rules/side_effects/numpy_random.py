@@ -31,7 +31,7 @@ _GENERATORS = ("numpy.random.Generator", "numpy.random.RandomState")
 class NumpyRandom(Rule):
     code = "DYN408"
     name = "numpy-random"
-    summary = "Drawing a number from `numpy.random` reads a tensor and breaks the graph"
+    summary = "Generating a number with `numpy.random` breaks the graph"
     gb = ("GB0033", "GB0294", "GB0156")
     events = (Call,)
     calls = frozenset(
@@ -46,7 +46,7 @@ class NumpyRandom(Rule):
         if owner in _GENERATORS:
             yield Violation(
                 event.node,
-                f"`{name}()` of a NumPy generator is not traced and breaks the graph",
+                f"Dynamo does not trace `{name}()` of a NumPy generator, so the graph breaks here",
                 help="draw with torch in the graph, or draw outside and pass the number as an argument",
             )
             return
@@ -60,4 +60,6 @@ class NumpyRandom(Rule):
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Declined:
         """Offer no fix, because torch draws different numbers."""
-        return Declined("torch draws different numbers; draw outside the compiled code and pass them as an argument")
+        return Declined(
+            "torch generates different numbers; generate them outside the compiled code and pass them in as an argument"
+        )

@@ -23,7 +23,7 @@ _NAMES = {
 class PrintCall(Rule):
     code = "DYN401"
     name = "print-call"
-    summary = "A print breaks the graph"
+    summary = "Printing breaks the graph"
     gb = ("GB0059", "GB0156", "GB0207")
     events = (Call,)
     calls = frozenset(_NAMES)
@@ -34,17 +34,17 @@ class PrintCall(Rule):
             yield Violation(
                 event.node,
                 f"`{_NAMES[event.callee]}` writes to the console, which breaks the graph",
-                help="print only in eager code: `if not torch.compiler.is_compiling():`",
+                help="print only in eager mode, under `if not torch.compiler.is_compiling():`",
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Only print in eager code or, if the settings say so, remove the call."""
         scope = Scope.of(event, project)
         if project.options.get("print-fix") == "remove":
-            return removed(scope, event, "Remove the print", "unsafe", ("eager code no longer prints",))
+            return removed(scope, event, "Remove the statement that prints", "unsafe", ("eager code no longer prints",))
         return guarded(
             scope,
             event,
-            "Print only in eager code; compiled code does not print",
+            "Print only in eager mode; compiled code does not print",
             alike=lambda call: callee(scope, call) in _NAMES,
         )

@@ -38,7 +38,7 @@ _CONVERSIONS = ("builtins.int", "builtins.float", "builtins.round")
 class PythonRandom(Rule):
     code = "DYN407"
     name = "python-random"
-    summary = "Random numbers from Python's `random` break the graph, or decide a branch"
+    summary = "Random numbers from Python's `random` module break the graph"
     gb = ("GB0007", "GB0008", "GB0156", "GB0170", "GB0213", "GB0033", "GB0124", "GB0178", "GB4841")
     events = (Call,)
     calls = frozenset(
@@ -59,30 +59,34 @@ class PythonRandom(Rule):
             yield Violation(
                 event.node,
                 f"`{event.callee}()` breaks the graph",
-                help="draw with `torch.rand` in the graph, or draw outside and pass the number as an argument",
+                help="generate the number with `torch.rand`, or generate it outside the compiled code and pass it "
+                "in as an argument",
                 torch="<2.14" if name == "random" or name in _RUN_ONCE else "",
             )
         if name in _RUN_ONCE:
             yield Violation(
                 event.node,
-                f"`{event.callee}()` runs only while Dynamo traces: every later call gets the result of that run",
-                help="draw outside the compiled code, and pass the result as an argument",
+                f"`{event.callee}()` only runs during tracing, and every later call reuses its result",
+                help="call it outside the compiled code, and pass the result in as an argument",
                 category="miscompile",
                 torch=">=2.14",
             )
         for node in _untraced_uses(event, project) if traced or name == "random" else ():
             yield Violation(
                 node,
-                f"Python needs the number drawn by `{event.callee}()` here, which breaks the graph",
-                help="draw outside the compiled code, or select with `torch.where`",
+                f"Python needs the number from `{event.callee}()` here, which breaks the graph",
+                help="generate the number outside the compiled code, or select with `torch.where`",
                 torch="" if traced else ">=2.14",
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Declined:
         """Offer no fix, because any replacement would draw a different number."""
         if event.callee.startswith(_OBJECT):
-            return Declined("the numbers come from a separate generator; draw outside and pass them as an argument")
-        return Declined("Python needs the number; draw it outside the compiled code and pass it as an argument")
+            return Declined(
+                "the numbers come from a separate generator; generate them outside the compiled code and pass them "
+                "in as an argument"
+            )
+        return Declined("Python needs the number; generate it outside the compiled code and pass it in as an argument")
 
 
 def _untraced_uses(event: Call, project: Project) -> Iterator[ast.expr]:

@@ -54,18 +54,18 @@ class SystemCall(Rule):
         if isinstance(event, Call):
             what = f"`{event.callee}()`"
         elif isinstance(event, ItemWrite) and event.name == "os.environ":
-            what = "changing `os.environ`"
+            what = "changes to `os.environ`"
         else:
             return
         if not leads_to_raise(event, project):
             yield Violation(
                 event.node,
-                f"{what} has effects outside the graph, so the graph breaks here",
-                help="do it outside the compiled code",
+                f"Dynamo does not trace {what}, so the graph breaks here",
+                help="move it outside the compiled code",
             )
 
     def fix(self, event: Call | ItemWrite, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Collect garbage and print stacks in eager code only."""
         if isinstance(event, Call) and event.callee in _HOUSEKEEPING:
-            return guarded(Scope.of(event, project), event, f"Call `{event.callee}()` only in eager code")
-        return Declined("code may depend on its result or effect; do it outside the compiled code")
+            return guarded(Scope.of(event, project), event, f"Call `{event.callee}()` only in eager mode")
+        return Declined("code may depend on its result or effect; move it outside the compiled code")

@@ -16,12 +16,12 @@ _FILTERS = ("simplefilter", "filterwarnings", "resetwarnings")
 class WarnCall(Rule):
     code = "DYN403"
     name = "warn-call"
-    summary = "A call of `warnings` breaks the graph"
+    summary = "Issuing a warning or changing the warning filters breaks the graph"
     gb = ("GB0007",)
     events = (Call,)
     calls = frozenset({"warnings.warn", "warnings.warn_explicit", *(f"warnings.{name}" for name in _FILTERS)})
     message = "`{callee}()` breaks the graph"
-    help = "warn only in eager code: `if not torch.compiler.is_compiling():`"
+    help = "warn only in eager mode, under `if not torch.compiler.is_compiling():`"
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Warn in eager code only."""
@@ -29,17 +29,17 @@ class WarnCall(Rule):
             return Declined("warning filters apply to the whole program; set them once, outside the compiled function")
         if event.callee.rpartition(".")[2] in _FILTERS and not _only_hides(event, project):
             return Declined(
-                "the filter does more than hide warnings: it may raise or record them; set it around the call "
-                "of the compiled function"
+                "the filter may raise or record warnings instead of hiding them; set it outside the compiled function"
             )
         if event.callee.rpartition(".")[2] not in _FILTERS and not _is_for_others(event, project):
             return Declined(
-                "the function itself records or raises its warnings; test the reason for the warning instead"
+                "the function records its own warnings or turns them into errors; test for the cause of the "
+                "warning instead"
             )
         scope = Scope.of(event, project)
-        title = "Warn only in eager code; compiled code does not warn"
+        title = "Warn only in eager mode; compiled code does not warn"
         if event.callee.rpartition(".")[2] in _FILTERS:
-            title = "Filter warnings only in eager code; compiled code does not warn"
+            title = "Filter warnings only in eager mode; compiled code does not warn"
         return guarded(scope, event, title, alike=lambda call: callee(scope, call) == event.callee)
 
 

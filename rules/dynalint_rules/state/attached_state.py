@@ -25,11 +25,11 @@ _HOMES = frozenset({"attribute", "global", "class"})
 class AttachedState(Rule):
     code = "DYN510"
     name = "attached-state"
-    summary = "Tensor state that is not detached makes the second training step of compiled code fail"
+    summary = "The second training step of compiled code fails because tensor state is not detached"
     category = "miscompile"
     severity = "warning"
     events = (StateChange, InplaceChange)
-    refusal = "other code may differentiate through the state; store it with `.detach()` if none does"
+    refusal = "other code may compute gradients through the state; if none does, store it with `.detach()`"
 
     def check(self, event: StateChange | InplaceChange, project: Project) -> Iterable[Violation]:
         """Flag state that accumulates values with gradients, if nothing else in the region reads it."""
@@ -45,9 +45,9 @@ class AttachedState(Rule):
         ):
             yield Violation(
                 event.statement,
-                f"`{event.home.name}` keeps the autograd graph of every call: compiled code fails in the second "
-                "training step",
-                help="Store the value without its gradient: `.detach()`.",
+                f"`{event.home.name}` keeps the autograd graph of every call, so the second training step fails "
+                "in compiled code",
+                help="Store the value with `.detach()`.",
             )
 
 

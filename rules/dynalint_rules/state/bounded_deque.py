@@ -26,18 +26,18 @@ class BoundedDeque(Rule):
             return
         left = event.method in _AT_THE_LEFT
         if left or _is_read_afterwards(event, project):
-            what = "drops the wrong item" if left else "still contains the item that `maxlen` drops"
+            what = "drops the wrong item" if left else "still contains the item that it should have dropped"
             yield Violation(
                 event.statement,
-                f"compiled code ignores the `maxlen` of `{event.home.name}`: once it is full, it {what}",
-                help="Keep a list and cut it to length: `items = [*items, item][-n:]`.",
+                f"compiled code ignores the `maxlen` of `{event.home.name}`, which {what} once it is full",
+                help="Use a list and slice it to the required length, as in `items = [*items, item][-n:]`.",
             )
 
     def fix(self, event: ContainerChange, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Offer no fix, because the replacement depends on how else the deque is used."""
         return Declined(
-            f"the right replacement depends on how else `{event.home.name}` is used; "
-            "keep a list and cut it to length by hand: `items = [*items, item][-n:]`"
+            f"the right replacement depends on how else `{event.home.name}` is used; consider a list that you "
+            "slice to the required length, as in `items = [*items, item][-n:]`"
         )
 
 

@@ -14,10 +14,10 @@ _PLACES = {"class": "a class attribute", "global": "a module global"}
 class GlobalCounter(Rule):
     code = "DYN502"
     name = "global-counter"
-    summary = "A Python int on a class or module changes on every call, and every call recompiles"
+    summary = "A Python int on a class or in a module global changes on every call, so every call recompiles"
     category = "recompile"
     events = (StateChange,)
-    refusal = "other code may need the count as a Python number; count around the compiled function instead"
+    refusal = "other code may need the count as a Python number; count outside the compiled function instead"
 
     def check(self, event: StateChange, project: Project) -> Iterable[Violation]:
         """Flag counters that are not stored on `self`."""
@@ -25,7 +25,7 @@ class GlobalCounter(Rule):
         if place is not None and is_counter(event, project):
             yield Violation(
                 event.statement,
-                f"`{event.home.name}`, {place}, is an int that changes on every call: each value recompiles, "
+                f"`{event.home.name}`, {place}, is an int that changes on every call, so every call recompiles "
                 f"{UP_TO_LIMIT}",
                 help="Count outside the compiled code, or keep the count in a buffer of the module.",
                 torch="<2.14" if _is_only_counted(event) else "",

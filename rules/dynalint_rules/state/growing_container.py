@@ -14,20 +14,20 @@ _PLACES = {
     "attribute": "`self.{}`",
     "class": "the class attribute `{}`",
     "global": "the module global `{}`",
-    "closure": "`{}` of the enclosing function",
-    "default": "the default of the parameter `{}`",
+    "closure": "`{}` in the enclosing function",
+    "default": "the default value of the parameter `{}`",
 }
 
 
 class GrowingContainer(Rule):
     code = "DYN503"
     name = "growing-container"
-    summary = "A container that outlives the call grows with every call, and every call recompiles"
+    summary = "A container that outlives the call grows on every call, so every call recompiles"
     category = "recompile"
     events = (ContainerChange, StateChange)
     refusal = (
-        "the added item comes from the compiled call; return it and collect it outside, or add to the container only "
-        "in eager code, under `if not torch.compiler.is_compiling():`"
+        "the added item comes from the compiled call; return it and collect it outside, or only add to the "
+        "container in eager mode, under `if not torch.compiler.is_compiling():`"
     )
 
     def check(self, event: ContainerChange | StateChange, project: Project) -> Iterable[Violation]:
@@ -38,7 +38,7 @@ class GrowingContainer(Rule):
             shown = place.format(event.home.name)
             yield Violation(
                 event.statement,
-                f"{shown} outlives the call and grows with every call: each length recompiles, {UP_TO_LIMIT}",
+                f"{shown} outlives the call and grows on every call, so each new length recompiles {UP_TO_LIMIT}",
                 help="Return the added items and collect them outside the compiled code.",
                 torch=">=2.13" if _is_numbered(event.statement) else "",
             )

@@ -14,7 +14,7 @@ _JOINING = frozenset({"cat", "concat", "concatenate", "hstack", "vstack", "dstac
 class GrowingTensor(Rule):
     code = "DYN511"
     name = "growing-tensor"
-    summary = "A tensor that outlives the call gets longer with every call, and later calls recompile"
+    summary = "A tensor that outlives the call grows on every call, so later calls recompile"
     category = "recompile"
     severity = "warning"
     events = (StateChange,)
@@ -26,16 +26,15 @@ class GrowingTensor(Rule):
         if _is_prolonged(event) and is_there_before(event, project) and not settles(event, project):
             yield Violation(
                 event.statement,
-                f"`{event.home.name}` gets longer with every call: the second call recompiles, and Dynamo makes the "
-                "size dynamic",
-                help="Write to a position in a tensor of fixed size, or let the caller keep the joined tensor.",
+                f"`{event.home.name}` grows on every call, so the second call recompiles with a dynamic size",
+                help="Write into a tensor with a fixed size, or let the caller keep the joined tensor.",
             )
 
     def fix(self, event: StateChange, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Offer no fix, because the code does not show how long the tensor can get."""
         return Declined(
-            f"the code does not say how long `{event.home.name}` may get; register a buffer of that size and write at "
-            "a position that the caller passes in"
+            f"the code does not say how long `{event.home.name}` can get; register a buffer with that size, and "
+            "write to a position that the caller passes in"
         )
 
 

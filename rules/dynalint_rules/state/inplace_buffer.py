@@ -20,7 +20,7 @@ _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mul
 class InplaceBuffer(Rule):
     code = "DYN505"
     name = "inplace-buffer"
-    summary = "A buffer that is updated in place and multiplied gives wrong gradients"
+    summary = "Multiplying by a buffer that is updated in place gives wrong gradients"
     category = "miscompile"
     events = (InplaceChange,)
 
@@ -32,8 +32,8 @@ class InplaceBuffer(Rule):
         if factor is not None:
             yield Violation(
                 event.statement,
-                f"`self.{event.home.name}` is changed in place and multiplied on line {factor.lineno}: "
-                "compiled code gets wrong gradients",
+                f"`self.{event.home.name}` is updated in place and multiplied on line {factor.lineno}, which "
+                "gives wrong gradients in compiled code",
                 help=f"Assign the new value: `self.{event.home.name} = self.{event.home.name} + ...`.",
             )
 
@@ -41,18 +41,24 @@ class InplaceBuffer(Rule):
         """Assign the buffer's new value, unless the function has another name for the same tensor."""
         statement, name = event.statement, event.home.name
         if isinstance(event.tensor, k.Tensor) and event.tensor.origin == "parameter":
-            return Declined(f"`self.{name}` is a parameter, which an optimizer holds; change it outside the model")
+            return Declined(
+                f"`self.{name}` is a parameter, and an optimizer may hold a reference to it; update it outside the "
+                "model"
+            )
         operator = _OPERATORS.get(type(statement.op)) if isinstance(statement, ast.AugAssign) else None
         if not isinstance(statement, ast.AugAssign) or operator is None:
-            return Declined(f"write the steps as an assignment by hand: `self.{name} = self.{name}.mul(0.9).add(v)`")
+            return Declined(
+                f"the update is a method call; write it as an assignment, such as `self.{name} = "
+                f"self.{name}.mul(0.9).add(v)`"
+            )
         if (other := _other_name(event)) is not None:
-            return Declined(f"`{other}` is another name for the same tensor, which would not see the new value")
+            return Declined(f"`{other}` is another name for the same tensor, and would not see the new value")
         file = event.function.file
         target, value = file.segment(statement.target), file.segment(statement.value)
         if not isinstance(statement.value, ast.Name | ast.Attribute | ast.Call | ast.Subscript | ast.Constant):
             value = f"({value})"
         edits = rw.written(file, (statement, [f"{target} = {target} {operator} {value}"]))
-        kept = f"no other code refers to the tensor `self.{name}` and relies on seeing its changes"
+        kept = f"no other code holds a reference to the tensor `self.{name}` and relies on seeing its changes"
         return Rewrite("Assign the new value", "conditional", edits, (kept,))
 
 

@@ -19,8 +19,8 @@ class InplaceDouble(Rule):
     torch = "<2.14"
     events = (InplaceChange,)
     refusal = (
-        "other code may refer to the tensor; if none does, assign a new tensor: `self.n = self.n + 1` instead of "
-        "`self.n += 1`"
+        "other code may hold a reference to the tensor; if none does, assign a new tensor with `self.n = "
+        "self.n + 1` instead of `self.n += 1`"
     )
 
     def check(self, event: InplaceChange, project: Project) -> Iterable[Violation]:
@@ -29,7 +29,8 @@ class InplaceDouble(Rule):
         if any(_makes_double(node) for statement in made for node in walk(statement)):
             yield Violation(
                 event.statement,
-                f"`{event.method}` on `self.{event.home.name}`, a 0-dim float64 tensor, is lost in compiled code",
+                f"the change that `{event.method}` makes to `self.{event.home.name}`, a 0-dim float64 tensor, "
+                "is lost in compiled code",
                 help=f"Assign the new value: `self.{event.home.name} = self.{event.home.name} + ...`.",
             )
 

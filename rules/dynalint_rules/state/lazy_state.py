@@ -30,13 +30,13 @@ from dynalint_rules._code.uses import Attribute
 
 _REGISTERING = frozenset(f"torch.nn.Module.{name}" for name in ("register_buffer", "register_parameter", "add_module"))
 _HELP = "Create it in the constructor, or call the model once before compiling it."
-_HELP_MOVED = "Register it as a buffer, which moves with the module, or assign the result to a local name."
+_HELP_MOVED = "Register it as a buffer, which moves with the module, or assign the result to a local variable."
 
 
 class LazyState(Rule):
     code = "DYN508"
     name = "lazy-state"
-    summary = "State is created by the first call, and the second call recompiles"
+    summary = "State is created on the first call, so the second call recompiles"
     category = "advice"
     severity = "info"
     events = (StateChange, ContainerChange, Call)
@@ -49,20 +49,20 @@ class LazyState(Rule):
             if event.function.name != "__init__" and isinstance(name, str):
                 yield Violation(
                     event.node,
-                    f"`{name}` is registered in compiled code: the next call finds it there and recompiles",
+                    f"`{name}` is registered in compiled code, so the next call recompiles because it already exists",
                     help="Register it in the constructor.",
                 )
         elif isinstance(event, StateChange) and _is_moved(event, project):
             yield Violation(
                 event.statement,
-                f"`{_place(event)}` is not a buffer and does not move with the module: if the first call has to move "
-                "it, the second call recompiles; later calls do not",
+                f"`{_place(event)}` is not a buffer and does not move with the module, so if the first call has "
+                "to move it, the second call recompiles",
                 help=_HELP_MOVED,
             )
         elif isinstance(event, StateChange) and _comes_of_none(event, project):
             yield Violation(
                 event.statement,
-                f"`{_place(event)}` is None only in the first call: the second call recompiles; later calls do not",
+                f"`{_place(event)}` is only None on the first call, so the second call recompiles; later calls do not",
                 help=_HELP,
                 category="recompile",
                 severity="warning",
@@ -70,9 +70,9 @@ class LazyState(Rule):
         elif isinstance(event, ContainerChange) and (key := _new_key(event, project)) is not None:
             yield Violation(
                 event.statement,
-                f"`{_place(event)}` lacks {key!r} only in the first call: the second call recompiles; later calls do "
-                "not",
-                help="Give the dict all its keys in the constructor.",
+                f"`{_place(event)}` only lacks {key!r} on the first call, so the second call recompiles; later "
+                "calls do not",
+                help="Create the dict with all of its keys in the constructor.",
                 category="recompile",
                 severity="warning",
             )
@@ -84,14 +84,14 @@ class LazyState(Rule):
     def _made_once(self, event: StateChange | ContainerChange, found: Asking, project: Project) -> Violation:
         place = _place(event)
         if isinstance(event, ContainerChange):
-            told = f"the first call with a key adds it to `{place}`, and the second finds it there and recompiles"
+            told = f"the first call with a key adds it to `{place}`, so the second call finds it there and recompiles"
         elif found.leaves:
             line = event.statement.lineno
-            told = f"the first call creates `{place}` on line {line}, and the second finds it here and recompiles"
+            told = f"the first call creates `{place}` on line {line}, so the second call finds it here and recompiles"
         else:
             flag = all(isinstance(one, k.Value) and one.type == "bool" for one in event.new.members)
             made, found_so = ("changed", "changed") if flag else ("created", "there")
-            told = f"`{place}` is {made} by the first call: the second call finds it {found_so} and recompiles"
+            told = f"`{place}` is {made} on the first call, so the second call finds it {found_so} and recompiles"
         sure = is_made_for_sure(event, found, project)
         return Violation(
             found.statement.test if found.leaves else event.statement,
@@ -106,13 +106,15 @@ class LazyState(Rule):
     ) -> Rewrite | Declined:
         """Move a tensor for the current call only. Other state may depend on the input."""
         if isinstance(event, Call):
-            return Declined("the state becomes a part of `state_dict()`; register it in the constructor by hand")
+            return Declined("the state becomes part of `state_dict()`; register it in the constructor instead")
         if isinstance(event, StateChange) and _is_moved(event, project):
             return _moved_for_the_call(Scope.of(event, project), event)
         if isinstance(event, ContainerChange) and _new_key(event, project) is not None:
-            return Declined("the code does not say which values the keys have before the first call; add them by hand")
+            return Declined(
+                "the code does not say which values the keys have before the first call; add them in the constructor"
+            )
         if isinstance(event, StateChange) and _comes_of_none(event, project):
-            return Declined("the initial value depends on the input; start with zeros by hand")
+            return Declined("the initial value depends on the input; start with zeros instead")
         found = asking(event, project)
         assert found is not None
         return _created_in_each_call(Scope.of(event, project), event, found)
@@ -125,13 +127,15 @@ def _created_in_each_call(scope: Scope, event: StateChange | ContainerChange, fo
         Refusal: the next call needs this call's state, or may find state that depends on other arguments.
     """
     if isinstance(event, ContainerChange):
-        raise Refusal("Dynamo guards on the keys of the dict that it changes; create the value in each call by hand")
+        raise Refusal(
+            "Dynamo guards on the keys of the dict that the code changes; create the value on each call instead"
+        )
     Memo.of(scope, event, found).refuse_other_values()
     compiling = rw.call(f"{scope.torch}.compiler.is_compiling")
     first, sign = (compiling, "or") if found.truth else (rw.negation(compiling), "and")
     edits = rw.written(scope.file, (found.statement.test, lambda test: rw.operation(first, sign, test)))
-    condition = f"creating `{_place(event)}` again gives the same value; compiled code creates it in each call"
-    return Rewrite("Use the cached value in eager code only", "conditional", edits, (condition,), scope.imports)
+    condition = f"creating `{_place(event)}` again on each call, as compiled code does, gives the same value"
+    return Rewrite("Use the cached value only in eager mode", "conditional", edits, (condition,), scope.imports)
 
 
 def _moved_for_the_call(scope: Scope, event: StateChange) -> Rewrite:
@@ -147,17 +151,17 @@ def _moved_for_the_call(scope: Scope, event: StateChange) -> Rewrite:
     moved = statement.value
     given = [*moved.args, *(keyword.value for keyword in moved.keywords)]
     if len(given) != 1 or not isinstance(kind := scope.kind(given[0]), k.Value) or kind.type != "device":
-        raise Refusal("later calls find the tensor converted as the first input requires; register a buffer by hand")
+        raise Refusal("later calls find the tensor converted to match the first input; register a buffer instead")
     shown = scope.quote(statement.targets[0])
     uses = Attribute(owner, event.home.name, scope.project).uses()
     reads = [one.node for one in uses if one.function is event.function and not within(one.node, statement, scope)]
     elsewhere = (one for one in uses if one.function is not event.function)
     if any(one.function is None or one.function.name != "__init__" for one in elsewhere):
-        raise Refusal(f"other methods use {shown} on the device that it was moved to; register a buffer by hand")
+        raise Refusal(f"other methods use {shown} on the device that it was moved to; register a buffer instead")
     later = around(scope.parents, statement)[1]
     for node in reads:
         if not any(within(node, one, scope) for one in later) or not _is_only_read(scope, node):
-            raise Refusal(f"line {node.lineno} uses {shown} in another way; register a buffer by hand")
+            raise Refusal(f"line {node.lineno} uses {shown} in a different way; register a buffer instead")
     if len(reads) == 1 and _is_same_at(scope, given[0], reads[0], later):
         edits = rw.written(scope.file, (reads[0], scope.text(moved)), (statement, []))
     else:
@@ -165,10 +169,10 @@ def _moved_for_the_call(scope: Scope, event: StateChange) -> Rewrite:
         line = f"{name} = {scope.text(moved)}"
         edits = rw.written(scope.file, (statement, [line]), *((node, name) for node in reads))
     changes = (
-        "every call moves the tensor, not only the first one",
-        f"{shown} stays on its device, also for code outside this project",
+        "every call moves the tensor instead of only the first one",
+        f"{shown} stays on its device, even for code outside this project",
     )
-    return Rewrite("Move it for this call only", "unsafe", edits, changes, scope.imports)
+    return Rewrite("Move the tensor for this call only", "unsafe", edits, changes, scope.imports)
 
 
 def _is_only_read(scope: Scope, node: ast.expr) -> bool:

@@ -12,7 +12,7 @@ from dynalint_rules._shared.state import number_to_buffer
 class PythonCounter(Rule):
     code = "DYN501"
     name = "python-counter"
-    summary = "A Python int on a module changes on every call, and every call recompiles"
+    summary = "A Python int on a module changes on every call, so every call recompiles"
     category = "recompile"
     events = (StateChange,)
 
@@ -21,7 +21,8 @@ class PythonCounter(Rule):
         if event.home.type == "attribute" and is_counter(event, project):
             yield Violation(
                 event.statement,
-                f"`self.{event.home.name}` is an int that changes on every call: each value recompiles, {UP_TO_LIMIT}",
+                f"`self.{event.home.name}` is an int that changes on every call, so every call recompiles "
+                f"{UP_TO_LIMIT}",
                 help="Keep the count in a buffer that the constructor registers, or count outside the compiled code.",
             )
 
@@ -31,4 +32,4 @@ class PythonCounter(Rule):
         is_module = owner is not None and project.is_module_class(owner)
         if event.home.name.isidentifier() and is_module:
             return number_to_buffer(event, project)
-        raise Refusal("the count does not belong to this module only; count around the compiled function instead")
+        raise Refusal("the count does not belong to this module alone; count outside the compiled function instead")

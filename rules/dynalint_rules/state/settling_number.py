@@ -14,13 +14,13 @@ _PLACES = {"attribute": "`self.{}`", "class": "the class attribute `{}`", "globa
 class SettlingNumber(Rule):
     code = "DYN507"
     name = "settling-number"
-    summary = "A float or flag that outlives the call changes, and the second call recompiles"
+    summary = "A float or flag that outlives the call changes, so the second call recompiles"
     category = "recompile"
     severity = "warning"
     events = (StateChange,)
     refusal = (
-        "a tensor would be less precise, or could not decide which code runs; keep it in a buffer if that does not "
-        "matter, or change it around the compiled call"
+        "a tensor would be less precise, or could not decide which code runs; keep it in a buffer if that does "
+        "not matter, or change it outside the compiled code"
     )
 
     def check(self, event: StateChange, project: Project) -> Iterable[Violation]:
@@ -29,10 +29,10 @@ class SettlingNumber(Rule):
             return
         what = _what(event, project)
         if what is not None and not settles(event, project):
-            place = _PLACES.get(event.home.type, "`{}` of the enclosing function").format(event.home.name)
+            place = _PLACES.get(event.home.type, "`{}` in the enclosing function").format(event.home.name)
             yield Violation(
                 event.statement,
-                f"{place} is {what} on every call: the second call recompiles",
+                f"{place} is {what} on every call, so the second call recompiles",
                 help="Keep it in a buffer that the constructor registers, or change it outside the compiled code.",
             )
 

@@ -94,7 +94,8 @@ def chain_of(scope: Scope, statement: ast.If) -> Chain:
             if not is_elif(scope, below):
                 break
             raise Refusal(
-                f"{scope.quote(below.test)} in an `elif` is not a tensor; test it first, in an `if` around this one"
+                f"{scope.quote(below.test)} in an `elif` is not a tensor; test it first, in a separate `if` "
+                "around this one"
             )
         current = below
         tests.append(current.test)
@@ -137,7 +138,8 @@ def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[
     blocks = tuple(block_of(scope, body, stores=True) for body in bodies)
     if len({block.result is None for block in blocks}) > 1 or (any(leaving) and not all(leaving)):
         raise Refusal(
-            "one side returns and the other continues; assign both results to the same name and return it at the end"
+            "one branch returns and the other continues; assign both results to the same variable and return "
+            "it at the end"
         )
     return Chain(head, tuple(tests), blocks, last, nested)
 
@@ -195,7 +197,7 @@ def block_of(scope: Scope, body: Sequence[ast.stmt], *, stores: bool = False) ->
         if isinstance(statement, ast.Return):
             if statement.value is None or (isinstance(statement.value, ast.Constant) and statement.value.value is None):
                 raise Refusal(
-                    "one side returns None; return a tensor on both sides, or decide outside the compiled code"
+                    "one branch returns None; return a tensor from both branches, or decide outside the compiled code"
                 )
             result = statement.value
             break

@@ -26,7 +26,7 @@ from dynalint_rules._shared.text import held_together
 
 _SENTENCES = re.compile(r"(.*[.!?])(?:\s|$)", re.DOTALL)
 _GIVEN = re.compile(r"[\s,;:.(]+(?:but\s+)?(?:got|found|received|given)\b[\s:=]*\.\.\.\)?\.?$", re.IGNORECASE)
-CHECKED = "In compiled code, check on the device with `torch._assert_async`"
+CHECKED = "Check with `torch._assert_async` in compiled code"
 
 
 def is_constant_message(node: ast.expr | None) -> bool:
@@ -56,7 +56,8 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
         or not all(map(_is_plain, before))
     ):
         raise Refusal(
-            "the branch does more than raise; check in a separate statement, and select the rest with `torch.where`"
+            "the branch does more than raise an exception; check in a separate statement, and select the rest "
+            "with `torch.where`"
         )
     refuse_caught(scope, statement)
     tree = rw.Tree.around(scope.file, statement)
@@ -64,9 +65,7 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
     for node in walk(statement.test):
         kind = scope.kind(node) if isinstance(node, ast.expr) else k.UNKNOWN
         if isinstance(node, ast.expr) and isinstance(kind, k.Tensor) and kind.array:
-            raise Refusal(
-                f"{scope.quote(node)} is a NumPy array; compute the test with Python numbers, or with tensors"
-            )
+            raise Refusal(f"{scope.quote(node)} is a NumPy array; compute the test with Python numbers or with tensors")
         if isinstance(node, ast.expr) and isinstance(kind, k.Value) and kind.source == "data" and kind.type != "bool":
             raise Refusal(f"{scope.quote(node)} reads a number from a tensor; rewrite that read first")
     rest = _left_to_tensors(scope, statement.test)
@@ -161,8 +160,8 @@ def refuse_caught(scope: Scope, statement: ast.stmt) -> None:
     for caller in scope.function.leading_here[1:]:
         if any(_handles_calls(node) for node in walk_function(caller.node)):
             raise Refusal(
-                f"`{caller.qualname}`, which calls this, may catch the exception, whose type would change; select "
-                "with `torch.where` instead of raising"
+                f"`{caller.qualname}`, which calls this, may catch the exception, but its type would change; "
+                "select with `torch.where` instead of raising an exception"
             )
     node: ast.AST = statement
     while node is not scope.function.node:
@@ -173,8 +172,9 @@ def refuse_caught(scope: Scope, statement: ast.stmt) -> None:
             handler = parent.handlers[0]
             caught = scope.quote(handler.type) if handler.type is not None else "everything"
             raise Refusal(
-                f"`except` around the check catches {caught}, but the exception would have another type and might be "
-                "raised after the handler; select with `torch.where` instead of raising"
+                f"an `except` around the check catches {caught}, but the exception would have a different type "
+                "and might be raised after the handler has finished; select with `torch.where` instead of "
+                "raising an exception"
             )
         node = parent
 
@@ -260,14 +260,14 @@ def _message(scope: Scope, node: ast.expr | None) -> tuple[str, list[str]]:
     if is_constant_message(node):
         return f", {scope.text(node)}", []
     if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords and is_constant_message(node.args[0]):
-        return f", {scope.text(node.args[0])}", [f"the assertion shows the message instead of {scope.quote(node)}"]
+        return f", {scope.text(node.args[0])}", [f"the assertion shows its message instead of {scope.quote(node)}"]
     plain = without_values(node)
     if plain is None:
         raise Refusal(
             f"the message {scope.quote(node)} is computed when the check fails, but a graph can only contain a "
             "constant; make it constant first"
         )
-    return f", {plain}", ["the message no longer shows values"]
+    return f", {plain}", ["the message no longer contains values"]
 
 
 def without_values(node: ast.expr | None) -> str | None:

@@ -23,7 +23,7 @@ from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
 from dynalint_rules._shared.text import LOOSE, atom
 
-TITLE = "Compute both sides and select with `torch.where`"
+TITLE = "Compute both branches and select with `torch.where`"
 
 _LONGEST_REPEATED_TEST = 40
 # The order of an operand and its harmless replacement, if the operand is in the first branch or in the last.
@@ -147,16 +147,18 @@ def _why_no_tensor(scope: Scope, side: Side) -> str:
     kind = side.kind
     shown = _shown(scope, side)
     if k.NONE in kind.members:
-        given = "is None" if kind == k.NONE else f"returns {shown}, which may be None"
-        return f"one side {given}; use a tensor on both sides, filled with zeros if there is no value"
+        given = "gives None" if kind == k.NONE else f"gives {shown}, which may be None"
+        return f"one branch {given}; use a tensor in both branches, filled with zeros if there is no value"
     if isinstance(kind, k.Tensor):
         return f"{shown} is a NumPy array; convert it to a tensor, then select with `torch.where`"
     if k.is_number(kind):
-        return f"one side is the number {shown}; use a tensor on both sides, such as `torch.full_like`"
+        return f"one branch gives the number {shown}; use a tensor in both branches, for example with `torch.full_like`"
     if isinstance(kind, k.Value):
-        return f"one side is the Python value {shown}; compute the tensors that depend on it on both sides instead"
+        return (
+            f"one branch gives the Python value {shown}; compute the tensors that depend on it in both branches instead"
+        )
     if isinstance(kind, k.Unknown | k.Nothing):
-        return f"dynalint cannot tell whether {shown} is a tensor; if it is, select with `torch.where` by hand"
+        return f"dynalint cannot tell whether {shown} is a tensor; if it is, select with `torch.where`"
     return f"{shown} is not a single tensor; select with `torch.where` for each tensor in it"
 
 
@@ -170,7 +172,8 @@ def _sides_of(scope: Scope, node: ast.IfExp, test: str) -> list[str]:
     guards = [guarded_operands(scope, value) for value in sides]
     if any(guards) and (len(test) > _LONGEST_REPEATED_TEST or not is_pure(scope, node.test)):
         raise Refusal(
-            "a side is not defined for all inputs and the test is too long to repeat; assign the test to a name first"
+            "one branch is not defined for all inputs, and the test is too long to repeat; assign the test to "
+            "a variable first"
         )
     return [
         rendered(scope, value, own, f"{scope.torch}.where({escaped(test)}, {order})")

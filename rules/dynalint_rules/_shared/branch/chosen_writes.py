@@ -81,7 +81,7 @@ def rewrite_writes(scope: Scope, statement: ast.If) -> Rewrite | None:
     if python is not None:
         step = inner_indentation(scope.file, statement)[statement.col_offset :]
         lines = [f"if {python}:", *(f"{step}{line}" for line in lines)]
-    conditions = [*writer.conditions, NO_RAISE, "no code detects writes that leave a tensor unchanged"]
+    conditions = [*writer.conditions, NO_RAISE, "no code relies on detecting writes that leave a tensor unchanged"]
     return finished(scope, _TITLE, rw.written(scope.file, (run, lines)), conditions)
 
 
@@ -249,8 +249,8 @@ class _Writer:
         for one in rest:
             if isinstance(one, _Write) and one.target in self.one.target_names():
                 raise Refusal(
-                    f"the branches write to `{one.target}` in a different order; write the new value of each tensor "
-                    "by hand"
+                    f"the branches write to `{one.target}` in a different order; write out the new value of "
+                    "each tensor instead"
                 )
         return [*found, *(self._step(None, one) for one in rest)]
 
@@ -264,7 +264,7 @@ class _Writer:
         if isinstance(one, _Write) and isinstance(other, _Write):
             first, last = one.value, other.value
             if bool(one.owner) != bool(other.owner) or (one.number and other.number):
-                raise Refusal(f"`{step.target}` is written in two forms that cannot be combined; write it out by hand")
+                raise Refusal(f"`{step.target}` is written in two ways that cannot be combined; write it out instead")
         elif step.target == self.condition and self._stays_so(step, taken=one is not None):
             return self.scope.text(step.statement)
         elif step.number:

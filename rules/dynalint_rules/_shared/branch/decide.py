@@ -13,17 +13,17 @@ from dynalint_rules._shared.branch.choice import rewrite_conditional_expression
 from dynalint_rules._shared.branch.where import rewrite_if
 
 _FILTER = (
-    "the condition decides how many elements there are, and tensors need a known size; keep all elements, and use a "
-    "weight of zero where the condition is false"
+    "the condition decides how many elements there are, but tensors need a known size; keep all elements, and "
+    "give them a weight of zero where the condition is false"
 )
 _MATCH = (
-    "a `match` on a tensor has no equivalent in tensor operations; write it as `if` and `elif`, or decide "
-    "outside the compiled code"
+    "a `match` on a tensor has no equivalent in tensor operations; use `if` and `elif`, or decide outside the "
+    "compiled code"
 )
 
 _ROUNDS = (
-    "the number of iterations depends on data; run a fixed number and keep finished results with `torch.where`, or "
-    "run the loop outside the compiled code"
+    "the number of iterations depends on data; run a fixed number and use `torch.where` to keep finished "
+    "results, or run the loop outside the compiled code"
 )
 
 

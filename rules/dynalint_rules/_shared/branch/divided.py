@@ -25,7 +25,7 @@ from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif, statements_after
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
 
-_TITLE = "Test the Python value in a separate `if`, and compute both sides of the tensor test"
+_TITLE = "Test the Python value in a separate `if`, and compute both branches of the tensor test"
 _LEFT = ("DYN101", "DYN106", "DYN107", "DYN202")
 _MOST_REPEATED = 10
 _PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.expr_context, ast.UnaryOp, ast.Not)
@@ -73,7 +73,9 @@ def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
             body = body.with_changes(header=new.body.header, body=[inner.with_changes(body=inner_body), *body.body[1:]])
         new = new.with_changes(body=body)
     edits = rw.replacements(tree, [rw.Substitution((old,), (new,))])
-    conditions = tuple(f"{scope.quote(value)} does not raise" for value in late if not _is_certain(scope, value))
+    conditions = tuple(
+        f"{scope.quote(value)} does not raise an exception" for value in late if not _is_certain(scope, value)
+    )
     return Rewrite(_TITLE, "conditional" if conditions else "safe", edits, conditions, leaves=_LEFT)
 
 

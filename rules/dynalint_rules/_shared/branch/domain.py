@@ -26,7 +26,7 @@ _POWERS = frozenset({"pow", "float_power"})
 _HOPELESS = {
     **dict.fromkeys("atan2 arctan2 renorm".split(), "has no gradient at zero"),
     **dict.fromkeys("std var_mean std_mean".split(), "has no finite gradient where all values are equal"),
-    **dict.fromkeys("pinverse inverse cholesky".split(), "raises for some matrices"),
+    **dict.fromkeys("pinverse inverse cholesky".split(), "raises an exception for some matrices"),
     **dict.fromkeys("logdet slogdet".split(), "has no finite gradient for some matrices"),
     "xlogy": "has no finite gradient at zero",
     "cdist": "has no finite gradient where two points are equal",
@@ -74,10 +74,12 @@ def _of_call(scope: Scope, node: ast.Call) -> list[Guarded]:
         return []
     last = name.rpartition(".")[2]
     if name.startswith("torch.linalg.") and last not in ("norm", "vector_norm", "matrix_norm", "multi_dot", "cross"):
-        raise Refusal(f"{scope.quote(node)} raises or has no gradient for some matrices; protect its argument by hand")
+        raise Refusal(
+            f"{scope.quote(node)} raises an exception or has no gradient for some matrices; protect its argument first"
+        )
     if last in _HOPELESS:
         raise Refusal(
-            f"{scope.quote(node)} {_HOPELESS[last]}, which would reach the other side as NaN; protect it by hand"
+            f"{scope.quote(node)} {_HOPELESS[last]}, so NaN would reach the other branch; protect its argument first"
         )
     if last in _POWERS and len(arguments) == 2:
         return _of_power(scope, arguments[0], arguments[1])
@@ -89,7 +91,8 @@ def _of_call(scope: Scope, node: ast.Call) -> list[Guarded]:
     entry = api.method(last) if isinstance(callee, k.Method) else api.function(name)
     if entry is not None and "partial_domain" in entry.flags:
         raise Refusal(
-            f"{scope.quote(node)} is not finite everywhere, which would reach the other side; protect it by hand"
+            f"{scope.quote(node)} is not finite for all inputs, which would affect the other branch; protect "
+            "its argument first"
         )
     return []
 

@@ -116,10 +116,13 @@ class _EarlyReturn:
         for one in later:
             if id(one) in inside:
                 raise Refusal(
-                    "the function returns at several nesting levels; assign one result to a name and return that"
+                    "the function returns at more than one nesting level; assign a single result to a variable "
+                    "and return that"
                 )
             if one.value is None or result is None:
-                raise Refusal("one side returns None; return a tensor on both sides, or decide outside the function")
+                raise Refusal(
+                    "one branch returns None; return a tensor from both branches, or decide outside the function"
+                )
             choice = self._choice(one, one.value, result, early)
             changes.append((one.value, choice))
         changes += self._guarded(later)
@@ -134,12 +137,12 @@ class _EarlyReturn:
             if isinstance(node, _OPAQUE):
                 raise Refusal(
                     f"{scope.quote(node)} follows the early return and would always run; assign both results to "
-                    "one name and return it at the end"
+                    "the same variable and return it at the end"
                 )
             if isinstance(node, ast.Raise | ast.Assert):
                 raise Refusal(
-                    f"{scope.quote(node)} follows the early return and might raise where it did not run before; "
-                    "check before the early return"
+                    f"{scope.quote(node)} follows the early return and might raise an exception where it did "
+                    "not run before; check before the early return"
                 )
             if isinstance(node, ast.If | ast.IfExp) and is_tensor_test(scope, node.test):
                 raise Refusal(
@@ -184,7 +187,7 @@ class _EarlyReturn:
         ones, others = parts_of(first), parts_of(value)
         if len(ones) != len(others) or isinstance(first, ast.Tuple) is not isinstance(value, ast.Tuple):
             raise Refusal(
-                f"{scope.quote(later)} returns a different structure from the early return; make both the same"
+                f"{scope.quote(later)} returns a different structure than the early return; make both the same"
             )
         guards = guarded_operands(scope, value)
         texts = []
@@ -208,7 +211,7 @@ class _EarlyReturn:
         values = {result.value for result in later}
         if any(guarded_operands(scope, expression) for expression in _expressions(self.going_on)):
             raise Refusal(
-                "the side that continues is not defined for all inputs; move it after the branch, or protect it by hand"
+                "the code that follows the early return is not defined for all inputs; protect its arguments first"
             )
         for expression in _expressions(self.after):
             guards = [] if expression in values else guarded_operands(scope, expression)

@@ -42,15 +42,15 @@ def rewrite_loop_return(scope: Scope, statement: ast.If) -> Rewrite | None:
         return None
     last, parts = _same_at_last(scope, statement, value, loop), parts_of(value)
     if last is None:
-        raise Refusal("the loop may end without this result; assign it to a name, and return that after the loop")
+        raise Refusal("the loop may end without this result; assign it to a variable, and return that after the loop")
     _check_rounds(scope, loop)
     check_rest(scope, statement, [one for one in loop.body if one is not statement])
     for node in walk(value):
         if isinstance(node, ast.Lambda):
-            raise Refusal(f"{scope.quote(node)} may run later, when its names have different values")
+            raise Refusal(f"{scope.quote(node)} may run later, when its variables have different values")
     for name in {node.id for node in walk(value) if isinstance(node, ast.Name)} & scope.function.locals:
         if not is_bound_before(scope, name, statement):
-            raise Refusal(f"`{name}` may have no value yet; assign it before the test")
+            raise Refusal(f"`{name}` may not have a value yet; assign it before the test")
     layers = effects_of_always(scope, [statement.test, value], statement).layers
     early: list[str] = []
     for _ in parts:
@@ -102,7 +102,7 @@ def _before(scope: Scope, parts: list[ast.expr], early: list[str], mask: str, lo
     if any(not is_bound_before(scope, name, loop) for name in read):
         return [f"{' = '.join([mask, *early])} = None"]
     if len(names) != len(parts):
-        raise Refusal("the result is computed from values before the loop; assign it to a name in the loop")
+        raise Refusal("the result is computed from values before the loop; assign it to a variable inside the loop")
     return [f"{mask} = None", *(f"{new} = {name}" for new, name in zip(early, names, strict=True))]
 
 
@@ -112,5 +112,5 @@ def _check_rounds(scope: Scope, loop: ast.For) -> None:
     known = isinstance(rounds, k.Sequence | k.Object | k.Instance)
     known = known or (isinstance(rounds, k.External) and rounds.name in _UNROLLED)
     if loop.orelse or not known or not stands_in_branches(scope, loop):
-        raise Refusal(f"{scope.quote(loop.iter)} may have a different length in other calls; return after the loop")
+        raise Refusal(f"{scope.quote(loop.iter)} may have a different length on other calls; return after the loop")
     effects_of(scope, [loop.iter])

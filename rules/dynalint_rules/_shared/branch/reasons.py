@@ -16,12 +16,12 @@ def why_not(scope: Scope, statement: ast.stmt) -> str:
         if any(isinstance(target, ast.Attribute) for target in targets):
             return f"a branch stores state, {shown}; compute the value with `torch.where` and store it on every call"
         if any(isinstance(target, ast.Subscript) for target in targets):
-            return f"a branch changes something in place, {shown}; compute the new value with `torch.where` instead"
-        return f"a branch assigns to several targets at once, {shown}; assign them one by one"
+            return f"a branch modifies something in place, {shown}; compute the new value with `torch.where` instead"
+        return f"a branch assigns to more than one target at once, {shown}; assign them one by one"
     if isinstance(statement, ast.Raise):
-        return "a branch raises; check with `torch._assert_async` separately from the branch"
+        return "a branch raises an exception; check with `torch._assert_async` in a separate statement"
     if isinstance(statement, ast.Break):
-        return "a branch leaves the loop; run a fixed number of iterations and keep a `done` mask for `torch.where`"
+        return "a branch leaves the loop; run a fixed number of iterations and use `torch.where` with a `done` mask"
     if isinstance(statement, ast.Continue):
         return (
             "a branch continues with the next iteration; always compute the rest of the iteration and select "
@@ -36,7 +36,7 @@ def why_not(scope: Scope, statement: ast.stmt) -> str:
         return f"a branch contains a `{keyword}` statement; move the branch into a function that returns a tensor"
     if isinstance(statement, ast.Expr):
         return (
-            f"a branch runs {shown} for its side effect, which must not happen on the other side; move it out "
-            "of the branch"
+            f"a branch runs {shown} for its side effect, which must not happen when the other branch is taken; "
+            "move it out of the branch"
         )
-    return f"a branch contains {shown}, which is more than an assignment; select with `torch.where` by hand"
+    return f"a branch contains {shown}, which is more than an assignment; select with `torch.where` instead"

@@ -95,7 +95,7 @@ def _rename_reads(scope: Scope, value: ast.expr, current: dict[str, str]) -> Non
     for node in walk(value):
         if isinstance(node, ast.Name) and node.id in current:
             if not isinstance(node.ctx, ast.Load):
-                raise Refusal(f"`{node.id}` has several meanings in one branch; give each its own name first")
+                raise Refusal(f"`{node.id}` has more than one meaning in a branch; use separate variables first")
             scope.renamed[node] = current[node.id]
 
 

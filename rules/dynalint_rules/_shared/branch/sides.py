@@ -13,9 +13,9 @@ from dynalint_rules._code.memory import changes_in_place, is_own, makes_tensor, 
 from dynalint_rules._code.names import loads, only_value, within
 from dynalint_rules._code.scope import Scope, as_tensor
 
-SAME_FORM = "both sides are tensors of the same dtype, shape and device"
-NO_RAISE = "neither side raises on inputs for which the other side ran"
-FINITE = "the gradient of the side that is not selected is finite"
+SAME_FORM = "both branches give tensors with the same dtype, shape and device"
+NO_RAISE = "neither branch raises an exception for inputs that take the other branch"
+FINITE = "the gradient of the branch that is not selected is finite"
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 _ARITHMETIC_METHODS = frozenset({"add", "sub", "mul", "div"})
@@ -187,7 +187,7 @@ def alias_conditions(scope: Scope, sides: Sequence[Side], target: str | None, ar
         if name is not None:
             refuse_changed_alias(scope, name, around)
     names = " or ".join(dict.fromkeys(shared))
-    return [*conditions, f"no code relies on receiving the tensor {names} itself rather than an equal copy"]
+    return [*conditions, f"no code relies on receiving the tensor {names} itself instead of an equal copy"]
 
 
 def refuse_changed_alias(scope: Scope, name: str, around: ast.stmt | ast.expr) -> None:
@@ -200,8 +200,8 @@ def refuse_changed_alias(scope: Scope, name: str, around: ast.stmt | ast.expr) -
     place = next((one for one in places if may_run_after(scope, one, around)), None)
     if place is not None:
         raise Refusal(
-            f"`{name}` may share memory with another tensor, and {scope.quote(place)} changes it in place; the fix "
-            "would use a copy instead. Make that change out of place first"
+            f"`{name}` may share memory with another tensor, and {scope.quote(place)} modifies it in place, but "
+            "the fix would use a copy; modify it out of place first"
         )
 
 
@@ -218,7 +218,7 @@ def gradient_conditions(branches: Sequence[set[str]], layers: dict[str, None]) -
         return []
     listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
     verb = "gets" if len(names) == 1 else "get"
-    other = "when the other side is selected"
+    other = "when the other branch is selected"
     return [f"it makes no difference that {listed} {verb} a gradient of zeros instead of None {other}"]
 
 
@@ -298,8 +298,8 @@ def number_conditions(scope: Scope, sides: Sequence[Side], uses: Sequence[ast.ex
     fits = {type(one) for one in numbers} in ({int}, {float}) and all(_is_tensor_arithmetic(scope, one) for one in uses)
     if not fits or not uses:
         raise Refusal(
-            "both sides are numbers, from which `torch.where` would create a tensor; write them as tensors, or "
-            "compute the values that depend on them with `torch.where`"
+            "both branches give numbers, and `torch.where` would create a tensor from them; write them as "
+            "tensors, or use `torch.where` to compute the values that depend on them"
         )
     return ["the numbers are combined with tensors of at least one dimension, whose precision is sufficient"]
 

@@ -21,7 +21,7 @@ def refuse_other_sizes(scope: Scope, sides: Sequence[Side]) -> None:
         for child in walk(node):
             if isinstance(child, ast.expr) and _has_dynamic_size(scope, child):
                 raise Refusal(
-                    f"{scope.quote(child)} has a size that depends on data, and `torch.where` needs matching "
+                    f"{scope.quote(child)} has a size that depends on data, but `torch.where` needs matching "
                     "sizes; keep all elements and weight them with a mask"
                 )
         if isinstance(node, ast.Subscript) and _cuts(node.slice) and scope.text(node.value) in texts:

@@ -27,7 +27,7 @@ COMPARISONS: dict[type[ast.cmpop], str] = {
 _LOOSE = (ast.BoolOp, ast.Compare, ast.IfExp, ast.Lambda, ast.NamedExpr)
 
 # Advice for a test that runs in Python but should be a tensor operation.
-STAYS = "and select with `torch.where`: an `if` on the tensor breaks the graph too"
+STAYS = "and select with `torch.where`, because an `if` on the tensor also breaks the graph"
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,9 @@ def _require_lasting(scope: Scope, node: ast.expr) -> None:
     while not makes_tensor(scope, owner):
         if isinstance(owner, ast.Name):
             if may_change_in_place(scope, owner.id):
-                raise Refusal(f"`{owner.id}` is tested and changed in place; assign the tested value to a name first")
+                raise Refusal(
+                    f"`{owner.id}` is tested and modified in place; assign the tested value to a variable first"
+                )
             return
         if isinstance(owner, ast.Call):
             owner = owner.func
@@ -235,7 +237,7 @@ def _membership(scope: Scope, node: ast.Compare) -> Truth:
     left, right = node.left, node.comparators[0]
     if scope.tensor(right) is not None:
         if scope.tensor(left) is None and not k.is_number(scope.kind(left)):
-            raise Refusal(f"{scope.quote(left)} may not be a number, and a tensor only contains numbers")
+            raise Refusal(f"{scope.quote(left)} may not be a number, but a tensor only contains numbers")
         found = Truth(f"({atom(right, scope.text(right))} == {operand_text(scope, left)}).any()", True, True)
     elif isinstance(right, ast.Tuple | ast.List | ast.Set) and 1 <= len(right.elts) <= _MOST_MEMBERS:
         tensor = scope.tensor(left)
@@ -271,7 +273,7 @@ def _call(scope: Scope, node: ast.Call) -> Truth | None:
         return None
     plain = not node.keywords and not any(isinstance(argument, ast.Starred) for argument in arguments)
     if name in ("builtins.any", "builtins.all") and scope.tensor(arguments[0]) is not None:
-        rows = f"the rows of {scope.quote(arguments[0])} hold one element each"
+        rows = f"each row of {scope.quote(arguments[0])} has one element"
         return Truth(f"{atom(arguments[0], scope.text(arguments[0]))}.{name[-3:]}()", True, True, (rows,))
     if name in ("builtins.bool", "torch.is_nonzero") and len(arguments) == 1 and plain:
         return truth_of(scope, arguments[0]) if name == "builtins.bool" else _value(scope, arguments[0])

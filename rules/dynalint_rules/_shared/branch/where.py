@@ -82,7 +82,7 @@ def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
         return other
     python, test = split_test(scope, statement)
     if python is not None and (statement.orelse or isinstance(statement.body[-1], ast.Return | ast.Continue)):
-        raise Refusal(f"`{python}` is not a tensor, but part of a test with a tensor; test it in a separate `if`")
+        raise Refusal(f"`{python}` is not a tensor, but it is part of a test with a tensor; test it in a separate `if`")
     chain = chain_of(scope, statement)
     truths = [truth_of(scope, one) for one in ([test] if python is not None else chain.tests)]
     writer = _Writer(scope, chain, python)
@@ -125,7 +125,7 @@ class _Writer:
         self._name_tests(truths, bind=bind)
         self._write_rows()
         if not self.plan.rows and not self.plan.temporaries and not results:
-            raise Refusal("no branch does anything; remove the test by hand")
+            raise Refusal("no branch does anything; remove the test")
         if results:
             self.lines.append(f"return {self._result(results)}")
         if not any(self.tests[0] in line for line in self.lines):
@@ -191,7 +191,7 @@ class _Writer:
                 sides.append(Side(None, kind_left(scope, name, head), name))
                 texts.append(name)
             else:
-                raise Refusal(f"`{name}` is assigned on one side only; assign it before the test as well")
+                raise Refusal(f"`{name}` is only assigned in one branch; assign it before the test as well")
         if len(set(texts)) == 1:
             self.lines.append(f"{name} = {held_together(texts[0])}")
             return
@@ -217,8 +217,8 @@ class _Writer:
         number = k.is_number(kind_of_name(scope, assignment.name, assignment.statement))
         if not number and not is_own(scope, assignment.name, assignment.statement):
             raise Refusal(
-                f"{scope.quote(assignment.statement)} changes the tensor in place, and other references to it see the "
-                f"change; if there are none, write it as `{assignment.name} = ...`"
+                f"{scope.quote(assignment.statement)} modifies the tensor in place, and other references to it "
+                f"see the change; if there are none, write it as `{assignment.name} = ...`"
             )
         operator = _OPERATORS.get(type(assignment.operator))
         if operator is None:

@@ -65,7 +65,7 @@ def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
     tree = rw.Tree.around(scope.file, statement)
     whole = rw.Substitution((tree.statement(statement),), (rw.branch(_guard(scope), [tree.line(statement)]),))
     edits = _joined_to_branch(scope, tree, statement.body) or rw.replacements(tree, [whole])
-    return Rewrite("Test in eager code only; compiled code shows nothing", "safe", edits, imports=scope.imports)
+    return Rewrite("Test only in eager mode; compiled code shows nothing", "safe", edits, imports=scope.imports)
 
 
 def _only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:
@@ -109,9 +109,10 @@ def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
         return None
     edits = rw.written(scope.file, (statement.test, lambda test: rw.operation(_guard(scope), "and", test)))
     condition = (
-        f"the iterations after the `break` on line {statement.body[0].lineno} change nothing; compiled code runs them"
+        f"the iterations after the `break` on line {statement.body[0].lineno} change nothing, so compiled code "
+        "runs them"
     )
-    return Rewrite("Leave the loop in eager code only", "conditional", edits, (condition,), scope.imports)
+    return Rewrite("Leave the loop only in eager mode", "conditional", edits, (condition,), scope.imports)
 
 
 def guarded_all(
@@ -238,8 +239,8 @@ def check_arguments(scope: Scope, call: ast.Call) -> None:
     check_left_out(scope, parts)
     if not implies_nothing(scope, call):
         raise Refusal(
-            f"{scope.quote(call)} calls methods of its arguments that may have side effects, which would be skipped "
-            "too; assign the text to a name first and print that"
+            f"{scope.quote(call)} calls methods of its arguments that may have side effects, and these would be "
+            "skipped too; assign the text to a variable first and print that"
         )
     for part in parts if is_caught(scope, call) else []:
         if not shows_without_raising(scope, part):
@@ -249,7 +250,8 @@ def check_arguments(scope: Scope, call: ast.Call) -> None:
 def may_raise(scope: Scope, part: ast.expr) -> Refusal:
     """Return the reason why compiled code cannot skip an expression if exceptions are caught."""
     return Refusal(
-        f"evaluating {scope.quote(part)} may raise, and the function catches exceptions; assign it to a name first"
+        f"evaluating {scope.quote(part)} may raise an exception, and the function catches exceptions; assign it "
+        "to a variable first"
     )
 
 
@@ -280,8 +282,8 @@ def check_left_out(scope: Scope, parts: Sequence[ast.expr]) -> None:
     for part in parts:
         if not is_pure(scope, part.value if isinstance(part, ast.Starred) else part):
             raise Refusal(
-                f"evaluating {scope.quote(part)} may have a side effect, which would be skipped too; assign it to a "
-                "name first"
+                f"evaluating {scope.quote(part)} may have a side effect, and this would be skipped too; assign "
+                "it to a variable first"
             )
 
 

@@ -176,14 +176,14 @@ class _Body:
         if not _is_bool(self.scope, self.mask):
             self.conditions.append("the mask is a bool tensor")
         if not isinstance(base, ast.Name) or not made_from(self.scope, self.mask, base.id):
-            self.conditions.append(f"the mask fits the shape of {shown}")
+            self.conditions.append(f"the mask matches the shape of {shown}")
         if not isinstance(base, ast.Name):
             return True
         if not is_own(self.scope, base.id, base):
             if sharing(self.scope, base.id) & parameters(self.scope):
                 # A leaf that requires a gradient cannot be changed in place, even if no element is changed.
                 return False
-            self.conditions.append(f"{shown} may be written to, even if nothing is selected")
+            self.conditions.append(f"{shown} may be written to even if nothing is selected")
         self.conditions += change_conditions(self.scope, base.id, base)
         return True
 
@@ -217,7 +217,7 @@ class _Body:
         self.conditions += switch_conditions(self.scope, name, value) + kept_conditions(self.scope, [self.mask])
         if not is_own(self.scope, name, value):
             refuse_changed_alias(self.scope, name, value)
-            self.conditions.append(f"no code relies on receiving the tensor `{name}` itself rather than an equal copy")
+            self.conditions.append(f"no code relies on receiving the tensor `{name}` itself instead of an equal copy")
         return True
 
     def _selects(self, node: ast.expr) -> bool:

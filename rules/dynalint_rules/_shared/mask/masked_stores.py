@@ -122,7 +122,9 @@ class _Store:
         """
         scope, target, file = self.scope, self.target, self.scope.file
         if not isinstance(target.value, ast.Name):
-            raise Refusal(f"assign {scope.quote(target.value)} to a name, to select between its old and new value")
+            raise Refusal(
+                f"assign {scope.quote(target.value)} to a variable, so that its old and new value can be selected"
+            )
         name = target.value.id
         harmless = not isinstance(self.statement, ast.AugAssign) or isinstance(self.statement.op, _HARMLESS)
         self._require_elementwise(self.value, harmless=harmless)
@@ -136,8 +138,8 @@ class _Store:
         own = self.put or is_own(scope, name, self.last)
         if not own and self._keeps_old_value(name):
             raise Refusal(
-                f"`{name}` comes from elsewhere, and the gradient needs its old value; copy it first "
-                f"(`{name} = {name}.clone()`), if no other code relies on the change"
+                f"`{name}` comes from elsewhere, and the gradient needs its old value; if no other code relies "
+                f"on the change, copy it first with `{name} = {name}.clone()`"
             )
         head = f"{name if own else f'{name}[...]'} = "
         if self.put and isinstance(self.statement, ast.Assign):
@@ -147,7 +149,7 @@ class _Store:
         if isinstance(self.statement, ast.AugAssign):
             sign = _OPERATORS.get(type(self.statement.op))
             if sign is None:
-                raise Refusal("no harmless number is known for this operator where nothing is selected")
+                raise Refusal("no harmless number is known for this operator where the mask is false")
             plain = k.is_number(scope.kind(self.value)) and isinstance(self.value, ast.Constant | ast.UnaryOp)
             text = f"{name} {sign} {text if plain or self.value in self.given else atom(self.value, text)}"
         after = [] if self.last is self.first else statements_after(scope, self.first)
@@ -184,7 +186,7 @@ class _Store:
     def _conditions(self, name: str) -> Iterator[str]:
         scope = self.scope
         less = f"{self.row} dimension{'s' if self.row > 1 else ''} less than" if self.row else "as many dimensions as"
-        yield f"the mask has {less} `{name}`, and dtypes are equal"
+        yield f"the mask has {less} `{name}`, and the dtypes are equal"
         if self.rows:
             yield f"{scope.quote(self.value)} computes each row independently"
         for one in self.given:
@@ -193,7 +195,7 @@ class _Store:
             yield FINITE
             for read in dict.fromkeys(one.id for one in self.reads.values() if isinstance(one, ast.Name)):
                 if read != name and changed_in_place(scope, read, self.first) is not None:
-                    yield f"nothing changes `{read}` in place before the backward pass"
+                    yield f"nothing modifies `{read}` in place before the backward pass"
 
     def _full_mask(self) -> str:
         """Return the text of the mask, with a dimension added for each `:` after it."""
@@ -203,7 +205,7 @@ class _Store:
             full = len(mask.elts) - 1
             mask = mask.elts[0]
         if not is_pure(scope, mask) or isinstance(mask, ast.Tuple):
-            raise Refusal(f"{scope.quote(mask)} is more than a mask; select with `torch.where` by hand")
+            raise Refusal(f"{scope.quote(mask)} is more than a mask; select with `torch.where` instead")
         full = full or self.row
         if not full and self.rows:
             full = max(trailing(scope, one, mask) for one in (self.target.value, *self.reads.values()))
@@ -291,8 +293,8 @@ class _Store:
             parts, harmless = operands or [], False
         else:
             raise Refusal(
-                f"{scope.quote(node)} is not known to be a number and may have as many elements as the mask selects; "
-                "compute it with the full shape first"
+                f"{scope.quote(node)} is not known to be a number and may have one element for each selected "
+                "element; compute it with the full shape first"
             )
         for part in parts:
             self._require_elementwise(part, harmless=harmless)
@@ -314,9 +316,7 @@ class _Store:
             if layer and is_pure(scope, node) and next(self._reads(node), None) is not None:
                 self.rows = True
                 return None
-            raise Refusal(
-                f"{scope.quote(node)} is not elementwise, so its result depends on which elements it receives"
-            )
+            raise Refusal(f"{scope.quote(node)} is not elementwise, so its result depends on which elements it gets")
         return operands
 
     def _keeps_old_value(self, name: str) -> bool:

@@ -29,7 +29,7 @@ from dynalint_rules._shared.number.numbers import flow_of
 if TYPE_CHECKING:
     import libcst as cst
 
-OTHER_ORDER = "the sum is computed in a different order, and equal up to rounding"
+OTHER_ORDER = "the sum is computed in a different order, so it is equal up to rounding"
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 _COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 ELEMENTWISE = frozenset(

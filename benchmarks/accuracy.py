@@ -53,7 +53,7 @@ class Truth:
     def add(self, record: Mapping[str, Any], left_out: Iterable[str], verdict: str | None = None) -> None:
         """Add a record, without breaks whose reason contains any of the texts in `left_out`.
 
-        With `verdict`, only sites marked with this verdict count.
+        If `verdict` is given, only sites marked with this verdict count.
         """
         if record["status"] not in RAN:
             return

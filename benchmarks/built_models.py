@@ -2,9 +2,9 @@
 
     python benchmarks/built_models.py > examples.json
 
-`tested_models.py` extracts models from tests with a form that these libraries do not use. Here, models are called with
-the inputs shown in their documentation. The output gives the break sites that each one runs. The libraries must be on
-PYTHONPATH, and timm needs torchvision.
+`tested_models.py` extracts models from tests that are written in a way that these libraries do not use. Here, models
+are called with the inputs shown in their documentation. The output gives the break sites that each one runs. The
+libraries must be on PYTHONPATH, and timm needs torchvision.
 """
 
 from __future__ import annotations

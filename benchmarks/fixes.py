@@ -228,7 +228,7 @@ def rerun(corpus: Path, result: FixResult, sites: Iterable[Place], cases: str) -
 
 
 def new_lines(old: str, new: str) -> dict[int, set[int]]:
-    """Return the lines in the new text for each line in the old. For a changed line, return all lines in the change."""
+    """Return the lines in the new text for each line in the old, or all lines of a change for a changed line."""
     lines: dict[int, set[int]] = defaultdict(set)
     matcher = difflib.SequenceMatcher(None, old.splitlines(), new.splitlines(), autojunk=False)
     for tag, start, end, new_start, new_end in matcher.get_opcodes():

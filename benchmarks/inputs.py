@@ -127,10 +127,10 @@ def _defined(corpus: Path, pattern: str, names: re.Pattern[str]) -> Iterator[Cla
 
 
 def measure(corpus: Path, wanted: Sequence[Class], jobs: int, *, only: bool) -> Measured:
-    """Check the files that define these classes. With `only`, do not run other classes.
+    """Check the files that define these classes. If `only` is true, do not run other classes.
 
     Raises:
-        WorkerError: no code can be run at all.
+        WorkerError: If no code can be run at all.
     """
     layer = parse_layer({"confirm": "auto", "jobs": jobs, "cache": False}, corpus, lambda _: "the command line")
     configuration = Configuration(Overrides((layer,), isolated=True), known_codes(), corpus)

@@ -278,14 +278,14 @@ class Known:
 
 
 class Score:
-    """Counts where values and kinds differ, and keeps a few places for each cause."""
+    """Counts where values and kinds differ, and keeps a few locations for each cause."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.causes: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
 
     def note(self, what: str, cause: str, place: str) -> None:
-        """Count a place for a cause."""
+        """Count a location for a cause."""
         self.causes[what][cause].append(place)
 
     def print(self, most: int) -> None:

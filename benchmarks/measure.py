@@ -57,7 +57,7 @@ def measure(corpus: Path, *, python: str | None, always: bool) -> list[TargetRes
     """Run everything in a corpus that can be run.
 
     Raises:
-        WorkerError: no code can be run at all.
+        WorkerError: If no code can be run at all.
     """
     values: dict[str, Any] = {"confirm": "always" if always else "auto", **({"python": python} if python else {})}
     layers = (environment_layer(os.environ, corpus), parse_layer(values, corpus, lambda _: "the command line"))

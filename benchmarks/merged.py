@@ -92,7 +92,7 @@ def dynalint(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def findings_in(folder: Path, paths: Sequence[str], *options: str) -> list[dict[str, object]]:
-    """Return a check's findings that still count, in the form that JSON has."""
+    """Return a check's findings that still count, as in the JSON output."""
     ran = dynalint(folder, "check", *paths, "--output-format", "json-lines", *options)
     return [json.loads(line) for line in ran.stdout.splitlines()]
 

@@ -22,7 +22,7 @@ Key = tuple[str, int, str]
 
 
 def found(paths: Iterable[str], *, advice: bool) -> set[Key]:
-    """Return the place and code of each finding."""
+    """Return each finding's location and code."""
     findings = dynalint.check(list(paths), static=True)
     return {(one.path, one.line, one.code) for one in findings if advice or one.category != "advice"}
 

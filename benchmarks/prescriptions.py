@@ -124,7 +124,7 @@ def measure(corpus: Path, sites: set[Place], options: argparse.Namespace) -> Mea
 
 
 def measure_examples(corpus: Path, sites: set[Place], examples: Mapping[str, set[Place]], options: Any) -> Measured:
-    """Run the examples, always choosing the one with the most sites that have not been reached."""
+    """Run the examples, always choosing the example that runs the most sites not reached so far."""
     workspace, _ = open_workspace([corpus / min(sites).file], _configuration(corpus, options), corpus)
     confirming = replace(confirm_options(workspace, (corpus,)), roots=(corpus,))
     left = dict(examples)

@@ -307,7 +307,7 @@ class Statements:
         return {self.at(finding["path"], line) for line in range(finding["line"], last + 1)}
 
     def text(self, place: Place) -> str:
-        """Return a place and its source line."""
+        """Return a location and its source line."""
         return f"{place[0]}:{place[1]}: {(self._root / place[0]).read_text().splitlines()[place[1] - 1].strip()[:110]}"
 
 

@@ -59,7 +59,7 @@ def derive() -> str:
 
 
 def _class(record: Record, records: Mapping[str, Record]) -> dict[str, Any]:
-    """Return a class in the form that the data file has, without anything that its bases already say."""
+    """Return a class in the data file's format, without anything that its bases already say."""
     nothing = [Overload(UNKNOWN)]
 
     def inherited(name: str, table: str, otherwise: Any) -> Any:
@@ -88,7 +88,7 @@ def _class(record: Record, records: Mapping[str, Record]) -> dict[str, Any]:
 
 
 def _told(overloads: list[Overload]) -> Any:
-    """Return what the overloads say about results. For a method with unknown results, nothing else is useful."""
+    """Return what the overloads say about results. If a method's result is unknown, nothing else is useful."""
     return UNKNOWN if all(one.kind == UNKNOWN and not one.flags for one in overloads) else overloads
 
 

@@ -1,4 +1,4 @@
-"""One command for each development task, on a machine that only needs Python 3.10 or newer.
+"""One command for each development task. It requires nothing except Python 3.10 or newer.
 
     ./dev demo      make the environment and show dynalint on examples/: what it finds, confirms and would fix
     ./dev test      make the environment and run everything that CI runs; arguments go to pytest
@@ -261,7 +261,7 @@ def run(program: str, *arguments: str, cwd: Path = ROOT, environment: Mapping[st
 
 @contextlib.contextmanager
 def still_at_it(what: str) -> Iterator[None]:
-    """In the context, print a message every few seconds."""
+    """Print a message every few seconds until the context ends."""
     done = threading.Event()
     begun = time.monotonic()
 

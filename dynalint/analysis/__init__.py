@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 class AnalysisOptions:
     """Settings for the analysis.
 
-    `roots` decides which code counts as compiled: "modules", "explicit", or a list of "package.module:Name". `search`
-    lists additional folders where absolute imports are looked up. `rule_options` holds the rules' own settings.
+    `roots` determines which code counts as compiled: "modules", "explicit", or a list of "package.module:Name".
+    `search` lists additional folders where absolute imports are looked up. `rule_options` holds the rules' own
+    settings.
     """
 
     roots: str | Sequence[str] = "modules"

@@ -129,7 +129,7 @@ def _bound(value: ast.expr) -> ast.expr:
 
 
 def _either_of(values: list[ast.expr]) -> ast.expr:
-    """Join several annotations into one union annotation."""
+    """Join annotations into a single union annotation."""
     found: ast.expr = values[0] if values else ast.Constant(...)
     for value in values[1:]:
         found = ast.BinOp(found, ast.BitOr(), value)

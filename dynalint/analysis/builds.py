@@ -28,7 +28,7 @@ class Builds:
 
 
 def builds(project: Project) -> Builds:
-    """Return where the checked files instantiate classes by name."""
+    """Return where the checked files instantiate classes, if they refer to the class by its name."""
     found = Builds()
     for module in [one for one in project.modules.values() if project.is_checked(one.file)]:
         for function in (*module.functions, module.top):

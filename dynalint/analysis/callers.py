@@ -19,7 +19,8 @@ from dynalint.analysis.steps import walk
 def note_others(interpreter: Interpreter, contexts: list[Context], roots: Collection[FunctionInfo]) -> None:
     """Record in each event what happens if other eager code passes numbers where this caller passes tensors.
 
-    If compiled code itself calls a function with tensors, its events are certain, whatever other callers pass.
+    If compiled code itself calls a function with tensors, its events are certain and do not depend on what other
+    callers pass.
     """
     own: dict[FunctionInfo, list[Context]] = defaultdict(list)
     for context in contexts:
@@ -38,7 +39,7 @@ def note_others(interpreter: Interpreter, contexts: list[Context], roots: Collec
 def _firm(
     interpreter: Interpreter, own: dict[FunctionInfo, list[Context]], roots: Collection[FunctionInfo]
 ) -> set[Context]:
-    """Return the contexts that compiled code reaches whatever eager code passes."""
+    """Return the contexts that compiled code reaches independently of what eager code passes."""
     waiting: list[Context] = []
     for root in roots:
         outer = [one for one in own.get(root, ()) if _is_called_from_outside(interpreter, one)]

@@ -22,7 +22,7 @@ _EVALUATORS: dict[type[ast.expr], Callable[..., Kind]] = {}
 
 
 def evaluates(*types: type[ast.expr]) -> Callable[[Evaluator], Evaluator]:
-    """Register the decorated function as the one that evaluates nodes of the given types."""
+    """Register the decorated function to evaluate nodes of the given types."""
 
     def register(evaluator: Evaluator) -> Evaluator:
         _EVALUATORS.update(dict.fromkeys(types, evaluator))
@@ -35,7 +35,7 @@ def evaluate(frame: Frame, node: ast.expr) -> Kind:
     """Return the kind of an expression.
 
     Raises:
-        Exhausted: the file's budget is used up. Code outside functions then has unknown kinds.
+        Exhausted: If the file's budget is used up. Code outside functions then has unknown kinds.
     """
     budget = frame.budget
     budget.spent += 1

@@ -84,7 +84,7 @@ def given_dtype(
 
 
 def common_dtype(tensors: list[k.Tensor], args: list[Kind]) -> DType | None:
-    """Return the dtype class of a call's result: that of the tensors or, if there are none, of the numbers."""
+    """Return the dtype class that determines a call's result, from its tensors or, if it has none, its numbers."""
     dtypes = [tensor.dtype for tensor in tensors] if tensors else _number_types(args)
     return None if None in dtypes or not dtypes else max((one for one in dtypes if one), key=_DTYPES.index)
 

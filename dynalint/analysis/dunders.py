@@ -116,7 +116,7 @@ def length(frame: Frame, kind: Kind) -> Kind | None:
 
 
 def truth_of(frame: Frame, kind: Kind) -> Kind:
-    """Return the value that decides the truth of `kind`. The class of a project instance defines this value."""
+    """Return the value that determines whether `kind` is true. The class of a project instance defines this value."""
     answer = call_special(frame, kind, "__bool__", []) or length(frame, kind)
     return kind if answer is None or not k.may_be_tensor(answer) else answer
 
@@ -141,7 +141,7 @@ def note_comparison(frame: Frame, node: ast.Compare, operator: ast.cmpop, left: 
 
 
 def _compares_tensors(left: k.Sequence, right: k.Sequence) -> bool:
-    """Return whether tensors are compared before a difference in length or in a constant decides the outcome."""
+    """Return whether tensors are compared before a difference in length or in a constant determines the outcome."""
     if left.items is None or right.items is None:
         known = left.items if left.items is not None else right.items
         return known is not None and any(isinstance(item, k.Tensor) for item in known)

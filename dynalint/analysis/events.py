@@ -39,7 +39,7 @@ class Position:
 class Event:
     """Something that happens at `node`, inside `statement`, in `function`.
 
-    `condition` is an expression in the same statement that decides whether `node` is evaluated, if its outcome is
+    `condition` is an expression in the same statement that determines whether `node` is evaluated, if its outcome is
     unknown. An example is `weight is not None` for the call in `weight is not None and weight.any()`. If a call has
     more than one possible callee, `condition` is the callee. `others` are the corresponding events for other callers of
     the compiled code that pass a number instead of a tensor, with None for each caller that causes no event.
@@ -55,7 +55,7 @@ class Event:
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class Branch(Event):
-    """Converting a tensor to bool to decide a branch. `node` is the tested expression.
+    """Converting a tensor to bool to select a branch. `node` is the tested expression.
 
     `form` names the construct. An `elif` has the form "if", and its statement is the nested `ast.If`. Each operand in
     `a and b` that is tested is a separate event, except that the operator does not test the last operand if the result

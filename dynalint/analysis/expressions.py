@@ -117,8 +117,8 @@ def _short_circuit(frame: Frame, node: ast.BoolOp, form: BranchForm, *, tested: 
         if answer is None and not tested and by_default(frame, operand) is going_on:
             pass  # a flag set to its default value does not end the evaluation
         elif answer is None or last:
-            # The operand that ends the evaluation is the result. For `x or y`, a true `x` is the result, and it is
-            # never None.
+            # The operand that ends the evaluation is the result. If that is `x` in `x or y`, it is true, so it cannot
+            # be None.
             result = join(result, kind if going_on else k.without(kind, "none"))
         frame.env = dict(frame.env)
         narrow(frame, operand, going_on)

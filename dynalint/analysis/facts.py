@@ -1,4 +1,4 @@
-"""Facts, which are the outcomes of earlier tests on the current path and decide later tests of the same values.
+"""Facts, which are outcomes of earlier tests on the current path that determine later tests of the same values.
 
 After `if not self.merged: return`, the attribute `merged` is true. A call to `self.unmerge()` passes this fact on, so a
 branch in `unmerge` that contradicts it is not reached from here. Facts are stored in the environment under special
@@ -31,7 +31,10 @@ _OPPOSITE = {"bool": "none", "none": "bool"}
 
 
 def known_truth(frame: Frame, node: ast.expr, kind: Kind) -> bool | None:
-    """Return the outcome of a test if earlier tests decide it. Return None if they do not, or if it tests a tensor."""
+    """Return the outcome of a test if earlier tests determine it.
+
+    Return None if they do not, or if it tests a tensor.
+    """
     if not frame.facts or k.may_be_tensor(kind):
         return None
     found = subject(node, frame.self_name)

@@ -1,4 +1,4 @@
-"""The state of one abstract run of a function: its environment, its position, and what it has observed."""
+"""The state of an abstract run of a function, including its environment, its position and what it has observed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Context:
     to rerun when `returns` changes, each with a flag that is true if a change to `exits` matters to it as well. `reads`
     holds the class attributes as the last run saw them. `outdated` is true if anything else that this context depends
     on has changed. `yields` is true for a generator. `crowded` names the parameters for which callers pass more kinds
-    than one context can distinguish. Evidence from one caller about such a parameter does not apply to the others.
+    than one context can distinguish. Evidence from one caller about these parameters does not apply to other callers.
     """
 
     function: FunctionInfo
@@ -104,7 +104,7 @@ class Frame:
     `loop`, `try_` and `with_` count the enclosing statements of each type, and `walrus` counts the names that `:=` has
     bound so far. `facts` holds the keys of all facts recorded in this run, even if they no longer hold, and
     `facts_of_self` the keys of facts about attributes. `condition` is the expression in the current statement that
-    decides whether the current expression is evaluated. Each evaluated expression takes a step from `budget`.
+    determines whether the current expression is evaluated. Each evaluated expression takes a step from `budget`.
     """
 
     interpreter: Interpreter
@@ -161,7 +161,7 @@ class Frame:
     def note_tensor(self, node: ast.expr, kind: Kind) -> None:
         """Record that `node` is used in a way that only tensors support.
 
-        An unknown parameter is a tensor from now on.
+        From then on, an unknown parameter counts as a tensor.
         """
         if isinstance(kind, Unknown) and kind.parameter is not None and self.function is not None:
             self.interpreter.evidence.note(self.function, kind.parameter)

@@ -132,9 +132,9 @@ def find_stranded(
 ) -> set[Event]:
     """Return the comprehensions, as their iteration events, that Dynamo compiles as separate frames.
 
-    This happens when Dynamo skips the enclosing function because of a break before the comprehension, or of one that is
-    certain to follow it. The break is in `certain`, or in a call to a function that contains such a break. There must
-    be no event in `breaks` before it, and no call that the rules do not cover.
+    This happens when Dynamo skips the enclosing function because of a break that comes before the comprehension or is
+    certain to come after it. The break is in `certain`, or in a call to a function that contains a break in `certain`.
+    There must be no event in `breaks` before it, and no call that the rules do not cover.
     """
     found: set[Event] = set()
     breaking = {one.function for one in certain if runs_always(one, project)} if comprehensions else set()

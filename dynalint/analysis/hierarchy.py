@@ -1,9 +1,9 @@
-"""Inheritance in the project, and the methods that a call can reach on instances of a class and its subclasses.
+"""Inheritance in the project, and the methods that a call on an instance of a class or its subclasses can reach.
 
 The methods are found by class hierarchy analysis (J. Dean, D. Grove, C. Chambers, "Optimization of object-oriented
 programs using static class hierarchy analysis", ECOOP 1995), with a refinement from rapid type analysis (D. Bacon, P.
-Sweeney, "Fast static analysis of C++ virtual function calls", OOPSLA 1996): only classes that something may instantiate
-count.
+Sweeney, "Fast static analysis of C++ virtual function calls", OOPSLA 1996), which only considers classes that may be
+instantiated.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Hierarchy:
         return result
 
     def bases(self, cls: ClassInfo) -> list[Kind]:
-        """Return the kinds of a class's bases. For `Base[T]`, this is the kind of `Base`."""
+        """Return the kinds of a class's bases. A base `Base[T]` has the kind of `Base`."""
         assert self.interpreter is not None
         named = (base.value if isinstance(base, ast.Subscript) else base for base in cls.node.bases)
         return [self.interpreter.scopes.in_scope(base, cls.module, cls.parent) for base in named]
@@ -102,7 +102,10 @@ class Hierarchy:
         return known
 
     def find_method(self, cls: ClassInfo, name: str, after: ClassInfo | None = None) -> FunctionInfo | None:
-        """Return the method `name` of `cls`. With `after`, return the next one after that class, as for `super()`."""
+        """Return the method `name` of `cls`.
+
+        If `after` is given, return the next one after that class, as for `super()`.
+        """
         key = (cls, name, after)
         try:
             return self._methods[key]

@@ -1,6 +1,6 @@
 """The index, which has a record for each module, class and function in the project.
 
-It is built from `ast` alone. `resolve` looks up names later, when they are needed, and the interpreter computes kinds.
+It is built only from `ast`. `resolve` looks up names later, when they are needed, and the interpreter computes kinds.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class FunctionInfo:
     `owner` is the class that defines a method, and `parent` is the function around a nested function. `caller` and
     `chain` say how a compiled root reaches it. `called_by` maps its callers in the region to whether a call is in a
     loop. These are empty for code outside the region. `compiled` is true if the project compiles it or the settings
-    name it as a root. For other code in the region, `doubt` says why it is rarely compiled. `known` caches results that
-    other code has computed from its text.
+    name it as a root. `doubt` says why other code in the region is rarely compiled, if it is. `known` caches results
+    that other code has computed from its text.
     """
 
     name: str
@@ -245,7 +245,10 @@ class ModuleInfo:
 
     @cached_property
     def may_disable(self) -> bool:
-        """Whether the text can disable Dynamo. Resolving every decorator instead might require reading other files."""
+        """Whether the module's code may disable Dynamo, judging by its text.
+
+        Resolving every decorator instead might require reading other files.
+        """
         marks = ("disable", "compile", "assume_constant", "allow_in_graph", "custom_op", "nonstrict")
         return any(mark in self.file.text for mark in marks)
 
@@ -296,7 +299,7 @@ def walk_function(node: ast.AST) -> Iterator[ast.AST]:
     Each node takes a step from the current file's budget.
 
     Raises:
-        Exhausted: the budget is used up.
+        Exhausted: If the budget is used up.
     """
     nodes = remembered((walk_function, node), lambda: tuple(_own_nodes(node)))
     step(len(nodes))

@@ -8,8 +8,8 @@ interpreted again, so the kinds climb a lattice of bounded height until nothing 
 
 Termination depends on the state kept between runs: parameters (`passing.widen`), a function's result and exits (from
 its third run on), attributes (`passing.either_store`), and the variables of enclosing functions (`Scopes`). Each is
-joined with its old value and can only grow, whatever a run finds. All names, types, classes and functions come from the
-program, and `kinds.shallow` and `kinds.MOST_PARTS` limit the kinds that are built from them.
+joined with its old value, so it can only grow. All names, types, classes and functions come from the program, and
+`kinds.shallow` and `kinds.MOST_PARTS` limit the kinds that are built from them.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Interpreter:
             self.settle()
 
     def pass_masks(self) -> None:
-        """Pass the masks that were given by keyword to unknown callees on to the modules that may be these callees."""
+        """Pass masks given to unknown callees on to the modules that these callees may be, with the same keywords."""
         for function, contexts in list(self.contexts.items()):
             names = self._masks.get(function.module, set()) if function.name == "forward" else set()
             for context in contexts:
@@ -221,11 +221,11 @@ class Interpreter:
             self.enqueue(context)
 
     def _is_open(self, function: FunctionInfo) -> bool:
-        """Return whether unknown code may also call a function: a compiled root, or a public class's constructor."""
+        """Return whether unknown code may also call a function. This includes constructors of public classes."""
         return function in self._entered or (function.name == "__init__" and is_public(function))
 
     def _and_from_outside(self, function: FunctionInfo, params: Environment) -> Environment:
-        """Join the parameters with those of a pending call from outside, so that a single run covers both."""
+        """Join the parameters with the parameters of a pending call from outside, so that a single run covers both."""
         if not self._is_open(function):
             return params
         receiver = next(iter(params.values()), None) if self.method_receiver(function) is not None else None
@@ -367,7 +367,7 @@ class Interpreter:
         """Interpret a function once more and return the kind of each of its expressions, joined over its contexts.
 
         Raises:
-            Exhausted: see `kinds_in`.
+            Exhausted: See `kinds_in`.
         """
         recorded: dict[ast.AST, Kind] = {}
         for context in self.contexts.get(function, ()):
@@ -382,7 +382,7 @@ class Interpreter:
         If its file's budget is used up, some expressions are missing.
 
         Raises:
-            Exhausted: a rule asked for the kinds and has used up its own budget.
+            Exhausted: If a rule asked for the kinds and has used up its own budget.
         """
         frame = self._frame(context)
         frame.context = Context(context.function, context.params)

@@ -186,7 +186,7 @@ def _is_choice(kind: Kind) -> bool:
 def _chosen_below(frame: Frame, cls: ClassInfo, name: str) -> Iterator[Kind]:
     """Yield the classes and functions that subclasses assign to `name`.
 
-    In a constructor of the class, `self` may be an instance of such a subclass.
+    `self` in a constructor may be an instance of any of these subclasses.
     """
     _ = frame.interpreter.project.all_classes
     for one in cls.subclasses:
@@ -256,7 +256,7 @@ def _held(kind: Kind, name: str) -> Kind:
 
 
 def bind(frame: Frame, method: FunctionInfo, receiver: Kind) -> Kind:
-    """Return a method bound to an instance. For a property, return its value."""
+    """Return a method bound to an instance, or the value of a property."""
     if not method.decorators:
         return k.Function(method, receiver)
     if has_decorator(method, "property") or has_decorator(method, "cached_property"):

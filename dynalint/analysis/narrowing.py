@@ -112,7 +112,7 @@ def by_default(frame: Frame, node: ast.expr) -> bool | None:
 
 
 def _if_shapes_agree(node: ast.expr) -> bool | None:
-    """Return the outcome of a comparison of two shapes that are equal, or None for any other test."""
+    """Return the outcome of comparing two shapes that are equal, or None for any other test."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and all(map(_is_shape, (node.left, *node.comparators))):
         return {ast.Eq: True, ast.NotEq: False}.get(type(node.ops[0]))
     return None

@@ -1,6 +1,6 @@
 """Jupyter notebooks: combine the code cells into one Python text, and map the text back to the cells.
 
-In the text, each cell begins with a marker comment that identifies the cell after edits. A line that only IPython
+Each cell in the text begins with a marker comment that identifies the cell after edits. A line that only IPython
 understands, such as `%matplotlib inline`, `!ls` or `help?`, becomes `pass` with the line in a comment.
 """
 
@@ -81,7 +81,7 @@ class Notebook:
         """Return the notebook with its cells taken from an edited text, and everything else unchanged.
 
         Raises:
-            NotebookError: the text no longer shows where the cells begin.
+            NotebookError: If the text no longer shows where the cells begin.
         """
         cells = list(self.document["cells"])
         changed = False
@@ -125,7 +125,7 @@ def read_notebook(source: str) -> Notebook:
     """Read the text of a notebook file.
 
     Raises:
-        NotebookError: it is not a notebook, or its format is older than version 4.
+        NotebookError: If it is not a notebook, or its format is older than version 4.
     """
     try:
         document = json.loads(source, parse_int=_integer, object_pairs_hook=_table)

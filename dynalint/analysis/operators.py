@@ -161,7 +161,7 @@ def compare(op: ast.cmpop, left: Kind, right: Kind) -> Kind:
         return k.BOOL if same is None else k.Value("bool", same is isinstance(op, ast.Is))
     if isinstance(op, (ast.In, ast.NotIn)):
         return _membership(op, left, right)
-    # For `mask != 0`, the mask is assumed not to be None, because code that expects None tests for it explicitly.
+    # The mask in `mask != 0` is assumed not to be None, because code that expects None tests for it explicitly.
     left = k.present(left) if k.may_be_tensor(left) and right != k.NONE else left
     right = k.present(right) if k.may_be_tensor(right) and left != k.NONE else right
     results = [_compare(op, one, other) for one in left.members for other in right.members]
@@ -195,7 +195,7 @@ def _compare(op: ast.cmpop, left: Kind, right: Kind) -> Kind:
 
 
 def _still_unknown(left: Kind, right: Kind, *, compared: bool = False) -> k.Unknown:
-    """Return the result of arithmetic on a parameter and a number. It is a tensor exactly if the parameter is one.
+    """Return the result of arithmetic on a parameter and a number. It is a tensor if and only if the parameter is one.
 
     `compared` is true for an operation that combines masks into a mask.
     """
@@ -206,7 +206,7 @@ def _still_unknown(left: Kind, right: Kind, *, compared: bool = False) -> k.Unkn
 
 
 def _identical(left: Kind, right: Kind) -> bool | None:
-    """Return whether two values are the same object. If one of them is None or a tensor, this may be known."""
+    """Return whether two values are the same object, which may be known if one of them is None or a tensor."""
     for one, other in ((left, right), (right, left)):
         if other == k.NONE:
             if one == k.NONE:

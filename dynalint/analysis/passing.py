@@ -29,7 +29,7 @@ def either_caller(old: Kind, new: Kind) -> Kind:
 
 
 def either_known(old: Kind, new: Kind) -> Kind:
-    """Join two kinds. For a parameter, None only means that it can be omitted.
+    """Join two kinds. None only means that a parameter can be omitted.
 
     If one of the kinds is unknown, the other still gives the type, but not the value of a number.
     """
@@ -63,7 +63,7 @@ def either_store(old: Kind, new: Kind) -> Kind:
 
 
 def _is_object(kind: Kind) -> bool:
-    """Return whether a value is an object that is only called or read, so that its truth decides nothing."""
+    """Return whether a value is an object that is only called or read, so that its truth value does not matter."""
     return k.is_record(kind) or isinstance(kind, (k.Function, k.Instance, k.Class, k.Partial, k.Object))
 
 

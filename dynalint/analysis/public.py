@@ -15,7 +15,7 @@ _OWN = re.compile(r"(^|\.)(_(?!_)\w*|tests?|test_\w+|\w+_test|testing|examples?|
 def is_public(function: FunctionInfo) -> bool:
     """Return whether code outside the project may call a function.
 
-    The names of the function, its class and its modules decide this.
+    This depends on the names of the function, its class and its modules.
     """
     known = function.known_public
     if known is None:

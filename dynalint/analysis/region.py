@@ -1,4 +1,4 @@
-"""The compiled region: the functions that a compiled root reaches, and the calls that lead to them."""
+"""Find the compiled region: the functions that a compiled root reaches, and the calls that lead to them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def find_roots(project: Project, interpreter: Interpreter, roots: str | Sequence
     """Return the compiled functions in a fixed order, with callers usually first.
 
     `roots` is "modules", "explicit" (only functions that the code itself compiles) or a list of names such as
-    "package.module:Name". With "modules", the `forward` method of every `nn.Module` counts as compiled. This includes
-    functions that replace it, as in `self.forward = self.fast`, and the methods that the `forward` of a torchmetrics
-    metric calls.
+    "package.module:Name". If it is "modules", the `forward` method of every `nn.Module` counts as compiled. This
+    includes functions that replace it, as in `self.forward = self.fast`, and the methods that the `forward` of a
+    torchmetrics metric calls.
     """
     found: dict[FunctionInfo, None] = {}
     modules = [

@@ -105,7 +105,7 @@ def _analyze(
 def _events(project: Project, contexts: list[Context], roots: set[FunctionInfo]) -> list[Event]:
     """Return the events in the region for the checked files.
 
-    Of duplicates, the one from the most informative context is kept.
+    If there are duplicates, the one from the most informative context is kept.
     """
     order = {file: index for index, file in enumerate(project.checked)}
     found: dict[tuple[object, ...], Event] = {}

@@ -41,7 +41,7 @@ class Scopes:
         self._readers: dict[FunctionInfo, dict[tuple[str, Context], Kind]] = {}
 
     def capture(self, function: FunctionInfo, env: Environment, context: Context | None) -> None:
-        """Store one context's variables, which are those of a function or of the scope around a nested function."""
+        """Store the variables that one context has in a function, or around a nested function."""
         self._closures.setdefault(function, {})[context] = env
         readers = self._readers.get(function, {})
         for (name, reader), seen in readers.items():
@@ -101,7 +101,7 @@ class Scopes:
             return k.with_home(kind, k.Home("global", name))
         if name.startswith("__") and name.endswith("__"):
             return UNKNOWN  # names such as `__file__` differ between modules
-        # A name often starts with the name of its module, so trying such modules first avoids reading all the others.
+        # A name often starts with its module's name, so these modules are tried first to avoid reading all the others.
         likely = [star for star in module.stars if name.lower().startswith(star.rpartition(".")[2])]
         for star in dict.fromkeys([*likely, *module.stars]):
             kind = self._starred(star, name)

@@ -1,4 +1,4 @@
-"""Properties of function definitions: their size, decorators, and parameters with annotations and defaults."""
+"""Properties of function definitions, such as size, decorators, and parameters with annotations and defaults."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def parameter_kind(interpreter: Interpreter, function: FunctionInfo, argument: a
     if argument.annotation is not None:
         kind = declared_kind(interpreter, argument.annotation, function.module)
         if kind != UNKNOWN:
-            # With `flag: Tensor = False`, an omitted argument is not a tensor.
+            # If the parameter is `flag: Tensor = False`, an omitted argument is not a tensor.
             if isinstance(default, ast.Constant) and (default.value is None or k.may_be_tensor(kind)):
                 kind = join(kind, widened(k.constant(default.value)))
             return k.with_home(kind, k.Home("argument", argument.arg))

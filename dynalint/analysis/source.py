@@ -1,4 +1,4 @@
-"""Source files: their bytes, text and syntax tree, and conversion between positions in these."""
+"""Source files with their bytes, text and syntax trees, and conversion between positions in these."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class SourceError:
 class SourceFile:
     """A Python file read from disk or given as text.
 
-    `text` is the decoded text with its original line endings and without a byte-order mark. For a notebook, it consists
-    of the code cells (see `notebook.py`). `tree` is None if, and only if, there is an `error`. Offsets count characters
-    of `text`, and lines are 1-based. Columns of syntax tree nodes count UTF-8 bytes from 0, as in `ast`. All other
-    columns are 1-based and count characters.
+    `text` is the decoded text with its original line endings and without a byte-order mark. The text of a notebook
+    consists of its code cells (see `notebook.py`). `tree` is None if, and only if, there is an `error`. Offsets count
+    characters of `text`, and lines are 1-based. Columns of syntax tree nodes count UTF-8 bytes from 0, as in `ast`. All
+    other columns are 1-based and count characters.
     """
 
     path: Path
@@ -159,7 +159,7 @@ class Sources:
 
 
 def parse_source(path: Path, data: bytes) -> SourceFile:
-    """Parse `data` as the content of `path`, decoded as PEP 263 specifies. For a notebook, parse its code cells."""
+    """Parse `data` as the content of `path`, decoded as PEP 263 specifies. Only a notebook's code cells are parsed."""
     file = decode_source(path, data)
     return file if file.error is not None else _parsed(file)
 
@@ -222,7 +222,7 @@ def _check_plain(encoding: str) -> None:
     cannot refer to it, and decoding can take unbounded time.
 
     Raises:
-        LookupError: the encoding is unknown or one of these.
+        LookupError: If the encoding is unknown or is one of these.
     """
     if encoding != "utf-8" and _PLAIN.decode(encoding, "replace") != _PLAIN.decode():
         raise LookupError(f"{encoding} is an encoding that makes code look different from what it does")

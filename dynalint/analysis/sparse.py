@@ -1,4 +1,4 @@
-"""Sparse tensors: the calls that create or preserve them, and the parameters that take them.
+"""Find the calls that create or preserve sparse tensors, and the parameters that take them.
 
 The annotation `Tensor` covers dense and sparse tensors. A parameter is known to be sparse if its documentation says so
 (see `documented.py`), or if every path through the function uses it in a way that only sparse tensors support.

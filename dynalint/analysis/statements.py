@@ -1,4 +1,4 @@
-"""Interpret statements: how they change the environment, and where control continues."""
+"""Interpret statements, including how they change the environment and where control continues."""
 
 from __future__ import annotations
 

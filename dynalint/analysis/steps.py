@@ -1,9 +1,9 @@
 """Limits on the work done for each file.
 
 The work is measured in steps rather than seconds, so that reports do not depend on the machine. Nesting and repetition
-make it possible to write a few lines that would take minutes to analyse. Each file has two budgets. In the budget for
-its analysis, a step is an evaluated expression or a node that a rule visits. The other budget is for computing its
-rewrites. Real files stay far below the limits (see `benchmarks/steps.py`).
+make it possible to write a few lines that would take minutes to analyse. Each file has a budget for its analysis, where
+a step is an evaluated expression or a node that a rule visits, and another budget for computing its rewrites. Real
+files stay far below the limits (see `benchmarks/steps.py`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Budget:
         """Abort the current work if there are no steps left.
 
         Raises:
-            Exhausted: there are no steps left.
+            Exhausted: If there are no steps left.
         """
         if self.spent > self.most:
             raise Exhausted
@@ -65,7 +65,7 @@ class Budget:
         """Return a node and all its descendants, each of which takes a step.
 
         Raises:
-            Exhausted: there are no steps left.
+            Exhausted: If there are no steps left.
         """
         self.check()
         nodes = self._walked.get(node)
@@ -140,7 +140,7 @@ def walk(node: ast.AST) -> Iterator[ast.AST]:
     """Yield a node and all its descendants like `ast.walk`, and charge them to the current file's budget.
 
     Raises:
-        Exhausted: its budget is used up.
+        Exhausted: If its budget is used up.
     """
     budget = _SPENT.get()
     return iter(all_nodes(node) if budget is None else budget.walk(node))
@@ -184,7 +184,7 @@ def step(number: int = 1) -> None:
     """Charge steps taken outside `walk` to the current file's budget.
 
     Raises:
-        Exhausted: its budget is used up.
+        Exhausted: If its budget is used up.
     """
     budget = _SPENT.get()
     if budget is not None:

@@ -278,7 +278,7 @@ def note_item(frame: Frame, node: ast.Subscript, base: Kind) -> None:
 
 
 def _changes_state(frame: Frame) -> bool:
-    """Return whether a store changes state that existed before the call. A new object has no such state.
+    """Return whether a store changes state that existed before the call. A new object has no state.
 
     The state of a torchmetrics metric does not count, because its `forward` resets the state before adding its inputs.
     """

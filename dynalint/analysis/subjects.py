@@ -41,7 +41,7 @@ class Subject(NamedTuple):
 
 
 def subject(node: ast.expr, self_name: str | None) -> Subject | None:
-    """Return the subject of a test of one value's truth or length, or of whether it is None.
+    """Return the subject of a test of whether one value is true, empty or None.
 
     Return None for other tests.
     """

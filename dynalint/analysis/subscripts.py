@@ -160,7 +160,7 @@ def _sliced(base: k.Sequence, index: Kind) -> Kind:
     type_ = "torch.nn.ModuleList" if base.type in _MODULE_LISTS else base.type
     if base.items is not None and isinstance(index, k.Sequence) and index.items is not None:
         bounds = [bound.constant if isinstance(bound, k.Value) else k.MISSING for bound in index.items]
-        # For a slice with one bound, such as `[n:]` or `[:n]`, the items have the same kind only if all items do.
+        # If a slice has only one bound, as in `[n:]` or `[:n]`, its items only have the same kind if all items do.
         plain = len(bounds) == 1 and isinstance(bounds[0], int) and type_ in ("list", "tuple")
         if plain and all(item == base.items[0] for item in base.items):
             return k.Sequence(type_, base.element)

@@ -114,7 +114,7 @@ class Overload:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The canonical name of a function or method, and its overloads, of which there is at least one."""
+    """The canonical name of a function or method, and its overloads. There is at least one overload."""
 
     name: str
     overloads: tuple[Overload, ...]
@@ -154,7 +154,10 @@ class Entry:
     def certain_flags(
         self, positional: Sequence[str] = (), keywords: Mapping[str, str] | None = None, *, starred: bool = False
     ) -> frozenset[Flag]:
-        """Return the flags that all overloads matching a call have in common. The arguments are as for `resolve`."""
+        """Return the flags that all overloads matching a call have in common.
+
+        The arguments are the same as for `resolve`.
+        """
         matching = self.overloads if starred else self._matching(positional, keywords or {})
         return frozenset.intersection(*(overload.flags for overload in matching))
 
@@ -165,7 +168,7 @@ class Entry:
         *,
         starred: bool = False,
     ) -> Kind:
-        """Return the kind of a call's result. The arguments are as for `resolve`."""
+        """Return the kind of a call's result. The arguments are the same as for `resolve`."""
         return self.resolve(positional, keywords, starred=starred).kind
 
     def _matching(self, positional: Sequence[str], keywords: Mapping[str, str]) -> tuple[Overload, ...]:

@@ -154,7 +154,7 @@ def _is_foreseen(
 ) -> bool:
     """Return whether tracing knows the value of a call's result, a single element computed only from Python numbers.
 
-    On a GPU, this may not be the case. However, the source does not show the device, and dynalint must not flag what it
+    This may not be the case on a GPU, but the source does not show the device, and dynalint must not flag what it
     cannot know.
     """
     if name in FROM_NUMBERS:

@@ -63,8 +63,8 @@ class Kind:
     """The kind of a value, parsed from the grammar in this module.
 
     `type` is the class name of a `python`, `data`, `module` or `object` kind, or "" if it is unknown. `items` are a
-    tuple's elements, or a union's members. For a list, an iterator, a variadic tuple or a dict's values, it contains
-    the one kind of all elements. `fields` are the field names of a named tuple.
+    tuple's elements, or a union's members. If the kind is a list, an iterator, a variadic tuple or a dict, `items`
+    contains a single kind, which all elements or values have. `fields` are the field names of a named tuple.
     """
 
     name: KindName

@@ -22,7 +22,7 @@ _HELP = """\
 
 
 class Asking:
-    """Prompts for each fix in the terminal. The fix engine calls it to decide. End of input means quit."""
+    """Prompts for each fix in the terminal. The fix engine calls it for each decision. End of input means quit."""
 
     def __init__(self, run: Run) -> None:
         self._run = run

@@ -157,8 +157,8 @@ def _watched(options: dict[str, Any]) -> Iterator[Path]:
     """Yield the files that a check depends on: the checked files and the configuration.
 
     Raises:
-        UsageError: a path does not exist.
-        ConfigError: the configuration is invalid.
+        UsageError: If a path does not exist.
+        ConfigError: If the configuration is invalid.
     """
     from dynalint.cli.options import read_configuration
     from dynalint.workspace import open_workspace
@@ -176,7 +176,7 @@ def _check_options(options: dict[str, Any]) -> None:
     """Reject options that cannot be combined.
 
     Raises:
-        UsageError: two of the options cannot be combined.
+        UsageError: If two of the options cannot be combined.
     """
     given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value not in (None, False, (), "")]
     given += [_ADD_IGNORE] if options["add_ignore"] == "" else []

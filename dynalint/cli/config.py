@@ -114,7 +114,7 @@ def _suggested(found: Suggestions, *, in_table: bool) -> str:
 def schema() -> None:
     """Print the JSON Schema of the settings, for completion and validation in editors.
 
-    It lists the codes of all installed rules, including those of other rule packs.
+    It lists the codes of all installed rules, including rules from other rule packs.
     """
     from dynalint.catalogue import known_codes
     from dynalint.cli.console import write

@@ -41,7 +41,7 @@ def write(text: str, stream: TextIO | None = None) -> None:
     Characters that the stream's encoding does not support are escaped, so that a report can be written in any locale.
 
     Raises:
-        DynalintError: the text cannot be written.
+        DynalintError: If the text cannot be written.
     """
     stream = stream or sys.stdout
     if stream is None:  # the process was started without standard streams
@@ -79,7 +79,7 @@ def write_diff(diff: str, style: Style, color: ColorChoice = "auto") -> None:
     defused when running in that system. Otherwise, and in a file, the diff is exact, so that `git apply` accepts it.
 
     Raises:
-        DynalintError: the diff cannot be written.
+        DynalintError: If the diff cannot be written.
     """
     shown = visible_lines(diff)
     if sys.stdout is not None and sys.stdout.isatty():

@@ -20,7 +20,7 @@ def read_shard(value: object) -> Shard:
     """Parse a shard such as `2/4`.
 
     Raises:
-        BadParameter: the text has a different form.
+        BadParameter: If the text has a different form.
     """
     from dynalint.confirm.shards import Shard
 
@@ -31,10 +31,10 @@ def read_shard(value: object) -> Shard:
 
 
 def execution(options: Mapping[str, Any], settings: Settings) -> Execution | None:
-    """Return how a command's options ask for code to be run, or None if they do not say or no code is run.
+    """Return the execution that a command's options ask for, or None if they ask for none or no code is run.
 
     Raises:
-        UsageError: options contradict each other, or a package is missing.
+        UsageError: If options contradict each other, or a package is missing.
     """
     executor, scheduler = options.get("executor"), options.get("scheduler")
     if (executor == "dask") != bool(scheduler):
@@ -60,7 +60,7 @@ def write_shard(run: Run, options: Mapping[str, Any]) -> int:
     """Write a shard's answers to the output file, and return the exit code.
 
     Raises:
-        DynalintError: the file cannot be written.
+        DynalintError: If the file cannot be written.
     """
     answers = run.workspace.execution.answers if run.workspace.execution is not None else None
     assert answers is not None

@@ -32,7 +32,7 @@ _NOT_TAKEN = frozenset({"paths", "stdin_filename", "watch", "shard", "static"})
     ],
 )
 def merge(shards: tuple[Path, ...], **options: Any) -> int:
-    """Combine the answers that `dynalint check --shard` wrote on several machines into one report.
+    """Combine the answers that `dynalint check --shard` wrote on different machines into one report.
 
     SHARDS are the files written for all shards of one run. The report is the same as for a run on one machine. Code
     that no shard could know was needed, such as the parts of a model that could not be built, is run now. The other

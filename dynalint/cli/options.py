@@ -38,7 +38,7 @@ def seconds(value: object) -> float:
     """Parse a positive number of seconds, such as `60` or `60s`.
 
     Raises:
-        BadParameter: it is not a positive number.
+        BadParameter: If it is not a positive number.
     """
     with contextlib.suppress(ValueError):
         number = float(str(value).removesuffix("s"))
@@ -233,8 +233,8 @@ def read_configuration(options: Mapping[str, Any], known: Collection[str] | None
     """Return the configuration for the command-line options. `known` are all codes.
 
     Raises:
-        UsageError: options cannot be combined.
-        ConfigError: the configuration is invalid.
+        UsageError: If options cannot be combined.
+        ConfigError: If the configuration is invalid.
     """
     from dynalint.config import Configuration, Overrides, environment_layer, inline_layer
 
@@ -264,7 +264,7 @@ def options_layer(options: Mapping[str, Any], directory: Path) -> Layer:
     """Return the settings given as options on the command line.
 
     Raises:
-        ConfigError: a value has the wrong type.
+        ConfigError: If a value has the wrong type.
     """
     from dynalint.config import parse_layer
 

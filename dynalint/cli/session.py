@@ -40,8 +40,8 @@ class Run:
         """Find the files to check, and print notes about given paths that are skipped.
 
         Raises:
-            UsageError: options cannot be combined, or a path does not exist.
-            ConfigError: the configuration is invalid.
+            UsageError: If options cannot be combined, or a path does not exist.
+            ConfigError: If the configuration is invalid.
         """
         self._options = options
         self._start = time.perf_counter()
@@ -84,7 +84,7 @@ class Run:
 
     @cached_property
     def ran_by(self) -> str:
-        """The interpreter that runs code and its torch, as text, or "" if no code is run."""
+        """A description of the interpreter that runs code and its torch version, or "" if no code is run."""
         if self.settings.confirm == "never":
             return ""
         from dynalint.environments import chosen_interpreter, installed_torch
@@ -138,7 +138,7 @@ class Run:
         """Return the findings that are not in the baseline, with their fingerprints.
 
         Raises:
-            UsageError: the baseline cannot be read.
+            UsageError: If the baseline cannot be read.
         """
         found = fingerprinted(findings, lines, self.folder)
         path = self.settings.baseline
@@ -199,7 +199,7 @@ class Run:
         """Write all findings in this run to a baseline file.
 
         Raises:
-            DynalintError: the file cannot be written.
+            DynalintError: If the file cannot be written.
         """
         Baseline.of(findings, lines, self.folder).write(path, path.as_posix())
         self.note(f"wrote {len(findings)} finding{'s' if len(findings) != 1 else ''} to {path.as_posix()}.")
@@ -224,7 +224,7 @@ class Run:
         listed. It is None if no fixes were requested.
 
         Raises:
-            DynalintError: the output file cannot be written.
+            DynalintError: If the output file cannot be written.
         """
         form = self.settings.output_format
         listed = self.shown(findings) if form in FOLDING and not statistics else findings
@@ -254,7 +254,7 @@ class Run:
         """Write text to the output file, or to standard output.
 
         Raises:
-            DynalintError: the output file cannot be written.
+            DynalintError: If the output file cannot be written.
         """
         file: Path | None = self._options["output_file"]
         if file is None:
@@ -269,7 +269,7 @@ class Run:
         """Write a diff to the output file, or to standard output in the same way as `dynalint.cli.console.write_diff`.
 
         Raises:
-            DynalintError: the output file cannot be written.
+            DynalintError: If the output file cannot be written.
         """
         if self._options["output_file"] is None:
             write_diff(diff, self.style, self.color)
@@ -290,7 +290,7 @@ class Run:
         return lines_by_place((path, self._now(path)) for path in {finding.path for finding in findings})
 
     def placed(self, finding: Finding) -> Finding:
-        """Return a finding with its position in the current file. In a notebook, positions are relative to cells."""
+        """Return a finding with its position in the current file, or in its cell if the file is a notebook."""
         return placed(finding, self._now(finding.path)) if finding.path.endswith(SUFFIX) else finding
 
     def _now(self, path: str) -> SourceFile:

@@ -52,7 +52,7 @@ class Configuration:
         """Resolve relative paths against `directory`, an absolute path. The default is the working directory.
 
         Raises:
-            ConfigError: the file given in `overrides` is invalid.
+            ConfigError: If the file given in `overrides` is invalid.
         """
         self._overrides = overrides
         self._known = known
@@ -66,7 +66,7 @@ class Configuration:
         """Return the settings for files directly in the directory with the absolute path `directory`.
 
         Raises:
-            ConfigError: a configuration file is invalid.
+            ConfigError: If a configuration file is invalid.
         """
         if self._fixed is not None:
             return self._fixed
@@ -88,10 +88,7 @@ class Configuration:
         return self.for_directory(path.parent)
 
     def for_run(self, paths: Sequence[Path]) -> Settings:
-        """Return the settings for the whole run, which are those of the directory that contains all `paths`.
-
-        The paths are absolute. If there are none, the working directory is used.
-        """
+        """Return the settings for the whole run, which are the settings of the directory that contains all `paths`."""
         if not paths:
             return self.for_directory(self._directory)
         try:
@@ -134,7 +131,7 @@ def is_configuration(path: Path, directory: Path) -> bool:
     `pyproject.toml` contains one if it has a `[tool.dynalint]` table. Messages give the path relative to `directory`.
 
     Raises:
-        ConfigError: the file cannot be read.
+        ConfigError: If the file cannot be read.
     """
     if not os.path.isfile(path):  # noqa: PTH113 - `is_file` fails where the path is too long
         return False
@@ -153,7 +150,7 @@ def read_layers(path: Path, directory: Path, seen: tuple[Path, ...] = ()) -> lis
     """Read a configuration file and the files that it extends, in increasing order of precedence.
 
     Raises:
-        ConfigError: a file is missing or is not TOML, a key is unknown, a value is invalid, or `extend` is circular.
+        ConfigError: If a file is missing or is not TOML, a key is unknown, a value is invalid, or `extend` is circular.
     """
     shown = show_path(path, directory)
     document = read_toml(path, shown)
@@ -189,7 +186,7 @@ def parse_layer(values: Mapping[str, Any], base: Path, locate: Callable[[KeyPath
     Relative paths start from `base`. `locate` returns where a key was written.
 
     Raises:
-        ConfigError: a key is unknown, or a value has the wrong type.
+        ConfigError: If a key is unknown, or a value has the wrong type.
     """
     parsed: dict[str, Any] = {}
     for key, value in values.items():
@@ -204,7 +201,7 @@ def inline_layer(text: str, directory: Path) -> Layer:
     """Parse the "key = value" argument of `--config`.
 
     Raises:
-        ConfigError: the text is not TOML, a key is unknown or a value has the wrong type.
+        ConfigError: If the text is not TOML, a key is unknown or a value has the wrong type.
     """
     try:
         document = parse_toml(text, "--config")
@@ -218,7 +215,7 @@ def environment_layer(environment: Mapping[str, str], directory: Path) -> Layer:
     """Parse the `DYNALINT_*` variables. An empty variable counts as not set.
 
     Raises:
-        ConfigError: a value has the wrong type.
+        ConfigError: If a value has the wrong type.
     """
     values: dict[str, Any] = {}
     names: dict[str, str] = {}

@@ -52,7 +52,7 @@ def select(layers: Sequence[Mapping[str, Any]], known: Collection[str], default:
     codes. A layer that sets `select` starts from scratch. Other layers modify the previous selection.
 
     Raises:
-        ConfigError: a selector matches no code. The message says where it was written and suggests the closest code.
+        ConfigError: If a selector matches no code. The message says where it was written and suggests the closest code.
     """
     enabled = {code for code in known if any(selector.matches(code) for selector in default)}
     enabled |= ALWAYS_SELECTED & set(known)
@@ -71,7 +71,7 @@ def expand(selectors: Iterable[Selector], known: Collection[str]) -> frozenset[s
     """Return the codes that at least one of the selectors matches.
 
     Raises:
-        ConfigError: a selector matches no code. The message says where it was written and suggests the closest code.
+        ConfigError: If a selector matches no code. The message says where it was written and suggests the closest code.
     """
     return frozenset(code for selector in selectors for code in _codes(selector, known))
 

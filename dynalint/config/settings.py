@@ -35,8 +35,8 @@ class Option:
     If `joins` is true, the values from all layers are joined. Otherwise, the last is used.
 
     `reserved` is set for keys that concern the user's machine. It says whether a value would start programs, weaken the
-    sandbox, or choose folders to write to. In a project's own files, such a value only takes effect if the user trusts
-    the project.
+    sandbox, or choose folders to write to. If such a value is in a project's own files, it only takes effect if the
+    user trusts the project.
     """
 
     key: str
@@ -315,7 +315,7 @@ def split_reserved(layer: Layer) -> tuple[Layer, list[Asked]]:
 
 
 def about_machine(layer: Layer) -> Layer:
-    """Return a layer's settings that concern the user's machine, whatever the project."""
+    """Return a layer's settings that concern the user's machine rather than the project."""
     return Layer({key: value for key, value in layer.values.items() if OPTIONS[key].reserved}, layer.places)
 
 
@@ -323,7 +323,7 @@ def resolve(layers: Sequence[Layer], known: Collection[str], root: Path, config_
     """Merge layers in increasing order of precedence. `known` are the codes of the installed rules.
 
     Raises:
-        ConfigError: a selector matches no code.
+        ConfigError: If a selector matches no code.
     """
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}

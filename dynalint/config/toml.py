@@ -56,7 +56,7 @@ def read_toml(path: Path, shown: str) -> Document:
     """Read a TOML file. Error messages refer to it as `shown`.
 
     Raises:
-        ConfigError: the file cannot be read or is not TOML.
+        ConfigError: If the file cannot be read or is not TOML.
     """
     try:
         text = read_bounded(path, _MOST_BYTES).decode("utf-8-sig")
@@ -71,7 +71,7 @@ def parse_toml(text: str, shown: str) -> Document:
     """Parse TOML from text.
 
     Raises:
-        ConfigError: the text is not TOML. The message includes `shown` and the line.
+        ConfigError: If the text is not TOML. The message includes `shown` and the line.
     """
     text = text.replace("\r\n", "\n")
     if endless := _ENDLESS_KEY.search(text):
@@ -95,8 +95,8 @@ def parse_toml(text: str, shown: str) -> Document:
 class _Scanner:
     """Scans valid TOML and records where keys and array elements start.
 
-    It only needs to find where strings, arrays and inline tables end, because the values come from `tomllib`. It does
-    not distinguish the elements of an array of tables, because none of dynalint's settings is one.
+    It only needs to find where strings, arrays and inline tables end, because the values come from `tomllib`. It treats
+    all tables in an array of tables as one, because dynalint has no setting of this type.
     """
 
     def __init__(self, text: str) -> None:

@@ -76,7 +76,7 @@ class Type(Generic[T]):
         """Parse a value.
 
         Raises:
-            ConfigError: the value does not have this type.
+            ConfigError: If the value does not have this type.
         """
         return self.parse(raw)
 

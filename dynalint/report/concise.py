@@ -8,7 +8,7 @@ from dynalint.report.summary import summary
 
 
 def render(report: Report, style: Style) -> str:
-    """Return "path:line:column: CODE [*] message" lines and a summary; [*] marks findings that can be fixed."""
+    """Return "path:line:column: CODE [*] message" lines and a summary. [*] marks findings that can be fixed."""
     lines = []
     for finding in report.findings:
         colour = SEVERITY_COLOURS[finding.severity]

@@ -83,7 +83,7 @@ def fence(lines: Sequence[str], language: str) -> str:
 
 
 def _text(text: str, *, quote: bool = True) -> str:
-    """Return text as HTML that Markdown does not change. With `quote`, it can also be used in an attribute."""
+    """Return text as HTML that Markdown does not change. If `quote` is true, it can also be used in an attribute."""
     escaped = _MARKS.sub(lambda match: f"&#{ord(match[0])};", html.escape(text, quote=quote))
     return _MENTION.sub(r"\g<0>&#8203;", escaped)
 

@@ -23,7 +23,7 @@ class Report:
     baseline. `with_fixes` is true if the findings include their fixes, and `unsafe_fixes` is true if unsafe fixes can
     be applied. `folder` is the working directory relative to the repository's root. `entries` documents the codes.
     `failures` are sentences about errors in dynalint. `ran_by` describes the interpreter that ran the code and its
-    torch, or is empty if no code was run.
+    torch version, or is empty if no code was run.
     """
 
     findings: Sequence[Finding]

@@ -1,4 +1,4 @@
-"""Diffs of the fixes that findings offer, made from the fixes' edits."""
+"""Diffs of the fixes that findings offer, built from the fixes' edits."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dynalint.findings import Edit, Finding
 def offered_diff(finding: Finding, lines: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, list[str]]]:
     """Yield each file or notebook cell that a fix changes, with the lines of its diff but without a header.
 
-    `lines` maps files and cells, named as in `Finding.place`, to their lines without line endings. For any others,
-    there are no diff lines.
+    `lines` maps files and cells, named as in `Finding.place`, to their lines without line endings. Other files and
+    cells have no diff lines.
     """
     edits: dict[str, list[Edit]] = {}
     for edit in finding.fix.edits if finding.fix is not None else ():

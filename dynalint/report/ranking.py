@@ -1,4 +1,4 @@
-"""Order findings by their cost, as far as it is known, and give the reasons as text."""
+"""Order findings by their cost, if it is known, and give the reasons as text."""
 
 from __future__ import annotations
 

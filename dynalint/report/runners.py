@@ -2,7 +2,7 @@
 
 A runner scans every line that a step prints, wherever the line comes from. GitHub Actions recognizes `::name::` at the
 start of a line, with or without leading white space, and the older form `##[name]` anywhere in a line. Azure Pipelines
-recognizes `##vso[`, and TeamCity recognizes `##teamcity[`. With these, checked code could mask words in the log, forge
+recognizes `##vso[`, and TeamCity recognizes `##teamcity[`. Checked code could use these to mask words in the log, forge
 annotations or disable commands in later steps.
 """
 

@@ -40,7 +40,7 @@ def unlike(old: Sequence[cst.CSTNode], new: Sequence[cst.CSTNode]) -> tuple[list
 class Change:
     """The lines that differ between two modules, within the innermost block that contains all of them.
 
-    `before` and `after` are the statements; `indent` is the indentation of the block.
+    `before` and `after` are the statements, and `indent` is the block's indentation.
     """
 
     def __init__(self, old: cst.Module, new: cst.Module) -> None:

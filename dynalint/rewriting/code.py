@@ -31,7 +31,7 @@ def written(file: SourceFile, *changes: Change) -> tuple[Replacement, ...]:
     """Return the replacements in a file's text for the given changes.
 
     Raises:
-        Refusal: the new code, or the code around the old code, cannot be parsed.
+        Refusal: If the new code, or the code around the old code, cannot be parsed.
     """
     trees: dict[Tree, dict[cst.CSTNode, Substitution]] = {}
     for old, new in changes:
@@ -64,7 +64,7 @@ def kept(file: SourceFile, node: ast.expr) -> cst.BaseExpression:
     """Return an expression from the file for use in its own replacement.
 
     Raises:
-        Refusal: libcst has no node for the expression.
+        Refusal: If libcst has no node for the expression.
     """
     return Tree.around(file, node).expression(node)
 
@@ -91,7 +91,7 @@ def expression(text: str, indent: str = "") -> cst.BaseExpression:
     """Return the expression parsed from `text`. All lines after the first have the indentation `indent`.
 
     Raises:
-        Refusal: the text cannot be parsed.
+        Refusal: If the text cannot be parsed.
     """
     (line,) = statements([f"({text}\n{indent})" if "#" in text else f"({text})"], indent)
     assert isinstance(line, cst.SimpleStatementLine)
@@ -108,7 +108,7 @@ def statements(lines: Iterable[str], indent: str = "") -> Sequence[cst.BaseState
     """Return the statements parsed from `lines`. All lines after the first have the indentation `indent`.
 
     Raises:
-        Refusal: the text cannot be parsed.
+        Refusal: If the text cannot be parsed.
     """
     text = _NEWLINE.sub("\n", f"\n{indent}".join(lines))
     head = "if 1:\n" if indent else ""
@@ -124,7 +124,7 @@ def statements(lines: Iterable[str], indent: str = "") -> Sequence[cst.BaseState
 
 
 def _indentation(file: SourceFile, node: ast.expr | ast.stmt) -> str:
-    """Return the indentation for a node's replacement. For an `elif`, this is the indentation of its body."""
+    """Return the indentation for a node's replacement, which for an `elif` is the indentation of its body."""
     own = _white_space(file, node.lineno)
     if not (isinstance(node, ast.If) and file.segment(node).startswith("elif")):
         return own

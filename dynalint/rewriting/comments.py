@@ -10,9 +10,9 @@ import libcst as cst
 
 from dynalint.rewriting.changed import parts, unlike
 
-# Comments in which tools are told about the code on the same line. Without the code, they are pointless.
+# Comments that tell a tool something about the code on the same line. They are pointless without the code.
 _FOR_TOOLS = re.compile(r"#\s*(noqa|type:|dynalint:|pragma:|pylint:|pyright:|mypy:|ruff:|fmt:|nosec)")
-# On a line of its own, a comment like this would apply to the next statement.
+# A comment like this would apply to the next statement if it were on a separate line.
 _OWN = re.compile(r"#\s*dynalint:")
 
 

@@ -61,7 +61,7 @@ _SLOTS: dict[type[cst.CSTNode], dict[str, int]] = {
     cst.StarredDictElement: {"value": _BITS},
     cst.FormattedStringExpression: {"expression": _IF},
 }
-# The same for parts inside brackets, where line breaks are allowed.
+# The same as above, but for parts inside brackets, where line breaks are allowed.
 _BRACKETED: dict[type[cst.CSTNode], dict[str, int]] = {
     cst.Arg: {"value": _LAMBDA},
     cst.Index: {"value": _LAMBDA},
@@ -207,7 +207,7 @@ def _in_string(node: cst.FormattedString) -> cst.FormattedString:
     """Return an f-string that is valid before Python 3.12, where expressions cannot contain its quotes or backslashes.
 
     Raises:
-        Refusal: an expression contains one of these or spans more than one line.
+        Refusal: If an expression contains one of these or spans more than one line.
     """
     parts: list[cst.BaseFormattedStringContent] = []
     for part in node.parts:

@@ -36,7 +36,7 @@ def replacements(tree: Tree, changes: Sequence[Substitution]) -> tuple[Replaceme
     """Return changes as replacements in the file's text.
 
     Raises:
-        Refusal: for the same reasons as `substituted`.
+        Refusal: For the same reasons as `substituted`.
     """
     first, old, new = _texts(tree, _changed(tree, changes))
     first += tree.start
@@ -47,7 +47,8 @@ def substituted(tree: Tree, changes: Sequence[Substitution]) -> str:
     """Return a tree's text after the given changes.
 
     Raises:
-        Refusal: two changes concern the same node, one removes what another changes, or the new code cannot be written.
+        Refusal: If two changes concern the same node, one removes what another changes, or the new code cannot be
+            written.
     """
     return _changed(tree, changes).code.removeprefix(tree.head)
 
@@ -79,7 +80,7 @@ class _Pass(cst.CSTTransformer):
 
     `done` are the changes made so far. `_within` are the changes whose new nodes are being visited. Their old nodes are
     not replaced again inside these. `_lifted` are statements whose leading lines have moved to their replacement.
-    `_outer` are calls in parsed new code that can be wrapped, and `_spread` is true if such a call on the current line
+    `_outer` are calls in parsed new code that can be wrapped, and `_spread` is true if one of them on the current line
     already contains line breaks. `_made` are new nodes that have been visited. `_indent` is the indentation of the
     block being visited.
     """

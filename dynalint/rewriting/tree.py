@@ -32,7 +32,7 @@ class Tree:
         """Parse a range of lines.
 
         Raises:
-            Refusal: libcst cannot parse the lines.
+            Refusal: If libcst cannot parse the lines.
         """
         self.file, self.first, self.last = file, first, last
         self.start = file.line_starts[first - 1]
@@ -57,7 +57,7 @@ class Tree:
         """Return the tree of the outermost function around a node, or of the top-level statement that contains it.
 
         Raises:
-            Refusal: libcst cannot parse the code.
+            Refusal: If libcst cannot parse the code.
         """
         lines = _lines_around(file, node)
         trees = _TREES.setdefault(file, {})
@@ -69,10 +69,10 @@ class Tree:
         """Return the libcst expression for an `ast` expression.
 
         Raises:
-            Refusal: libcst has no expression at this position.
+            Refusal: If libcst has no expression at this position.
         """
         start, end = self.file.span(node)
-        # In `ast`, a generator includes the parentheses around it, even the call's parentheses if it is the only
+        # The parentheses around a generator are part of it in `ast`, even a call's parentheses if it is the only
         # argument.
         found = self._expressions.get((start, end)) or self._expressions.get((start + 1, end - 1))
         if found is None:
@@ -83,7 +83,7 @@ class Tree:
         """Return the libcst statement for an `ast` statement.
 
         Raises:
-            Refusal: libcst has no statement at this position.
+            Refusal: If libcst has no statement at this position.
         """
         found = self._statements.get(self.file.span(node))
         if found is None:
@@ -94,7 +94,7 @@ class Tree:
         """Return a statement with the lines above it and its trailing comment, or without them if it shares its line.
 
         Raises:
-            Refusal: libcst has no statement at this position.
+            Refusal: If libcst has no statement at this position.
         """
         found = self.statement(node)
         home = self.parents[found]

@@ -22,7 +22,7 @@ def fitting(
 ) -> cst.SimpleStatementLine:
     """Return a line after wrapping as many of the outermost `made` calls as required for it to fit after `indent`.
 
-    With `spread`, the first call is always wrapped.
+    If `spread` is true, the first call is always wrapped.
     """
     limit = 0
     new, plain = line, cst.TrailingWhitespace()

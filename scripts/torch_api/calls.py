@@ -15,7 +15,7 @@ NUMBERS = (bool, int, float, complex)
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments of a call. For a method, the receiver comes first."""
+    """The arguments of a call, starting with the receiver if it is a call to a method."""
 
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)

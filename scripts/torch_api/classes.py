@@ -45,7 +45,7 @@ _ARGUMENTS: dict[str, tuple[tuple[Any, ...], ...]] = {
 
 @dataclass
 class Record:
-    """A class in the form that the data file has."""
+    """A class in the data file's format."""
 
     bases: list[str]
     instance: Kind | None = None
@@ -255,7 +255,7 @@ def _plain(kind: Kind) -> Kind:
 def _constructed(
     cls: type, built: Call, call: Call | None, *, vary: bool
 ) -> Iterator[tuple[type, Call, Any, Call | None]]:
-    """Yield an instance. With `vary`, also yield an instance for each combination of the constructor's bool options."""
+    """Yield an instance or, if `vary` is true, an instance for each combination of the constructor's bool options."""
     overloads = declared.of_python(cls.__init__, is_method=True)  # type: ignore[misc]
     variants = [option for overload in overloads for option in options(overload, built, skip=False)] if vary else []
     for arguments in [built, *variants]:

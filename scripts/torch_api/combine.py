@@ -17,7 +17,8 @@ _ABSENT = "absent"
 _OF_ALL_CALLS = {"elementwise", "data_dependent"}
 _LETTER = {"tensor": "T", "int": "I", "float": "N", "complex": "N", "true": "t", "false": "f", "none": "?",
            "sequence": "L", "dtype": "D", "device": "V", "other": "O"}  # fmt: skip
-# The properties that an argument can decide, in the order in which they are tried, and how many arguments can decide.
+# The properties that can depend on an argument, in the order in which they are tried, and how many arguments they can
+# depend on.
 _FLAGS_OF_OUTCOMES = frozenset({"dynamic_shape", "data_dependent", "random"})
 _ATTEMPTS = (
     (_FLAGS_OF_OUTCOMES, True),
@@ -50,7 +51,7 @@ def combine(declared: Sequence[Overload], seen: Sequence[Seen]) -> list[Overload
 
 
 def spell(overloads: Sequence[Overload]) -> str | list[str]:
-    """Return an entry in the form that the data file has."""
+    """Return an entry in the data file's format."""
     texts = [
         _result(overload) if overload.parameters is None else f"{_signature(overload)}->{_result(overload)}"
         for overload in overloads
@@ -114,7 +115,7 @@ def _like_others(overload: Overload, seen: Sequence[Seen]) -> Overload:
 
 
 def _split(overload: Overload, seen: Sequence[Seen]) -> list[Overload]:
-    """Return the overload with what its calls showed, split if an argument decides between outcomes."""
+    """Return the overload with what its calls showed, split if the outcome depends on an argument."""
     informative = _telling_of_rank(seen)
     found = []
     for parameters, accepted in _decided(overload, informative):
@@ -161,9 +162,9 @@ Group = tuple[tuple[Parameter, ...], Callable[[Seen], bool]]
 
 
 def _decided(overload: Overload, seen: Sequence[Seen]) -> list[Group]:
-    """Return the smallest set of parameters whose arguments decide the outcome.
+    """Return the smallest set of parameters whose arguments determine the outcome.
 
-    It is empty if all outcomes agree or no set decides.
+    It is empty if all outcomes agree or no set determines them.
     """
     if overload.parameters is None:
         return []
@@ -209,7 +210,10 @@ Table = dict[tuple[str, ...], Outcome]
 
 
 def _table(chosen: tuple[str, ...], bound: Sequence[dict[str, str]], outcomes: Sequence[Outcome]) -> Table | None:
-    """Return the outcome for each combination of arguments of the chosen parameters; None if they do not decide it."""
+    """Return the outcome for each combination of arguments for the chosen parameters.
+
+    Return None if these do not determine it.
+    """
     table: Table = {}
     for arguments, outcome in zip(bound, outcomes, strict=True):
         key = tuple(arguments.get(name, _ABSENT) for name in chosen)

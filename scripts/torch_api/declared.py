@@ -34,10 +34,7 @@ class Stub:
         self._classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
 
     def methods(self, owner: str) -> dict[str, Overloads]:
-        """Return the overloads of each method of a class, without the receiver.
-
-        For an unknown class, there are none.
-        """
+        """Return the overloads of each method of a class, without the receiver, or nothing for an unknown class."""
         return _overloads(self._classes[owner].body, is_method=True) if owner in self._classes else {}
 
     def attributes(self, owner: str) -> dict[str, Kind]:

@@ -60,7 +60,7 @@ class Seen:
 
     @property
     def mixed(self) -> bool:
-        """Whether there were both bool and int tensors, in which case the highest class may be that of an index."""
+        """Whether there were both bool and int tensors, in which case the highest class may be an index's class."""
         return {"b", "i"} <= self.classes
 
     @property

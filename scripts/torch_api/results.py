@@ -23,7 +23,7 @@ _WORDS = {torch.dtype: "dtype", torch.device: "device", torch.layout: "layout", 
 
 
 class Objects:
-    """Names the torch classes of which calls can return instances."""
+    """Names the torch classes whose instances calls can return."""
 
     def __init__(self, names: Callable[[type], str | None]) -> None:
         self._names = names
@@ -52,7 +52,7 @@ class Arguments:
     def letters(self, dtype: torch.dtype) -> str:
         """Return the four letters for a result with this dtype.
 
-        A pointwise operation may promote to the class of its Python numbers. For other operations, the result is open
+        A pointwise operation may promote to the class of its Python numbers. The dtype of any other result is unknown
         if a number has a higher class than the tensors, or if an argument is a dtype.
         """
         letter = class_of(dtype)
@@ -91,7 +91,7 @@ def merge(kinds: Sequence[Kind]) -> Kind:
 
 
 def _of_any_depth(items: Sequence[Kind]) -> Kind:
-    """Return the kind of a list's items. For nested lists, it only says that they may be nested."""
+    """Return the kind of a list's items, which for nested lists only says that they may be nested."""
     if len({item.name == "list" for item in items}) == 1:
         return merge(items)
     leaf = merge([one for item in items for one in item.walk() if one.name not in ("list", "union")])

@@ -133,7 +133,7 @@ def made_up(overload: Overload, tensor: torch.Tensor, *, is_method: bool) -> Ite
 def options(overload: Overload, call: Call, *, skip: bool) -> Iterator[Call]:
     """Yield `call` with both values for each of the overload's bool options, alone and in pairs.
 
-    `skip` says that the first argument is the receiver of a method.
+    `skip` is true if the first argument is a method's receiver.
     """
     given = len(call.args) - skip
     slots = [parameter.name for parameter in overload.parameters or () if not parameter.keyword_only]

@@ -1,4 +1,4 @@
-"""The order of kinds: how they are joined, and how they are widened to keep the lattice finite."""
+"""The order of kinds, including how they are joined, and how they are widened to keep the lattice finite."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Kind:
 
     @property
     def members(self) -> tuple[Kind, ...]:
-        """The alternatives of a union. For any other kind, the kind itself."""
+        """The alternatives of a union, or the kind itself if it is not a union."""
         return (self,)
 
     @property
@@ -101,7 +101,7 @@ class Unknown(Kind):
 
 @record(frozen=True, slots=True)
 class Nothing(Kind):
-    """No value: the code is unreachable, or the kind has not been computed yet."""
+    """No value, because the code is unreachable or the kind has not been computed yet."""
 
 
 @record(frozen=True, slots=True)
@@ -227,7 +227,7 @@ class Dictionary(Composite):
         return tuple(pair for pair in self.items if (type(pair[0]), pair[0]) not in self.optional)
 
     def get(self, key: Any) -> Kind | None:
-        """Return the kind of the value for a constant key, or None if the value can be that of any other key."""
+        """Return the kind stored for a constant key, or None if the key is not in `items`."""
         return next((kind for name, kind in self.items if name == key and type(name) is type(key)), None)
 
 
@@ -365,7 +365,7 @@ BOOL: Final = Value("bool")
 STR: Final = Value("str")
 SIZE: Final = Value("int", source="shape")
 SHAPE: Final = Sequence("torch.Size", SIZE)
-# The result of `shape_as_tensor(x)`. In compiled code, it is the shape. In eager code, it would be a tensor.
+# The result of `shape_as_tensor(x)`, which is the shape in compiled code and a tensor in eager code.
 SHAPE_AS_TENSOR: Final = Sequence("shape_as_tensor", SIZE)
 SOURCE_RANK: Mapping[Source, int] = {"python": 0, "shape": 1, "data": 2}
 

@@ -130,7 +130,7 @@ def is_made(kind: Kind | None) -> bool:
 
 
 def lasting(kind: Kind) -> Kind:
-    """Return `kind` as later calls see it. For them, the instances that this call created already exist."""
+    """Return `kind` as later calls see it, where the instances that this call created already exist."""
     if isinstance(kind, Instance):
         return Instance(kind.cls) if kind.made else kind
     if not (kind.made and isinstance(kind, Composite)):

@@ -85,10 +85,10 @@ def asking(event: Change, project: Project) -> Asking | None:
     for one in _on_the_way(event.statement, event.function, project):
         test = one.statement.test
         if one.leaves and way(event.statement, parents) != way(one.statement, parents):
-            continue  # another condition also decides which call creates it
+            continue  # another condition also determines which call creates it
         if not state.is_asked_for(test):
             continue
-        # Dynamo does not guard on the outcome of a test of a tensor.
+        # Dynamo does not guard on whether a tensor is true.
         kinds = project.kinds(event.function)
         if k.only_tensor(kinds.get(test, k.UNKNOWN)) is None and not _is_settled(test, kinds):
             missing = _says_missing(test, state, truth=one.truth)
@@ -98,7 +98,7 @@ def asking(event: Change, project: Project) -> Asking | None:
 
 
 def _is_settled(test: ast.expr, kinds: Mapping[ast.AST, k.Kind]) -> bool:
-    """Return whether a test is decided before it reads any state, as in `torch.compiler.is_compiling() or ...`."""
+    """Return whether a test's outcome is known before it reads any state: `torch.compiler.is_compiling() or ...`."""
     if not isinstance(test, ast.BoolOp):
         return False
     first, settling = test.values[0], isinstance(test.op, ast.Or)

@@ -35,7 +35,7 @@ def product_with(event: InplaceChange, project: Project) -> ast.expr | None:
         if related(function.owner, event.function.owner, project):
             changed = event if function is event.function else None
             taken = _sides_taken(event, project)
-            # Computing kinds is slow, so it is only done if there is such a product.
+            # Computing kinds is slow, so it is only done if there is a product.
             if any(_Flow(function, name, project, changed, taken=taken, all_live=True).products()):
                 for node in _Flow(function, name, project, changed, taken=taken).products():
                     return node
@@ -80,8 +80,9 @@ class _Flow:
 
     `changed` is the change if this function makes it. Before the change, the buffer itself does not count as an
     operand, because eager code would raise for the product. `found` is set if a value in `values` was live when
-    `watched` ran with gradients enabled. `taken` are the tests that decide whether the change is made. In their other
-    branch, the buffer is an ordinary tensor (`unchanged`). With `all_live`, every value counts as having a gradient.
+    `watched` ran with gradients enabled. `taken` are the tests that determine whether the change is made. The buffer is
+    an ordinary tensor (`unchanged`) in their other branch. If `all_live` is true, every value counts as having a
+    gradient.
     """
 
     function: FunctionInfo

@@ -63,10 +63,10 @@ def effects_of(
 ) -> Effects:
     """Return the effects of always evaluating `nodes`.
 
-    For calls that satisfy `besides`, only the methods that they call on their arguments are checked.
+    If a call satisfies `besides`, only the methods that it calls on its arguments are checked.
 
     Raises:
-        Refusal: an expression has a side effect, or nothing is known about it.
+        Refusal: If an expression has a side effect, or nothing is known about it.
     """
     found = Effects()
     for node in nodes:
@@ -82,7 +82,7 @@ def effects_of_always(scope: Scope, nodes: Sequence[ast.expr], around: ast.AST) 
     """Return the effects of computing `nodes` instead of `around` on every call, including effects on gradients.
 
     Raises:
-        Refusal: as for `effects_of`, or because a later in-place change may prevent the gradient from being computed.
+        Refusal: As for `effects_of`, or because a later in-place change may prevent the gradient from being computed.
     """
     found = effects_of(scope, nodes)
     refuse_changed_later(scope, nodes, around)
@@ -307,7 +307,7 @@ def refuse_lasting_effects(scope: Scope, statements: Sequence[ast.stmt], shown: 
     """Ensure that the statements, which `shown` describes, only change local names.
 
     Raises:
-        Refusal: a statement changes something else.
+        Refusal: If a statement changes something else.
     """
     for node in (node for statement in statements for node in walk_function(statement)):
         if isinstance(node, ast.Global | ast.Nonlocal | ast.Delete | ast.Import | ast.ImportFrom):

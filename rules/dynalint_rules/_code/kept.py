@@ -49,7 +49,7 @@ def refuse_changed_later(scope: Scope, nodes: Iterable[ast.expr], around: ast.AS
     does not count. A node that is only a name saves nothing, unless it is passed (`handed`) to an operation that does.
 
     Raises:
-        Refusal: there is such a change.
+        Refusal: If there may be a conditional change.
     """
     for node in nodes:
         for read in _read_in(scope, node, handed) if handed or not _is_read_by_none(scope, node) else ():
@@ -188,7 +188,7 @@ def _is_not_needed(scope: Scope, value: ast.expr) -> bool:
 
 
 def _only_looks(scope: Scope, node: ast.Name) -> bool:
-    """Return whether a use of a tensor saves nothing for a gradient: a comparison, a change, or reading its shape."""
+    """Return whether this use of a tensor, such as comparing it or reading its shape, saves nothing for a gradient."""
     parent = scope.parents.get(node)
     if isinstance(parent, ast.Compare):
         return True

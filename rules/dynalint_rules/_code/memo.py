@@ -40,7 +40,7 @@ class Memo:
         """Return the statements that create the state that an event stores.
 
         Raises:
-            Refusal: the test is elsewhere.
+            Refusal: If the test is elsewhere.
         """
         if found.leaves:
             block = around(scope.parents, found.statement)[1]
@@ -57,7 +57,7 @@ class Memo:
         """Ensure that every call that passes the test would create the same value.
 
         Raises:
-            Refusal: the value depends on an argument that the test does not compare, on a parameter that training
+            Refusal: If the value depends on an argument that the test does not compare, on a parameter that training
                 changes, or on random numbers.
         """
         compared = {text for part in self._parts() for key in self._keys(part) for text in self._origins(key)}
@@ -91,10 +91,10 @@ class Memo:
         return any(isinstance(value, ast.List) for value in values)
 
     def _parts(self) -> list[ast.expr]:
-        """Return the operands of the test, any of which can decide that the state is missing.
+        """Return the operands of the test, each of which is enough to show that the state is missing.
 
         Raises:
-            Refusal: another condition can prevent the state from being created.
+            Refusal: If another condition can prevent the state from being created.
         """
         test = self.found.statement.test
         if not isinstance(test, ast.BoolOp):
@@ -126,7 +126,7 @@ class Memo:
         return {ast.unparse(one) for one in nodes if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store)}
 
     def _origins(self, key: ast.expr) -> Iterator[str]:
-        """Yield the texts of the expressions that a key consists of."""
+        """Yield the source text of each expression that is part of a key."""
         if isinstance(key, ast.Tuple):
             for one in key.elts:
                 yield from self._origins(one)
@@ -152,10 +152,10 @@ class _Sources:
     devices: list[ast.expr] = field(default_factory=list)
 
     def of(self, node: ast.AST) -> Iterator[str]:
-        """Yield the texts of the arguments, or of the arguments' metadata, that a node reads.
+        """Yield the source text of each argument, or of an argument's metadata, that a node reads.
 
         Raises:
-            Refusal: the node reads a tensor's elements, or something unknown.
+            Refusal: If the node reads a tensor's elements, or something unknown.
         """
         for name in walk(node):
             tensor = self.scope.tensor(name)

@@ -153,7 +153,7 @@ def _changes(node: ast.Call, name: str) -> bool:
 def is_own(scope: Scope, name: str, at: ast.AST) -> bool:
     """Return whether `name` at `at` is a tensor that this function created and that nothing else refers to.
 
-    A branch can either keep such a tensor or replace it with an equal copy.
+    A branch can then either keep the tensor or replace it with an equal copy.
     """
     return _is_always_own(scope, name) or _is_own_since_made(scope, name, at)
 
@@ -308,7 +308,7 @@ def _may_work_in_place(scope: Scope, name: str, call: ast.Call) -> bool:
 
 
 def is_read_only(scope: Scope, node: ast.expr, parent: ast.AST | None) -> bool:
-    """Return whether a use of a tensor neither keeps a reference to it nor creates a view."""
+    """Return whether using a tensor in this way neither keeps a reference to it nor creates a view."""
     if isinstance(parent, ast.BinOp | ast.Compare | ast.UnaryOp | ast.Return):
         return True
     if isinstance(parent, ast.Tuple):
@@ -352,6 +352,6 @@ def _is_used_up(scope: Scope, view: ast.Call) -> bool:
 
 
 def _is_rows(scope: Scope, index: ast.expr) -> bool:
-    """Return whether an index is a numeric tensor with dimensions. A 0-dim tensor creates a view, like a number."""
+    """Return whether an index is a numeric tensor with dimensions. A 0-dim tensor creates a view, as a number does."""
     tensor = scope.tensor(index)
     return tensor is not None and tensor.dtype == "int" and tensor.rank is not None and tensor.rank > 0

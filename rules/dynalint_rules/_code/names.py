@@ -1,4 +1,4 @@
-"""Local names: where they are read and bound, and their values."""
+"""Find where local names are read and bound, and which values they have."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def reads(scope: Scope, node: ast.expr, kept: str) -> Iterator[ast.expr]:
     """Yield the expression itself, or the reads of its value if the value is assigned to a single name.
 
     Raises:
-        Refusal: the value is stored in another way (with the message `kept`), or the name is also assigned elsewhere.
+        Refusal: If the value is stored in another way (with the message `kept`), or the name is also assigned
+            elsewhere.
     """
     statement = scope.parents[node]
     if not isinstance(statement, ast.Assign):
@@ -112,7 +113,7 @@ def before(scope: Scope, name: str, statement: ast.stmt) -> Iterator[ast.stmt]:
 
 
 def around(parents: Mapping[ast.AST, ast.AST], node: ast.AST) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """Return the statements before and after a statement in its block. For any other node, there are none."""
+    """Return the statements before and after a statement in its block, or none if the node is not in a block."""
     for name in ("body", "orelse", "finalbody"):
         block = getattr(parents.get(node), name, None)
         if isinstance(block, list) and node in block:
@@ -166,7 +167,7 @@ def statement_of(scope: Scope, node: ast.AST) -> ast.stmt:
     """Return the statement that a node is or belongs to.
 
     Raises:
-        Refusal: the function is a lambda, which has no statements.
+        Refusal: If the function is a lambda, which has no statements.
     """
     while not isinstance(node, ast.stmt):
         if node is scope.function.node:
@@ -222,7 +223,7 @@ def last_value(
     """Return the nearest assignment to `name` before `at`, in the same block or one around it, and its value.
 
     The search does not leave a loop. The assignment has `name` as its only target, or assigns as many values as it has
-    names. With `before_loop`, `at` is a loop, and the search starts before it.
+    names. If `before_loop` is true, `at` is a loop, and the search starts before it.
     """
     current = at
     loops = (ast.For, ast.AsyncFor, ast.While)

@@ -1,6 +1,6 @@
 """Expressions that may raise if they are evaluated on every call, without the tests that protect them.
 
-For an empty selection, `mask.any() and x[mask].max() > 1` is fine, but `mask.any() & (x[mask].max() > 1)` raises.
+If nothing is selected, `mask.any() and x[mask].max() > 1` is fine, but `mask.any() & (x[mask].max() > 1)` raises.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def never_raises(scope: Scope, node: ast.expr) -> bool:
 def raising_conditions(scope: Scope, nodes: Sequence[ast.expr], scalar: Sequence[bool] = ()) -> list[str]:
     """Return the conditions for always evaluating `nodes`, which Python only evaluates if earlier operands allow it.
 
-    For each node whose truth is needed, `scalar` says whether it certainly has no dimensions, because a tensor with
-    more than one element has no truth value.
+    `scalar` says for each node that is converted to bool whether it certainly has no dimensions, because a tensor with
+    more than one element cannot be converted.
     """
     lacking = [not known for known in scalar] or [False] * len(nodes)
     return [

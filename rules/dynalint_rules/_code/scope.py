@@ -48,7 +48,7 @@ class Scope:
         """Return the scope of an event.
 
         Raises:
-            Refusal: the function has no name for torch.
+            Refusal: If the function has no name for torch.
         """
         function = event.function
         name, imports = torch_name(function, event.statement.lineno)
@@ -105,7 +105,7 @@ def torch_name(function: FunctionInfo, line: int = 0) -> tuple[str, tuple[str, .
     """Return the name of the torch module in `function` from a line on, and the imports that this name requires.
 
     Raises:
-        Refusal: the file does not import torch, and the name `torch` is taken, or is only bound for type checkers.
+        Refusal: If the file does not import torch, and the name `torch` is taken, or is only bound for type checkers.
     """
     if _imports_torch(function, line):
         return "torch", ()

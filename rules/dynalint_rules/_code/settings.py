@@ -1,4 +1,4 @@
-"""Dynamo settings made in the project's code that rules depend on."""
+"""Dynamo settings in the project's code that rules depend on."""
 
 from __future__ import annotations
 

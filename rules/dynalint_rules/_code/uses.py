@@ -72,7 +72,7 @@ class Attribute:
         """Return the uses on `self` in methods of the family and, with `shared`, the uses elsewhere.
 
         Raises:
-            Refusal: the attribute is or may be used elsewhere, by name, or through special methods.
+            Refusal: If the attribute is or may be used elsewhere, by name, or through special methods.
         """
         family = self.family
         self._refuse_hooks(family, shared=shared)

@@ -29,7 +29,7 @@ def number_to_buffer(event: StateChange, project: Project) -> Rewrite:
     """Return the rewrite that stores the number `self.name` in a buffer and changes all its uses.
 
     Raises:
-        Refusal: the constructor does not set it to a plain number, or a use requires a Python number.
+        Refusal: If the constructor does not set it to a plain number, or a use requires a Python number.
     """
     name = event.home.name
     cls, function, statement = _constructor(event, project)
@@ -79,7 +79,7 @@ def _read(plan: Plan, use: Use) -> None:
     """Follow the use of a number through arithmetic that can stay unchanged, and rewrite the uses that must change.
 
     Raises:
-        Refusal: a use requires a Python number.
+        Refusal: If a use requires a Python number.
     """
     try:
         check_reader(plan, use)
@@ -157,7 +157,7 @@ def change_store(plan: Plan, use: Use) -> None:
     """Rewrite a statement that sets the number, turning an update into an assignment, and a number into a tensor.
 
     Raises:
-        Refusal: the statement sets the number in another way.
+        Refusal: If the statement sets the number in another way.
     """
     statement = use.statement()
     target = use.file.segment(use.node)
@@ -196,7 +196,7 @@ def check_reader(plan: Plan, use: Use) -> None:
     """Follow a use of the counter through integer arithmetic until it reaches a tensor or the counter itself.
 
     Raises:
-        Refusal: a step requires a Python number.
+        Refusal: If a step requires a Python number.
     """
     node: ast.expr = use.node
     while True:
@@ -246,7 +246,7 @@ def _is_shown(use: Use, part: ast.AST | None) -> bool:
 
 
 def _decides(plan: Plan, use: Use, node: ast.expr, parent: ast.AST | None) -> bool:
-    """Return whether a number, or the result of comparing it with another number, only decides a branch."""
+    """Return whether a number, or the result of comparing it with another number, is only used to select a branch."""
     if isinstance(parent, ast.Compare):
         others = [one for one in (parent.left, *parent.comparators) if one is not node]
         if len(others) != 1 or not isinstance(parent.ops[0], _ORDER) or not _is_int(use.kind(others[0])):

@@ -39,7 +39,7 @@ class CompiledStateDict(Rule):
 def _functions(target: str, event: Event) -> list[FunctionInfo]:
     """Return the functions in which `target` refers to the same object.
 
-    For an attribute, these are all methods of the class.
+    If it is an attribute, these are all methods of the class.
     """
     owner = event.function.owner
     if target.startswith("self.") and owner is not None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dynalint.rulekit import CompilerUse, Declined, Project, Rewrite, Rule, Violation, rw, walk_function
 from dynalint_rules._code.scope import torch_name
 
-# In each pair, one function just calls the other.
+# One function in each pair just calls the other.
 _PUBLIC = {
     f"torch._dynamo.{name}": f"torch.compiler.{name}"
     for name in (

@@ -18,7 +18,7 @@ class RaiseOnTensor(Rule):
     events = (Branch,)
 
     def check(self, event: Branch, project: Project) -> Iterable[Violation]:
-        """Flag the operands of tests that decide whether a `raise` runs."""
+        """Flag the operands of tests that determine whether a `raise` runs."""
         operand = operand_of(event)
         if operand is None or event.form in ("in", "chained-comparison"):
             return

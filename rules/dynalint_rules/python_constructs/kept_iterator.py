@@ -17,7 +17,7 @@ class KeptIterator(Rule):
     refusal = "get the next value before the call and pass it in, which changes the callers"
 
     def check(self, event: Call | Iteration, project: Project) -> Iterable[Violation]:
-        """Flag calling `next` on an iterator that existed before the call, and looping over such an iterator."""
+        """Flag calling `next` on an iterator that existed before the call, and looping over one."""
         kind = next(iter(event.args), k.UNKNOWN) if isinstance(event, Call) else event.kind
         home = kind.home if isinstance(kind, k.Sequence) else None
         if not isinstance(kind, k.Sequence) or home is None or home.type not in ("attribute", "class", "global"):

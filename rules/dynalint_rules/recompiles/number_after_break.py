@@ -203,7 +203,7 @@ def _block(parents: Mapping[ast.AST, ast.AST], statement: ast.stmt) -> list[ast.
 
 
 def _holds_data(kind: k.Value | k.Sequence) -> bool:
-    """Return whether a value can be data read from a tensor, or a sequence that contains such data or tensors."""
+    """Return whether a value can be data read from a tensor, or a sequence that contains tensors or their data."""
     if isinstance(kind, k.Value):
         return kind.source == "data"
     return not all(isinstance(one, k.Value) and one.source != "data" for one in kind.element.members)

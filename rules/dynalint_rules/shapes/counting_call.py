@@ -134,7 +134,7 @@ def _binned(scope: Scope, event: Call) -> Rewrite:
     """Return the rewrite that adds ones to a tensor of zeros with one element per bin.
 
     Raises:
-        Refusal: the code does not show the number of bins, or adds up weights instead of counting.
+        Refusal: If the code does not show the number of bins, or adds up weights instead of counting.
     """
     node, function = event.node, event.node.func
     method = event.callee == "Tensor.bincount" and isinstance(function, ast.Attribute)

@@ -63,7 +63,7 @@ class MaskRead(Rule):
 
 
 def _setting(event: Subscript | Call, project: Project) -> str:
-    """Return the setting with which Dynamo traces the read, or "" for a mask without dimensions or a mere count."""
+    """Return the setting with which Dynamo traces the read, or "" if the mask has no dimensions or is only counted."""
     mask = k.only_tensor(event.index) if isinstance(event, Subscript) else None
     counted = count_of(Scope.of(event, project), event.node) is not None
     return "" if counted or (mask is not None and mask.rank == 0) else SHAPES

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dynalint.rulekit import Call, Declined, Project, Rule, Violation, leads_to_raise
 
-# The number of positional arguments before the size. Without a size, these functions return a number.
+# The number of positional arguments before the size. These functions return a number if there is no size.
 _SIZED = {
     "rand": 0,
     "randn": 0,

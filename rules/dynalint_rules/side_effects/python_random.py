@@ -47,10 +47,7 @@ class PythonRandom(Rule):
     )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call.
-
-        For functions that Dynamo traces, flag the uses of the number that it does not trace instead.
-        """
+        """Flag the call or, if Dynamo traces the function, the uses of the number that it does not trace."""
         if leads_to_raise(event, project):
             return
         name = event.callee.rpartition(".")[2]
@@ -92,8 +89,8 @@ class PythonRandom(Rule):
 def _untraced_uses(event: Call, project: Project) -> Iterator[ast.expr]:
     """Yield the uses of a number that Dynamo cannot trace.
 
-    If such uses follow one another, only the first is included. After the break that it causes, the number is a Python
-    number and an input to the next graph.
+    If there are more of these uses in a row, only the first is included, because after the break that it causes, the
+    number is a Python number and an input to the next graph.
     """
     try:
         scope = Scope.of(event, project)

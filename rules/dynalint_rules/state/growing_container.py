@@ -93,7 +93,7 @@ def _is_prolonged(event: StateChange) -> bool:
     types = {_type(member) for kind in (event.old, event.new) for member in kind.members}
     statement = event.statement
     if isinstance(statement, ast.AugAssign):
-        # For a list, this changes the list in place.
+        # This would change a list in place.
         return isinstance(statement.op, ast.Add) and types <= {"tuple", "str"}
     if not isinstance(statement, ast.Assign) or not types <= {"list", "tuple", "str"}:
         return False

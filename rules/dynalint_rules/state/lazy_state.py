@@ -124,7 +124,7 @@ def _created_in_each_call(scope: Scope, event: StateChange | ContainerChange, fo
     """Return the rewrite that only reads kept state in eager code, so that Dynamo does not guard on it.
 
     Raises:
-        Refusal: the next call needs this call's state, or may find state that depends on other arguments.
+        Refusal: If the next call needs this call's state, or may find state that depends on other arguments.
     """
     if isinstance(event, ContainerChange):
         raise Refusal(
@@ -142,7 +142,7 @@ def _moved_for_the_call(scope: Scope, event: StateChange) -> Rewrite:
     """Return the rewrite that leaves the attribute unchanged and reads the moved tensor from a local name.
 
     Raises:
-        Refusal: other code may read the moved tensor, or the tensor is converted or changed as well.
+        Refusal: If other code may read the moved tensor, or the tensor is converted or changed as well.
     """
     statement, owner = event.statement, event.function.owner
     assert isinstance(statement, ast.Assign)

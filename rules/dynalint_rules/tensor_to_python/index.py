@@ -59,7 +59,7 @@ def _refuse_counted(scope: Scope, loop: ast.For | ast.While) -> None:
     """Ensure that a loop does not run once for each index that a mask selects.
 
     Raises:
-        Refusal: it does, so the loop breaks the graph anyway.
+        Refusal: If the loop does, because it breaks the graph anyway.
     """
     over = loop.iter if isinstance(loop, ast.For) else None
     value = only_value(scope, over.id, loop) if isinstance(over, ast.Name) else over

@@ -30,7 +30,7 @@ _NO_FORM = (
     "the length of the result depends on data; keep the whole dimension and mask it with `torch.arange(n) < length` "
     "and a neutral value for the use of the slice"
 )
-# Between the line lengths of common formatters and those of larger projects.
+# Between the line lengths of common formatters and the longer lines of larger projects.
 _LONGEST_LINE = 100
 
 
@@ -63,7 +63,7 @@ class TensorSliceBound(Rule):
     def fix(self, event: Subscript | Call, violation: Violation, project: Project) -> Rewrite | Declined:
         """Fill the rows of a tensor all at once.
 
-        For other uses, it is not known what should replace the missing elements.
+        Other uses have no fix, because nothing shows what replaces missing elements.
         """
         loop = project.parents(event.function).get(event.statement)
         rewrite = _filled_at_once(Scope.of(event, project), event, loop) if isinstance(loop, ast.For) else None
@@ -106,7 +106,7 @@ def _filled_at_once(scope: Scope, event: Subscript | Call, loop: ast.For) -> Rew
 
 
 def _lengths(scope: Scope, loop: ast.For, row: str, bound: ast.expr) -> ast.expr | None:
-    """Return the tensor of which `bound` is the element for the row in each iteration, or None."""
+    """Return the tensor whose element for the current row is `bound` in every iteration, or None."""
     call = loop.iter
     if not isinstance(call, ast.Call) or len(call.args) != 1 or call.keywords:
         return None

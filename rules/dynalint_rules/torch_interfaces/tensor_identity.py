@@ -64,7 +64,7 @@ class TensorIdentity(Rule):
 
 
 def _decides(node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether a comparison with this value decides a branch."""
+    """Return whether the result of a comparison with this value determines a branch."""
     test = parents.get(node)
     if not isinstance(test, ast.Compare):
         return False

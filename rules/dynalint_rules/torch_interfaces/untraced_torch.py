@@ -89,7 +89,7 @@ class UntracedTorch(Rule):
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined:
-        """Read the default device from a new tensor. For other functions, there is no fix."""
+        """Read the default device from a new tensor. There is no fix for other functions."""
         if event.callee == "torch.get_default_device":
             scope = Scope.of(event, project)
             edits = rw.written(scope.file, (event.node, f"{scope.torch}.empty(0).device"))

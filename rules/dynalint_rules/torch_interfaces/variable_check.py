@@ -51,7 +51,7 @@ class VariableCheck(Rule):
 
 
 def _raised(event: Call, project: Project) -> ast.Raise | None:
-    """Return the `raise` that is reached if the test is false, if nothing else decides this."""
+    """Return the `raise` that is reached if the test is false, or None if this depends on anything else."""
     parents = project.parents(event.function)
     node: ast.AST = event.node
     parent = parents.get(node)

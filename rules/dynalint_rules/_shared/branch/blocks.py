@@ -20,9 +20,9 @@ from dynalint_rules._shared.text import LOOSE, held_together
 class Assignment:
     """An assignment `name = value`.
 
-    For an augmented assignment with `operator`, it stands for `name = name + written`, and the sum is `value`. With
-    `place`, it stands for `name[place] = written`, where `name` is the only name of a tensor, and `value` contains
-    everything that it reads.
+    An augmented assignment with `operator` stands for `name = name + written`, and the sum is `value`. If `place` is
+    set, the assignment stands for `name[place] = written`, where `name` is the only name of a tensor, and `value`
+    contains everything that it reads.
     """
 
     name: str
@@ -83,7 +83,7 @@ def chain_of(scope: Scope, statement: ast.If) -> Chain:
     """Return the chain that a data-dependent `if` or `elif` belongs to.
 
     Raises:
-        Refusal: a branch contains anything other than assignments to names and a `return`.
+        Refusal: If a branch contains anything other than assignments to names and a `return`.
     """
     head = head_of(scope, statement)
     tests, bodies = [head.test], [head.body]
@@ -186,10 +186,10 @@ def statements_after(scope: Scope, statement: ast.stmt) -> list[ast.stmt]:
 
 
 def block_of(scope: Scope, body: Sequence[ast.stmt], *, stores: bool = False) -> Block:
-    """Return a path through an `if`. With `stores`, it can also assign to elements of the function's own tensors.
+    """Return a path through an `if`. If `stores` is true, it can also assign to elements of the function's own tensors.
 
     Raises:
-        Refusal: it contains anything other than assignments to names and a `return` with a value.
+        Refusal: If it contains anything other than assignments to names and a `return` with a value.
     """
     assignments: list[Assignment] = []
     result: ast.expr | None = None

@@ -46,7 +46,7 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
     Eager code still raises the original exception.
 
     Raises:
-        Refusal: the statement does more than raise, or compiled code may catch the exception.
+        Refusal: If the statement does more than raise, or compiled code may catch the exception.
     """
     *before, raising = statement.body
     if (
@@ -114,7 +114,7 @@ def _left_to_tensors(scope: Scope, test: ast.expr) -> _Rest | None:
     """Return the tensor part of a test that also has a Python part, or None for any other test.
 
     Raises:
-        Refusal: an operand in the tensor part is not a tensor.
+        Refusal: If an operand in the tensor part is not a tensor.
     """
     negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
     asked = test.operand if isinstance(test, ast.UnaryOp) and negated else test
@@ -155,7 +155,7 @@ def refuse_caught(scope: Scope, statement: ast.stmt) -> None:
     """Ensure that no handler in compiled code expects the exception, because its type may change.
 
     Raises:
-        Refusal: a `try` with handlers surrounds the check, or a call in the chain that leads to it.
+        Refusal: If a `try` with handlers surrounds the check, or a call in the chain that leads to it.
     """
     for caller in scope.function.leading_here[1:]:
         if any(_handles_calls(node) for node in walk_function(caller.node)):
@@ -221,7 +221,7 @@ def rewrite_assert(scope: Scope, statement: ast.Assert) -> Rewrite:
     """Return the rewrite of an `assert` as assertions with one tensor each and a constant message.
 
     Raises:
-        Refusal: the test cannot be split into such assertions, or its message cannot be constant.
+        Refusal: If the test cannot be split in this way, or its message cannot be constant.
     """
     refuse_caught(scope, statement)
     conditions: list[str] = []

@@ -34,7 +34,7 @@ def rewrite_conditional_expression(scope: Scope, node: ast.IfExp) -> Rewrite:
     """Return the rewrite of `one if test else other`, and of other data-dependent choices with the same form.
 
     Raises:
-        Refusal: the rewrite would not be equivalent.
+        Refusal: If the rewrite would not be equivalent.
     """
     text, conditions = _chosen(scope, node)
     return finished(scope, TITLE, rw.written(scope.file, (node, text)), conditions)
@@ -109,7 +109,7 @@ def require_tensors(scope: Scope, sides: Sequence[Side]) -> list[str]:
     one value is a 0-dim float tensor, numbers are converted to tensors.
 
     Raises:
-        Refusal: a value is not a tensor, or all values are unknown.
+        Refusal: If a value is not a tensor, or all values are unknown.
     """
     certain = any(as_tensor(side.kind) is not None for side in sides)
     conditions: list[str] = []
@@ -166,7 +166,7 @@ def _sides_of(scope: Scope, node: ast.IfExp, test: str) -> list[str]:
     """Return the code of the branches, in which operands are harmless where the test selects the other branch.
 
     Raises:
-        Refusal: the test is too long to repeat, or must not be repeated.
+        Refusal: If the test is too long to repeat, or must not be repeated.
     """
     sides = (node.body, node.orelse)
     guards = [guarded_operands(scope, value) for value in sides]

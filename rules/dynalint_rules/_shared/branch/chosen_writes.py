@@ -60,7 +60,7 @@ def rewrite_writes(scope: Scope, statement: ast.If) -> Rewrite | None:
     """Return the rewrite of an `if` whose branches only write to tensors of the module, or None for any other `if`.
 
     Raises:
-        Refusal: a value must not be computed on every call.
+        Refusal: If a value must not be computed on every call.
     """
     if is_elif(scope, statement) or any(is_elif(scope, one) for one in statement.orelse):
         return None
@@ -207,7 +207,7 @@ class _Writer:
         """Return the lines.
 
         Raises:
-            Refusal: the branches write to the same tensors in a different order.
+            Refusal: If the branches write to the same tensors in a different order.
         """
         return [*self._test(), *self._steps()]
 

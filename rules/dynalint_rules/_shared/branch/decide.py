@@ -30,10 +30,10 @@ _ROUNDS = (
 def rewrite_decision(event: Event, operand: ast.expr, project: Project, *, value: str) -> Rewrite | Declined:
     """Return the rewrite of the decision on `operand`, which `event` is about, or the reason why there is none.
 
-    `value` is the reason to give if the operand is used as a value and decides nothing.
+    `value` is the reason to give if the operand is used as a value rather than in a test.
 
     Raises:
-        Refusal: the rewrite would not be equivalent.
+        Refusal: If the rewrite would not be equivalent.
     """
     scope = Scope.of(event, project)
     decision = decision_of(scope.parents, operand)
@@ -47,7 +47,7 @@ def _rewritten(scope: Scope, decision: Decision, operand: ast.expr) -> Rewrite |
     """Return the rewrite of a decision, or None if no rewrite applies.
 
     Raises:
-        Refusal: the rewrite would not be equivalent.
+        Refusal: If the rewrite would not be equivalent.
     """
     node = decision.node
     if isinstance(node, ast.While):

@@ -37,7 +37,7 @@ def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
     The Python values are tested first. If they were not first before, neither part may depend on the other.
 
     Raises:
-        Refusal: libcst cannot parse the statement.
+        Refusal: If libcst cannot parse the statement.
     """
     test = statement.test
     tensors = [is_tensor_test(scope, value) for value in test.values] if isinstance(test, ast.BoolOp) else []

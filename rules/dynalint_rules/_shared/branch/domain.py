@@ -1,8 +1,8 @@
 """Functions whose gradients are not finite everywhere, and arguments with which the gradients are finite.
 
 `torch.where(c, torch.sqrt(x), x)` gives a NaN gradient where the root is not selected and `x` is not positive, because
-the backward pass multiplies the infinite slope by zero. With `torch.where(c, x, 1)` as the input of `torch.sqrt`, the
-slope stays finite.
+the backward pass multiplies the infinite slope by zero. The slope stays finite if the input of `torch.sqrt` is
+`torch.where(c, x, 1)`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
     """Return the operands in an expression that must be made harmless where the other branch is selected.
 
     Raises:
-        Refusal: one of them has no harmless value.
+        Refusal: If one of them has no harmless value.
     """
     found: list[Guarded] = []
     for node in walk(expression):

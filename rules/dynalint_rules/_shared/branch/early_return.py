@@ -51,7 +51,7 @@ def rewrite_early_return(scope: Scope, statement: ast.If) -> Rewrite | None:
     """Return the rewrite of an `if` with one branch that returns and one that continues, or None for any other `if`.
 
     Raises:
-        Refusal: the rewrite would not be equivalent.
+        Refusal: If the rewrite would not be equivalent.
     """
     returning, going_on = statement.body, statement.orelse
     if not isinstance(returning[-1], ast.Return):
@@ -71,7 +71,7 @@ def check_rest(scope: Scope, statement: ast.If, rest: list[ast.stmt]) -> None:
     """Ensure that statements can always run, whatever the outcome of tests before or around them.
 
     Raises:
-        Refusal: the statements have side effects, may raise, or contain a data-dependent test.
+        Refusal: If the statements have side effects, may raise, or contain a data-dependent test.
     """
     _EarlyReturn(scope, statement, [], [], rest).check_following()
 
@@ -108,7 +108,7 @@ class _EarlyReturn:
     ) -> list[rw.Change]:
         """Return the changes after the `if`.
 
-        `values` are the expressions in the returning branch, of which `result` is the last.
+        `values` are the expressions in the returning branch, and `result` is the last of them.
         """
         later = [node for one in self.following for node in returns_of(one)]
         changes: list[rw.Change] = []
@@ -152,7 +152,7 @@ class _EarlyReturn:
         return effects_of(scope, list(_expressions(self.following))).layers
 
     def _head(self, block: Block) -> tuple[rw.Change, list[str]]:
-        """Return the replacement for the `if`, and the texts of the parts of the early result."""
+        """Return the replacement for the `if`, and the text of each part of the early result."""
         scope = self.scope
         truth = truth_of(scope, self.statement.test)
         truth = truth if self.returning is self.statement.body else truth.negated
@@ -256,7 +256,7 @@ def _stored(statements: Sequence[ast.stmt]) -> Iterator[str]:
 
 
 def stands_in_branches(scope: Scope, statement: ast.stmt) -> bool:
-    """Return whether all blocks around a statement are branches that Python values decide."""
+    """Return whether all blocks around a statement are branches that depend only on Python values."""
     node = scope.parents.get(statement)
     while isinstance(node, ast.If) and not is_tensor_test(scope, node.test):
         node = scope.parents.get(node)
@@ -277,10 +277,10 @@ def returns_of(node: ast.AST) -> list[ast.Return]:
 
 
 def lasting(scope: Scope, part: ast.expr, text: str, head: ast.stmt) -> str:
-    """Return the text of a part of an early result, as a copy if later code changes what it reads in place.
+    """Return the text of part of an early result, as a copy if later code changes what it reads in place.
 
     Raises:
-        Refusal: what it reads is changed, and is not known to be a tensor.
+        Refusal: If what it reads is changed, and is not known to be a tensor.
     """
     if makes_tensor(scope, part):
         return text

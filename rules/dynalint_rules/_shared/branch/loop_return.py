@@ -35,7 +35,7 @@ def rewrite_loop_return(scope: Scope, statement: ast.If) -> Rewrite | None:
     """Return the rewrite of `if test: return value` in a loop, or None for any other statement.
 
     Raises:
-        Refusal: the rewrite would not be equivalent.
+        Refusal: If the rewrite would not be equivalent.
     """
     value, loop = _returning(statement), scope.parents[statement]
     if value is None or not isinstance(loop, ast.For) or is_elif(scope, statement):
@@ -95,7 +95,7 @@ def _before(scope: Scope, parts: list[ast.expr], early: list[str], mask: str, lo
     """Return the lines before a loop, which assign the result of zero iterations, or None if there is no value for it.
 
     Raises:
-        Refusal: the result contains anything other than the values of names.
+        Refusal: If the result contains anything other than the values of names.
     """
     names = [part.id for part in parts if isinstance(part, ast.Name)]
     read = {node.id for part in parts for node in walk(part) if isinstance(node, ast.Name)} & scope.function.locals

@@ -14,7 +14,7 @@ from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import Assignment, Block, Chain, assigns_at_once
 
 Row = tuple[str, list[Assignment | None]]
-"""A name, and the assignment to it in each block. For a block without an assignment, it is None."""
+"""A name, and the assignment to it in each block, or None for a block without one."""
 
 
 @dataclass
@@ -22,8 +22,8 @@ class Plan:
     """How a chain's assignments are handled.
 
     `rows` are the names to select, in an order that is consistent with every block. `temporaries` are the values that
-    are computed whatever the test's outcome, each with its new name. With `late`, every value is a temporary, and all
-    values are computed before the first selection.
+    are computed independently of the test, each with its new name. If `late` is true, every value is a temporary, and
+    all values are computed before the first selection.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -35,7 +35,7 @@ def plan_of(scope: Scope, chain: Chain) -> Plan:
     """Return the plan for a chain, and record renamed names in `scope.renamed`.
 
     Raises:
-        Refusal: a name has more than one meaning in a block.
+        Refusal: If a name has more than one meaning in a block.
     """
     plan = Plan(late=any(map(assigns_at_once, chain.blocks)) or not _in_one_order(scope, chain))
     everywhere = set.intersection(*({one.name for one in block.assignments} for block in chain.blocks))

@@ -167,10 +167,10 @@ def _number(node: ast.expr) -> int | float | None:
 
 
 def alias_conditions(scope: Scope, sides: Sequence[Side], target: str | None, around: ast.stmt | ast.expr) -> list[str]:
-    """Return the conditions if the value of a branch is an existing tensor, of which `torch.where` returns a copy.
+    """Return the conditions if the value of a branch is an existing tensor, because `torch.where` returns a copy of it.
 
     Raises:
-        Refusal: the tensor is later changed in place, which would not change the copy.
+        Refusal: If the tensor is later changed in place, which would not change the copy.
     """
     shared: list[str] = []
     for side in sides:
@@ -194,7 +194,7 @@ def refuse_changed_alias(scope: Scope, name: str, around: ast.stmt | ast.expr) -
     """Ensure that no later in-place change distinguishes the tensor called `name` from a copy that `around` creates.
 
     Raises:
-        Refusal: there may be such a change.
+        Refusal: If the tensor may be changed in place later.
     """
     places = (one for shared in sorted(sharing(scope, name)) for one in changes_in_place(scope, shared, around))
     place = next((one for one in places if may_run_after(scope, one, around)), None)
@@ -223,7 +223,7 @@ def gradient_conditions(branches: Sequence[set[str]], layers: dict[str, None]) -
 
 
 def reads_of(scope: Scope, side: Side, branch: ast.AST) -> set[str]:
-    """Return the texts of the tensors with gradients that a branch reads, and of the layers that it calls."""
+    """Return the source text of each tensor with gradients that a branch reads, and of each layer that it calls."""
     if side.node is None:
         known = side.name is not None and _may_have_gradient(side.kind)
         return set(_leaves(scope, side.name, branch, ())) if known and side.name is not None else set()
@@ -292,7 +292,7 @@ def number_conditions(scope: Scope, sides: Sequence[Side], uses: Sequence[ast.ex
     """Return the conditions if both branches have numbers as values, from which `torch.where` creates a 0-dim tensor.
 
     Raises:
-        Refusal: the numbers are not literals, or a use of the result in `uses` is not tensor arithmetic.
+        Refusal: If the numbers are not literals, or some of the `uses` of the result are not tensor arithmetic.
     """
     numbers = [None if side.node is None else _number(side.node) for side in sides]
     fits = {type(one) for one in numbers} in ({int}, {float}) and all(_is_tensor_arithmetic(scope, one) for one in uses)

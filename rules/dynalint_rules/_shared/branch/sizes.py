@@ -14,7 +14,7 @@ def refuse_other_sizes(scope: Scope, sides: Sequence[Side]) -> None:
     """Ensure that the values of the branches do not visibly differ in size.
 
     Raises:
-        Refusal: the size of a value is data-dependent, or one value is a part of the other.
+        Refusal: If the size of a value is data-dependent, or one value is a part of the other.
     """
     texts = {side.name if side.node is None else scope.text(side.node) for side in sides}
     for node in (side.node for side in sides if side.node is not None):

@@ -35,8 +35,8 @@ class Truth:
     """A bool tensor with one element.
 
     `text` is its code, and `atomic` is true if an operator can follow the text without parentheses. `scalar` is true if
-    the tensor certainly has no dimensions. Under `conditions`, the tensor equals the truth of the test. `opposite` is
-    its negation if that can be written more simply than with `~`.
+    the tensor certainly has no dimensions. The tensor equals the truth of the test if the `conditions` hold. `opposite`
+    is its negation if that can be written more simply than with `~`.
     """
 
     text: str
@@ -54,7 +54,7 @@ class Truth:
     def without_dimensions(self) -> str:
         """The text of the same truth as a 0-dim tensor.
 
-        With one of shape (1, 1), `where` would broadcast its result.
+        `where` would broadcast its result to the shape (1, 1) otherwise.
         """
         return self.text if self.scalar else f"{self.operand}.reshape(())"
 
@@ -70,7 +70,7 @@ def truth_of(scope: Scope, test: ast.expr) -> Truth:
     """Return the truth of a test whose operands are all tensors.
 
     Raises:
-        Refusal: an operand is not a tensor, or must not be evaluated where Python would have stopped earlier.
+        Refusal: If an operand is not a tensor, or must not be evaluated where Python would have stopped earlier.
     """
     if isinstance(test, ast.BoolOp):
         return _bool_op(scope, test)
@@ -165,7 +165,7 @@ def _require_lasting(scope: Scope, node: ast.expr) -> None:
     """Ensure that a tensor keeps its value after the test, for the gradient or for later statements.
 
     Raises:
-        Refusal: the function changes its memory in place.
+        Refusal: If the function changes its memory in place.
     """
     owner = node
     while not makes_tensor(scope, owner):

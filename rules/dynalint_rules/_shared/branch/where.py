@@ -59,7 +59,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     """Return the rewrite of the whole chain that an `if` or `elif` belongs to.
 
     Raises:
-        Refusal: the rewrite would not be equivalent.
+        Refusal: If the rewrite would not be equivalent.
     """
     dropped = rewrite_masked(scope, statement) or rewrite_spared(scope, statement)
     dropped = dropped or rewrite_shortcut(scope, statement)
@@ -112,7 +112,7 @@ class _Writer:
         """Write all statements.
 
         Raises:
-            Refusal: the rewritten code would not be equivalent.
+            Refusal: If the rewritten code would not be equivalent.
         """
         chain = self.chain
         layers = self._layers()

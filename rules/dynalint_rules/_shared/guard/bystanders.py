@@ -27,7 +27,7 @@ def guarded_bystanders(
     what these calls do, which compiled code will not do.
 
     Raises:
-        Refusal: the value, or one derived from it, is used elsewhere.
+        Refusal: If the value, or one derived from it, is used elsewhere.
     """
     group = _Group(scope, watched)
     group.take(event.statement)

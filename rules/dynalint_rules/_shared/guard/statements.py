@@ -37,7 +37,7 @@ def guarded(
     Adjacent statements with `alike` calls are put under the same test, with the comments between them.
 
     Raises:
-        Refusal: the value of the call is used, or its arguments have side effects.
+        Refusal: If the value of the call is used, or its arguments have side effects.
     """
     statement = own_statement(scope, event)
     check_arguments(scope, event.node)
@@ -50,9 +50,9 @@ def guarded(
 
 
 def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite that only evaluates a test in eager code, or None if the test decides more than output.
+    """Return the rewrite that only evaluates a test in eager code, or None if the test affects more than output.
 
-    In compiled code, a test that is followed by `and not torch.compiler.is_compiling()` decides nothing.
+    A test that is followed by `and not torch.compiler.is_compiling()` has no effect in compiled code.
     """
     if statement.orelse or scope.file.segment(statement).startswith("elif"):
         return None
@@ -205,7 +205,7 @@ def removed(scope: Scope, event: Call, title: str, safety: Safety, conditions: t
     """Remove the statement that makes a call, and its line if there is nothing else on it.
 
     Raises:
-        Refusal: the value of the call is used, or its arguments have side effects.
+        Refusal: If the value of the call is used, or its arguments have side effects.
     """
     statement = own_statement(scope, event)
     check_arguments(scope, event.node)
@@ -218,7 +218,7 @@ def own_statement(scope: Scope, event: Call) -> ast.Expr:
     """Return the statement that consists only of the call in `event`.
 
     Raises:
-        Refusal: the call is part of a larger expression.
+        Refusal: If the call is part of a larger expression.
     """
     statement = scope.parents.get(event.node)
     if isinstance(statement, ast.Expr):
@@ -233,7 +233,8 @@ def check_arguments(scope: Scope, call: ast.Call) -> None:
     """Ensure that compiled code can skip a call that only displays its arguments.
 
     Raises:
-        Refusal: computing or formatting the arguments has side effects, or an exception decides which code runs next.
+        Refusal: If computing or formatting the arguments has side effects, or which code runs next depends on an
+            exception.
     """
     parts = [*call.args, *(keyword.value for keyword in call.keywords)]
     check_left_out(scope, parts)
@@ -256,7 +257,7 @@ def may_raise(scope: Scope, part: ast.expr) -> Refusal:
 
 
 def may_go_unasked(scope: Scope, test: ast.expr) -> bool:
-    """Return whether compiled code can skip a test that only decides about output."""
+    """Return whether compiled code can skip a test that only affects output."""
     pure = is_pure(scope, test) and implies_nothing(scope, scope.parents[test])
     return pure and (never_raises(scope, test) or not is_caught(scope, test))
 
@@ -277,7 +278,7 @@ def check_left_out(scope: Scope, parts: Sequence[ast.expr]) -> None:
     """Ensure that expressions have no side effects, because compiled code would skip them.
 
     Raises:
-        Refusal: one of them may have one.
+        Refusal: If an expression may have a side effect.
     """
     for part in parts:
         if not is_pure(scope, part.value if isinstance(part, ast.Starred) else part):

@@ -32,7 +32,7 @@ def rewrite_masked(scope: Scope, statement: ast.If) -> Rewrite | None:
     """Return the rewrite that removes an `if` test, or None if the body does anything when no element is selected.
 
     Raises:
-        Refusal: a value must not be computed on every call.
+        Refusal: If a value must not be computed on every call.
     """
     if statement.orelse or is_elif(scope, statement):
         return None
@@ -56,7 +56,7 @@ def rewrite_spared(scope: Scope, statement: ast.If) -> Rewrite | None:
     """Return the rewrite that removes `if not mask.any(): return x`, or None unless the rest only writes to `x`.
 
     Raises:
-        Refusal: a value in the rest must not be computed on every call.
+        Refusal: If a value in the rest must not be computed on every call.
     """
     returned, after = statement.body[0], statements_after(scope, statement)
     mask = mask_of_nothing(scope, statement.test)
@@ -89,7 +89,7 @@ def mask_of_nothing(scope: Scope, test: ast.expr) -> ast.expr | None:
 def mask_of_something(scope: Scope, test: ast.expr) -> ast.expr | None:
     """Return the mask that selects something if the test is true, as in `m.any()` or `m.sum() > 0`.
 
-    For `not m.all()`, this is `~m`.
+    If the test is `not m.all()`, the mask is `~m`.
     """
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         mask = reduced_as_whole(scope, test.operand, "all")

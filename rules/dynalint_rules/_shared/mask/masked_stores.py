@@ -32,7 +32,7 @@ def stored(scope: Scope, event: Subscript) -> Rewrite:
     """Return the rewrite of a statement that reads and stores elements through the same mask.
 
     Raises:
-        Refusal: the rewrite would not be equivalent.
+        Refusal: If the rewrite would not be equivalent.
     """
     target, statement = target_of(event), event.statement
     assert target is not None
@@ -47,7 +47,7 @@ def stored_next(scope: Scope, event: Subscript) -> Rewrite | None:
     x[mask] = v * 2`.
 
     Raises:
-        Refusal: the rewrite would not be equivalent.
+        Refusal: If the rewrite would not be equivalent.
     """
     statement = event.statement
     following = statements_after(scope, statement)[:1]
@@ -70,7 +70,7 @@ def put_back(scope: Scope, event: Subscript) -> Rewrite | None:
     """Return the rewrite of `b = a.index_put((mask,), f(x[mask]))`, or None for any other code.
 
     Raises:
-        Refusal: the rewrite would not be equivalent.
+        Refusal: If the rewrite would not be equivalent.
     """
     statement = event.statement
     call = statement.value if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
@@ -118,7 +118,7 @@ class _Store:
         """Return the rewrite.
 
         Raises:
-            Refusal: the rewrite would not be equivalent.
+            Refusal: If the rewrite would not be equivalent.
         """
         scope, target, file = self.scope, self.target, self.scope.file
         if not isinstance(target.value, ast.Name):
@@ -248,7 +248,7 @@ class _Store:
         return found
 
     def _part(self, node: ast.expr, mask: str) -> str:
-        """Return the text of a part of the value, which reads whole tensors instead of the selected elements.
+        """Return the text of part of the value, which reads whole tensors instead of the selected elements.
 
         If an operand needs a harmless value, it has that value where nothing is selected.
         """

@@ -18,7 +18,7 @@ class Arguments(Follower):
         """Check a use as an argument of a call.
 
         Raises:
-            Refusal: the call does not accept a tensor for this argument.
+            Refusal: If the call does not accept a tensor for this argument.
         """
         name = callee(self.scope, call)
         position = next((at for at, argument in enumerate(call.args) if argument is node), None)
@@ -53,7 +53,7 @@ class Arguments(Follower):
         if isinstance(call.func, ast.Attribute) and name.startswith("Tensor."):
             subject = call.func.value
         if name in ("torch.where", "Tensor.where"):
-            subject = None  # the other branch of the conditional expression decides the result
+            subject = None  # the other branch of the conditional expression determines the result
         self.meet(as_tensor(self.scope.kind(subject)) if subject is not None else None, dtype, call)
 
     def _is_one_bound(self, call: ast.Call, name: str, node: ast.expr) -> bool:

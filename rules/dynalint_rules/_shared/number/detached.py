@@ -30,10 +30,11 @@ def detached(scope: Scope, source: ast.expr, text: str | None = None, *, read: a
     """Return the replacement for the number in `source`, which has a single element.
 
     `text` is the text of `source`, if it is not the text in the file. `read` is the expression that reads the number,
-    if the code around it stays. For a NumPy array, the replacement wraps the array's text, so `text` must not be empty.
+    if the code around it stays. `text` must not be empty for a NumPy array, because the replacement wraps the array's
+    text.
 
     Raises:
-        Refusal: `source` is neither always a torch tensor nor always an array.
+        Refusal: If `source` is neither always a torch tensor nor always an array.
     """
     tensor = k.only_tensor(scope.kind(source))
     shown = scope.quote(source)

@@ -77,8 +77,8 @@ class Follower(ABC):
         """Record the conditions under which a tensor combined with the number keeps its dtype.
 
         A number in the same category as the tensor never changes the dtype. Neither does a 0-dim tensor, unless the
-        other tensor is 0-dim as well. In a higher category, a 0-dim tensor determines the dtype, whereas a number gives
-        the default dtype.
+        other tensor is 0-dim as well. If the category is higher, a 0-dim tensor determines the dtype, whereas a number
+        gives the default dtype.
         """
         ranks = ("bool", "int", "float", "complex")
         if tensor is not None and tensor.dtype is not None and dtype is not None:
@@ -94,7 +94,7 @@ class Follower(ABC):
         """Raise a refusal that explains why a use does not accept a tensor.
 
         Raises:
-            Refusal: always.
+            Refusal: Always.
         """
         called = callee(self.scope, parent) if isinstance(parent, ast.Call) else ""
         raise Refusal(why_not(self.scope, parent, node, called))

@@ -1,4 +1,4 @@
-"""Reasons why a use of a number read from a tensor does not accept the tensor, each with the closest alternative."""
+"""Reasons why a number read from a tensor cannot stay a tensor where it is used, each with the closest alternative."""
 
 from __future__ import annotations
 

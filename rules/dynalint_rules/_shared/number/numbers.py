@@ -1,6 +1,6 @@
 """Find the uses of a number read from a tensor, to keep it as a 0-dim tensor instead.
 
-In arithmetic with other tensors, a number and a 0-dim tensor with the same value give the same result, as long as the
+A number and a 0-dim tensor with the same value give the same result in arithmetic with other tensors, as long as the
 result's dtype is the same. They behave differently in a test, as an index or size, when stored, and when passed to
 unknown code. No fix is offered for these uses.
 """
@@ -28,7 +28,7 @@ _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 _BINDING = ast.Assign | ast.AnnAssign | ast.NamedExpr
 _ASKING = ast.If | ast.IfExp | ast.Assert | ast.BoolOp | ast.UnaryOp
 DECISIONS = ("DYN101", "DYN103", "DYN104", "DYN105")
-"""The codes of findings that remain if the number decided a branch and is now a tensor."""
+"""The codes of findings that remain if the number selected a branch and is now a tensor."""
 
 
 def flow_of(
@@ -43,7 +43,7 @@ def flow_of(
     `wide` is true if the tensor will have 64 bits.
 
     Raises:
-        Refusal: at least one use does not accept a tensor, or is unknown.
+        Refusal: If at least one use does not accept a tensor, or is unknown.
     """
     follower = _Follower(scope, double=is_double(node), wide=wide or is_wide(node))
     follower.climb(node, dtype)
@@ -334,7 +334,7 @@ class _Follower(Arguments):
 
 
 def with_conditions(flow: Flow, found: Detached) -> Flow:
-    """Return `flow` with the conditions for the detached tensor added, unless the number only decides a branch."""
+    """Return `flow` with the detached tensor's conditions added, unless the number is only used to select a branch."""
     if flow.leaves and not flow.meets and not flow.conditions:
         return flow
     return replace(flow, conditions={**dict.fromkeys(found.conditions), **flow.conditions})

@@ -13,7 +13,7 @@ def with_a_dimension(scope: Scope, node: ast.Subscript, index: ast.expr) -> tupl
     """Return the changes from `x[i]` to `x[i.reshape(1)].squeeze(0)`, and the condition for them.
 
     Raises:
-        Refusal: another index is neither a slice nor an int that Dynamo knows.
+        Refusal: If another index is neither a slice nor an int that Dynamo knows.
     """
     parts = parts_of(node)
     others = [part for part in parts if part is not index and not isinstance(part, ast.Slice)]

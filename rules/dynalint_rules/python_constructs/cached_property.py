@@ -14,7 +14,7 @@ _TAKES_LOCK = sys.version_info < (3, 12)
 class CachedProperty(Rule):
     code = "DYN707"
     name = "cached-property"
-    summary = "The first read of a `functools.cached_property` in compiled code costs a break or a recompilation"
+    summary = "Reading a `functools.cached_property` for the first time costs a graph break or a recompilation"
     category = "advice"
     severity = "info"
     gb = ("GB0142",)
@@ -24,9 +24,9 @@ class CachedProperty(Rule):
 
     def check(self, event: Read, project: Project) -> Iterable[Violation]:
         """Flag the read. Its cost depends on the Python version."""
-        cost = "takes a lock, which Dynamo cannot enter," if _TAKES_LOCK else "recompiles"
+        cost = "acquires a lock, which Dynamo cannot enter" if _TAKES_LOCK else "makes the function recompile"
         yield Violation(
             event.node,
-            f"the cached property `{event.node.attr}` {cost} if its value does not exist yet",
+            f"the first read of the cached property `{event.node.attr}` {cost}",
             help="compute it in the constructor, or make it a `property`",
         )

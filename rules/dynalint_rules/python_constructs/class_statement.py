@@ -14,17 +14,13 @@ class ClassStatement(Rule):
     gb = ("GB8977", "GB0156", "GB0007")
     events = (ClassDefinition, Call)
     calls = frozenset({"dataclasses.make_dataclass", "types.new_class"})
-    refusal = "the class may use names from the enclosing function; define it at module level, and pass their values in"
+    refusal = "the class may use names from the enclosing function; define it at module level and pass in their values"
 
     def check(self, event: ClassDefinition | Call, project: Project) -> Iterable[Violation]:
         """Flag the statement or call."""
         if isinstance(event, ClassDefinition):
-            yield Violation(
-                event.node,
-                f"the class `{event.node.name}` is created on every call, which Dynamo does not trace",
-                help="define it at module level",
-            )
+            message = f"defining `{event.node.name}` breaks the graph, because Dynamo does not trace class creation"
+            yield Violation(event.node, message, help="define it at module level")
         elif isinstance(event, Call):
-            yield Violation(
-                event.node, f"`{event.callee}()` creates a class on every call, which Dynamo does not trace"
-            )
+            message = f"`{event.callee}()` breaks the graph, because Dynamo does not trace class creation"
+            yield Violation(event.node, message, help="create the class at module level")

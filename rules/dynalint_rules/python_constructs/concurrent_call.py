@@ -28,9 +28,9 @@ class ConcurrentCall(Rule):
     gb = ("GB0007", "GB0142", "GB0156")
     events = (Call,)
     calls = frozenset(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split())
-    message = "`{callee}()` communicates with other threads, which cannot be part of a graph"
-    help = "return the data that they need, and communicate with them around the call"
+    message = "`{callee}()` communicates with other threads, which breaks the graph"
+    help = "return the data that they need, and communicate with them outside the compiled code"
     refusal = (
-        "other threads cannot be part of a graph; return the data that they need, and communicate with them around "
-        "the call"
+        "a graph cannot communicate with other threads; return the data that they need, and communicate with them "
+        "outside the compiled code"
     )

@@ -10,13 +10,13 @@ from dynalint.rulekit import Operation, Project, Rule
 class ContainerComparison(Rule):
     code = "DYN709"
     name = "container-comparison"
-    summary = "Comparing lists or tuples that hold tensors breaks the graph"
+    summary = "Comparing lists or tuples that contain tensors breaks the graph"
     gb = ("GB6622", "GB0170")
     reads_data = True
     events = (Operation,)
-    message = "the comparison evaluates the truth of a tensor in these lists, which depends on data"
-    help = "compare the plain numbers in Python, and the tensors with torch"
-    refusal = "compare the plain numbers in Python; the right comparison of the tensors depends on its purpose"
+    message = "comparing these containers evaluates the truth value of a tensor, which breaks the graph"
+    help = "compare the plain numbers in Python and the tensors with torch operations"
+    refusal = "compare the plain numbers in Python; how to compare the tensors depends on what the code needs"
 
     def flags(self, event: Operation, project: Project) -> bool:
         """Return whether this is a comparison of two different expressions."""

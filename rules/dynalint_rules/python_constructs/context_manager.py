@@ -35,7 +35,7 @@ class ContextManager(Rule):
     gb = ("GB0142", "GB0007", "GB0008", "GB0208", "GB0262", "GB0294")
     events = (Entry, Call)
     calls = frozenset(f"{owner}.{name}" for owner, names in _MAKERS.items() for name in names.split())
-    refusal = "the replacement depends on the context manager; see the help of the finding"
+    refusal = "the replacement depends on the context manager"
 
     def check(self, event: Entry | Call, project: Project) -> Iterable[Violation]:
         """Flag objects that Dynamo cannot enter, and calls to context managers that it cannot create."""
@@ -57,7 +57,7 @@ def _unknown(event: Entry, project: Project) -> str | None:
     if (isinstance(kind, k.Value) and kind.type == "device") or kind == k.Object("torch.device"):
         return "a device; pass `device=` to the calls that create tensors"
     if isinstance(kind, k.Object) and kind.type in _LOCKS:
-        return "a lock; take it around the call of the compiled function"
+        return "a lock; acquire it outside the compiled function"
     if isinstance(kind, k.Object) and kept and kind.type in _NOT_KEPT:
         return f"a `{kind.type}` that was created before the call; create it in the `with` statement"
     if isinstance(kind, k.Instance) and kept and project.find_method(kind.cls, "__enter__") is not None:

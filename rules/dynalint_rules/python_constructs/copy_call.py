@@ -27,8 +27,8 @@ class CopyCall(Rule):
         deep = event.callee == "copy.deepcopy"
         breaks = _breaks_deep if deep else _breaks_shallow
         if all(breaks(project, one) for one in event.args[0].members):
-            how = "it cannot copy tensors" if deep else "Dynamo does not trace it"
-            yield Violation(event.node, f"`{event.callee}()` breaks the graph: {how}")
+            why = "does not trace deep copies of tensors or modules" if deep else "does not trace it"
+            yield Violation(event.node, f"`{event.callee}()` breaks the graph, because Dynamo {why}")
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Use the container's own method if its type is certain."""
@@ -36,22 +36,26 @@ class CopyCall(Rule):
         if event.callee == "copy.deepcopy":
             return _cloned(event, project)
         if not (isinstance(kind, k.Sequence | k.Dictionary) and kind.type in _WITH_METHOD and kind.home is None):
-            return Declined("the type of the copied object is not certain; use its method `copy`")
+            return Declined("the type of the copied object is not certain; call its `copy` method instead")
         if len(event.node.args) != 1 or event.node.keywords:
             return Declined("the call does not have exactly one positional argument")
         file = event.function.file
         copied = rw.method(rw.kept(file, event.node.args[0]), "copy")
-        return Rewrite("Copy with the container's method `copy`", "safe", rw.written(file, (event.node, copied)))
+        return Rewrite("Use the container's `copy` method", "safe", rw.written(file, (event.node, copied)))
 
 
 def _cloned(event: Call, project: Project) -> Rewrite | Declined:
     """Replace a deep copy of a tensor, and any `.detach()` of the copy, with `detach().clone()`."""
     tensor = k.only_tensor(event.args[0])
     if tensor is None or event.node.keywords or len(event.node.args) != 1:
-        return Declined("`clone()` would pass on gradients; write `clone()` or `detach().clone()`, whichever you need")
+        return Declined(
+            "`clone()` would propagate gradients; write `clone()` or `detach().clone()`, whichever you need"
+        )
     source, file = event.node.args[0], event.function.file
     if tensor.origin == "parameter":
-        return Declined("the copy of a parameter is a parameter; write `detach().clone()` if a tensor is acceptable")
+        return Declined(
+            "a copy of a parameter is also a parameter; write `detach().clone()` if a plain tensor is acceptable"
+        )
     copied = _detached(event, project) or event.node
     alone = isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute) and source.func.attr == "detach"
     kept = rw.kept(file, source)
@@ -60,7 +64,7 @@ def _cloned(event: Call, project: Project) -> Rewrite | Declined:
     if tensor.dtype in ("bool", "int"):
         return Rewrite(title, "safe", edits)
     # A deep copy of a tensor that was computed from tensors with gradients raises, so only leaves matter.
-    condition = f"no code uses a separate gradient of the copy of {quote(file, source)}"
+    condition = f"no code reads the gradient of the copy of {quote(file, source)}"
     return Rewrite(title, "conditional", edits, (condition,))
 
 

@@ -19,7 +19,7 @@ from dynalint.rulekit import (
 class DynamicCode(Rule):
     code = "DYN704"
     name = "dynamic-code"
-    summary = "Running code from a string, or inspecting the namespace, breaks the graph"
+    summary = "Running code from a string or inspecting the namespace breaks the graph"
     gb = ("GB0059", "GB0007", "GB0193")
     events = (Call,)
     calls = frozenset(
@@ -35,7 +35,8 @@ class DynamicCode(Rule):
         }
     )
     refusal = (
-        "dynalint cannot tell from the code what is intended; use `getattr` or a dict, or look it up in the constructor"
+        "dynalint cannot tell from the code what is intended; use `getattr` or a dictionary, or look up the name in "
+        "the constructor"
     )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
@@ -46,8 +47,8 @@ class DynamicCode(Rule):
             return
         yield Violation(
             event.node,
-            f"`{event.callee.removeprefix('builtins.')}()` breaks the graph: Dynamo traces only code that it can see",
-            help="use `getattr` or a dict of functions, or look the name up in the constructor",
+            f"`{event.callee.removeprefix('builtins.')}()` breaks the graph, because Dynamo does not trace it",
+            help="use `getattr` or a dictionary of functions, or look up the name in the constructor",
         )
 
 

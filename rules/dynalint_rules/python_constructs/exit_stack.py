@@ -8,13 +8,13 @@ from dynalint.rulekit import Call, Project, Rule, k
 class ExitStackCall(Rule):
     code = "DYN714"
     name = "exit-stack"
-    summary = "Entering torch's context managers on an `ExitStack` breaks the graph"
+    summary = "Entering a torch context manager through an `ExitStack` breaks the graph"
     gb = ("GB0007", "GB0147", "GB0156", "GB0467", "GB0066", "GB0092")
     events = (Call,)
     calls = frozenset({"contextlib.ExitStack.enter_context"})
-    message = "Dynamo supports this in a `with` statement, but not on a stack"
+    message = "Dynamo supports this context manager in a `with` statement, but not in an `ExitStack`"
     help = "write a `with` statement, using `contextlib.nullcontext()` if there is nothing to enter"
-    refusal = "enter it in the `with` statement of the stack, as `with torch.no_grad() if frozen else nullcontext():`"
+    refusal = "enter it in the `with` statement instead, as in `with torch.no_grad() if frozen else nullcontext():`"
 
     def flags(self, event: Call, project: Project) -> bool:
         """Return whether entering this kind of object has been observed to break the graph."""

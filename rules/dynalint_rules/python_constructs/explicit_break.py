@@ -19,5 +19,5 @@ class ExplicitBreak(Rule):
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Report the call."""
-        by = "called function is excluded from compilation" if event.callee == DISABLED else "code requests it"
+        by = "called function is excluded from compilation" if event.callee == DISABLED else "code asks for it"
         yield Violation(event.node, f"the graph breaks here, because the {by}")

@@ -10,7 +10,7 @@ from dynalint.rulekit import GeneratorRoot, Project, Rule, Violation
 class GeneratorForward(Rule):
     code = "DYN702"
     name = "generator-forward"
-    summary = "A function that yields is not compiled"
+    summary = "A function that contains `yield` is not compiled"
     gb = ("GB0003",)
     events = (GeneratorRoot,)
 
@@ -19,6 +19,6 @@ class GeneratorForward(Rule):
         if not event.called:
             yield Violation(
                 event.node,
-                f"`{event.function.name}` is a generator, which Dynamo does not compile",
+                f"`{event.function.name}` is a generator function, which Dynamo does not compile",
                 help="return a list of the values that it yields, or compile the function that iterates over it",
             )

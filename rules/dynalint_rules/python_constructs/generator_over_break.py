@@ -11,11 +11,11 @@ from dynalint.rulekit import FunctionInfo, Iteration, Project, Rule, Violation, 
 class GeneratorOverBreak(Rule):
     code = "DYN719"
     name = "generator-over-break"
-    summary = "A generator whose elements break the graph leaves the whole function in eager"
+    summary = "A graph break in a generator expression makes the whole function fall back to eager mode"
     gb = ("GB8335",)
     events = (Iteration,)
     gives_up = True
-    refusal = "fix the break; otherwise pass a list, which computes all elements before the first one is used"
+    refusal = "fix the graph break, or pass a list, which computes all elements before the first one is used"
 
     def check(self, event: Iteration, project: Project) -> Iterable[Violation]:
         """Flag a call with a generator as its argument if computing the elements breaks the graph."""
@@ -37,7 +37,7 @@ class GeneratorOverBreak(Rule):
         within = tuple(dict.fromkeys([*called, *takers]))
         if within:
             message = "the graph breaks while this generator is running, so Dynamo skips the whole function"
-            yield Violation(call, message, help="pass a list, or fix the break", within=within)
+            yield Violation(call, message, help="fix the graph break, or pass a list", within=within)
 
 
 def _handed_to(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.Call | None:

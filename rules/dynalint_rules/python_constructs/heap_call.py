@@ -15,11 +15,11 @@ _CALLS = {
 class HeapCall(Rule):
     code = "DYN703"
     name = "heap-call"
-    summary = "A call of `heapq` or `bisect` breaks the graph"
+    summary = "Calling a function from `heapq` or `bisect` breaks the graph"
     gb = ("GB0007", "GB0059")
     events = (Call,)
     calls = frozenset(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split())
-    refusal = "the code around the call uses the list too; write it with `sorted` or `list.sort`"
+    refusal = "the code around the call uses the list too; rewrite it with `sorted` or `list.sort`"
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag every call. From torch 2.15 on, Dynamo traces `heapq`."""

@@ -10,11 +10,11 @@ from dynalint.rulekit import Call, Iteration, Project, Rule, Violation, k
 class KeptIterator(Rule):
     code = "DYN710"
     name = "kept-iterator"
-    summary = "Continuing an iterator that outlives the call breaks the graph"
+    summary = "Advancing an iterator that was created before the call breaks the graph"
     gb = ("GB4347", "GB0811", "GB0156", "GB0253", "GB0116", "GB9493")
     events = (Call, Iteration)
     calls = frozenset({"builtins.next"})
-    refusal = "get the next value before the call and pass it in, which changes the callers"
+    refusal = "the callers have to change; get the next value before the call and pass it in"
 
     def check(self, event: Call | Iteration, project: Project) -> Iterable[Violation]:
         """Flag calling `next` on an iterator that existed before the call, and looping over one."""
@@ -23,11 +23,13 @@ class KeptIterator(Rule):
         if not isinstance(kind, k.Sequence) or home is None or home.type not in ("attribute", "class", "global"):
             return
         if kind.type == "generator":
-            yield Violation(event.node, f"Dynamo cannot continue the iterator `{home.name}`, which was created earlier")
+            yield Violation(
+                event.node, f"Dynamo cannot advance the iterator `{home.name}`, which was created before the call"
+            )
         elif kind.type in ("count", "range_iterator") and isinstance(event, Call):
             yield Violation(
                 event.node,
-                f"each call recompiles for the next number of `{home.name}`",
+                f"every call recompiles, because Dynamo specialises on the next number of `{home.name}`",
                 category="recompile",
                 torch=">=2.13" if kind.type == "count" else "",
             )

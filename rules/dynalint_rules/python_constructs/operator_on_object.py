@@ -11,7 +11,7 @@ from dynalint.rulekit import ClassInfo, Declined, Operation, Project, Rule, Viol
 class OperatorOnObject(Rule):
     code = "DYN715"
     name = "operator-on-object"
-    summary = "An operator between a tensor and an object that defines the operator breaks the graph"
+    summary = "Using an operator on a tensor and an object that defines the operator breaks the graph"
     gb = ("GB0055", "GB0059")
     events = (Operation,)
 
@@ -27,21 +27,21 @@ class OperatorOnObject(Rule):
         if any(k.only_tensor(side) is not None for side in sides):
             yield Violation(
                 event.node,
-                f"Dynamo treats this operator as a torch operation, and cannot pass it an instance of `{name}`",
-                help="call a method of the object",
+                f"Dynamo treats this operator as a torch operation, which cannot take an instance of `{name}`",
+                help="call a method with a descriptive name instead",
             )
         elif event.operator in (ast.MatMult, ast.Invert):
             operator = "@" if event.operator is ast.MatMult else "~"
             yield Violation(
                 event.node,
-                f"Dynamo does not trace `{operator}` into a method of `{name}`",
-                help="call a method of the object",
+                f"Dynamo does not trace into the method of `{name}` that implements `{operator}`",
+                help="call a method with a descriptive name instead",
                 torch="<2.14" if event.operator is ast.Invert else "<2.15",
             )
 
     def fix(self, event: Operation, violation: Violation, project: Project) -> Declined:
         """Offer no fix, because the code does not suggest a good name for the method."""
-        return Declined("add a named method to the class, and call it")
+        return Declined("add a method with a descriptive name to the class, and call it instead")
 
 
 def _is_known_to_torch(project: Project, cls: ClassInfo) -> bool:

@@ -14,19 +14,19 @@ class SortByTensor(Rule):
     gb = ("GB0207", "GB0193", "GB0059")
     reads_data = True
     events = (Ordering,)
-    refusal = "`torch.sort` and `torch.topk` need stacked values, which changes the code around the call"
+    refusal = "`torch.sort` and `torch.topk` need stacked values, so the code around the call has to change too"
 
     def check(self, event: Ordering, project: Project) -> Iterable[Violation]:
         """Flag sorting that depends on tensors, or that Dynamo treats as if it did."""
         called = event.callee.removeprefix("builtins.")
         if event.callee in ("builtins.min", "builtins.max"):
             if event.has_key and _is_tensor_or_holds_one(event.elements, project, modules=True):
-                message = f"`{called}` with a `key` cannot choose among tensors or modules"
+                message = f"Dynamo does not trace `{called}` with a `key` over tensors or modules"
                 yield Violation(event.node, message, torch="<2.14")
         elif _is_array(event.values):
             yield Violation(
                 event.node,
-                f"Dynamo does not trace `{called}` of an array",
+                f"Dynamo does not trace `{called}` on an array",
                 help="sort with `np.sort`, or sort a list of Python numbers",
             )
         elif k.only_tensor(event.key) is not None and not event.has_key:
@@ -34,7 +34,7 @@ class SortByTensor(Rule):
         elif _is_tensor_or_holds_one(event.key, project, modules=False):
             yield Violation(
                 event.node,
-                f"`{called}` sorts by tensors, which depends on data",
+                f"`{called}` compares the values of tensors, which breaks the graph",
                 help="use `torch.sort` or `torch.topk`, or a `key` that returns a number",
                 # Later releases compare pairs item by item, so they only reach a tensor if the items before it are
                 # equal.

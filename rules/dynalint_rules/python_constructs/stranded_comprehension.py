@@ -22,11 +22,11 @@ _ITERATED = ("list", "set", "generator", "view", "torch.nn.ModuleList", "torch.n
 class StrandedComprehension(Rule):
     code = "DYN720"
     name = "stranded-comprehension"
-    summary = "A list comprehension runs in eager after a graph break in a loop"
+    summary = "A list comprehension runs in eager mode after a graph break in a loop"
     severity = "info"
     gb = ("GB4347", "GB9493")
     events = (Iteration,)
-    refusal = "fix the break in the loop; otherwise iterate over a tuple"
+    refusal = "fix the graph break in the loop, or iterate over a tuple"
 
     def check(self, event: Iteration, project: Project) -> Iterable[Violation]:
         """Flag a comprehension over an iterator that Dynamo does not support, if Dynamo skips its function."""
@@ -34,9 +34,9 @@ class StrandedComprehension(Rule):
         if node is not None:
             yield Violation(
                 node,
-                "Dynamo skips the function because of a break in a loop, and cannot compile this comprehension "
-                "separately",
-                help="fix the break in the loop, which fixes this too",
+                "Dynamo skips the function because of a graph break in a loop, and it cannot compile this "
+                "comprehension separately",
+                help="fix the graph break in the loop, which also removes this finding",
                 stranded=True,
             )
 

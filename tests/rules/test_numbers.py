@@ -283,3 +283,16 @@ def test_a_number_that_a_lambda_returns() -> None:
     text = "import torch\n\ntorch.compile(lambda x: x.item())(torch.ones(1))\n"
     (finding,) = check_source("a.py", text, isolated=True)  # raises if a rule fails
     assert finding.code == "DYN201"
+
+
+@pytest.mark.parametrize(
+    ("call", "instead"),
+    [
+        ("math.fabs(t)", "`torch.abs`"),
+        ("math.isnan(t)", "`torch.isnan`"),
+        ("math.gamma(t)", "torch operations"),
+    ],
+)
+def test_the_help_for_a_math_function_names_a_torch_function_only_if_there_is_one(call: str, instead: str) -> None:
+    findings = check_source("m.py", f"import math\n{HEAD}    return x * {call}\n")
+    assert [one.help for one in findings if one.code == "DYN208"] == [f"use {instead} on the tensor"]

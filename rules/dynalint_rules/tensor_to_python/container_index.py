@@ -14,7 +14,7 @@ _CONTAINERS = (
 class ListIndexedByTensor(Rule):
     code = "DYN206"
     name = "list-indexed-by-tensor"
-    summary = "Indexing a list, tuple or string with a tensor reads the tensor and breaks the graph"
+    summary = "Indexing a list, tuple or string with a tensor reads the tensor's value and breaks the graph"
     gb = ("GB0124", "GB4880", "GB0070", "GB0218", "GB7596")
     reads_data = True
     events = (Subscript,)
@@ -27,7 +27,7 @@ class ListIndexedByTensor(Rule):
         if all(_is_container(kind) for kind in event.base.members):
             yield Violation(
                 event.node.slice,
-                "a tensor used to index a Python container is read into Python, which breaks the graph",
+                "indexing a Python container with a tensor reads the tensor's value, which breaks the graph",
                 help="stack the elements and index the stack with a one-dimensional tensor",
             )
 

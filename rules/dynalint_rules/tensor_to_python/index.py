@@ -18,7 +18,7 @@ _PLACES = frozenset({"nonzero", "argwhere", "unique", "masked_select"})
 class ScalarTensorIndex(Rule):
     code = "DYN205"
     name = "scalar-tensor-index"
-    summary = "Indexing with a 0-dim tensor reads the tensor and breaks the graph"
+    summary = "Indexing with a 0-dim tensor reads the tensor's value and breaks the graph"
     gb = ("GB0033",)
     reads_data = True
     events = (Subscript,)
@@ -34,8 +34,8 @@ class ScalarTensorIndex(Rule):
             if _is_number_in_tensor(kinds.get(part, k.UNKNOWN)):
                 yield Violation(
                     part,
-                    "a 0-dim tensor used as an index is read into Python, which breaks the graph",
-                    help="give the index a dimension and remove it afterwards: `x[t.reshape(1)].squeeze(0)`",
+                    "indexing with a 0-dim tensor reads the tensor's value, which breaks the graph",
+                    help="add a dimension to the index and remove it afterwards, as in `x[t.reshape(1)].squeeze(0)`",
                 )
 
     def fix(self, event: Subscript, violation: Violation, project: Project) -> Rewrite | Declined | None:

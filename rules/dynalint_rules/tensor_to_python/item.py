@@ -59,7 +59,7 @@ def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
         # The comparison reads the value immediately and passes no gradient, so it does not need these calls.
         text = text.replace(".detach()", "").replace(".clone()", "")
     return Rewrite(
-        f"Keep the 0-dim tensor: `{'torch.as_tensor(...)' if is_array else '.detach()'}` instead of `.item()`",
+        f"Use `{'torch.as_tensor(...)' if is_array else '.detach()'}` instead of `.item()` to keep the 0-dim tensor",
         flow.safety,
         rw.written(scope.file, (node, text), *flow.edits),
         flow.clauses,
@@ -86,5 +86,5 @@ def _round_trip(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | Non
     text = found.text
     if keywords:
         text += f".to({', '.join(f'{name}={value}' for name, value in keywords.items())})"
-    title = "Keep the tensor: `.detach()` instead of `torch.tensor(....item())`"
+    title = "Use `.detach()` instead of `torch.tensor(....item())` to keep the tensor"
     return Rewrite(title, "conditional", rw.written(scope.file, (outer, text)), tuple(conditions))

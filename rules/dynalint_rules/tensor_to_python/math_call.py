@@ -22,7 +22,7 @@ _OTHERS = (
 class MathOnTensor(Rule):
     code = "DYN208"
     name = "math-on-tensor"
-    summary = "A function of `math` reads a tensor into Python and breaks the graph"
+    summary = "Calling a `math` function with a tensor reads the tensor's value and breaks the graph"
     gb = ("GB0033", "GB0208", "GB0007")
     reads_data = True
     events = (Call,)
@@ -33,10 +33,12 @@ class MathOnTensor(Rule):
         if not any(k.only_tensor(kind) is not None for kind in event.args):
             return
         if not leads_to_raise(event, project):
+            name = event.callee.rpartition(".")[2]
+            instead = f"`torch.{IN_TORCH.get(name, name)}`" if name in (*IN_TORCH, *_QUESTIONS) else "torch operations"
             yield Violation(
                 event.node,
-                f"`{event.callee}()` reads a tensor into Python, which breaks the graph",
-                help=f"use `torch.{IN_TORCH.get(event.callee.rpartition('.')[2], '...')}` on the tensor",
+                f"`{event.callee}()` reads the tensor's value into Python, which breaks the graph",
+                help=f"use {instead} on the tensor",
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
@@ -50,12 +52,12 @@ def _in_torch(scope: Scope, event: Call) -> Rewrite:
         return _asked(scope, event.node, name)
     if event.callee.startswith("cmath.") or name not in IN_TORCH or len(event.node.args) != 1:
         raise Refusal(
-            f"`{event.callee}()` has no equivalent in torch that returns a number; compute it with tensors by hand"
+            f"`{event.callee}()` has no equivalent in torch that returns a number; rewrite it with tensor operations"
         )
     source = event.node.args[0]
     found = detached(scope, source, read=event.node)
     flow = flow_of(scope, event.node, None if name in WHOLE else "float")
-    flow.conditions[f"{scope.quote(event.node)} is the same up to rounding, and never raises"] = None
+    flow.conditions[f"{scope.quote(event.node)} has the same value up to rounding and never raises an exception"] = None
     flow.conditions.update(dict.fromkeys(found.conditions))
     content = f"{scope.torch}.{IN_TORCH[name]}({found.text})"
     title = f"Compute with `torch.{IN_TORCH[name]}` instead of `math.{name}`"

@@ -25,7 +25,7 @@ _METHODS = ("Tensor.__int__", "Tensor.__float__", "Tensor.__bool__", "Tensor.__i
 class NumberOfTensor(Rule):
     code = "DYN202"
     name = "number-of-tensor"
-    summary = "`int()`, `float()` or `bool()` of a tensor reads its element and breaks the graph"
+    summary = "Calling `int()`, `float()` or `bool()` on a tensor reads its value and breaks the graph"
     gb = ("GB0124", "GB0059", "GB0033", "GB0208")
     reads_data = True
     events = (Call,)
@@ -44,7 +44,7 @@ class NumberOfTensor(Rule):
         name = event.callee.rpartition(".")[2]
         yield Violation(
             event.node,
-            f"`{name}()` reads the element of {'an array' if tensor.array else 'a tensor'}, which breaks the graph",
+            f"`{name}()` reads a number from {'an array' if tensor.array else 'a tensor'}, which breaks the graph",
             help="keep the value as a 0-dim tensor, and read it outside the compiled code",
         )
 
@@ -67,9 +67,9 @@ def _multiplied(scope: Scope, event: Call) -> Rewrite | None:
         return None
     module = Import("math", None)
     if "math" in scope.function.locals or scope.function.module.bindings.get("math", module) != module:
-        raise Refusal("the name `math` has another meaning here; multiply with `math.prod` by hand")
+        raise Refusal("the name `math` has a different meaning here; use `math.prod` by hand")
     edits = rw.written(scope.file, (event.node, f"math.prod({scope.text(product.args[0])})"))
-    title = "Multiply with `math.prod()`, which Dynamo evaluates while it traces"
+    title = "Use `math.prod()`, which Dynamo evaluates during tracing"
     conditions = () if known else (f"{shown} is a non-empty sequence of integers",)
     return Rewrite(title, "conditional" if conditions else "safe", edits, conditions, imports=("import math",))
 
@@ -99,7 +99,7 @@ def _kept(scope: Scope, event: Call) -> Rewrite:
     is_array = tensor is not None and tensor.array
     imports = scope.imports if is_array else flow.imports
     instead = "`torch.as_tensor(...)`" if is_array else "`.detach()`"
-    title = f"Keep the 0-dim tensor: {instead} instead of `{name}()`"
+    title = f"Use {instead} instead of `{name}()` to keep the 0-dim tensor"
     replacements = rw.written(scope.file, (event.node, text), *flow.edits)
     return Rewrite(title, flow.safety, replacements, flow.clauses, imports=imports, leaves=flow.leaves)
 
@@ -118,5 +118,5 @@ def _truth(scope: Scope, node: ast.Call) -> Rewrite:
     elif isinstance(parent, _TESTS) or (isinstance(parent, ast.Assign) and found.text.endswith(".detach()")):
         text = held_together(scope.text(source))
     edits = rw.written(scope.file, (node, text), *flow.edits)
-    title = "Keep the tensor: remove `bool()`"
+    title = "Remove `bool()` to keep the tensor"
     return Rewrite(title, flow.safety, edits, flow.clauses, imports=flow.imports, leaves=flow.leaves)

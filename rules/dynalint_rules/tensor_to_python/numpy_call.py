@@ -42,8 +42,8 @@ class UntracedNumpy(Rule):
         }
     )
     refusal = (
-        "the closest function in torch differs, mostly in precision; compute with tensors, or turn the call "
-        "into an operation with `torch.library.custom_op`"
+        "the closest function in torch gives different results, mostly in precision; use tensor operations, or wrap "
+        "the call with `torch.library.custom_op`"
     )
 
     def check(self, event: Call | Read, project: Project) -> Iterable[Violation]:
@@ -61,8 +61,8 @@ class UntracedNumpy(Rule):
             name = f"array.{event.callee.rpartition('.')[2]}"
         yield Violation(
             event.node,
-            f"Dynamo does not support `{name}()`, so the graph breaks there",
-            help="use a torch operation, or turn the call into an operation with `torch.library.custom_op`",
+            f"Dynamo does not support `{name}()`, so the graph breaks here",
+            help="use a torch operation, or wrap the call with `torch.library.custom_op`",
         )
 
 
@@ -72,12 +72,12 @@ def _read(event: Read) -> Iterable[Violation]:
     if name in _INDEXED:
         yield Violation(
             event.node,
-            f"Dynamo does not trace `{event.name.replace('numpy.', 'np.')}[...]`, so the graph breaks there",
+            f"Dynamo does not trace `{event.name.replace('numpy.', 'np.')}[...]`, so the graph breaks here",
             help="use `torch.arange` and `torch.meshgrid`, or create the array in the constructor",
         )
     elif array is not None and array.array:
         yield Violation(
             event.node,
-            f"Dynamo does not support `array.{name}` of NumPy, so the graph breaks there",
-            help="name the dtype, such as `np.float32`, or compute with torch tensors",
+            f"Dynamo does not support the `{name}` attribute of NumPy arrays, so the graph breaks here",
+            help="write out the dtype, such as `np.float32`, or use torch tensors instead",
         )

@@ -9,13 +9,13 @@ from dynalint_rules._code.scope import Scope
 class BuiltinPow(Rule):
     code = "DYN211"
     name = "builtin-pow"
-    summary = "The builtin `pow()` of a tensor breaks the graph; the operator `**` does not"
+    summary = "Calling the builtin `pow()` with a tensor breaks the graph, but the `**` operator does not"
     gb = ("GB0059",)
     torch = "<2.14"
     events = (Call,)
     calls = frozenset({"builtins.pow"})
-    message = "Dynamo does not trace the builtin `pow()` of a tensor, so the graph breaks there"
-    help = "use the operator `**`"
+    message = "Dynamo does not trace the builtin `pow()` with a tensor, so the graph breaks here"
+    help = "use the `**` operator"
 
     def flags(self, event: Call, project: Project) -> bool:
         """Return whether the base or the exponent is certainly a tensor."""
@@ -27,4 +27,4 @@ class BuiltinPow(Rule):
         node = event.node
         base, exponent = node.args
         power = rw.operation(rw.kept(scope.file, base), "**", rw.kept(scope.file, exponent))
-        return Rewrite("Use the operator `**`", "safe", rw.written(scope.file, (node, power)))
+        return Rewrite("Use the `**` operator", "safe", rw.written(scope.file, (node, power)))

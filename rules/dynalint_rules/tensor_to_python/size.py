@@ -33,8 +33,8 @@ _PERMUTING = ("Tensor.permute", "torch.permute")
 # These fail for a data-dependent size even if Dynamo captures scalars. All of them were run with Dynamo.
 _NEVER_TRACED = frozenset({"split", "chunk", "permute", "roll", "tril", "triu", "select", "pad"})
 _DECLINED = (
-    "the shape of the result depends on data; use a bound that no input exceeds and mask the surplus, or set "
-    "`torch._dynamo.config.capture_scalar_outputs = True`"
+    "the shape of the result depends on data; use a bound that no input exceeds and mask the extra elements, "
+    "or set `torch._dynamo.config.capture_scalar_outputs = True`"
 )
 
 
@@ -61,7 +61,7 @@ class TensorAsSize(Rule):
             yield Violation(
                 event.node,
                 f"{shown} is read into Python as a size in `{name}()`, which breaks the graph",
-                help="use a bound that no input exceeds, such as a shape, and mask the surplus",
+                help="use a bound that no input exceeds, such as a shape, and mask the extra elements",
                 setting=SCALARS if event.callee.startswith(("torch.", "Tensor.")) and name not in _NEVER_TRACED else "",
             )
 
@@ -79,8 +79,8 @@ def _repetition(event: Operation) -> Iterator[Violation]:
             if tensor is not None and not is_stored_number(tensor):
                 yield Violation(
                     event.node,
-                    "the number of repetitions of a list is a tensor, which is read into Python and breaks the graph",
-                    help="create a tensor of the maximum length, and mask the surplus",
+                    "repeating a list by a tensor reads the tensor's value, which breaks the graph",
+                    help="create a tensor of the maximum length, and mask the extra elements",
                 )
 
 

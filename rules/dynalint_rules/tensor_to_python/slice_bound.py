@@ -28,7 +28,7 @@ from dynalint_rules._code.settings import SCALARS, captures_scalars
 
 _NO_FORM = (
     "the length of the result depends on data; keep the whole dimension and mask it with `torch.arange(n) < length` "
-    "and a neutral value for the use of the slice"
+    "and a value that does not affect the result"
 )
 # Between the line lengths of common formatters and the longer lines of larger projects.
 _LONGEST_LINE = 100
@@ -37,7 +37,7 @@ _LONGEST_LINE = 100
 class TensorSliceBound(Rule):
     code = "DYN203"
     name = "tensor-slice-bound"
-    summary = "Slicing with a tensor bound reads the tensor and breaks the graph"
+    summary = "Slicing with a tensor as a bound reads the tensor's value and breaks the graph"
     gb = ("GB0124",)
     gives_up = True
     reads_data = True
@@ -55,8 +55,8 @@ class TensorSliceBound(Rule):
         for node in dict.fromkeys(nodes):
             yield Violation(
                 node,
-                "a tensor used as a slice bound is read into Python, which breaks the graph",
-                help="mask the whole dimension: `torch.arange(n) < length`",
+                "slicing with a tensor as a bound reads the tensor's value, which breaks the graph",
+                help="keep the whole dimension and mask it with `torch.arange(n) < length`",
                 setting="" if isinstance(event, Subscript) and k.only_tensor(event.base) is None else SCALARS,
             )
 
@@ -98,8 +98,8 @@ def _filled_at_once(scope: Scope, event: Subscript | Call, loop: ast.For) -> Rew
         name = scope.fresh_name("inside" if from_start else "outside")
         lines = [f"{name} = {chosen}", f"{rows}[{name}] = {scope.text(value)}"]
     every = (
-        f"the loop visits each row of `{rows}`, and {scope.quote(lengths)} has an element for each row, on the same "
-        "device, none of them negative"
+        f"the loop visits every row of `{rows}`, and {scope.quote(lengths)} is on the same device and has one "
+        "non-negative element for each row"
     )
     edits = rw.written(scope.file, (loop, lines))
     return Rewrite("Fill all rows at once", "conditional", edits, (every,), scope.imports)

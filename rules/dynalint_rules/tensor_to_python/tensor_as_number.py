@@ -43,8 +43,8 @@ _BOUNDS = {
     for end in ends
 }
 _INSTEAD = {
-    "full_like": "fill an empty tensor: `torch.empty_like(x).fill_(value)`",
-    "new_full": "fill an empty tensor: `x.new_empty(size).fill_(value)`",
+    "full_like": "fill an empty tensor, as in `torch.empty_like(x).fill_(value)`",
+    "new_full": "fill an empty tensor, as in `x.new_empty(size).fill_(value)`",
 }
 
 
@@ -67,12 +67,12 @@ class TensorAsNumber(Rule):
             return
         if tensors:
             name = event.callee.rpartition(".")[2]
-            bounds = "give both bounds as tensors, or use `torch.maximum` and `torch.minimum`"
+            bounds = "pass both bounds as tensors, or use `torch.maximum` and `torch.minimum`"
             yield Violation(
                 event.node,
                 f"`{name}()` requires a number and reads the tensor {quote(event.function.file, tensors[0])}, "
                 "which breaks the graph",
-                help=_INSTEAD.get(name, bounds if event.callee in _BOUNDS else "write it with tensor operations"),
+                help=_INSTEAD.get(name, bounds if event.callee in _BOUNDS else "use tensor operations instead"),
             )
 
 

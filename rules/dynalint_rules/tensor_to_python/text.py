@@ -14,7 +14,7 @@ _METHODS = ("Tensor.__str__", "Tensor.__repr__", "Tensor.__format__")
 class TensorToText(Rule):
     code = "DYN210"
     name = "tensor-to-text"
-    summary = "`str()`, `repr()` or `%` of a tensor needs its values and breaks the graph"
+    summary = "Formatting a tensor with `str()`, `repr()` or `%` reads its values and breaks the graph"
     gb = ("GB0059", "GB0569", "GB0208", "GB0033", "GB0088")
     reads_data = True
     events = (Call, Format)
@@ -30,8 +30,8 @@ class TensorToText(Rule):
         if way and not leads_to_raise(event, project):
             yield Violation(
                 event.node,
-                f"{way} of a tensor needs its values, which breaks the graph",
-                help="use a plain f-string, or create the text outside the compiled code",
+                f"formatting a tensor with {way} reads its values, which breaks the graph",
+                help="use a plain f-string, or create the string outside the compiled code",
             )
 
 

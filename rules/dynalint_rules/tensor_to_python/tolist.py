@@ -75,6 +75,6 @@ def _unbound(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
     found = rows_of(scope, source)
     flow = flow_of(scope, parent, tensor.dtype)
     flow.conditions.update(dict.fromkeys(found.conditions))
-    title = "Keep the tensor: `.detach()` instead of `.tolist()`"
+    title = "Use `.detach()` instead of `.tolist()` to keep the tensor"
     edits = rw.written(scope.file, (node, f"{atom(source, scope.text(source))}{found.text}"), *flow.edits)
     return Rewrite(title, flow.safety, edits, flow.clauses, imports=flow.imports, leaves=flow.leaves)

@@ -43,7 +43,9 @@ class Arguments(Follower):
     def _computed(self, call: ast.Call, name: str) -> None:
         """Replace a `math` function with the corresponding torch function."""
         there = f"{self.scope.torch}.{IN_TORCH[name]}"
-        self.flow.conditions[f"{self.scope.quote(call)} is the same up to rounding, and never raises"] = None
+        self.flow.conditions[
+            f"{self.scope.quote(call)} has the same value up to rounding and never raises an exception"
+        ] = None
         self.flow.edits.append((call.func, rw.name(there)))
         self.flow.imports = self.scope.imports
         self.climb(call, None if name in WHOLE else "float")

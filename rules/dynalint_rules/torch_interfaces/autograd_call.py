@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from dynalint.rulekit import Call, Project, Rule, Violation, leads_to_raise
 
 _INSTEAD = {
-    "Tensor.retain_grad": "read the gradient with a hook, or return the tensor and read its gradient outside",
+    "Tensor.retain_grad": (
+        "read the gradient with a hook, or return the tensor and read its gradient outside the compiled code"
+    ),
     "torch.autograd.grad": "use `torch.func.grad`, or compute the gradient outside the compiled code",
 }
 _OUTSIDE = "do this outside the compiled code"
@@ -16,7 +18,7 @@ _OUTSIDE = "do this outside the compiled code"
 class AutogradCall(Rule):
     code = "DYN607"
     name = "autograd-call"
-    summary = "A backward pass inside the compiled function breaks the graph"
+    summary = "Running a backward pass in compiled code breaks the graph"
     gb = ("GB0123", "GB9186", "GB0108", "GB0007", "GB0008", "GB0055")
     events = (Call,)
     calls = frozenset(
@@ -43,6 +45,6 @@ class AutogradCall(Rule):
             name = event.callee.replace("Tensor.", "t.")
             yield Violation(
                 event.node,
-                f"`{name}()` needs a backward pass that does not exist while Dynamo traces, so the graph breaks there",
+                f"`{name}()` needs an autograd graph, which does not exist during tracing, so the graph breaks here",
                 help=_INSTEAD.get(event.callee, _OUTSIDE),
             )

@@ -11,23 +11,24 @@ from dynalint.rulekit import Call, Project, Rule, Violation, walk
 class DirtyInput(Rule):
     code = "DYN616"
     name = "dirty-input"
-    summary = "An autograd function that marks an input as changed breaks the graph"
+    summary = "An autograd function that marks an input as modified breaks the graph"
     gb = ("GB2464", "GB2019", "GB0092")
     events = (Call,)
     calls = frozenset({"torch.autograd.Function.mark_dirty"})
     torch = ">=2.13"
-    refusal = "the caller may rely on the change to its tensor; compute out of place if it does not"
+    refusal = "the caller may rely on the change to its tensor; if it does not, compute out of place"
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag every call to `mark_dirty`."""
         if _returns_marked(event):
             message = (
-                "if no argument requires a gradient, the graph breaks where this function is applied, because of "
-                "`mark_dirty`"
+                "`mark_dirty` breaks the graph where this function is applied, unless an argument requires a gradient"
             )
             yield Violation(event.node, message, help="compute out of place", severity="info")
         else:
-            message = "the graph breaks where this function is applied: it marks an argument that it does not return"
+            message = (
+                "the graph breaks where this function is applied, because it marks an argument that it does not return"
+            )
             yield Violation(event.node, message, help="compute out of place")
 
 

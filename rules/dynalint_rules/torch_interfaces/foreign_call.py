@@ -38,15 +38,15 @@ _CALLS = {
 class ForeignCall(Rule):
     code = "DYN615"
     name = "foreign-call"
-    summary = "A C function that Dynamo does not support breaks the graph"
+    summary = "Calling a C function that Dynamo does not support breaks the graph"
     gb = ("GB0007", "GB0156", "GB0059", "GB0147")
     events = (Call,)
     calls = frozenset(
         {"ctypes.CDLL.*", "cv2.*", *(f"{module}.{name}" for module, names in _CALLS.items() for name in names.split())}
     )
-    message = "`{callee}()` runs C code that Dynamo does not support, so the graph breaks there"
-    help = "compute it earlier, or turn it into an operation with `torch.library.custom_op`"
+    message = "`{callee}()` runs C code that Dynamo does not support, so the graph breaks here"
+    help = "compute the result earlier, or wrap the call with `torch.library.custom_op`"
     refusal = (
-        "the right place to compute it depends on its arguments; compute it in `__init__`, or turn it into an "
-        "operation with `torch.library.custom_op`"
+        "the arguments decide where the result can be computed; compute it in `__init__`, or wrap the call with "
+        "`torch.library.custom_op`"
     )

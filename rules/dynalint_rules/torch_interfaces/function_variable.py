@@ -11,7 +11,9 @@ from dynalint.rulekit import FUNCTION_VARIABLE, Project, Read, Rule, Violation, 
 class FunctionVariable(Rule):
     code = "DYN623"
     name = "function-variable"
-    summary = "A class variable or class method of an autograd function, or `apply` of an instance, breaks the graph"
+    summary = (
+        "A class variable or class method of an autograd function, or calling `apply` on an instance, breaks the graph"
+    )
     gb = ("GB4841", "GB6215", "GB0055", "GB0088", "GB0156", "GB0467", "GB7312")
     events = (Read, Write)
     calls = frozenset({FUNCTION_VARIABLE, "torch.autograd.Function.apply"})
@@ -24,20 +26,24 @@ class FunctionVariable(Rule):
         if event.name == FUNCTION_VARIABLE:
             shown = ast.unparse(event.node)
             if isinstance(event, Write):
-                text = f"`{shown}` is a class variable of an autograd function, which Dynamo cannot set"
+                text = f"Dynamo cannot set `{shown}`, because it is a class variable of an autograd function"
                 yield Violation(event.node, text, help="set it outside the compiled code, or pass it to `apply`")
             elif _is_used(event, project):
-                text = f"`{shown}` is a class variable of an autograd function, which Dynamo does not support"
+                text = f"Dynamo does not support `{shown}`, because it is a class variable of an autograd function"
                 yield Violation(event.node, text, help="keep it in a module global, or pass it to `apply`")
         elif isinstance(event.owner, k.Class):
             method = _class_method(event.owner, project)
             if method is not None:
-                text = f"`{method}` of the autograd function is a class method, which Dynamo cannot call for gradients"
-                yield Violation(event.node, text, help=f"make `{method}` a static method and name the class in it")
+                text = (
+                    f"Dynamo cannot compute gradients of this autograd function, because `{method}` is a class method"
+                )
+                yield Violation(
+                    event.node, text, help=f"make `{method}` a static method and refer to the class by name"
+                )
         elif isinstance(event.owner, k.Instance) and not event.owner.made:
             text = (
-                f"`{ast.unparse(event.node.value)}` is an instance of an autograd function; Dynamo only supports "
-                "`apply` of the class"
+                f"`{ast.unparse(event.node.value)}` is an instance of an autograd function, but Dynamo only "
+                "supports calling `apply` on the class"
             )
             yield Violation(event.node, text, help="store the class, not an instance", torch="<2.14")
 

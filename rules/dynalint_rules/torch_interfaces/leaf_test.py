@@ -14,9 +14,9 @@ class LeafTest(Rule):
     category = "miscompile"
     events = (Read,)
     calls = frozenset({"Tensor.is_leaf"})
-    message = "compiled code keeps the value that `is_leaf` had for the first argument"
+    message = "compiled code keeps the value that `is_leaf` had during tracing, without a guard"
     help = "test outside the compiled code and pass in the result"
-    refusal = "dynalint cannot tell from the code why it treats a leaf differently; pass the result as an argument"
+    refusal = "dynalint cannot tell from the code why leaves are treated differently; pass the result as an argument"
 
     def flags(self, event: Read, project: Project) -> bool:
         """Return whether this reads `is_leaf` on an unchanged argument of the outermost compiled function."""

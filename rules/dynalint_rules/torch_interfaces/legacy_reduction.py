@@ -24,7 +24,7 @@ class LegacyReduction(Rule):
     name = "legacy-reduction"
     summary = "Creating a loss with `size_average` or `reduce` in compiled code breaks the graph"
     gb = ("GB0208",)
-    refusal = "torch warns about the old option in eager code; use `reduction` by hand"
+    refusal = "rewritten code would no longer warn about the deprecated option; use `reduction` instead"
     events = (Call,)
     calls = frozenset(f"torch.nn.{name}" for name in _PLACES)
 
@@ -37,6 +37,6 @@ class LegacyReduction(Rule):
         for option, place in zip(_OPTIONS, _PLACES[name], strict=True):
             kind = event.keywords.get(option, given.get(place, k.NONE))
             if k.is_number(kind):
-                message = f"`nn.{name}()` takes the deprecated `{option}`, which breaks the graph"
-                yield Violation(event.node, message, help="use `reduction`")
+                message = f"creating `nn.{name}` with the deprecated option `{option}` breaks the graph"
+                yield Violation(event.node, message, help="use `reduction` instead")
                 return

@@ -38,8 +38,8 @@ class MadeParameter(Rule):
     events = (Call,)
     calls = frozenset({*_PARAMETERS, *(f"torch.nn.{name}" for name in (*_PARAMETRISED, *_OPTIONAL))})
     refusal = (
-        "if it were created once, it would keep its weights from call to call; move it to `__init__`, or use a plain "
-        "tensor if every call should draw new numbers"
+        "if it were created once, it would keep its weights between calls; move it to `__init__`, or use a plain "
+        "tensor if every call should sample new numbers"
     )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
@@ -50,7 +50,7 @@ class MadeParameter(Rule):
         if event.callee in _PARAMETERS:
             if not _is_made_here(event):
                 return
-            message = "`nn.Parameter()` creates a leaf that outlives the call, which breaks the graph"
+            message = "`nn.Parameter()` creates a parameter in compiled code, which breaks the graph"
         elif last in _OPTIONAL and _is_off(event.node, _OPTIONAL[last]):
             return
         else:

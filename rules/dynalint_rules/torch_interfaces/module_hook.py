@@ -27,24 +27,26 @@ class ModuleHook(Rule):
     gb = ("GB0083", "GB0104", "GB0467", "GB0067", "GB0059")
     events = (Call,)
     calls = frozenset({HOOKED, "Tensor.register_hook", *(f"torch.nn.Module.register_{name}" for name in _REGISTERING)})
-    refusal = "the replacement depends on the purpose of the hook; register it only without compilation"
+    refusal = "the replacement depends on the purpose of the hook; only register it if the model is not compiled"
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call. A hook on a tensor is only flagged if it certainly changes an object outside the hook."""
         if leads_to_raise(event, project):
             return
         if event.callee == HOOKED:
-            message = "this module has a backward hook, which Dynamo does not trace, so the graph breaks at its call"
+            message = "calling this module breaks the graph, because Dynamo does not trace its backward hook"
         elif event.callee != "Tensor.register_hook":
             message = (
                 f"`{event.callee.rpartition('.')[2]}()` changes the module that Dynamo is tracing, which breaks "
                 "the graph"
             )
         elif _keeps_things(event.args[0] if event.args else event.keywords.get("hook")):
-            message = "the hook changes an object outside itself, which the backward graph cannot do"
+            message = "the hook modifies an object outside itself, which the backward graph cannot do"
         else:
             return
-        yield Violation(event.node, message, help="register hooks before the call, and only without compilation")
+        yield Violation(
+            event.node, message, help="register hooks before the call, and only if the model is not compiled"
+        )
 
 
 def _keeps_things(hook: k.Kind | None) -> bool:

@@ -11,7 +11,7 @@ _SCALERS = ("torch.GradScaler", "torch.amp.GradScaler", "torch.cuda.amp.GradScal
 class OptimizerStep(Rule):
     code = "DYN613"
     name = "optimizer-step"
-    summary = "Stepping an optimizer inside the compiled function breaks the graph"
+    summary = "Stepping an optimizer inside a compiled function breaks the graph"
     gb = ("GB0025", "GB0008", "GB0007")
     events = (Call,)
     calls = frozenset(
@@ -25,6 +25,6 @@ class OptimizerStep(Rule):
             *(f"{owner}.{method}" for owner in _SCALERS for method in _SCALER),
         }
     )
-    message = "`{callee}()` cannot be part of a graph, so the graph breaks here"
-    help = "step outside the compiled code, or compile the step on its own"
-    refusal = "move the training loop out of the compiled function and compile the step on its own"
+    message = "Dynamo does not trace `{callee}()`, so the graph breaks here"
+    help = "call it outside the compiled code, or compile the optimizer step separately"
+    refusal = "move the training loop out of the compiled function and compile the optimizer step separately"

@@ -17,8 +17,8 @@ class PackedSequence(Rule):
     events = (Call,)
     calls = frozenset(f"torch.nn.utils.rnn.{name}" for name in _FUNCTIONS)
     refusal = (
-        "other code expects the layout of packed data; keep the padded tensor and a mask, or pack outside the "
-        "compiled code"
+        "other code expects packed data; keep the padded tensor and a mask, or pack the sequences outside the compiled "
+        "code"
     )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
@@ -26,8 +26,8 @@ class PackedSequence(Rule):
         if not leads_to_raise(event, project):
             yield Violation(
                 event.node,
-                f"Dynamo does not trace `{event.callee.rpartition('.')[2]}()`, so the graph breaks there",
-                help="keep the padded tensor and a mask, or pack outside the compiled code",
+                f"Dynamo does not trace `{event.callee.rpartition('.')[2]}()`, so the graph breaks here",
+                help="keep the padded tensor and a mask, or pack the sequences outside the compiled code",
                 # A sequence that was packed before a break is an input to the next graph, where torch 2.11 traces this.
                 torch=">=2.13" if event.callee.endswith("pad_packed_sequence") else "",
             )

@@ -12,9 +12,9 @@ class PlainTensorView(Rule):
     gb = ("GB0001",)
     events = (Call,)
     calls = frozenset({"Tensor.as_subclass"})
-    message = "Dynamo does not trace `as_subclass(torch.Tensor)`, so the graph breaks there"
-    help = "work on plain tensors, and create the subclass outside the compiled code"
-    refusal = "no function that Dynamo traces converts a subclass to a plain tensor; work on plain tensors throughout"
+    message = "Dynamo does not trace `as_subclass(torch.Tensor)`, so the graph breaks here"
+    help = "use plain tensors, and create the subclass outside the compiled code"
+    refusal = "Dynamo does not trace any function that converts a subclass to a plain tensor; use plain tensors instead"
 
     def flags(self, event: Call, project: Project) -> bool:
         """Return whether the argument is `torch.Tensor`."""

@@ -15,7 +15,7 @@ _ASKING = ".__instancecheck__"
 class RecurrentLayer(Rule):
     code = "DYN601"
     name = "recurrent-layer"
-    summary = "A recurrent layer of torch leaves the rest of the function in eager"
+    summary = "A recurrent torch layer makes the rest of the function run in eager mode"
     gb = ("GB0014", "GB0148", "GB0175", "GB4841")
     gives_up = True
     events = (Call, Read, Load)
@@ -43,7 +43,7 @@ class RecurrentLayer(Rule):
             shown = " or ".join(f"`{one.removeprefix('torch.')}`" for one in among)
             yield Violation(
                 event.node,
-                f"Dynamo does not trace {shown}, and the function is not compiled from here on",
+                f"Dynamo does not trace {shown}, so the function is not compiled from here on",
                 help="compile the parts before and after the layer separately, or use a cell in a loop",
                 setting="allow_rnn",
                 torch="<2.15" if isinstance(event, Load) and not _is_tested(used, parents) else "",

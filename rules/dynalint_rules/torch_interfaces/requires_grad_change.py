@@ -24,8 +24,8 @@ class RequiresGradChange(Rule):
     name = "requires-grad-change"
     summary = "Changing `requires_grad` breaks the graph"
     refusal = (
-        "dynalint cannot tell from the code who reads the gradient; set it before the call, or remove it if it sets "
-        "False on a new tensor"
+        "dynalint cannot tell from the code what reads the gradient; set it before the call, or remove the line if it "
+        "sets False on a new tensor"
     )
     gb = ("GB0206", "GB0125", "GB8985", "GB0225")
     events = (Call, Write)

@@ -16,7 +16,7 @@ class ShapeAsTensor(Rule):
     events = (Call,)
     calls = frozenset({f"{k.SHAPE_AS_TENSOR.type}.*", "int.*"})
     gives_up = True
-    refusal = "dynalint cannot tell from the code whether the shape has to be a tensor; use `x.shape` if not"
+    refusal = "dynalint cannot tell from the code whether the shape has to be a tensor; if it does not, use `x.shape`"
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag methods that tensors have and that tuples or ints do not have."""
@@ -31,7 +31,7 @@ class ShapeAsTensor(Rule):
         what = "an int" if is_element else "a tuple"
         yield Violation(
             event.node,
-            f"`{method.attr}()` is called on {what}: in compiled code, `shape_as_tensor()` returns the shape itself",
+            f"in compiled code, `shape_as_tensor()` returns the shape, so `{method.attr}()` is called on {what}",
             help="use `x.shape`, or `torch.tensor(x.shape)` if it has to be a tensor",
         )
 

@@ -40,8 +40,8 @@ class SparseTensor(Rule):
         for used in _first_uses(event, project):
             yield Violation(
                 used,
-                "a sparse tensor is used here, which cannot be part of a graph",
-                help="gather and `index_add`, or keep the matrix dense",
+                "this uses a sparse tensor, which cannot be part of a graph",
+                help="use a gather and `index_add`, or keep the matrix dense",
             )
         if isinstance(event, Call):
             name = event.callee.removeprefix("Tensor").removeprefix("torch")
@@ -49,7 +49,7 @@ class SparseTensor(Rule):
             yield Violation(
                 event.node,
                 f"`{shown}()` creates a sparse tensor, which cannot be part of a graph",
-                help="gather and `index_add`, or keep the matrix dense",
+                help="use a gather and `index_add`, or keep the matrix dense",
             )
 
 

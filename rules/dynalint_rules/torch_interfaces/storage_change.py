@@ -28,9 +28,9 @@ _PARTS = ("Tensor.imag", "Tensor.real")
 class StorageChange(Rule):
     code = "DYN611"
     name = "storage-change"
-    summary = "Changing the size, layout or data of a tensor in place breaks the graph"
+    summary = "Changing a tensor's size, layout or data in place breaks the graph"
     gb = ("GB0126", "GB0127", "GB0147", "GB0148", "GB0056", "GB0058", "GB0007")
-    refusal = "other code that holds the tensor sees the change; create a new tensor if there is none"
+    refusal = "other code that holds the tensor sees the change; if there is none, create a new tensor"
     events = (Call, Write)
     calls = frozenset(
         {*(f"Tensor.{name}" for name in (*_RESIZING, *_VIEWING)), *_PARTS, "Tensor.data", "torch.resize_as_"}
@@ -40,15 +40,21 @@ class StorageChange(Rule):
         """Flag every resize, and flag other changes depending on whether the graph computes the tensor."""
         if leads_to_raise(event, project):
             return
-        help_ = "create a tensor of that size"
+        help_ = "create a new tensor of that size"
         if isinstance(event, Write) and event.name in _PARTS:
             part = event.node.attr
-            message, help_ = f"Dynamo does not trace setting `{part}` of a tensor", f"write `t.{part}[...] = value`"
+            message, help_ = (
+                f"Dynamo does not trace assignments to `{part}` of a tensor",
+                f"write `t.{part}[...] = value`",
+            )
         elif isinstance(event, Write):
             owner = event.owner
             if not _is_local(event, event.node.value) or not isinstance(owner, k.Tensor) or owner.origin is not None:
                 return
-            message, help_ = "a graph cannot replace the data of a tensor that it computes", "assign to the variable"
+            message, help_ = (
+                "a graph cannot replace the data of a tensor that it computes",
+                "assign a new tensor to the variable",
+            )
         elif event.callee.rpartition(".")[2] in _VIEWING:
             if not _comes_from_outside(event):
                 return
@@ -56,7 +62,7 @@ class StorageChange(Rule):
             help_ = "use the method without the underscore"
         else:
             message = f"`{event.callee.rpartition('.')[2]}()` changes the size of a tensor in place"
-        yield Violation(event.node, f"{message}, so the graph breaks there", help=help_)
+        yield Violation(event.node, f"{message}, so the graph breaks here", help=help_)
 
 
 def _is_local(event: Event, node: ast.expr) -> bool:

@@ -19,7 +19,7 @@ from dynalint.rulekit import (
 class TensorIdentity(Rule):
     code = "DYN609"
     name = "tensor-identity"
-    summary = "Reading the address or the history of a tensor breaks the graph"
+    summary = "Reading a tensor's address or autograd history breaks the graph"
     gb = ("GB5976", "GB0104", "GB0023", "GB0170")
     events = (Call, Read)
     calls = frozenset({"Tensor.data_ptr", "Tensor.grad_fn", "Tensor._version"})
@@ -32,13 +32,13 @@ class TensorIdentity(Rule):
             if _decides(event.node, project.parents(event.function)):
                 yield Violation(
                     event.node,
-                    "the version of a tensor is not known while Dynamo traces, so the graph breaks at this test",
+                    "a tensor's version is not known during tracing, so testing it breaks the graph",
                     help="test it outside the compiled code",
                 )
         elif isinstance(event, Read) and _is_computed(event):
             yield Violation(
                 event.node,
-                "`grad_fn` does not exist while Dynamo traces, so the function is not compiled",
+                "`grad_fn` does not exist during tracing, so the function is not compiled",
                 help="test `requires_grad`",
             )
         elif isinstance(event, Call):
@@ -46,7 +46,7 @@ class TensorIdentity(Rule):
             if isinstance(parent, ast.Compare) and _addresses(parent)[0] is event.node and _compares_two(parent):
                 yield Violation(
                     parent,
-                    "tensors have no addresses while Dynamo traces, so the graph breaks at this comparison",
+                    "tensors have no addresses during tracing, so comparing addresses breaks the graph",
                     help="compare the tensors with `is`",
                     # torch 2.11 traces comparing an address with a number.
                     torch="" if len(_addresses(parent)) > 1 else ">=2.13",
@@ -60,7 +60,9 @@ class TensorIdentity(Rule):
             return Declined(
                 "a leaf that requires a gradient has no `grad_fn`; use `requires_grad` if the tensor is never a leaf"
             )
-        return Declined("two views of the same memory are different objects; use `is` if views need not count as equal")
+        return Declined(
+            "two views of the same memory are different objects; use `is` if views do not have to count as equal"
+        )
 
 
 def _decides(node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:

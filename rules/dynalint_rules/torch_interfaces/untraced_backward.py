@@ -14,13 +14,13 @@ _SAVED = f"{_FUNCTION}.saved_variables"
 class UntracedBackward(Rule):
     code = "DYN619"
     name = "untraced-backward"
-    summary = "A `backward` that raises breaks the graph where its function is applied"
+    summary = "A `backward` method that raises an exception breaks the graph where the function is applied"
     gb = ("GB0088", "GB0077")
     events = (Raising, Read)
     calls = frozenset({_SAVED})
     refusal = (
-        "torch warns about `saved_variables`, and such a `backward` raises; rewritten code would do neither, so "
-        "change it by hand"
+        "rewritten code would no longer warn about `saved_variables` or raise the exception in `backward`; change it "
+        "by hand"
     )
 
     def check(self, event: Raising | Read, project: Project) -> Iterable[Violation]:
@@ -34,7 +34,7 @@ class UntracedBackward(Rule):
         elif isinstance(event, Raising) and _is_all_of_backward(event, project):
             yield Violation(
                 event.node,
-                "Dynamo traces `backward` where the function is applied, reaches this `raise`, and breaks the graph",
+                "Dynamo traces `backward` where the function is applied, and this `raise` breaks the graph",
                 help="compute under `torch.no_grad()`, without an autograd function",
             )
 

@@ -51,9 +51,9 @@ _TRACED_LATER = frozenset(
 _OUTSIDE = "do it outside the compiled code, and pass in the tensor"
 # Functions that do more than return information, each with the alternative to recommend.
 _DOES = {
-    "Tensor.apply_": "write it with operations on whole tensors",
-    "Tensor.map_": "write it with operations on whole tensors",
-    "Tensor.random_": "draw with `torch.randint`",
+    "Tensor.apply_": "use operations on whole tensors",
+    "Tensor.map_": "use operations on whole tensors",
+    "Tensor.random_": "sample with `torch.randint`",
     "Tensor.share_memory_": "share memory outside the compiled code",
     _MAKING: "create the tensor outside the compiled code, and pass it in",
     "torch.jit.isinstance": "use `isinstance`",
@@ -82,7 +82,7 @@ class UntracedTorch(Rule):
             name = event.callee.replace("Tensor.", "t.") if event.callee != _MAKING else event.callee
             yield Violation(
                 event.node,
-                f"Dynamo does not trace `{name}()`, so the graph breaks there",
+                f"Dynamo does not trace `{name}()`, so the graph breaks here",
                 help=_DOES.get(event.callee, "query it before the call, or in `__init__` if it does not change"),
                 gb=(_UNTRACED[event.callee],),
                 torch="<2.14" if event.callee in _TRACED_LATER else "",

@@ -12,12 +12,12 @@ from dynalint_rules._code.scope import Scope
 class VariableCheck(Rule):
     code = "DYN618"
     name = "variable-check"
-    summary = "No tensor is a `Variable` while Dynamo traces"
+    summary = "Dynamo does not treat tensors as instances of `Variable`"
     gb = ("GB0088",)
     events = (Call,)
     calls = frozenset({"torch.autograd.Variable.__instancecheck__"})
     gives_up = True
-    help = "use `isinstance(..., torch.Tensor)`"
+    help = "use `isinstance(..., torch.Tensor)` instead"
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the `raise` that is reached if the test fails or, if there is none, the test itself."""
@@ -25,20 +25,20 @@ class VariableCheck(Rule):
         if k.only_tensor(event.args[0]) is not None:
             yield Violation(
                 event.node,
-                "Dynamo cannot evaluate whether a tensor is a `Variable`, which breaks the graph",
+                "Dynamo cannot tell whether a tensor is a `Variable`, which breaks the graph",
                 torch=">=2.14",
                 gives_up=False,
             )
         if raised is not None:
             yield Violation(
                 raised,
-                "for Dynamo, no tensor is a `Variable`: it reaches this `raise` and skips the function",
+                "Dynamo does not treat tensors as `Variable` instances, so it reaches this `raise` and skips the function",
                 torch="<2.14",
             )
         elif k.only_tensor(event.args[0]) is not None:
             yield Violation(
                 event.node,
-                "for Dynamo, no tensor is a `Variable`, so compiled code takes a different path from eager code",
+                "Dynamo does not treat tensors as `Variable` instances, so compiled code takes a different path from eager code",
                 category="miscompile",
                 torch="<2.14",
             )
@@ -47,7 +47,7 @@ class VariableCheck(Rule):
         """Test for a tensor."""
         scope = Scope.of(event, project)
         edits = rw.written(scope.file, (event.node.args[1], rw.name(f"{scope.torch}.Tensor")))
-        return Rewrite("Test for `torch.Tensor`, which every `Variable` is", "safe", edits, (), scope.imports)
+        return Rewrite("Test for `torch.Tensor` instead of `Variable`", "safe", edits, (), scope.imports)
 
 
 def _raised(event: Call, project: Project) -> ast.Raise | None:

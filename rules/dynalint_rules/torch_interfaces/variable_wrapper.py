@@ -25,7 +25,7 @@ class VariableWrapper(Rule):
     gb = ("GB0007",)
     events = (Call,)
     calls = frozenset({"torch.autograd.Variable"})
-    message = "Dynamo does not trace `Variable()`, so the graph breaks there; a tensor needs no wrapper"
+    message = "Dynamo does not trace `Variable()`, so the graph breaks here, although tensors do not need a wrapper"
     help = "use `.detach()`, or the tensor itself if it has no history"
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
@@ -42,7 +42,7 @@ class VariableWrapper(Rule):
         if _is_made_here(scope, wrapped):
             return Rewrite("Remove `Variable()`", "safe", rw.written(scope.file, (node, tensor)))
         edits = rw.written(scope.file, (node, rw.method(tensor, "detach")))
-        return Rewrite("Use `.detach()` for `Variable()`", "safe", edits)
+        return Rewrite("Use `.detach()` instead of `Variable()`", "safe", edits)
 
 
 def _wrapped(node: ast.Call) -> ast.expr | None:

@@ -32,13 +32,13 @@ class VariableCheck(Rule):
         if raised is not None:
             yield Violation(
                 raised,
-                "Dynamo does not treat tensors as `Variable` instances, so it reaches this `raise` and skips the function",
+                "Dynamo does not treat tensors as `Variable`, so it reaches this `raise` and skips the function",
                 torch="<2.14",
             )
         elif k.only_tensor(event.args[0]) is not None:
             yield Violation(
                 event.node,
-                "Dynamo does not treat tensors as `Variable` instances, so compiled code takes a different path from eager code",
+                "Dynamo does not treat tensors as `Variable`, so compiled code takes a different path from eager code",
                 category="miscompile",
                 torch="<2.14",
             )

@@ -120,8 +120,8 @@ def test_arithmetic_of_numbers_is_done_in_the_precision_of_the_tensor(use: str, 
         ("return x ** s", "gives a different result"),
         ("return x * sum(range(s))", "as a number"),
         ("return x.clamp(0, s)", "as a number"),
-        ("s = s + 1\nreturn x * s", "several places"),
-        ("return [x * s for s in (s,)]", "several places"),
+        ("s = s + 1\nreturn x * s", "more than once"),
+        ("return [x * s for s in (s,)]", "more than once"),
         ("assert s in (1, 2)\nreturn x", "decides a branch in Python"),
         ("f.last = s\nreturn x", "keeps the number"),
         ("g = lambda: x * s\nreturn g()", "nested function"),
@@ -245,7 +245,7 @@ def test_a_number_that_a_test_may_replace() -> None:
 
 def test_a_number_that_decides_only_sometimes_is_left() -> None:
     said = reason("s = t.sum().item() if flag else 2.0\nif s < 1.0:\n    x = x + 1\nreturn x / s")
-    assert "would be a tensor or a number" in said
+    assert "could be a tensor or a number" in said
 
 
 METHODS = """

@@ -197,7 +197,7 @@ def _check_external(scope: Scope, node: ast.Call, name: str, shown: str) -> None
         return
     api = scope.project.api
     if last in _STATEFUL_FUNCTIONS:
-        raise Refusal(f"{shown} updates running statistics, which would happen on every call; call it on both sides")
+        raise Refusal(f"{shown} updates running statistics, which would happen on every call; call it in both branches")
     entry = api.function(name)
     flags = entry.flags if entry is not None else frozenset()
     if "random" in flags or last in _RANDOM_FUNCTIONS or _has_dropout(node):
@@ -244,7 +244,7 @@ def _check_layer(scope: Scope, node: ast.Call, type_: str, found: Effects) -> No
         raise Refusal(f"dynalint does not know what {shown} does; call it before the test if it may always run")
     flags = known.call.flags if known.call is not None else frozenset()
     if name.startswith(_STATEFUL) or "BatchNorm" in name or "mutating" in flags:
-        raise Refusal(f"{shown} updates running statistics, which would happen on every call; call it on both sides")
+        raise Refusal(f"{shown} updates running statistics, which would happen on every call; call it in both branches")
     if "random" in flags or any(part in name for part in _RANDOM):
         raise Refusal(
             f"{shown} draws random numbers in training, which would shift all later ones; call it before the test"

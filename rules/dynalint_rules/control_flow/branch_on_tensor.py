@@ -15,8 +15,8 @@ _WHAT = {
     "match": "which `case` of this `match` to trace",
 }
 _HELP = {
-    "if": "Compute both sides and select with `torch.where`.",
-    "ifexp": "Compute both sides and select with `torch.where`.",
+    "if": "Compute both branches and select with `torch.where`.",
+    "ifexp": "Compute both branches and select with `torch.where`.",
     "comprehension": "Keep all elements, and give them a weight of zero where the condition is false.",
     "match": "Compute every case and select with `torch.where`.",
 }

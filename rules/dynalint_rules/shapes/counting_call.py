@@ -21,14 +21,14 @@ _NUMPY_WHERE = "numpy.where"
 _NUMPY_REPEAT = "numpy.repeat"
 
 _HELP = {
-    "nonzero": "work with the mask itself: `mask.sum()` counts, `torch.where(mask, a, b)` selects",
-    "argwhere": "work with the mask itself: `mask.sum()` counts, `torch.where(mask, a, b)` selects",
+    "nonzero": "use the mask itself, with `mask.sum()` to count and `torch.where(mask, a, b)` to select",
+    "argwhere": "use the mask itself, with `mask.sum()` to count and `torch.where(mask, a, b)` to select",
     "where": "pass `torch.where` the two values to select from, or work with the mask itself",
-    "flatnonzero": "work with the mask itself: `mask.sum()` counts, `torch.where(mask, a, b)` selects",
+    "flatnonzero": "use the mask itself, with `mask.sum()` to count and `torch.where(mask, a, b)` to select",
     "repeat_interleave": "pass `output_size=`, if the sum of the repeats is known as a Python number",
     "repeat": "repeat by a single number, or gather rows with an index that is computed beforehand",
     "bincount": "sum `one_hot(t, n)` over its first dimension, or `scatter_add_` ones into `n` zeros",
-    "combinations": "index by `torch.triu_indices(n, n, 1)`, which depends only on a shape",
+    "combinations": "index with `torch.triu_indices(n, n, 1)`, which only depends on a shape",
 }
 _HELP_ELSE = "move it out of the compiled code, into the constructor or to where the batch is created"
 # No setting makes Dynamo trace these.

@@ -14,7 +14,7 @@ from dynalint_rules._shared.mask.masked_stores import stored
 class MaskedStore(Rule):
     code = "DYN302"
     name = "masked-store"
-    summary = "Assigning elements that are read with the same mask breaks the graph"
+    summary = "Assigning to masked elements breaks the graph if the new values are read with the same mask"
     severity = "warning"
     gb = ("GB0036",)
     reads_data = True

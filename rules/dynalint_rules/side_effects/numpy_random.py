@@ -47,7 +47,7 @@ class NumpyRandom(Rule):
             yield Violation(
                 event.node,
                 f"Dynamo does not trace `{name}()` of a NumPy generator, so the graph breaks here",
-                help="draw with torch in the graph, or draw outside and pass the number as an argument",
+                help="generate the number with torch, or generate it outside and pass it in as an argument",
             )
             return
         sized = name in _SIZED and (len(event.node.args) > _SIZED[name] or "size" in event.keywords)
@@ -55,7 +55,7 @@ class NumpyRandom(Rule):
             yield Violation(
                 event.node,
                 f"`np.random.{name}()` breaks the graph",
-                help="draw with torch in the graph, or draw outside and pass the number as an argument",
+                help="generate the number with torch, or generate it outside and pass it in as an argument",
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Declined:

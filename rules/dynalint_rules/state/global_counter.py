@@ -27,7 +27,7 @@ class GlobalCounter(Rule):
                 event.statement,
                 f"`{event.home.name}`, {place}, is an int that changes on every call, so every call recompiles "
                 f"{UP_TO_LIMIT}",
-                help="Count outside the compiled code, or keep the count in a buffer of the module.",
+                help="Count outside the compiled code, or keep the count in a buffer on the module.",
                 torch="<2.14" if _is_only_counted(event) else "",
             )
 

@@ -34,7 +34,7 @@ class InplaceBuffer(Rule):
                 event.statement,
                 f"`self.{event.home.name}` is updated in place and multiplied on line {factor.lineno}, which "
                 "gives wrong gradients in compiled code",
-                help=f"Assign the new value: `self.{event.home.name} = self.{event.home.name} + ...`.",
+                help=f"Assign the new value, as in `self.{event.home.name} = self.{event.home.name} + ...`.",
             )
 
     def fix(self, event: InplaceChange, violation: Violation, project: Project) -> Rewrite | Declined | None:

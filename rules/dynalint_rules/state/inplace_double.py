@@ -31,7 +31,7 @@ class InplaceDouble(Rule):
                 event.statement,
                 f"the change that `{event.method}` makes to `self.{event.home.name}`, a 0-dim float64 tensor, "
                 "is lost in compiled code",
-                help=f"Assign the new value: `self.{event.home.name} = self.{event.home.name} + ...`.",
+                help=f"Assign the new value, as in `self.{event.home.name} = self.{event.home.name} + ...`.",
             )
 
 

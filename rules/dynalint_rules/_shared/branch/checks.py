@@ -160,8 +160,8 @@ def refuse_caught(scope: Scope, statement: ast.stmt) -> None:
     for caller in scope.function.leading_here[1:]:
         if any(_handles_calls(node) for node in walk_function(caller.node)):
             raise Refusal(
-                f"`{caller.qualname}`, which calls this, may catch the exception, but its type would change; "
-                "select with `torch.where` instead of raising an exception"
+                f"`{caller.qualname}`, which calls this, may catch the exception, but the exception's type "
+                "would change; select with `torch.where` instead of raising an exception"
             )
     node: ast.AST = statement
     while node is not scope.function.node:

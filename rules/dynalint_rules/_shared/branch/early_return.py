@@ -187,7 +187,7 @@ class _EarlyReturn:
         ones, others = parts_of(first), parts_of(value)
         if len(ones) != len(others) or isinstance(first, ast.Tuple) is not isinstance(value, ast.Tuple):
             raise Refusal(
-                f"{scope.quote(later)} returns a different structure than the early return; make both the same"
+                f"{scope.quote(later)} does not return the same structure as the early return; make both the same"
             )
         guards = guarded_operands(scope, value)
         texts = []

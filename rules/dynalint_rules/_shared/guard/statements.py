@@ -65,7 +65,7 @@ def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
     tree = rw.Tree.around(scope.file, statement)
     whole = rw.Substitution((tree.statement(statement),), (rw.branch(_guard(scope), [tree.line(statement)]),))
     edits = _joined_to_branch(scope, tree, statement.body) or rw.replacements(tree, [whole])
-    return Rewrite("Test only in eager mode; compiled code shows nothing", "safe", edits, imports=scope.imports)
+    return Rewrite("Test only in eager mode; compiled code has no output", "safe", edits, imports=scope.imports)
 
 
 def _only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:

@@ -22,7 +22,7 @@ from dynalint_rules._shared.branch.choice import finished
 from dynalint_rules._shared.branch.sides import FINITE, NO_RAISE, SAME_FORM, refuse_changed_alias
 from dynalint_rules._shared.branch.truth import is_tensor_test
 
-_TITLE = "Remove the test, which does not change the result"
+_TITLE = "Remove the test, because it does not change the result"
 # Methods that return a mask with the same elements selected, in another shape.
 _TORCH_LOOKS = frozenset({"torch.isnan", "torch.isinf", "torch.isfinite", "torch.isneginf", "torch.isposinf"})
 _RESHAPING = frozenset({"unsqueeze", "expand", "expand_as", "view", "view_as", "reshape", "contiguous", "bool"})

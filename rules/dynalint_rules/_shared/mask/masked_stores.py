@@ -123,7 +123,8 @@ class _Store:
         scope, target, file = self.scope, self.target, self.scope.file
         if not isinstance(target.value, ast.Name):
             raise Refusal(
-                f"assign {scope.quote(target.value)} to a variable, so that its old and new value can be selected"
+                f"assign {scope.quote(target.value)} to a variable, so that `torch.where` can select between "
+                "its old and new value"
             )
         name = target.value.id
         harmless = not isinstance(self.statement, ast.AugAssign) or isinstance(self.statement.op, _HARMLESS)

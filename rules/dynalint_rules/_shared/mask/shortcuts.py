@@ -23,7 +23,7 @@ from dynalint_rules._shared.branch.choice import finished
 from dynalint_rules._shared.branch.sides import NO_RAISE
 from dynalint_rules._shared.mask.masked import mask_of_nothing, mask_of_something, reduced_as_whole
 
-_TITLE = "Remove the test, which does not change the result"
+_TITLE = "Remove the test, because it does not change the result"
 
 
 def rewrite_shortcut(scope: Scope, statement: ast.If) -> Rewrite | None:

@@ -17,13 +17,16 @@ def why_not(scope: Scope, parent: ast.AST, node: ast.expr, callee: str) -> str:
     if isinstance(parent, ast.Subscript | ast.Slice):
         return f"{shown} is an index or a slice bound; use `index_select`, or a mask over the whole dimension"
     if isinstance(parent, ast.If | ast.While | ast.IfExp | ast.BoolOp | ast.Assert) or _is_not(parent):
-        return f"{shown} decides a branch, which breaks the graph for a tensor too; use `torch.where` by hand"
+        return (
+            f"{shown} decides a branch, and a tensor would also break the graph there; select with `torch.where` "
+            "instead"
+        )
     if isinstance(parent, ast.Call) and callee.startswith(SHOWS):
-        return f"{shown} is only printed; put the statement under `if not torch.compiler.is_compiling():`"
+        return f"{shown} is only printed; move the statement under `if not torch.compiler.is_compiling():`"
     if isinstance(parent, ast.Call) and callee in SIZES:
         return (
-            f"{quote(parent)} takes {shown} as a number that determines a shape; use a bound that no input "
-            "exceeds and mask the surplus, or set `torch._dynamo.config.capture_scalar_outputs = True`"
+            f"{quote(parent)} takes {shown} as a number that determines a shape; use an upper bound and mask "
+            "the surplus, or set `torch._dynamo.config.capture_scalar_outputs = True`"
         )
     if isinstance(parent, ast.Call) and callee not in _NUMBERS:
         return f"{quote(parent)} takes {shown} as a number; pass the tensor's `.detach()` if a tensor is acceptable"

@@ -92,7 +92,9 @@ class _Follower(Arguments):
         self.climb(choice, "float" if "float" in types else dtype)
         if self.flow.leaves:  # the analysis does not report a test of a value that is only sometimes a tensor
             shown = self.scope.quote(choice)
-            raise Refusal(f"{shown} would be a tensor or a number, and decides a branch; use `torch.where` by hand")
+            raise Refusal(
+                f"{shown} decides a branch, but it could be a tensor or a number; select with `torch.where` instead"
+            )
 
     def _is_index(self, parent: ast.AST, node: ast.expr) -> bool:
         """Return whether a number is one of the indices into a tensor."""
@@ -126,14 +128,16 @@ class _Follower(Arguments):
         call = self.scope.parents.get(text) if text is not None else None
         if isinstance(call, ast.Call) and callee(self.scope, call).startswith(SHOWS):
             shown = self.scope.quote(part.value)
-            raise Refusal(f"{shown} is only printed; put the statement under `if not torch.compiler.is_compiling():`")
+            raise Refusal(f"{shown} is only printed; move the statement under `if not torch.compiler.is_compiling():`")
 
     def _operation(self, operation: ast.BinOp, node: ast.expr, dtype: k.DType | None) -> None:
         other = operation.right if node is operation.left else operation.left
         kind = self.scope.kind(other)
         shown = self.scope.quote(operation)
         if not isinstance(operation.op, _ARITHMETIC):
-            raise Refusal(f"{shown} gives a different result with a tensor; write that step with tensors by hand")
+            raise Refusal(
+                f"{shown} gives a different result with a tensor; rewrite that step with tensor operations first"
+            )
         tensor = as_tensor(kind)
         if tensor is not None and self.wide and tensor.rank == 0 and dtype == "float" and isinstance(other, ast.Name):
             # The quotient of two counts has the default dtype, which would change the dtype of another 0-dim tensor.
@@ -161,7 +165,7 @@ class _Follower(Arguments):
             self.rounded(operation, node, kind)
             self.climb(operation, None)
         else:
-            raise Refusal(f"{self.scope.quote(other)} in {shown} does not accept a tensor; rewrite it by hand")
+            raise Refusal(f"{self.scope.quote(other)} in {shown} does not accept a tensor; rewrite it first")
 
     def _in_place(self, statement: ast.AugAssign, node: ast.expr, dtype: k.DType | None) -> None:
         target = statement.target
@@ -169,7 +173,7 @@ class _Follower(Arguments):
         tensor = as_tensor(kind)
         if tensor is None or not isinstance(statement.op, _ARITHMETIC):
             shown = self.scope.quote(statement)
-            raise Refusal(f"{shown} adds up numbers; start with a tensor and add up tensors by hand")
+            raise Refusal(f"{shown} adds up numbers; start with a tensor and add up tensors instead")
         self.meet(tensor, dtype, node)
 
     def _comparison(self, comparison: ast.Compare, node: ast.expr, dtype: k.DType | None) -> None:
@@ -182,15 +186,15 @@ class _Follower(Arguments):
         if len(comparison.ops) == 1 and isinstance(comparison.ops[0], _ORDER) and self._decides(comparison):
             if tensor is None and not k.is_number(self.scope.kind(other)):
                 raise Refusal(
-                    f"{self.scope.quote(other)} in {shown} may not be a number; compare with a tensor by hand"
+                    f"{self.scope.quote(other)} in {shown} may not be a number; compare with a tensor instead"
                 )
             self._compared(node, other, dtype, shown)
             self.flow.leaves, self.flow.meets = DECISIONS, self.flow.meets or tensor is not None
             return
         if len(comparison.ops) > 1 or not isinstance(comparison.ops[0], _ORDER) or tensor is None:
             raise Refusal(
-                f"{shown} decides a branch in Python, which breaks the graph for a tensor too; select with "
-                "`torch.where` by hand"
+                f"{shown} decides a branch in Python, and a tensor would also break the graph there; select "
+                "with `torch.where` instead"
             )
         self.meet(tensor, dtype, comparison)
 
@@ -256,7 +260,7 @@ class _Follower(Arguments):
         calls = calls_on_self(scope) if isinstance(scope.parents[node], ast.Return) else None
         if calls is None or scope.function.qualname in self.names:
             shown = scope.quote(node)
-            raise Refusal(f"{shown} is returned to `{caller.qualname}`, which may need a number; change both by hand")
+            raise Refusal(f"{shown} is returned to `{caller.qualname}`, which may need a number; change both together")
         self.flow.conditions[f"no code outside this project calls `{scope.function.name}` for a Python number"] = None
         followed = {name for name in self.names if "." in name} | {scope.function.qualname}
         for user, call in calls:
@@ -269,8 +273,8 @@ class _Follower(Arguments):
             return
         if not isinstance(target, ast.Name):
             raise Refusal(
-                f"{self.scope.quote(target)} keeps the number after this statement; store `.detach()` of the tensor "
-                "by hand if all other code accepts a tensor"
+                f"{self.scope.quote(target)} keeps the number after this statement; if all other code accepts a "
+                "tensor, store the tensor's `.detach()` instead"
             )
         name = target.id
         uses = list(names(self.scope, name))
@@ -278,10 +282,10 @@ class _Follower(Arguments):
         alone = stores == [target] and name not in parameters(self.scope)
         mixed = not alone and not self._is_last(statement, stores)
         if name not in self.scope.function.locals or (mixed and not self._are_numbers(target, stores)):
-            raise Refusal(f"`{name}` is assigned in several places; give this value its own name first")
+            raise Refusal(f"`{name}` is assigned more than once; use a separate variable for this value first")
         own = set(walk_function(self.scope.function.node))
         if any(use not in own for use in uses):
-            raise Refusal(f"`{name}` is used in a nested function; pass a tensor to that function by hand")
+            raise Refusal(f"`{name}` is used in a nested function; pass a tensor to that function instead")
         loads = [
             use
             for use in uses
@@ -295,7 +299,7 @@ class _Follower(Arguments):
             for use in loads:
                 self.climb(use, dtype)
             if mixed and len(self.flow.edits) > edits:
-                raise Refusal(f"`{name}` is assigned in several places; give this value its own name first")
+                raise Refusal(f"`{name}` is assigned more than once; use a separate variable for this value first")
 
     def _goes_into_tensor(self, target: ast.expr) -> bool:
         """Return whether a number is stored to elements of a tensor, which converts any value to its own dtype.

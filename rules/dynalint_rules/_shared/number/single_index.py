@@ -19,14 +19,14 @@ def with_a_dimension(scope: Scope, node: ast.Subscript, index: ast.expr) -> tupl
     others = [part for part in parts if part is not index and not isinstance(part, ast.Slice)]
     if not all(is_whole(scope.kind(part)) for part in others):
         raise Refusal(
-            f"{scope.quote(index)} is combined with other indices; index in several steps, with this index alone"
+            f"{scope.quote(index)} is combined with other indices; index in separate steps, with this index alone"
         )
     changes: list[rw.Change] = [(index, rw.calling("reshape", rw.number(1)))]
     if isinstance(node.ctx, ast.Load):
         # Indexing with an integer removes the dimension.
         place = sum(isinstance(part, ast.Slice) for part in parts[: parts.index(index)])
         changes.append((node, rw.calling("squeeze", rw.number(place))))
-    condition = f"nothing changes {scope.quote(node)} in place, or {scope.quote(node.value)} while it is used"
+    condition = f"nothing modifies {scope.quote(node)} in place, or {scope.quote(node.value)} while it is used"
     return changes, condition
 
 

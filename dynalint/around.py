@@ -29,7 +29,7 @@ MOST_FILES = 20_000
 class Around:
     """The files to analyse in addition to the named ones, sorted. `left_out` counts the files that exceed the limits.
 
-    `scanned` are all files in the projects, and `disk` has the answers to what was asked about them.
+    `scanned` are all files in the projects, and `disk` contains the answers to what was asked about them.
     """
 
     files: tuple[Path, ...] = ()
@@ -68,9 +68,8 @@ def around(
 ) -> Around:
     """Find the files that affect the files in `named`, which are absolute paths.
 
-    `texts` replaces the contents of files.
-
-    `search` lists additional folders for resolving imports, and `known` has the outlines from earlier calls.
+    `texts` replaces the contents of files. `search` lists additional folders for resolving imports, and `known`
+    contains the outlines from earlier calls.
     """
     scanned, own, disk = project_files(named, configuration), set(named), Disk()
     others = [path for path in scanned if path not in own]

@@ -1,4 +1,4 @@
-"""Baselines: the findings that a project already had when it adopted dynalint, which are not reported again.
+"""Baselines list the findings that a project had when it adopted dynalint, so that they are not reported again.
 
 Findings are matched by their contents, not by line, so a baseline survives edits elsewhere. If the code of a finding
 itself changes, the finding is reported again.
@@ -20,8 +20,8 @@ from dynalint.reading import read_json
 _VERSION = 1
 _FIELDS = ("path", "code", "function", "text")
 
-# An identity matches an entry if everything is equal. Otherwise, ignore the function, which may have been renamed, and
-# then the path, because the file may have been moved.
+# How to compare an identity with an entry, strictest first. The function may have been renamed, and the file may have
+# been moved.
 _LIKENESSES: tuple[Callable[[Identity], tuple[str, ...]], ...] = (
     lambda one: (one.path, one.code, one.function, one.text),
     lambda one: (one.path, one.code, one.text),

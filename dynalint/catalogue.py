@@ -24,8 +24,8 @@ DOCS_URL = "https://github.com/dynalint/dynalint/blob/main/docs/rules/"
 class Entry:
     """The description of a code. `page` loads its page on demand.
 
-    If `rewrites` is true, a fix can be requested, or the reason why there is none. `fixes` says whether findings may
-    have a fix, or is None if only the page can tell.
+    If `rewrites` is true, a fix can be requested, or the reason why there is none. `fixes` indicates whether findings
+    may have a fix, or is None if only the page can tell.
     """
 
     code: str

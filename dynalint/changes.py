@@ -59,7 +59,7 @@ class Changes:
         return path.is_relative_to(self.repository.top) and (nearest is None or nearest == self.repository.top)
 
     def _held(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the object ids of those `names` that are files in the tree."""
+        """Return the object ids of the `names` that are files in the tree."""
         found = {}
         asked = sorted(names)
         for start in range(0, len(asked), _AT_ONCE):

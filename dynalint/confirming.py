@@ -37,7 +37,8 @@ class Confirmed:
     """Findings with evidence. They include refuted findings and findings that were discovered by running code.
 
     `failures` are sentences about steps that failed completely, and `notes` are sentences about calls that could not be
-    used. `interrupted` says whether the user stopped the run, and `ran` says whether there was any code to run.
+    used. `interrupted` indicates whether the user stopped the run, and `ran` indicates whether there was any code to
+    run.
     """
 
     linted: tuple[Linted, ...]

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 _Line = TypeVar("_Line", bound=Hashable)
 
-_MOST_STEPS = 2_000_000  # in the search for a shortest edit script, which takes about two seconds
+_MOST_STEPS = 2_000_000  # in the search for a shortest edit script; this takes about two seconds
 
 
 class Difference(NamedTuple):

@@ -148,7 +148,7 @@ def fix(
     runs = workspace.settings.confirm != "never" and any(one.rewrite for one in checked.linted)
     command = workspace.settings.test_command if runs else None
     if command is not None:
-        decide, keep = decide and remembering(decide), None  # Do not write fixes yet that the tests may reject.
+        decide, keep = decide and remembering(decide), None  # Do not write fixes that the tests may still reject.
     options = FixOptions(unsafe=workspace.settings.unsafe_fixes, unlikely=unlikely, decide=decide, keep=keep)
     fixed = partial(fix_findings, checked.linted, checked.linter, options, views=views_of(checked))
     if not runs or (not verify and command is None):

@@ -46,7 +46,7 @@ class Choice:
 def find_interpreter(project: Path, *, trusted: bool = False, environment: Mapping[str, str] = os.environ) -> Choice:
     """Choose the interpreter for the code in `project`, or dynalint's own interpreter if no environment has torch.
 
-    `project` is the configuration's folder, and `trusted` says whether the user trusts it.
+    `project` is the configuration's folder, and `trusted` indicates whether the user trusts it.
     """
     own = Path(sys.executable)
     for prefix in _active(environment):

@@ -19,7 +19,7 @@ _LONGEST = 400
 class GraphBreak:
     """A graph break at the innermost line that Dynamo names.
 
-    `effect` says what was lost: `split`, `rest` or `frame`.
+    `effect` describes what was lost: `split`, `rest` or `frame`.
     """
 
     file: str

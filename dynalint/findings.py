@@ -98,9 +98,9 @@ class Fix:
 class Evidence:
     """What running the code showed about a finding. `fullgraph` and `recompiles` are None if nothing was run.
 
-    `gb` is Dynamo's id for the observed break, and `torch` is the release on which it was observed. `effect` says what
-    a break costs in addition to another graph: "rest" if the rest of the function runs in eager mode, "frame" if the
-    whole function does.
+    `gb` is Dynamo's id for the observed break, and `torch` is the release on which it was observed. `effect` describes
+    what a break costs in addition to another graph: "rest" if the rest of the function runs in eager mode, "frame" if
+    the whole function does.
     """
 
     status: Status = "static"
@@ -152,9 +152,9 @@ class Finding:
     Lines and columns are 1-based, columns count characters, and the end is exclusive. `path` is relative to the working
     directory, with "/" on every platform. `region` is the call chain from a compiled root to `function`, and `steps`
     are locations in its functions, if known. In a notebook, line numbers are relative to cell number `cell`, which is
-    1-based. `fingerprint` does not change when lines move. `doubt` is a sentence that says why the code is rarely
+    1-based. `fingerprint` does not change when lines move. `doubt` is a sentence that explains why the code is rarely
     compiled, or empty. `setting` is the `torch._dynamo.config` setting that lets Dynamo trace the code without changes,
-    or empty. `cost` says what makes the finding more expensive than others, as far as known.
+    or empty. `cost` describes what makes the finding more expensive than others, as far as known.
     """
 
     path: str

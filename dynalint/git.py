@@ -8,8 +8,8 @@ gives it an empty work tree. `reading.py` reads files. Everything else that coul
 fetching, is turned off by name. The time, memory and output of git are limited, because a repository can also contain a
 tree with a billion names.
 
-The variables in the user's shell and the user's own git configuration apply. The exception is variables that say where
-the repository is, which git sets in hooks, because dynalint always uses the repository that contains the folder.
+The variables in the user's shell and the user's own git configuration apply. Variables that specify the repository's
+location are ignored, because git sets them in hooks, and dynalint always uses the repository that contains the folder.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Dynamo's graph breaks by id, and the rules that report them.
 
-For each id, `dynalint/data/graph_breaks.json` says whether the break is visible in the source, why no rule reports it
-if it is visible, and which releases of torch have it if not all do. A rule belongs to an id if its own ids or its
-documentation name the id. The file adds rules for breaks that a rule covers without an example.
+For each id, `dynalint/data/graph_breaks.json` indicates whether the break is visible in the source, why no rule reports
+it if it is visible, and which releases of torch have it if not all do. A rule covers an id if its own ids or its
+documentation contain the id. The file adds rules for breaks that a rule covers without an example.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ class Linter:
 
 
 class _ReadOptions(Mapping[str, object]):
-    """The options in the settings. `read` has the options that were read, because the result depends on them."""
+    """The options in the settings. `read` contains the options that were read, because the result depends on them."""
 
     def __init__(self, settings: Settings) -> None:
         self.read: dict[str, str] = {}
@@ -221,7 +221,7 @@ class _ReadOptions(Mapping[str, object]):
 
 
 class _Pass:
-    """A pass over all files that turns events into findings, leaving out those not selected or silenced."""
+    """A pass over all files that turns events into findings and keeps the ones that are selected and not silenced."""
 
     def __init__(self, workspace: Workspace, rules: RuleSet, analysis: Analysis) -> None:
         self._workspace, self._rules, self._analysis = workspace, rules, analysis

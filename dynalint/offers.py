@@ -24,7 +24,7 @@ class Offers:
 
     `shown` returns a file's path as used in findings, and `fixable` returns the codes that may be fixed in a file.
     `failures` are sentences about rewrites that made dynalint fail, with the name of the file. `budgets` count the
-    steps that the rewrites took. `cut_short` is true if this was not enough for some rewrites, which depends on what
+    steps that the rewrites took. `cut_short` is true if the budget was too small for some rewrites, depending on what
     else was requested.
     """
 

@@ -71,7 +71,7 @@ def _place(event: Event) -> tuple[int, int]:
 def _hidden(events: Sequence[Event], ending: Sequence[Event], project: Project) -> list[tuple[Event, Event, bool]]:
     """Return the events in a function that Dynamo does not reach, each with the earlier break that causes this.
 
-    The third item says whether every run reaches that break first, or only runs with an optional argument.
+    The third item indicates whether every run reaches that break first, or only runs with an optional argument.
     """
     pairs = []
     parents = project.parents(events[0].function)

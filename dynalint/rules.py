@@ -41,8 +41,8 @@ class Example:
     expression that gives a list of argument tuples, one for each call. It can use `torch` and the module's names, and
     the calls together must execute every branch.
 
-    `fixed` is the exact module after the fix, and `declined` is part of the reason why no fix is offered. `shows` says
-    what a run must show. By default, this is the rule's category for flagged code and "clean" for other code.
+    `fixed` is the exact module after the fix, and `declined` is part of the reason why no fix is offered. `shows`
+    describes what a run must show. By default, this is the rule's category for flagged code and "clean" for other code.
     "recompile-once" means a recompilation on a later call, after which the code is stable. `gb` are the ids that a
     break may have, by default the rule's ids. `exact` is False if the rewrite is only equal up to rounding. `options`
     are settings that the example needs, such as `{"print-fix": "remove"}`. The example only applies to the releases in
@@ -103,7 +103,7 @@ class Rewrite:
     """A fix. `title` is an imperative sentence, and the `replacements` do not overlap.
 
     The levels of `safety` are: "safe" is exact for every input. "conditional" is exact if the named `conditions` are
-    met, which verification must show before the fix is applied. "unsafe" changes something by design, and its
+    met, and verification must show this before the fix is applied. "unsafe" changes something by design, and its
     conditions say what. "suggestion" is never applied.
 
     `imports` are import statements that the new code needs at the top of the file, such as "import torch". They are not
@@ -125,13 +125,16 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """The answer that no fix is offered. `reason` is a sentence that says why, and what the user can do instead."""
+    """A rule's answer if it offers no fix.
+
+    `reason` is a sentence that explains why, and what the user can do instead.
+    """
 
     reason: str
 
 
 class Refusal(Exception):  # noqa: N818 -- not an error, but the answer that there is no rewrite
-    """Raised when a rewrite is not possible. The message is a sentence that says why, and what to do by hand."""
+    """Raised when a rewrite is not possible. The message is a sentence that explains why, and what to do by hand."""
 
 
 class Rule:
@@ -187,7 +190,7 @@ class Rule:
         """Return the rewrite that removes `violation`, or why there is none, or None if the rule has no fixes.
 
         Raises:
-            Refusal: There is no rewrite. The message says why.
+            Refusal: There is no rewrite. The message explains why.
         """
         return Declined(self.refusal) if self.refusal else None
 

@@ -49,7 +49,7 @@ class Suppression:
     `codes` are the codes and prefixes as written, or empty for a `noqa` that covers everything. The comment covers
     `first_line` to `last_line`. It is on `line`, from `column` to `end_column`, and the codes in its brackets are at
     `codes_column` to `codes_end`. All of these are 1-based, columns count characters, and ends are exclusive. If the
-    comment is invalid, `fault` says why it silences nothing. `end` is the `enable` comment that ends the range of a
+    comment is invalid, `fault` explains why it silences nothing. `end` is the `enable` comment that ends the range of a
     `disable` comment.
     """
 
@@ -159,7 +159,7 @@ def read_suppressions(file: SourceFile, *, found: bool = True) -> Suppressions:
             line, column = token.start
             alone = not file.line(line)[:column].strip()
             entries.extend(_native(token.string, line, column, layout.covered(line, alone=alone), alone=alone))
-            # As in other linters, a noqa on its own line covers only that line, which means that it covers nothing.
+            # As in other linters, a noqa on its own line covers only that line, so it covers nothing.
             entries.extend(
                 _noqa(token.string, line, column, (line, line) if alone else layout.covered(line, alone=False))
             )

@@ -18,7 +18,7 @@ from dynalint.errors import DynalintError
 from dynalint.reading import read_json
 from dynalint.user_folders import state_folder
 
-# The end of a sentence about a setting, which says what to do.
+# The end of a sentence about a setting. It tells the user what to do.
 UNTRUSTED = (
     "because this project is not trusted; read its configuration and run `dynalint trust`, or pass the "
     "setting on the command line"

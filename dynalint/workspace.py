@@ -23,7 +23,8 @@ class Workspace:
 
     `named` are the paths that the user gave. `texts` replaces the contents of files, and displayed paths are relative
     to `directory`. `unreadable` is a text that could not be decoded. If `ignore_suppressions` is true, comments silence
-    nothing. `around` are additional files to analyse. `execution` says how code is run, or is None for the default.
+    nothing. `around` are additional files to analyse. `execution` describes how code is run, or is None for the
+    default.
     """
 
     files: tuple[Path, ...]

@@ -73,7 +73,7 @@ class Recalled:
     def with_fixes(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         """Return some of the reported findings with their fixes, or with the reasons why there are none.
 
-        Fixes that have not been requested before are computed, which requires an analysis.
+        Computing a fix that has not been requested before requires an analysis.
         """
         findings = tuple(findings)
         known = {_key(one): fix for one, fix in zip(self._findings, self.fixes, strict=True)}

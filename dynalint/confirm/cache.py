@@ -46,7 +46,7 @@ class FileHashes:
         return self._known[path]
 
     def still(self, path: str, known: str | None) -> bool:
-        """Whether the file's hash is still `known`.
+        """Return whether the file's hash is still `known`.
 
         This is false if `known` is None, because the file could not be read.
         """

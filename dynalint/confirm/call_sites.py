@@ -47,7 +47,7 @@ _MOST_SNIPPETS = 8
 
 
 def _is_helper(path: Path, test: SearchedFile) -> bool:
-    """Whether a test file is another test file's `conftest.py` or is imported by it."""
+    """Return whether a test file is another test file's `conftest.py` or is imported by it."""
     if path.name == "conftest.py":
         return test.path.is_relative_to(path.parent)
     return path.stem in test.imported
@@ -278,7 +278,7 @@ def _statements(code: str) -> list[ast.stmt]:
 
 
 def _complete(before: Sequence[ast.stmt], code: str) -> str:
-    """Return the code, preceded by those statements of `before`, earlier in its document, that bind names it uses."""
+    """Return the code, preceded by the statements in `before` that bind names it uses."""
     names = {node.id for one in _statements(code) for node in ast.walk(one) if isinstance(node, ast.Name)}
     kept: list[ast.stmt] = []
     for statement in reversed(before):

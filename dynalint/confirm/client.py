@@ -50,8 +50,8 @@ class Answer:
     `outcome` is `done`, or the reason why the request did not complete: `refused` (no sandbox is available), `failed`
     (an exception in the operation itself), `exit`, `signal`, `killed`, `timeout`, `memory`, `processes`, `flood` (too
     many messages), `channel`, `supervisor`, `garbled` (the parts have the wrong types), `lost`, `budget` (the budget is
-    used up). `ending` has the details (`reason`, `status`, `signal`, `seconds`, `bytes`, `count`). `spent` is the time
-    in seconds, not counting the time spent waiting for a processor.
+    used up). `ending` contains the details (`reason`, `status`, `signal`, `seconds`, `bytes`, `count`). `spent` is the
+    time in seconds, not counting the time spent waiting for a processor.
     """
 
     outcome: str

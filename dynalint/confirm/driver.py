@@ -65,7 +65,7 @@ def confirm(
     `roots` are the compiled roots to run. The most useful roots run first. `progress` receives the number of finished
     targets, the total number and the current step. Threads call it one at a time. `silenced` are findings that the user
     suppressed. They are not returned, and problems that they explain are not reported as discoveries. `parts` returns
-    the functions on the call chain to a finding, nearest first, which are run if the roots cannot be run. `leads`
+    the functions on the call chain to a finding, nearest first. They are run if the roots cannot be run. `leads`
     returns the roots that lead to a finding, nearest first. `note` receives a sentence for each reason why tests or
     examples failed, if their calls are still needed. The code being checked cannot make this function raise.
 
@@ -235,7 +235,7 @@ class _TargetRuns:
         return [*built, *self._harvested, *traced], self._obstacle
 
     def _is_given(self, target: Target) -> bool:
-        """Whether a target can be run without guessing inputs."""
+        """Return whether a target can be run without guessing inputs."""
         return self._options.example_for(target) is not None or bool(self._calls.of(target))
 
     def _harvest(

@@ -146,7 +146,7 @@ Parts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Searcher:
-    """Searches in workers, or takes answers from the cache. `every` has the parts that all requests share."""
+    """Searches in workers, or takes answers from the cache. `every` contains the parts that all requests share."""
 
     options: ConfirmOptions
     cache: VerdictCache

@@ -86,13 +86,13 @@ class ConfirmOptions(Execution):
         return tuple(dict.fromkeys(Path(os.path.realpath(path)) for path in (self.project, *self.roots)))
 
     def is_own(self, path: str) -> bool:
-        """Whether a file is the user's own code. `path` must be resolved. Python's frozen modules are not user code."""
+        """Return whether `path`, which must be resolved, is the user's own code. Python's frozen modules are not."""
         return not Path(path).name.startswith("<frozen ") and any(
             is_below(Path(path), root) for root in self.own_roots()
         )
 
     def is_own_file(self, path: str) -> bool:
-        """Whether a path reported by a worker is resolved and belongs to the user's own code."""
+        """Return whether a path reported by a worker is resolved and belongs to the user's own code."""
         return self.is_own(path) and "\0" not in path and os.path.realpath(path) == path
 
 

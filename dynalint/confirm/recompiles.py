@@ -64,7 +64,7 @@ def blamed(placed: Placed, result: TargetResult, sources: Sources) -> Blame | No
 
 
 def breaks_at(placed: Placed, result: TargetResult) -> bool:
-    """Whether a graph ends at the finding, so that a value read there becomes an input of the next graph."""
+    """Return whether a graph ends at the finding, so that a value read there becomes an input of the next graph."""
     breaks = result.default.breaks if result.default is not None else ()
     return any(placed.covers(frame.file, frame.line) for seen in breaks for frame in seen.stack)
 
@@ -74,7 +74,7 @@ def _times(count: int) -> str:
 
 
 def is_about(again: Compile, placed: Placed, sources: Sources) -> bool:
-    """Whether the failed guard was created on the finding's lines, or names something that these lines also name."""
+    """Return whether the failed guard was created on the finding's lines, or names something that they also name."""
     if any(_same(file, placed.path) and placed.covers(placed.path, line) for file, line in places(again)):
         return True
     if again.file != placed.path or placed.finding.category != "recompile":

@@ -78,7 +78,7 @@ class Latent:
 
 @dataclass(frozen=True)
 class TargetResult:
-    """Everything that is known about a target. Missing data is None, and `problem` says why it is missing.
+    """Everything that is known about a target. Missing data is None, and `problem` explains why it is missing.
 
     The first `same` calls are identical, and the next `batch` calls use another batch size. `evaluation` is the result
     of the same calls in evaluation mode, which may run different code. Its `mode` says so. `outdated` means that the

@@ -84,7 +84,7 @@ _VERIFIED: Mapping[str, Any] = {
 
 
 def fits(operation: str, parts: Mapping[str, Any], *, done: bool) -> bool:
-    """Whether an answer's parts have the right types, and are complete if the operation ran to completion."""
+    """Return whether an answer's parts have the right types, and are complete if the operation ran to completion."""
     return operation != "operations.verifying:verify" or _verified(parts, done=done)
 
 

@@ -45,8 +45,8 @@ WHOLE = Shard(1, 1)
 class Answers:
     """The worker's answers in a split run, stored as verdict cache entries by the hash of their question.
 
-    If there is a `shard`, only its part is run, and `made` collects the answers. `given` has the answers from all
-    shards. `used` has the hashes of the answers whose question was asked again and whose files are unchanged.
+    If there is a `shard`, only its part is run, and `made` collects the answers. `given` contains the answers from all
+    shards. `used` contains the hashes of the answers whose question was asked again and whose files are unchanged.
     """
 
     shard: Shard = WHOLE

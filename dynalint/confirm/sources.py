@@ -44,7 +44,7 @@ class Sources:
         return lines[number - 1] if 0 < number <= len(lines) else ""
 
     def has_line(self, path: str, number: int) -> bool:
-        """Whether the file is a readable Python file or notebook with at least this many lines."""
+        """Return whether the file is a readable Python file or notebook with at least this many lines."""
         return (
             path.endswith((".py", ".pyi", ".ipynb")) and 0 < number <= len(self.lines(path)) and bool(self.lines(path))
         )

@@ -39,7 +39,7 @@ class TemporaryFolder:
 
 
 def is_owned(folder: Path) -> bool:
-    """Whether the process that created a temporary folder is still running. Return True if this is unknown."""
+    """Return whether the process that created a temporary folder is still running, or True if this is unknown."""
     held = _locked(folder / _LOCK)
     if held is None:
         return True

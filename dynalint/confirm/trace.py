@@ -157,7 +157,7 @@ def _signals_left_to(process: subprocess.Popen[bytes]) -> Iterator[list[float]]:
 
 
 def _is_in_foreground() -> bool:
-    """Whether pressing Ctrl-C at the terminal reaches both this process and the command."""
+    """Return whether pressing Ctrl-C at the terminal reaches both this process and the command."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:

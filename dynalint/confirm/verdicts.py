@@ -48,13 +48,13 @@ class Placed:
     leads: tuple[Target, ...] = ()
 
     def covers(self, file: str, line: int) -> bool:
-        """Whether a line is in the finding's range."""
+        """Return whether a line is in the finding's range."""
         return file == self.path and self.finding.line <= line <= self.finding.end_line
 
 
 @dataclass(frozen=True)
 class Confirmation:
-    """The input for all verdicts. `is_own` says whether a resolved path belongs to the user's own code."""
+    """The input for all verdicts. `is_own` indicates whether a resolved path belongs to the user's own code."""
 
     placed: Sequence[Placed]
     results: Sequence[TargetResult]
@@ -66,7 +66,7 @@ class Confirmation:
         return next((frame for frame in reversed(tuple(stack)) if self.is_place(frame.file, frame.line)), None)
 
     def is_place(self, file: str, line: int) -> bool:
-        """Whether this line exists in the user's own code. A worker may have invented it."""
+        """Return whether this line exists in the user's own code. A worker may have invented it."""
         return self.is_own(file) and self.sources.has_line(file, line)
 
     def attributed(self, stack: Sequence[Frame], gb: str | None) -> list[Placed]:
@@ -222,7 +222,7 @@ def _verdict(
 
 
 def _failed(result: TargetResult) -> Verdict | None:
-    """Return a verdict that says why the target did not run to completion."""
+    """Return a verdict that explains why the target did not run to completion."""
     if result.problem is None:
         return None
     text = problem_text(result.problem, result.target, result.torch)
@@ -236,7 +236,7 @@ def _concerns(result: TargetResult, placed: Placed) -> bool:
 
 
 def is_way_to(target: Target, placed: Placed) -> bool:
-    """Whether the finding is in the target's own code, or the target reaches it through its call chain."""
+    """Return whether the finding is in the target's own code, or the target reaches it through its call chain."""
     finding = placed.finding
     here = str(target.path) == placed.path
     if here and (finding.function == target.qualname or finding.function.startswith(f"{target.qualname}.")):
@@ -248,7 +248,7 @@ def is_way_to(target: Target, placed: Placed) -> bool:
 
 
 def _ran(result: TargetResult, placed: Placed) -> bool:
-    """Whether one of the finding's lines ran in eager mode."""
+    """Return whether one of the finding's lines ran in eager mode."""
     lines = result.eager.lines.get(placed.path, ()) if result.eager is not None else ()
     return any(placed.finding.line <= line <= placed.finding.end_line for line in lines)
 

@@ -65,7 +65,7 @@ def comparison_text(found: Comparison) -> str:
 
 
 def problem_text(problem: Problem, target: Target, torch: str) -> str:
-    """Return a sentence that says why a target did not run and what may help."""
+    """Return a sentence that explains why a target did not run and what may help."""
     if problem.failure is None:
         return _process_text(problem)
     if torch == "" and problem.failure.type == "ModuleNotFoundError":

@@ -24,7 +24,7 @@ from dynalint.workspace import Workspace
 
 
 class NotExplainedError(WorkerError):
-    """The target could not be run to completion. The message says why and what to do."""
+    """The target could not be run to completion. The message explains why and what to do."""
 
 
 def explain(

@@ -136,8 +136,8 @@ class Step:
 class Advice:
     """Remedies for breaks and recompilations.
 
-    `before` says how the target compiles without a remedy. `remedies` are those that helped, and `tried` are all that
-    were tried. If `cut_short` is true, time ran out before all of them could be tried.
+    `before` describes how the target compiles without a remedy. `remedies` are the remedies that helped, and `tried`
+    are all that were tried. If `cut_short` is true, time ran out before all of them could be tried.
     """
 
     before: Outcome
@@ -160,7 +160,7 @@ class Source:
 class Explanation:
     """The explanation of a target.
 
-    `fullgraph` says whether `fullgraph=True` succeeds, or is None if it was not tried.
+    `fullgraph` indicates whether `fullgraph=True` succeeds, or is None if it was not tried.
     """
 
     target: str

@@ -106,7 +106,7 @@ def _left(
 
 
 class _Chain:
-    """A unit that is extended until it leaves no findings. If that is impossible, `error` says why."""
+    """A unit that is extended until it leaves no findings. If that is impossible, `error` explains why."""
 
     def __init__(self, start: Start) -> None:
         self.unit, self._leaves = start.unit, start.leaves

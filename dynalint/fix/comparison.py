@@ -156,7 +156,7 @@ class Comparison:
         return {"rewritten": {**given, **rewritten}, "words": sorted(self._words.items())}
 
     def same_code(self, unit: Unit) -> bool:
-        """Whether a unit leaves the code in its files unchanged, apart from comments and layout."""
+        """Return whether a unit leaves the code in its files unchanged, apart from comments and layout."""
         for path in unit.plan:
             old, new = self._old[path].tree, self._new[path].tree
             if old is None or new is None or ast.dump(old) != ast.dump(new):
@@ -179,7 +179,7 @@ def _new_lines(file: SourceFile, changes: Sequence[Change], own: Sequence[Change
 
 
 def _only_takes_out(file: SourceFile, start: int, end: int) -> bool:
-    """Whether a change only deletes lines, so that the text now at its position used to be further down."""
+    """Return whether a change only deletes lines, so that the text now at its position used to be further down."""
     number, _ = file.position(start)
     return start == end and not file.text[file.line_starts[number - 1] : start].strip()
 

@@ -72,7 +72,7 @@ def plan_of(rewrite: Rewrite) -> Plan:
 
 
 def collide(left: Change, right: Change) -> bool:
-    """Whether two changes to the same text conflict.
+    """Return whether two changes to the same text conflict.
 
     Adding the same import twice is not a conflict, and neither is inserting whole lines at the same position.
     """
@@ -111,7 +111,7 @@ class Accepted:
 
 
 def replaced(text: str, changes: Sequence[Change]) -> str:
-    """Return `text` with `changes` applied, which must be sorted."""
+    """Apply `changes`, which must be sorted, to `text`."""
     pieces: list[str] = []
     position = 0
     for change in changes:
@@ -121,7 +121,7 @@ def replaced(text: str, changes: Sequence[Change]) -> str:
 
 
 class Moves:
-    """Maps positions in a text to positions after `changes`, which must be sorted."""
+    """Maps positions in a text to positions after `changes` are applied. The changes must be sorted."""
 
     def __init__(self, changes: Sequence[Change]) -> None:
         self._changes = changes
@@ -196,5 +196,5 @@ def _check_encodable(content: str, file: SourceFile) -> None:
 
 
 def _mentions(content: str, statement: str) -> bool:
-    """Whether the new code uses the name that an import statement binds."""
+    """Return whether the new code uses the name that an import statement binds."""
     return re.search(rf"(?<![\w.]){re.escape(bound_name(statement))}\b", content) is not None

@@ -66,7 +66,7 @@ def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _provides(node: _Import, wanted: _Import) -> bool:
-    """Whether `node` binds the same name as `wanted` to the same object."""
+    """Return whether `node` binds the same name as `wanted` to the same object."""
     need = wanted.names[0]
     if isinstance(node, ast.ImportFrom) or isinstance(wanted, ast.ImportFrom):
         return (
@@ -166,7 +166,7 @@ def _after_docstring(tree: ast.Module) -> tuple[ast.stmt | None, list[ast.stmt]]
 
 
 def _starts_line(file: SourceFile, node: ast.stmt) -> bool:
-    """Whether `node` is the first thing on its line."""
+    """Return whether `node` is the first thing on its line."""
     start = file.line_starts[node.lineno - 1]
     return not file.text[start : file.span(node)[0]].strip()
 

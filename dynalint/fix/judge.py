@@ -25,7 +25,7 @@ def judge_compiled(case: Case, compiled: Mapping[str, Any], name: str) -> None:
         return
     recompiles, before = compiled["recompiles"], compiled["recompiled_before"] or 0
     if compiled["differed_before"] and not compiled["differs"]:
-        case.notes.append("the compiled code is now correct")  # Becoming correct may take more compilations.
+        case.notes.append("the compiled code is now correct")  # Correct code may need more compilations.
     elif recompiles > before or (recompiles and recompiles == before and "recompile" in categories):
         case.refute(f"{name} recompiles for the same kind of inputs ({compiled['reason']})")
     elif compiled["differs"] and (not compiled["differed_before"] or "miscompile" in categories):
@@ -54,7 +54,7 @@ def _troubles(case: Case, compiled: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _stands_in(place: Mapping[str, Any], lines: Mapping[str, set[int]]) -> bool:
-    """Whether the break is on a changed line, judged by the innermost frame that is in a changed file."""
+    """Return whether the break is on a changed line, judged by the innermost frame that is in a changed file."""
     for frame in reversed(place["frames"]):
         known = lines.get(os.path.realpath(frame["file"]))
         if known is not None:

@@ -104,7 +104,7 @@ which one is at fault.
 class Proposal:
     """A fix that has passed all checks but has not been accepted yet. `proof` is None if nothing was run.
 
-    `diffs` has the old and new text of each file with only this fix applied.
+    `diffs` contains the old and new text of each file with only this fix applied.
     """
 
     unit: Unit
@@ -120,7 +120,7 @@ Decider = Callable[[Proposal], Literal["accept", "skip", "quit"]]
 class Fixed:
     """A finding that was fixed.
 
-    `finding.fix.verified` says whether the fix was verified, and `proof` has the details.
+    `finding.fix.verified` indicates whether the fix was verified, and `proof` has the details.
     """
 
     finding: Finding
@@ -213,9 +213,8 @@ def _lines(text: str) -> list[str]:
 class FixOptions:
     """Which fixes to apply.
 
-    `unsafe` includes unsafe fixes, and `unlikely` includes fixes to code that is rarely compiled.
-
-    `decide` has the final say on each fix, and `keep` receives the files each time fixes are accepted.
+    `unsafe` includes unsafe fixes, and `unlikely` includes fixes to code that is rarely compiled. `decide` has the
+    final say on each fix, and `keep` receives the files each time fixes are accepted.
     """
 
     unsafe: bool = False

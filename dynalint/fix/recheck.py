@@ -24,7 +24,7 @@ class Item:
     """A finding at the start of a round.
 
     `origin` is the same finding before the first round, or the finding itself if it is new. If its fix must not be
-    applied, `blocked` says why.
+    applied, `blocked` explains why.
     """
 
     linted: Linted

@@ -102,7 +102,7 @@ class Rounds:
         return offered or bool(units)
 
     def _round(self, units: tuple[Unit, ...]) -> None:
-        """Apply those of the offered `units` that are currently possible."""
+        """Apply the offered `units` that are currently possible."""
         self._trials.clear()
         accepted = self._settle((), units)
         if accepted and self._rounds == MOST_ROUNDS:
@@ -217,7 +217,7 @@ class Rounds:
         return unit if unit is not None and self._is_allowed(item, unit) else None
 
     def _is_allowed(self, item: Item, fix: Rewrite | Unit) -> bool:
-        """Whether a fix may be tried. If it may not, record why."""
+        """Return whether a fix may be tried. If it may not, record why."""
         refusal = self._not_allowed(fix.safety, fix.conditions)
         if refusal is not None:
             self._refused.setdefault(item.origin, Refused(item.origin, refusal[0], unlock=refusal[1]))

@@ -180,7 +180,7 @@ def _binds_range(node: ast.AST) -> bool:
 
 
 def _leaves(statement: ast.AST, *, own_range: bool) -> bool:
-    """Whether code after `statement` never runs. If it is a loop, this can be decided by its first iteration."""
+    """Return whether code after `statement` never runs. The first iteration of a loop can decide this."""
     if isinstance(statement, ast.If):
         sides = [statement.body, statement.orelse]
         return all(side and any(_leaves(one, own_range=own_range) for one in side) for side in sides)
@@ -192,7 +192,7 @@ def _leaves(statement: ast.AST, *, own_range: bool) -> bool:
 
 
 def _has_rounds(rounds: ast.expr) -> bool:
-    """Whether an expression is a call to `range` with a positive literal."""
+    """Return whether an expression is a call to `range` with a positive literal."""
     if not isinstance(rounds, ast.Call) or not isinstance(rounds.func, ast.Name) or rounds.func.id != "range":
         return False
     given = rounds.args[0] if len(rounds.args) == 1 else None
@@ -226,7 +226,7 @@ def _outermost(file: SourceFile, span: _Span) -> list[ast.stmt]:
 
 
 def _touch(span: _Span, spans: Sequence[_Span]) -> bool:
-    """Whether `span` overlaps or encloses one of `spans`. An empty span is a position."""
+    """Return whether `span` overlaps or encloses one of `spans`. An empty span is a position."""
     start, end = span
     return any((left < end and start < right) or (left == right and start <= left < end) for left, right in spans)
 

@@ -1,8 +1,8 @@
 """Check fixes with the project's own tests.
 
 All tests run once without the fixes, to find out which ones pass and which of the changed functions they call. Tests
-that call a changed function then run again with all fixes applied. If a test fails that passed before, the rounds of
-fixing are repeated with the failing tests as an additional check, which finds the fixes at fault and drops only those.
+that call a changed function then run again with all fixes applied. If a test that passed before now fails, the rounds
+of fixing are repeated with the failing tests as an additional check, so that only the fixes at fault are dropped.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ Function = tuple[str, int]
 
 
 class NotTestedError(DynalintError):
-    """The tests cannot be run. The message is a sentence that says why."""
+    """The tests cannot be run. The message is a sentence that explains why."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"nothing was fixed because {why}.")
@@ -36,7 +36,7 @@ class SuiteRun:
 
     `status` is the command's exit status, and `said` is the last line that it printed. If `under_pytest` is true,
     pytest reported the individual tests. Otherwise, the command counts as a single test. `spent` is in seconds.
-    `sandboxed` says whether the tests ran in a sandbox.
+    `sandboxed` indicates whether the tests ran in a sandbox.
     """
 
     passed: frozenset[str]

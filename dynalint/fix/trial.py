@@ -50,7 +50,7 @@ def united(units: Sequence[Unit]) -> Unit:
 
 
 def is_refuted(unit: Unit, proof: Proof) -> bool:
-    """Whether a proof counts against applying a unit.
+    """Return whether a proof counts against applying a unit.
 
     An unsafe fix can change behaviour, and the user asked for it. A difference is therefore reported but does not
     count, unless the new code fails where the old code ran.

@@ -50,7 +50,7 @@ class _Run:
     exact: bool
 
     def holds_for(self, cases: Sequence[Case], comparison: Comparison) -> bool:
-        """Whether running `cases` in `comparison` would give the same results."""
+        """Return whether running `cases` in `comparison` would give the same results."""
         units = {case.unit for case in comparison.cases}
         same = self.exact == _exact(cases) and all(case.unit in self.shown for case in cases)
         return same and self.reached <= units <= self.units and self.before == comparison.before
@@ -132,7 +132,7 @@ class WorkerVerifier:
     def _reaching(self, unit: Unit) -> list[Target]:
         """Return the roots that reach a unit, nearest first, followed by the roots that inherit their code.
 
-        If roots have the same name, those in the call chain's files come first.
+        If roots have the same name, the roots in the call chain's files come first.
         """
         names: list[str] = []
         for linted in unit.linted:
@@ -282,7 +282,7 @@ def _asked(worker: Worker, request: Mapping[str, Any]) -> Answer:
 
 
 def _methods(cases: Sequence[Case]) -> list[str]:
-    """Return the methods with changed code that calling the target may never reach, such as `reset`."""
+    """Return methods with changed code, such as `reset`, that a call to the target may never reach."""
     known = {linted.finding.function for case in cases for linted in case.unit.linted}
     names = {side.function for case in cases for side in case.sides.values()} - known
     return sorted(name for name in names if "." in name and not name.endswith((".__init__", ".forward")))

@@ -62,7 +62,7 @@ class Case:
 
 
 def cases_of(rules: Iterable[Rule]) -> list[Case]:
-    """Return the examples of `rules` that apply to this Python and to the installed torch, if torch is installed."""
+    """Return the examples of `rules` that apply to the current Python version and the installed torch, if any."""
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     return [
         Case(rule, example)

@@ -89,7 +89,7 @@ def fault_of(result: TargetResult, demands: Demands) -> str | None:
     counted = demands.first_party is None
     if len(breaks) >= demands.max_graphs or (counted and first > demands.max_graphs):
         what = f"{_number(first, 'graph')} and {_number(len(breaks), 'graph break')}"
-        return f"{what}, where {_allowed(demands.max_graphs, 'graph')}:{_told(result, list(breaks.values()))}"
+        return f"{what}, but only {_allowed(demands.max_graphs, 'graph')}:{_told(result, list(breaks.values()))}"
     if first == 0:
         return "no graph at all: the model runs no tensor operation, or Dynamo skipped all of it"
     if alike - first > demands.max_recompiles:
@@ -107,7 +107,7 @@ def _grown(result: TargetResult, calls: str, grown: int, allowed: int) -> str:
     assert result.default is not None
     again = [attempt for attempt in result.default.recompiles if attempt.call < result.same + result.batch]
     reasons = "".join(f"\n  {attempt.function}: {guard(attempt)}" for attempt in again)
-    what = f"{calls} compile {_number(grown, 'more graph')}, where {_allowed(allowed, '')}:{reasons}"
+    what = f"{calls} compile {_number(grown, 'more graph')}, but only {_allowed(allowed, '')}:{reasons}"
     return what + _told(result, [])
 
 

@@ -22,7 +22,7 @@ To test a rule pack, write
         dynalint_proof.prove_run()
 
 Set the ini option `dynalint_rules` to the packages whose rules to test. By default, all installed rules are tested.
-Tests that use `dynalint_proof` and are marked `runs_dynamo` must run. If Dynamo compiled nothing in such a test,
+Tests that use `dynalint_proof` and are marked `runs_dynamo` must run. If Dynamo compiled nothing in one of these tests,
 because the test was skipped or torch is missing, the session fails.
 """
 
@@ -50,7 +50,10 @@ _PROPERTY = "dynalint_ran"
 
 
 class _Floor:
-    """Counts the tests that must run code under Dynamo and those that did. With xdist, the main process does this."""
+    """Counts the tests that must run code under Dynamo and the tests that did.
+
+    With xdist, the main process does this.
+    """
 
     def __init__(self) -> None:
         self.wanted: set[str] = set()
@@ -167,7 +170,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def dynalint_proof(request: pytest.FixtureRequest) -> Iterator[Proof]:
-    """The proof of a single example, which may have findings from all installed rules."""
+    """The proof of a single example. It may have findings from all installed rules."""
     from dynalint.rules import all_rules
     from dynalint.testing.harness import Proof
 

@@ -38,7 +38,7 @@ _numbers = count()
 class Heard:
     """What Dynamo does in default mode with the calls that return in eager mode, over more than one round of calls.
 
-    `breaks` also includes breaks from calls that raise in eager mode. `rounds` has the number of graphs after each
+    `breaks` also includes breaks from calls that raise in eager mode. `rounds` contains the number of graphs after each
     round.
     """
 
@@ -127,13 +127,13 @@ class Program:
 
 
 def unclean(program: Program, *, in_default_mode: bool = False) -> str | None:
-    """Return a clause that says why a program does not stay compiled to a single graph, or None if it does.
+    """Explain why a program does not stay compiled to a single graph, or return None if it does.
 
     If `in_default_mode` is true, `fullgraph=True` is not tried.
     """
     heard = program.heard
     if heard.breaks:
-        return f"Dynamo breaks: {told(program, heard.breaks[0])}"
+        return f"Dynamo breaks the graph: {told(program, heard.breaks[0])}"
     if heard.run.error is not None:
         return f"the compiled code raises {heard.run.error.type}: {heard.run.error.message}"
     if heard.rounds and heard.rounds[-1] == 0:
@@ -153,7 +153,7 @@ def refused(program: Program) -> str | None:
 
 
 def recompiling(program: Program) -> str | None:
-    """Return a clause that says how a program recompiles for calls that it has seen before, or None if it does not."""
+    """Describe how a program recompiles for calls that it has seen before, or return None if it does not."""
     heard = program.heard
     if heard.rounds and heard.rounds[-1] > heard.rounds[0]:
         return f"Dynamo recompiles on repeated calls: {_reason(heard.run)}"
@@ -161,7 +161,7 @@ def recompiling(program: Program) -> str | None:
 
 
 def miscompiled(program: Program) -> str | None:
-    """Return a clause that says how compiled results differ from eager results over three calls, or None if equal."""
+    """Describe how compiled results differ from eager results over three calls, or return None if they are equal."""
     calls = program.fine * math.ceil(3 / max(1, len(program.fine)))
     found = compare(program.make, calls)
     if not found.same:
@@ -170,7 +170,7 @@ def miscompiled(program: Program) -> str | None:
 
 
 def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_nature: bool) -> str | None:
-    """Return a clause that says how a rewrite differs from the original, or from itself when compiled.
+    """Describe how a rewrite differs from the original, or from itself when compiled.
 
     Returns None if there is no difference. Both programs run the same calls, at least three, with and without
     gradients. Compiled code runs without gradients only if it may behave differently then. It is compiled with

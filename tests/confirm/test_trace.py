@@ -412,7 +412,7 @@ def test_what_is_too_large_is_declined_and_said_so(folder: Folder) -> None:
     folder.write("use.py", "import torch\nfrom model import Clean\nprint(Clean()(torch.ones(160, 1 << 18)).sum())\n")
     traced = folder.both(sys.executable, "use.py")
     assert folder.evidence() == []
-    assert "Clean not confirmed: its tensors have 160 MiB, which is too much to copy." in traced.said
+    assert "Clean not confirmed: its tensors take 160 MiB, which is too much to copy." in traced.said
 
 
 @pytest.mark.long

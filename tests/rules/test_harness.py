@@ -108,7 +108,7 @@ def test_another_id_than_the_rule_names() -> None:
 
 def test_silent_code_that_breaks() -> None:
     proof = _proof(Example("wrong", _SILENT.replace("return x + 1", "print(x)\n            return x + 1")))
-    assert "it should be clean, but Dynamo breaks: GB0059" in _fault(proof)
+    assert "it should be clean, but Dynamo breaks the graph: GB0059" in _fault(proof)
 
 
 def test_silent_code_that_recompiles() -> None:
@@ -175,7 +175,7 @@ def test_a_rewrite_that_differs(wrong: str, difference: str) -> None:
 def test_a_rewrite_that_still_breaks() -> None:
     wrong = "x = x * (1 + int(x.sum() > 0))"
     fault = _fault(_proof(Example("branch", _BRANCH, fixed=_FIXED.replace(_WHERE, wrong)), wrong))
-    assert "the rewritten code is not clean: Dynamo breaks" in fault
+    assert "the rewritten code is not clean: Dynamo breaks the graph" in fault
 
 
 def test_a_rewrite_that_leaves_the_finding() -> None:
@@ -241,7 +241,7 @@ class _Printing(nn.Module):
 def test_assert_compiles() -> None:
     x = torch.ones(2)
     assert_compiles(nn.Linear(2, 2), x)
-    with pytest.raises(AssertionError, match=r"2 graphs and 1 graph break, where 1 graph is allowed:\s+DYN401"):
+    with pytest.raises(AssertionError, match=r"2 graphs and 1 graph break, but only 1 graph is allowed:\s+DYN401"):
         assert_compiles(_Printing(), x)
     assert_compiles(_Printing(), x, max_graphs=2)
     assert_compiles(_Printing(), x, first_party=[Path(torch.__file__).parent])

@@ -90,7 +90,7 @@ def compare(make: Maker, calls: Sequence[Call], compiler: Compiler | None = None
 
 
 def leaves_traces(make: Maker, call: Call) -> bool:
-    """Whether a call changes its arguments or the state of the user's own modules. If not, a miscompile is unlikely."""
+    """Return whether a call changes its arguments or the state of user modules. If not, a miscompile is unlikely."""
     given = clone_inputs(call)
     try:
         function = fresh_callable(make)
@@ -135,7 +135,7 @@ def differs(make: Maker, calls: Sequence[Call], compiler: Compiler, mode: Mode) 
 
 
 def _is_stable(make: Maker, calls: Sequence[Call], mode: Mode, expected: list[Observation]) -> bool:
-    """Whether eager code gives the same values when repeated, with other random numbers, and with other last digits."""
+    """Return whether eager code gives the same values when repeated, with other random numbers and last digits."""
     others = (
         _observe(make, calls, None, mode),
         _observe(make, calls, None, mode, seed=_OTHER_SEEDS),

@@ -17,7 +17,7 @@ _MOST_COMPARED = 100_000
 _MOST_ROUNDED = 32
 # The allowed ratio of two rounding errors, both measured against a wider precision, as in torch's own comparisons.
 _LESS_ACCURATE = 3
-# The start of a torch warning that disappears with some fixes: a tensor with gradients is converted to a number.
+# The start of the torch warning about converting a tensor with gradients to a number. Some fixes avoid it.
 _CONVERTED = "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior"
 # Reported when practical equality ignores a difference on non-finite inputs.
 NOT_FINITE = "results differ where inputs are infinite or NaN"
@@ -89,7 +89,7 @@ def let_pass(one: Observation, other: Observation) -> Iterator[str]:
 
 
 def no_less_accurate(one: Observation, other: Observation, wide: Observation, equality: Equality) -> bool:
-    """Whether two calls in a narrow precision differ only by rounding, judged by the same call in a wide precision.
+    """Return whether two calls in a narrow precision differ only by rounding, judged by a call in a wide precision.
 
     If numbers cancel out, only rounding errors are left. In that case, the second call must be as close to the wide
     result as the first call.
@@ -120,13 +120,13 @@ def _rms(tensor: torch.Tensor) -> float:
 
 
 def rounded(one: Observation, other: Observation) -> bool:
-    """Whether some gradients differ by rounding that `difference` allows."""
+    """Return whether some gradients differ by rounding that `difference` allows."""
     pairs = ((left, other.gradients.get(name)) for name, left in one.gradients.items())
     return any(left is not None and right is not None and not _equal_bits(left, right) for left, right in pairs)
 
 
 def _is_same_error(one: Observation, other: Observation) -> bool:
-    """Whether two calls ended with the same exception. Operators have different messages for the same bad inputs."""
+    """Return whether two calls ended with the same exception. Operators can have other messages for the same inputs."""
     return one.error == other.error or (one.refused and other.refused)
 
 
@@ -161,7 +161,7 @@ def _gradients_differ(one: Observation, other: Observation, equality: Equality) 
 
 
 def _equal_sums(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two gradients may be sums of the same numbers in a different order."""
+    """Return whether two gradients may be sums of the same numbers in a different order."""
     if (one.dtype, one.shape, one.layout) != (other.dtype, other.shape, other.layout):
         return False
     # Narrower dtypes are too imprecise to tell rounding from a real difference.
@@ -284,7 +284,7 @@ def _first_apart(one: torch.Tensor, other: torch.Tensor) -> str:
 
 
 def _equal_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether all numbers are the same. NaN equals NaN, and zeros are equal regardless of sign."""
+    """Return whether all numbers are the same. NaN equals NaN, and zeros are equal regardless of sign."""
     try:
         # Most tensors are equal, and this check is many times cheaper. It is inconclusive only for NaN.
         if torch.equal(one, other):
@@ -299,7 +299,7 @@ def _equal_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _within_tolerances(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether numbers agree within the default tolerances of `torch.testing.assert_close`."""
+    """Return whether numbers agree within the default tolerances of `torch.testing.assert_close`."""
     try:
         torch.testing.assert_close(one, other, equal_nan=True)
     except (AssertionError, RuntimeError, NotImplementedError):
@@ -308,7 +308,7 @@ def _within_tolerances(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def close(one: torch.Tensor, other: torch.Tensor, computed_in: torch.dtype | None = None) -> bool:
-    """Whether numbers differ at most by rounding, relative to the largest number.
+    """Return whether numbers differ at most by rounding, relative to the largest number.
 
     The precision is that of their dtype, or of the dtype that they were computed in.
     """
@@ -318,7 +318,7 @@ def close(one: torch.Tensor, other: torch.Tensor, computed_in: torch.dtype | Non
 
 
 def _within(one: torch.Tensor, other: torch.Tensor, share: float, least: float = 0.0) -> bool:
-    """Whether numbers differ by at most a fraction of the largest. NaN equals NaN, and infinity equals infinity."""
+    """Return whether numbers differ by at most a fraction of the largest. NaN equals NaN, and infinity itself."""
     one, other = (tensor.detach().to_dense() for tensor in (one, other))
     finite = torch.nan_to_num(one.abs(), nan=0.0, posinf=0.0)
     allowed = share * max(float(finite.max()), least)

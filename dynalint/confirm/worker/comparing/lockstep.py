@@ -55,7 +55,7 @@ class Findings:
     `worked` are trials without an exception, which are also used to try the compiler. `telling` maps each branch to the
     last trial that ran it, usually a random one, and to the state change that it ran with. `passed` describes the
     differences that practical equality allowed. `finite` are the branches that ran with equal results on finite inputs.
-    `error` is the first exception that a call raised, and `rounded` says whether gradients differ by rounding. If
+    `error` is the first exception that a call raised, and `rounded` indicates whether gradients differ by rounding. If
     trials are slow, only every `stride`-th trial runs.
     """
 
@@ -130,7 +130,7 @@ def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search
 
 
 def _is_rounding(one: Subject, scene: _Scene, first: Observation, second: Observation) -> bool:
-    """Whether a difference in a narrow precision is only rounding, judged by the same calls in float32."""
+    """Return whether a difference in a narrow precision is only rounding, judged by the same calls in float32."""
     if scene.change not in PRECISIONS or scene.change.dtype is torch.float64:
         return False
     again = one.again()

@@ -38,7 +38,7 @@ class Observation:
 
     `error` is the type and message of the exception that ended the call, or None if it returned. `refused` means that
     an operator raised the exception because of its inputs. `gradients` are the gradients of inputs and parameters.
-    `state` is everything that the callable keeps between calls. `effects` has the remaining side effects.
+    `state` is everything that the callable keeps between calls. `effects` contains the remaining side effects.
     """
 
     error: tuple[str, str] | None = None
@@ -100,7 +100,7 @@ def observe(
 
 
 def _is_raised(error: BaseException) -> bool:
-    """Whether a Python statement raised an exception, not a torch operator."""
+    """Return whether a Python statement raised an exception, not a torch operator."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

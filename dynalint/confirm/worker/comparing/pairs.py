@@ -114,7 +114,7 @@ def fresh(subject: Subject, build: Build | None = None, *, training: bool) -> Ca
 
 
 def takes_gradients(subject: Subject) -> bool:
-    """Whether a version accepts inputs that require gradients, judging by its example."""
+    """Return whether a version accepts inputs that require gradients, judging by its example."""
     for differentiated in (True, False):
         function = fresh(subject, training=True)
         with subject.version.active(), force_eager():

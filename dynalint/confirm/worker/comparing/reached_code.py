@@ -103,11 +103,11 @@ class Search:
         return self.wanted - self.marks.seen
 
     def goes_on(self) -> bool:
-        """Whether a required branch has not run yet and there is time to search for it."""
+        """Return whether a required branch has not run yet and there is time to search for it."""
         return bool(self.left()) and self.has_time()
 
     def has_time(self) -> bool:
-        """Whether there is time left."""
+        """Return whether there is time left."""
         return time.thread_time() < self._end
 
     def shown_by(self, run: Callable[[], object]) -> set[Side]:

@@ -105,13 +105,13 @@ class Trial:
 
 
 def all_finite(call: Call) -> bool:
-    """Whether all numbers in a call are finite."""
+    """Return whether all numbers in a call are finite."""
     floats = (leaf for leaf in pytree.tree_leaves(call) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point())
     return all(bool(torch.isfinite(leaf.to_dense()).all()) for leaf in floats)
 
 
 def is_changeable(leaf: object) -> bool:
-    """Whether a part of a call is a tensor whose elements can be set. Sparse tensors stay unchanged."""
+    """Return whether a part of a call is a tensor whose elements can be set. Sparse tensors stay unchanged."""
     return isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided
 
 
@@ -254,7 +254,7 @@ _LARGER: tuple[tuple[Change, str], ...] = (
 
 
 def is_left_out(trial: Trial, names: Collection[str]) -> bool:
-    """Whether a trial is in `names`, or contains the kind of non-finite value that two of the names share."""
+    """Return whether a trial is in `names`, or contains the kind of non-finite value that two of the names share."""
     return trial.name in names or any(
         word in trial.name and sum(word in name for name in names) > 1 for word in ("NaN", "infinite")
     )

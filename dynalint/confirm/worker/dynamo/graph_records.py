@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Size:
-    """A number of tensors and their size in bytes."""
+    """The number of tensors and their total size in bytes."""
 
     tensors: int = 0
     bytes: int = 0
@@ -38,7 +38,7 @@ class Guards:
 class Graph:
     """A graph, in order of compilation. `compile_id` is the id of the frame's compilation.
 
-    `lines` are the lines that Dynamo traced for the graph, by file. Sizes are those in its first run. The model's
+    `lines` are the lines that Dynamo traced for the graph, by file. Sizes were measured in its first run. The model's
     parameters and buffers do not count as inputs.
     """
 
@@ -54,7 +54,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Step:
-    """A graph that runs in a call that compiled nothing.
+    """A graph that runs during a call that did not compile anything.
 
     `crossing` are tensors created up to this step that a later graph uses.
     """

@@ -45,8 +45,8 @@ def latent_run(
 ) -> Run | None:
     """Return the breaks and traced operations that a default run, `seen`, hid, or None if nothing more can run.
 
-    `asked` maps files, as named in code objects, to the ranges to judge. `is_open` says whether the runs so far leave a
-    range undecided. If they do not, or after `seconds`, no more rounds are started.
+    `asked` maps files, as named in code objects, to the ranges to judge. `is_open` indicates whether the runs so far
+    leave a range undecided. If they do not, or after `seconds`, no more rounds are started.
     """
     deadline = time.process_time() + seconds
     given: list[Place] = []

@@ -55,7 +55,7 @@ class Compile:
     """An attempt to compile a frame, from Dynamo's own metrics.
 
     `guarded` means that compiled code was installed. `recompile` is the reason why existing compiled code could not be
-    used, or None if the frame was compiled for the first time. `fail_type` and `fail_reason` say why the frame fell
+    used, or None if the frame was compiled for the first time. `fail_type` and `fail_reason` explain why the frame fell
     back to eager mode.
     """
 
@@ -95,7 +95,7 @@ class Run:
 
     `graphs` and `operations` are running totals after each completed call. `traced` has, for each requested file, the
     spans of bytecode that Dynamo traced in frames that it captured. Before Python 3.11, these are whole lines with
-    empty columns. `limit_hit` names the functions that Dynamo stopped recompiling. `explained` says whether
+    empty columns. `limit_hit` names the functions that Dynamo stopped recompiling. `explained` indicates whether
     `torch._dynamo.explain` reports a break for the first call.
     """
 
@@ -128,7 +128,7 @@ class Comparison:
 
     `stable` is False if eager code gives different values in every run. `gradients` means that gradients were compared.
     `training` means that the difference occurred with gradients enabled, and `evaluation` that it occurred in
-    evaluation mode. `place` is where the innermost user function that differs when compiled alone is defined.
+    evaluation mode. `place` is the definition of the innermost user function that differs when it is compiled alone.
     """
 
     same: bool

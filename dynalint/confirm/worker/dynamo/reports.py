@@ -116,7 +116,7 @@ def resume_name(function: str, line: int) -> str:
 
 
 def is_limit(text: str) -> bool:
-    """Whether a message says that Dynamo reached its recompile limit."""
+    """Return whether a message says that Dynamo reached its recompile limit."""
     return _LIMIT.search(text) is not None
 
 

@@ -1,6 +1,6 @@
 """Intercept calls to targets in running code, and confirm or record each call immediately in a fork.
 
-The real module and arguments are used, which often could not be recreated. Nothing is copied, pickled or guessed.
+The fork uses the real module and arguments, which often cannot be recreated. Nothing is copied, pickled or guessed.
 Whatever happens in the fork, the calling code continues unchanged. All of this runs in the sandbox.
 """
 
@@ -63,9 +63,9 @@ class EnoughError(BaseException):
 class Harvest:
     """Receives all calls to modules. See `instrument`.
 
-    `where` describes the code that is running. `problems` are pairs of such a description and the reason why the code
-    gave no call. Harvesting stops when it has used its share of the request's processor time, or if the most recent
-    part of that time showed nothing new.
+    `where` describes the code that is running. `problems` are pairs of a description and the reason why the code gave
+    no call. Harvesting stops when it has used its share of the request's processor time, or if the most recent part of
+    that time showed nothing new.
     """
 
     busy = False
@@ -205,7 +205,7 @@ class Harvest:
             signature.check(tensor)
             size += tensor.numel() * tensor.element_size()
         if size > _MOST_BYTES:
-            raise signature.DeclinedError(f"the tensors of {_name(subject)} have {size >> 20} MiB")
+            raise signature.DeclinedError(f"the tensors of {_name(subject)} take {size >> 20} MiB")
         if not can_fork():
             self._without_fork(wanted, subject, call)
             return

@@ -1,4 +1,4 @@
-"""Measure and limit the processor time that harvesting uses. Standard library only."""
+"""Measure and limit the processor time that harvesting uses. Uses only the standard library."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ _PLAIN = (nn.Parameter, nn.Buffer, torch.Tensor)
 
 
 class NoRecipeError(Exception):
-    """A value that cannot be recreated elsewhere. The message says why."""
+    """A value that cannot be recreated elsewhere. The message explains why."""
 
 
 def recipe_of(subject: Any, call: Call, constructions: Constructions) -> list[str]:

@@ -22,7 +22,7 @@ Spots = Mapping[str, Sequence[Sequence[int]]]
 class Calls:
     """`repeats` should need only one compilation, even if the last has another batch size. `others` may need more.
 
-    `asked` says whether any of the calls reaches a requested line.
+    `asked` indicates whether any of the calls reaches a requested line.
     """
 
     repeats: list[Call]

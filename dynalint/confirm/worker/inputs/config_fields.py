@@ -56,7 +56,7 @@ def _blamed(error: BaseException, settings: list[Any]) -> Iterator[tuple[Any, st
 
 
 def _has(holder: Any, name: str) -> bool:
-    """Whether `name` is a field and not a method."""
+    """Return whether `name` is a field and not a method."""
     try:
         return not callable(getattr(holder, name))
     except Exception:  # noqa: BLE001 - user code

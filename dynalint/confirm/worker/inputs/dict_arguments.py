@@ -1,6 +1,6 @@
 """Arguments that code reads by string keys, such as `batch["image"]`: dicts with a guessed value for each key.
 
-In a call's specs, an item in such a dict has the name "batch['image']".
+In a call's specs, an item in this kind of dict is named "batch['image']".
 """
 
 from __future__ import annotations

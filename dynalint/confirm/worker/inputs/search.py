@@ -50,7 +50,7 @@ _ATTEMPTS_AFTER_DOUBT = 8
 _KEPT_ERRORS = 3
 # The maximum number of elements in a tensor. No model needs more to show its breaks.
 _MOST_ELEMENTS = 1 << 21
-# Errors that no other arguments would change: the sandbox, a missing package, an exit.
+# Errors that would occur with any arguments, such as a missing package, an exit, or access denied by the sandbox.
 FINAL = (OSError, EOFError, ImportError, MemoryError, RecursionError, SystemExit, KeyboardInterrupt)
 _NO_MEMORY = "can't allocate memory"
 _FLAG = ("return_", "use_", "is_", "need_", "output_", "with_", "do_", "training", "verbose", "inplace")
@@ -74,7 +74,7 @@ class Found:
 def find_call(function: Callable[..., Any], device: str, seconds: float) -> Found:
     """Try arguments until `function`, a module or a plain callable, runs without an exception.
 
-    Raises NoInputsError after `ATTEMPTS` or `seconds`. Errors that no other arguments would change (`FINAL`) are raised
+    Raises NoInputsError after `ATTEMPTS` or `seconds`. Errors that would occur with any arguments (`FINAL`) are raised
     again immediately.
     """
     search = _Search(function, device, time.process_time() + seconds)
@@ -109,7 +109,7 @@ class _Search:
         self._errors: dict[str, Exception | None] = {}
 
     def _keeps_tensors(self, specs: Specs) -> bool:
-        """Whether every parameter annotated as a tensor has a tensor."""
+        """Return whether every parameter annotated as a tensor has a tensor."""
         return all(isinstance(value, TensorSpec) for name, value in specs.items() if name in self._tensors)
 
     @property
@@ -159,7 +159,7 @@ class _Search:
 
 
 def _unfit(specs: Specs) -> bool:
-    """Whether a tensor would be too large or empty. Most code accepts empty tensors, so they prove nothing."""
+    """Return whether a tensor would be too large or empty. Most code accepts empty tensors, so they prove nothing."""
     shapes = [spec.shape for spec in specs.values() if isinstance(spec, TensorSpec)]
     return any(not 0 < math.prod(shape) <= _MOST_ELEMENTS for shape in shapes)
 
@@ -342,7 +342,7 @@ def _attempt(function: Callable[..., Any], made: Mapping[str, Any], call: Call) 
 
 
 def _rank_depends_on_masks(function: Callable[..., Any], call: Call) -> bool:
-    """Whether the number of dimensions in the result depends on what masks select.
+    """Return whether the number of dimensions in the result depends on what masks select.
 
     If code only applies a mask when it selects something, it also works, by broadcasting, on shapes that it is not
     meant for.

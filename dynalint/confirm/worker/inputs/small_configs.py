@@ -66,7 +66,7 @@ _KINDS: tuple[tuple[str, str], ...] = (
 
 
 def is_configuration(cls: type) -> bool:
-    """Whether a class is a config, judging by its name or because it is a dataclass."""
+    """Return whether a class is a config, judging by its name or because it is a dataclass."""
     named = re.search(r"(Config|Configuration|Settings|Options|Params|Hyperparameters|Args|HParams)$", cls.__name__)
     return named is not None or dataclasses.is_dataclass(cls)
 
@@ -80,7 +80,7 @@ def nested(value: Any) -> Iterator[Any]:
 
 
 def heads_fit(settings: Any) -> bool:
-    """Whether each width is a multiple of 4 times its number of heads. Some models rotate quarters of a head."""
+    """Return whether each width is a multiple of 4 times its number of heads. Some models rotate quarters of a head."""
     for one in nested(settings):
         fields = {name: value for name, value in getattr(one, "__dict__", {}).items() if type(value) is int}
         width = next((value for name, value in fields.items() if _MAIN_WIDTH.fullmatch(name)), None)

@@ -165,7 +165,7 @@ class _Session:
         return any(0 < one["traced"] < one["operations"] for counts in coverage.values() for one in counts)
 
     def _is_open(self, eager: EagerRun, runs: Sequence[Run]) -> bool:
-        """Whether there is a requested range that ran but neither broke the graph nor was traced completely."""
+        """Return whether there is a requested range that ran but neither broke the graph nor was traced completely."""
         counts = [self._coverage(run) for run in runs]
         stacks = (one.stack for run in runs for one in run.breaks)
         broken = [next((frame for frame in reversed(stack) if frame.file in self.watched), None) for stack in stacks]
@@ -183,7 +183,7 @@ class _Session:
 
 
 def _is_at(frame: Frame, spot: Sequence[int]) -> bool:
-    """Whether a frame is on the first line of a range, and within its columns if they are known."""
+    """Return whether a frame is on the first line of a range, and within its columns if they are known."""
     first, column, last, end = spot
     if frame.line != first or frame.column is None or frame.end_column is None:
         return frame.line == first

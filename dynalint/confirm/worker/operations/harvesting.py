@@ -11,8 +11,8 @@ The request is the same as for `confirming` with the file of `target`, with thes
                Each recorded call runs lines, in any file, that no recorded call before it ran
 
 Parts of the answer: for each call, with its number as a prefix, the parts from `confirming`, or `inputs` and `recipe`
-(see `recipes`). `N.call`, `{"targets", "outcome", "seconds"}`, is sent when the call has ended. `problems` has pairs of
-code that gave no call and the reason. `unforked` has targets whose calls could only be recorded.
+(see `recipes`). `N.call`, `{"targets", "outcome", "seconds"}`, is sent when the call has ended. `problems` contains
+pairs of code that gave no call and the reason. `unforked` contains targets whose calls could only be recorded.
 """
 
 from __future__ import annotations

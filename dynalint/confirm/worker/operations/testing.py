@@ -1,13 +1,14 @@
-"""Run the project's own tests on a copy of the project, in the sandbox. Needs only the standard library.
+"""Run the project's own tests on a copy of the project, in the sandbox. Uses only the standard library.
 
 The request: `root` is the folder to copy, except for folders with a name in `left_out`. `folder` is the working folder,
-inside `root`, for `command`. `files` has base64 contents, by path, for files to replace in the copy. `search` has the
-folders in the copy to import from. `watched` has the first lines of functions, by file. `only` has the tests to run, or
-is None for all tests. `programs` is a folder to look for programs in. `hook` is the folder to put first in PYTHONPATH.
+inside `root`, for `command`. `files` contains base64 contents, by path, for files to replace in the copy. `search`
+contains the folders in the copy to import from. `watched` contains the first lines of functions, by file. `only`
+contains the tests to run, or is None for all tests. `programs` is a folder to look for programs in. `hook` is the
+folder to put first in PYTHONPATH.
 
-Parts of the answer: `eventsN` has the events that the plugin has reported since the previous part (see
-`dynalint_suite`). `tests` comes at the end. It has the `problem`, which is a clause that says why nothing ran, or an
-empty string, the command's `status`, and the last line of its `output`.
+Parts of the answer: `eventsN` contains the events that the plugin has reported since the previous part (see
+`dynalint_suite`). `tests` comes at the end. It contains the `problem`, which is a clause that explains why nothing ran,
+or an empty string, the command's `status`, and the last line of its `output`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def run_tests(request: Mapping[str, Any], reply: Reply) -> None:
 
 
 def _copy(request: Mapping[str, Any], copy: Path) -> str:
-    """Copy the project. Return a clause that says why that failed, or an empty string."""
+    """Copy the project. Return a clause that explains why that failed, or an empty string."""
     try:
         shutil.copytree(request["root"], copy, symlinks=True, ignore=shutil.ignore_patterns(*request["left_out"]))
     except shutil.Error as error:
@@ -62,7 +63,7 @@ def _copy(request: Mapping[str, Any], copy: Path) -> str:
 
 
 def _run(request: Mapping[str, Any], folder: Path, reply: Reply) -> str:
-    """Run the command and report its result. Return a clause that says why it cannot run, or an empty string."""
+    """Run the command and report its result. Return a clause that explains why it cannot run, or an empty string."""
     copy, events = folder / "project", folder / "events"
     events.touch()
     settings = {

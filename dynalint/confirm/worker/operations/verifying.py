@@ -9,7 +9,7 @@
     lockstep    both versions run through the same calls
     turned_tests  the same with the result of a test near the changed code inverted
 
-The request is the same as for `confirming`, except that `overrides` has the original source files. It has these
+The request is the same as for `confirming`, except that `overrides` contains the original source files. It has these
 additional keys:
 
     marked      the original source files with marks inserted (see `reached_code.Marks`)
@@ -123,7 +123,7 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
 def _pairs(
     request: Mapping[str, Any], search: Search, reply: Reply
 ) -> Iterator[tuple[Mapping[str, Any], Subject, Subject]]:
-    """Yield both versions for each call to compare them with, and the request for only that call. The best comes last.
+    """Yield both versions for each call to compare them on, and the request for only that call. The best comes last.
 
     Raises:
         _VersionProblemError: One of the versions cannot be prepared.
@@ -204,7 +204,7 @@ def _search(request: Mapping[str, Any], marks: Marks, wanted: frozenset[Side]) -
 
 
 def _asks_too_much(request: Mapping[str, Any], original: Subject, found: Findings) -> bool:
-    """Whether the only difference is that the original raises for inputs that require gradients."""
+    """Return whether the only difference is that the original raises for inputs that require gradients."""
     asked = found.difference is not None and bool(found.error) and request.get("differentiated", True)
     return asked and not takes_gradients(original.again())
 

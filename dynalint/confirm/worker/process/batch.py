@@ -1,4 +1,6 @@
-"""Run more than one job in a cell, each in a fork of a process that is prepared for all of them. Standard library only.
+"""Run more than one job in a cell, each in a fork of a process that is prepared for all of them.
+
+Uses only the standard library.
 
 The work that all jobs need, in particular importing the code being checked, is done only once, and no job can affect
 the next. If a job ends abnormally or leaves processes behind, the cell does not run any more jobs. The client then
@@ -40,7 +42,7 @@ def run_apart(jobs: Sequence[Callable[[Reply], None]], reply: Reply) -> None:
 
 
 def can_fork() -> bool:
-    """Whether this process has only one thread. A fork cannot release locks that other threads held."""
+    """Return whether this process has only one thread. A fork cannot release locks that other threads held."""
     try:
         return len(list(Path("/proc/self/task").iterdir())) == 1
     except OSError:
@@ -61,7 +63,7 @@ def _forked(job: Callable[[Reply], None], reply: Reply) -> int:
 
 
 def _leaves_nothing() -> bool:
-    """Whether all processes that a job left behind have ended. This process has adopted them."""
+    """Return whether all processes that a job left behind have ended. This process has adopted them."""
     for _ in range(_REAP_ATTEMPTS):
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:

@@ -1,4 +1,4 @@
-"""Remove folders that user code has written to. Standard library only."""
+"""Remove folders that user code has written to. Uses only the standard library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Use the pipe for requests to detect that the client is gone, however it ended. Standard library only."""
+"""Use the pipe for requests to detect that the client is gone, however it ended. Uses only the standard library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def is_cut(descriptor: int) -> bool:
-    """Whether the other end of a pipe is closed. Return False if the system cannot tell."""
+    """Return whether the other end of a pipe is closed, or False if the system cannot tell."""
     if not hasattr(select, "poll"):
         return False
     poll = select.poll()

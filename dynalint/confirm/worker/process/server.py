@@ -85,7 +85,7 @@ def _say(answers: BinaryIO, number: int | None, message: Message) -> None:
 
 
 def _hello(search: list[str]) -> Message:
-    """Return the hello message without importing torch, which takes seconds."""
+    """Return the hello message without importing torch, because importing it takes seconds."""
     torch = next(filter(None, map(_release_of_torch, (*sys.path, *search))), None)
     return {"python": platform.python_version(), "torch": torch, "executable": sys.executable, "pid": os.getpid()}
 

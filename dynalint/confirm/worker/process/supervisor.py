@@ -1,4 +1,4 @@
-"""Run a job in a separate process, watch it, and report how it ended. Standard library only.
+"""Run a job in a separate process, watch it, and report how it ended. Uses only the standard library.
 
 The server forks a supervisor for each job. The supervisor forks the process that runs user code, and stays outside that
 process's sandbox. A job can have multiple parts (see `batch`), each with the full time limit. The supervisor only
@@ -212,7 +212,7 @@ class _Course:
         self._bytes = self._values = 0
 
     def is_flooded(self, begun: bytes) -> bool:
-        """Whether more was sent than an answer may contain. `begun` is an incomplete line."""
+        """Return whether more was sent than an answer may contain. `begun` is an incomplete line."""
         return len(begun) > LONGEST_LINE or self._bytes > MOST_BYTES or self._values > MOST_VALUES
 
     def take(self, lines: Iterable[bytes]) -> None:

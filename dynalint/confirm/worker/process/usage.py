@@ -1,4 +1,4 @@
-"""The time, memory and processes that user code and its descendants use. Standard library only.
+"""The time, memory and processes that user code and its descendants use. Uses only the standard library.
 
 Time is an estimate for an idle machine. It is the processor time while any thread can run, and the wall-clock time
 while all threads sleep. A busy machine therefore does not change verdicts, and code that waits forever still ends.
@@ -19,7 +19,8 @@ from .wire import PATIENCE
 
 _TICK = 0.2
 _SHARES = 16
-# The maximum number of threads to check for a runnable one. More threads are a flood, which has its own limit.
+# The maximum number of threads to check for a runnable one. A larger number counts as a flood, and floods have their
+# own limit.
 _MOST_LOOKED_AT = 256
 
 
@@ -84,7 +85,7 @@ def _processor_seconds(family: Iterable[int]) -> float:
 
 
 def _can_run(family: Iterable[int]) -> bool:
-    """Whether any thread of the processes is running, or waiting for a processor or a disk."""
+    """Return whether any thread of the processes is running, or waiting for a processor or a disk."""
     threads = (thread for process in family for thread in _threads(process))
     for thread in itertools.islice(threads, _MOST_LOOKED_AT):
         with contextlib.suppress(OSError, IndexError):

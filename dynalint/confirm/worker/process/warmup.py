@@ -50,7 +50,7 @@ def _compile_something() -> None:
 
 
 def leave_out_measures() -> None:
-    """Make Dynamo skip work that only serves its logs, which halves the time of a small compilation.
+    """Make Dynamo skip work that is only needed for its logs. This halves the time of a small compilation.
 
     For every compilation, Dynamo measures how long guards take, after flushing the processor's caches. It also parses
     each file to find function names by line, and writes out hundreds of settings. Call this only in the worker's

@@ -1,4 +1,4 @@
-"""JSON lines, the format for messages between the processes. Standard library only.
+"""JSON lines, the format for messages between the processes. Uses only the standard library.
 
 The code being checked can find its process's token and write any message, so the size, depth and types of messages are
 checked before they are used.

@@ -1,1 +1,1 @@
-"""The sandbox for user code: limits on files, network, system calls and resources. Standard library only."""
+"""The sandbox for user code: limits on files, network, system calls and resources. Uses only the standard library."""

@@ -1,4 +1,4 @@
-"""The system calls that user code may not make, as a seccomp filter. Standard library only.
+"""The system calls that user code may not make, as a seccomp filter. Uses only the standard library.
 
 The other layers control files, addresses and processes by name. A filter only sees numbers, and closes the remaining
 gaps: calls that reach other processes, leave something behind in the kernel, or change file attributes.
@@ -135,7 +135,8 @@ def program(machine: str, *, apart: bool, own_signals: bool, local_sockets: bool
     """Return a filter in the kernel's format. Raises OSError(ENOSYS) if the machine's system call numbers are unknown.
 
     `apart` means that namespaces hide other processes and other users' files. `own_signals` restricts signals to this
-    process. If `local_sockets` is true, Unix sockets can be created, which GPU drivers need, but not connected.
+    process. If `local_sockets` is true, Unix sockets can be created but not connected, because GPU drivers need to
+    create them.
     """
     if machine not in _AUDIT:
         raise OSError(errno.ENOSYS, f"no system call numbers known for {machine}")

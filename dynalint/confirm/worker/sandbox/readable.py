@@ -1,8 +1,8 @@
 """The files that user code may read: its interpreter, its project, its import path, and the system's programs.
 
-Standard library only. Called before any of the project's code runs. If a folder contains the user's home folder or is
-shared by everybody, only the Python files and packages in it are readable, no matter how the folder was named. A script
-in such a folder must not give access to everything else in it.
+Uses only the standard library. Called before any of the project's code runs. If a folder contains the user's home
+folder or is shared by everybody, only the Python files and packages in it are readable, no matter how the folder was
+named. A script in this kind of folder must not give access to everything else in it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SYSTEM = "/usr /bin /sbin /lib /lib32 /lib64 /libx32 /nix/store /gnu/store /run
 _ADDED = "/opt/rocm /opt/intel /opt/nvidia /opt/homebrew /home/linuxbrew/.linuxbrew /etc/alternatives"
 _KERNEL = "/sys/devices/system /sys/kernel/mm /proc/sys/vm /proc/sys/kernel"
 # Files that every program opens: user and host names, name and library lookup, certificates. Never allow all of /etc,
-# which on many machines contains passwords that everybody can read.
+# because on many machines it contains passwords that everybody can read.
 _SETTINGS = (
     "ld.so.cache ld.so.conf ld.so.conf.d ld.so.preload localtime timezone passwd group nsswitch.conf hosts host.conf "
     "resolv.conf gai.conf protocols services os-release debian_version redhat-release lsb-release mime.types magic "

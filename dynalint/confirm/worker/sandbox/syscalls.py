@@ -1,4 +1,4 @@
-"""The Linux system calls that the sandbox needs and that Python does not provide. Standard library only.
+"""The Linux system calls that the sandbox needs and that Python does not provide. Uses only the standard library.
 
 Every function raises OSError with the kernel's errno, or OSError(ENOSYS) if the system is not Linux.
 """

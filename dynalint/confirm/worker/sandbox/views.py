@@ -1,4 +1,4 @@
-"""A view of the file system that contains only readable paths. Standard library only.
+"""A view of the file system that contains only readable paths. Uses only the standard library.
 
 It is used if the kernel has namespaces but Landlock is missing or disabled. Paths that are not listed do not exist.
 """

@@ -1,4 +1,4 @@
-"""The sandbox for user code: limits on writes, reads, network and resources. Standard library only.
+"""The sandbox for user code: limits on writes, reads, network and resources. Uses only the standard library.
 
 `enclose` is called in the process that will import user code, before the import, and cannot be undone. The layers
 overlap, because no system supports all of them:
@@ -58,10 +58,9 @@ class Enclosure:
 def usable_namespaces(folder: Path) -> int:
     """Return the flags for `unshare` that work here, or 0 if none do.
 
-    `folder` can be any folder that this process owns.
-
-    They are tried in a temporary process, because partial success cannot be undone. A user namespace needs no
-    privileges if the system allows it. Without a user namespace, only root succeeds.
+    `folder` can be any folder that this process owns. The flags are tried in a temporary process, because partial
+    success cannot be undone. A user namespace needs no privileges if the system allows it. Without a user namespace,
+    only root succeeds.
     """
     apart = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC
     for flags in (apart | syscalls.CLONE_NEWUSER, apart):
@@ -84,7 +83,7 @@ def enclose(
     """Enter the sandbox, and try to escape.
 
     `outside` is a folder next to the scratch folder, created by `set_out`, where forbidden operations are tried.
-    `namespaces` says whether the supervisor has created namespaces for this process.
+    `namespaces` indicates whether the supervisor has created namespaces for this process.
     """
     held = []
     own_processes = False

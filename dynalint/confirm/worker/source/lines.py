@@ -1,4 +1,4 @@
-"""Record which lines run in which files, as reported by the interpreter. Standard library only."""
+"""Record which lines run in which files, as reported by the interpreter. Uses only the standard library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Import the code being checked the way its own project does. Standard library only."""
+"""Import the code being checked the way its own project does. Uses only the standard library."""
 
 from __future__ import annotations
 
@@ -78,7 +78,10 @@ class _OverridingFinder(importlib.abc.MetaPathFinder):
 
 
 class _UnlistedFinder(importlib.abc.MetaPathFinder):
-    """Finds modules in folders whose Python files are readable but that cannot be listed, which Python requires."""
+    """Finds modules in folders that cannot be listed but whose Python files are readable.
+
+    Python has to list folders.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -121,7 +124,7 @@ _once: dict[tuple[str, str], ModuleType | BaseException] = {}
 
 
 def runs_text(module: ModuleType, text: str) -> bool:
-    """Whether a module ran from this text instead of from its file."""
+    """Return whether a module ran from this text instead of from its file."""
     spec = getattr(module, "__spec__", None)
     loader = getattr(spec, "loader", None)
     return isinstance(loader, _TextLoader) and loader.get_source(module.__name__) == text
@@ -261,5 +264,5 @@ def _below(files: Iterable[tuple[str, str]], folders: tuple[str, ...]) -> frozen
 
 
 def is_below(path: Path, root: Path) -> bool:
-    """Whether a resolved path is `root` or is inside it. Packages installed below `root` do not count."""
+    """Return whether a resolved path is `root` or is inside it. Packages installed below `root` do not count."""
     return path.is_relative_to(root) and _INSTALLED.isdisjoint(path.relative_to(root).parts)

@@ -1,4 +1,4 @@
-"""The positions of a file's operations, and how many of them Dynamo traced. Standard library only."""
+"""The positions of a file's operations, and how many of them Dynamo traced. Uses only the standard library."""
 
 from __future__ import annotations
 

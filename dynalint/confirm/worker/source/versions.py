@@ -1,4 +1,4 @@
-"""Different versions of a project imported side by side in the same process. Standard library only.
+"""Different versions of a project imported side by side in the same process. Uses only the standard library.
 
 Each version has its own copies of the project's modules and its own environment variables, but shares installed
 packages. A version's modules are in `sys.modules` only while it is active. Its code must run under `active()`, because
@@ -124,7 +124,7 @@ def _is_in_any(file: str, folders: frozenset[Path]) -> bool:
 
 
 def _environment() -> dict[Any, Any]:
-    # The environment is not decoded, because decoding would take most of the time of a switch.
+    # The environment is not decoded, because decoding would take most of the time needed to switch versions.
     return dict(os.environ._data)  # type: ignore[attr-defined]  # noqa: SLF001
 
 

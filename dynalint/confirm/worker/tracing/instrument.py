@@ -1,7 +1,7 @@
 """Install a probe in a torch function without visible changes to the function object, lines or tracebacks.
 
 A wrapper would add a frame to every traceback, and Dynamo compares function identities. The function's own source is
-therefore compiled again with the probe's calls added. Needs only the standard library.
+therefore compiled again with the probe's calls added. Uses only the standard library.
 """
 
 from __future__ import annotations

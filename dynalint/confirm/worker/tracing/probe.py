@@ -126,7 +126,7 @@ class Watch:
             self.off = True
 
     def _consider(self, subject: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> float:
-        """Return the seconds spent waiting for earlier snapshots, which account for that time themselves."""
+        """Return the seconds spent waiting for earlier snapshots. The snapshots account for that time themselves."""
         subject = getattr(subject, "_orig_mod", subject)
         known = self._known(subject)
         if known is None or torch._C._is_tracing() or torch._C._len_torch_dispatch_stack():  # noqa: SLF001
@@ -208,7 +208,7 @@ class Watch:
             signature.check(tensor)
             size += tensor.numel() * tensor.element_size()
         if size > session.memory // _SHARE:
-            raise DeclinedError(f"its tensors have {size >> 20} MiB, which is too much to copy")
+            raise DeclinedError(f"its tensors take {size >> 20} MiB, which is too much to copy")
         start = time.perf_counter()
         slot = session.slot(_resident_memory())
         waited = time.perf_counter() - start

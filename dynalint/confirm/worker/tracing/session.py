@@ -1,4 +1,4 @@
-"""The state shared by all processes of a traced command, as files in a folder. Standard library only.
+"""The state shared by all processes of a traced command, as files in a folder. Uses only the standard library.
 
 Locks are kernel locks, which are released no matter how a process ends.
 """
@@ -100,7 +100,7 @@ class Session:
         return None
 
     def is_over(self) -> bool:
-        """Whether the session is over, because its folder or the process that created it is gone."""
+        """Return whether the session is over, because its folder or the process that created it is gone."""
         try:
             # Open the file read-only, because a supervisor cannot write files.
             descriptor = os.open(self.folder / "lock", os.O_RDONLY | os.O_CLOEXEC)
@@ -114,7 +114,7 @@ class Session:
             os.close(descriptor)
 
     def waiting(self) -> bool:
-        """Whether any snapshot is running or waiting for its turn."""
+        """Return whether any snapshot is running or waiting for its turn."""
         return any(True for _ in self._taken())
 
     def abandon(self) -> None:

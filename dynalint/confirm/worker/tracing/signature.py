@@ -26,7 +26,7 @@ _LONGEST_TEXT = 100
 
 
 class DeclinedError(Exception):
-    """The call cannot be confirmed in a fork. The message says why."""
+    """The call cannot be confirmed in a fork. The message explains why."""
 
 
 def of_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Signature:

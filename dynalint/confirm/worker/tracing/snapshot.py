@@ -123,7 +123,7 @@ def _part(act: Callable[[], None], slot: int, switch_off: Callable[[], None]) ->
 
 
 def _be_snapshot(snapshot: Snapshot, slot: int) -> None:
-    """Detach from the program, wait for the turn, and confirm the call in the remaining time."""
+    """Detach from the program, wait for its turn, and confirm the call in the remaining time."""
     os.setsid()
     _forget_signals()
     sys.settrace(None)

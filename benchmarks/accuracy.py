@@ -93,7 +93,7 @@ class Score:
 
 
 def read_truth(path: Path, left_out: Iterable[str], verdict: str | None = None) -> Truth:
-    """Read a truth file, with all sites or only those with a given verdict."""
+    """Read a truth file, including all sites or only the sites with a given verdict."""
     truth = Truth()
     with path.open(encoding="utf-8") as lines:
         for line in lines:

@@ -3,8 +3,8 @@
     python benchmarks/parts.py PACKAGE [--files N]
 
 Checking more files can add findings but must not remove any, because it only adds information. This prints the findings
-that are missing for the whole package. The exit code says whether there are any. `--files` also checks the given number
-of single files, drawn at random. Advice, and findings that only `--all` lists, count as found.
+that are missing for the whole package. The exit code is 1 if there are any. `--files` also checks the given number of
+single files, drawn at random. Advice, and findings that only `--all` lists, count as found.
 """
 
 from __future__ import annotations

@@ -61,10 +61,11 @@ class Context:
     `params` are the arguments' kinds and `returns` is the result's kind. `exits` are the attributes of `self` at the
     end of the call, except those in `handed`, which hold a parameter. `callees` are the contexts that this one calls,
     each with a flag that is true if a call is in a loop. They are the edges of the call graph. `users` are the contexts
-    to rerun when `returns` changes, each with a flag that is true if a change to `exits` matters to it as well. `reads`
-    holds the class attributes as the last run saw them. `outdated` is true if anything else that this context depends
-    on has changed. `yields` is true for a generator. `crowded` names the parameters for which callers pass more kinds
-    than one context can distinguish. Evidence from one caller about these parameters does not apply to other callers.
+    to rerun when `returns` changes, each with a flag that is true if it must also be rerun when `exits` changes.
+    `reads` holds the class attributes as the last run saw them. `outdated` is true if anything else that this context
+    depends on has changed. `yields` is true for a generator. `crowded` names the parameters for which callers pass more
+    kinds than one context can distinguish. Evidence from one caller about these parameters does not apply to other
+    callers.
     """
 
     function: FunctionInfo

@@ -179,7 +179,7 @@ def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
 
 
 def _is_choice(kind: Kind) -> bool:
-    """Return whether a class attribute is a class or function (or None in its place) that subclasses replace."""
+    """Return whether a class attribute is a class, a function or None, which suggests that subclasses replace it."""
     return kind == k.NONE or isinstance(kind, (k.Class, k.Function, k.External))
 
 

@@ -51,7 +51,7 @@ def filler(name: str, pattern: str) -> str | None:
 
 @cache
 def fits(name: str, pattern: str) -> bool:
-    """Return whether a name matches a pattern that is more than placeholders."""
+    """Return whether a name matches a pattern that consists of more than placeholders."""
     if HOLE not in pattern or HOLE in name or pattern == HOLE:
         return False
     first, *pieces, last = pattern.split(HOLE)

@@ -263,10 +263,7 @@ def sequence(type_: str, items: list[Kind]) -> Sequence:
 
 
 def _code_in(kind: Kind) -> list[Kind]:
-    """Return the project's callables in a kind.
-
-    Their bound arguments are dropped because they can be nested as well.
-    """
+    """Return the project's callables in a kind. Their bound arguments are dropped, because they can also be nested."""
     if isinstance(kind, (Sequence, Dictionary, Partial)):
         held = kind.callee if isinstance(kind, Partial) else kind.element if isinstance(kind, Sequence) else kind.value
         return [code for one in held.members for code in _code_in(one)]

@@ -269,7 +269,7 @@ def _written_or_default(value: ast.expr, function: FunctionInfo) -> int | None:
 def tests_around(
     statement: ast.stmt, function: FunctionInfo, project: Project
 ) -> Iterator[tuple[ast.expr, list[ast.stmt]]]:
-    """Yield the tests of the `if`s and `while`s around a statement, each with the block that contains the statement."""
+    """Yield the test of each `if` and `while` around a statement, with the block that contains the statement."""
     parents = project.parents(function)
     inner: ast.AST = statement
     outer = parents.get(inner)

@@ -285,7 +285,10 @@ def _is_new(scope: Scope, statement: ast.Return) -> bool:
 
 
 def _copies(scope: Scope, read: ast.Subscript) -> bool:
-    """Return whether an index copies the elements that it selects, as a mask or rows do. Others may create a view."""
+    """Return whether an index, such as a mask or rows, copies the elements that it selects.
+
+    Others may create a view.
+    """
     parts = read.slice.elts if isinstance(read.slice, ast.Tuple) else [read.slice]
     return any(is_mask(scope.kind(part)) or _is_rows(scope, part) for part in parts)
 

@@ -14,7 +14,7 @@ def is_double(node: ast.expr) -> bool:
 
 
 def is_wide(node: ast.expr) -> bool:
-    """Return whether a value, if it is an integer, is int64, as sums and positions are."""
+    """Return whether a value has dtype int64 if it is an integer, as sums and positions do."""
     source = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else node
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
         source = node.args[0]

@@ -21,7 +21,7 @@ _ORDERS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 def never_raises(scope: Scope, node: ast.expr) -> bool:
-    """Return whether an expression never raises, whatever the shapes and contents of its tensors."""
+    """Return whether an expression never raises, regardless of its tensors' shapes and contents."""
     repeated = isinstance(scope.parents.get(node), ast.GeneratorExp | ast.ListComp)
     return (repeated or not may_be_unbound(scope, node)) and _is_total(scope, node)
 

@@ -13,7 +13,7 @@ from dynalint_rules._code.settings import SHAPES, captures_shapes
 from dynalint_rules._shared.mask.places import listed_tensor, masked_instead
 from dynalint_rules._shared.number.numbers import flow_of
 
-# Another rule flags reads through a mask. Dynamo never traces `unpad_sequence`, whatever the shape of its result.
+# Another rule flags reads through a mask. Dynamo never traces `unpad_sequence`, regardless of its result's shape.
 _ELSEWHERE = ("__getitem__", "masked_select", "unpad_sequence")
 # NumPy functions that Dynamo traces as torch functions, even for lists of numbers. All of them were run with Dynamo.
 _NUMPY = frozenset(f"numpy.{name}" for name in ("unique", "nonzero", "flatnonzero", "argwhere", "bincount"))

@@ -68,7 +68,7 @@ def rewrite_early_return(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 
 def check_rest(scope: Scope, statement: ast.If, rest: list[ast.stmt]) -> None:
-    """Ensure that statements can always run, whatever the outcome of tests before or around them.
+    """Ensure that statements can always run, regardless of the outcome of tests before or around them.
 
     Raises:
         Refusal: If the statements have side effects, may raise, or contain a data-dependent test.

@@ -102,7 +102,7 @@ def _is_made_plain(scope: Scope, layer: ast.expr) -> bool:
 
 
 def _ignored_by(scope: Scope, mask: ast.expr | None, labels: ast.expr) -> str | None:
-    """Return the text of the one label that a mask such as `labels != 0` excludes, or None for any other mask."""
+    """Return the source text of the only label that a mask such as `labels != 0` excludes, or None for other masks."""
     if not isinstance(mask, ast.Compare) or len(mask.ops) != 1 or not isinstance(mask.ops[0], ast.NotEq):
         return None
     wanted = mask.comparators[0]

@@ -22,7 +22,7 @@ Seen = Literal["static", "partly", "dynamic", "internal"]
 MEANINGS: dict[Seen, str] = {
     "static": "visible in the source",
     "partly": "some causes are visible in the source",
-    "dynamic": "visible only when running",
+    "dynamic": "only visible at run time",
     "internal": "caused inside torch, or by code that models do not contain",
 }
 assert tuple(MEANINGS) == get_args(Seen)

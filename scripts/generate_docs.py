@@ -39,16 +39,16 @@ BREAKS = """{made}
 
 # Dynamo's graph breaks
 
-Dynamo gives each kind of graph break an id, which appears in its logs and errors; torch {torch} have {total}. This page
-lists them with the rules that find such breaks in the source, or the reason why no rule does. `dynalint rule GB0170`
-shows the entry of one id. When code is run, a break that no rule has found is reported as [DYN001](rules/DYN001.md),
-with its id.
+Dynamo gives each kind of graph break an id, which appears in its logs and error messages. There are {total} ids in
+torch {torch}. This page lists them together with the rules that find these graph breaks in the source code, or with the
+reason why no rule does. To see the entry for a single id, run `dynalint rule GB0170`. If dynalint runs the code and
+finds a graph break that no rule has found, it reports the break as [DYN001](rules/DYN001.md), with its id.
 """
 SHOWN_OUTPUT = re.compile(r"(<!-- output of: (.*?) -->\n```text\n).*?(```\n)", re.DOTALL)
 SHOWN_MODEL = re.compile(r"```python\n(.*?)```\n", re.DOTALL)
 # Defaults that are long lists or depend on the machine.
 IN_WORDS = {
-    "exclude": "the usual names of caches, environments and builds",
+    "exclude": "the usual names for caches, environments, and builds",
     "jobs": "the number of processors",
     "per-file-ignores": "`{}`",
     "extend-per-file-ignores": "`{}`",

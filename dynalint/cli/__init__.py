@@ -32,14 +32,15 @@ CUT_OFF = 141
 
 _EPILOG = """\b
 Examples:
-  dynalint check                     check the project and confirm what can be run
-  dynalint check --static src        only read the source; needs no torch
-  dynalint fix                       show what would be rewritten
-  dynalint fix --apply               rewrite it
-  dynalint rule DYN101               what a code means, why, and how to fix it
+  dynalint check                     check the project, and confirm the findings
+  dynalint check --static src        only read the source code, without torch
+  dynalint fix                       show the fixes as a diff
+  dynalint fix --apply               apply the fixes
+  dynalint rule DYN101               explain what a rule flags, why, and how to fix it
 
 \b
-Exit codes: 0 nothing to report, 1 findings, 2 wrong usage or a failure of dynalint, 130 interrupted.
+The exit code is 0 if there is nothing to report, 1 if there are findings, 2 if the
+command was used incorrectly or dynalint failed, and 130 if it was interrupted.
 """
 
 
@@ -50,10 +51,10 @@ Exit codes: 0 nothing to report, 1 findings, 2 wrong usage or a failure of dynal
 )
 @click.version_option(__version__, prog_name="dynalint", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Find the lines that make torch.compile break the graph or recompile.
+    """Find the lines that cause torch.compile to break the graph or recompile.
 
-    dynalint reads the source, confirms its findings with Dynamo, and rewrites the code so that the model compiles into
-    one graph.
+    dynalint reads the source code, confirms its findings with Dynamo, and rewrites the code so that the model compiles
+    into one graph.
     """
 
 
@@ -91,7 +92,7 @@ def _run(arguments: Sequence[str]) -> int:
     except Exception as fault:  # noqa: BLE001 - only -v shows a traceback
         if "-v" in arguments or "--verbose" in arguments:
             write(visible_lines(format_exc()), sys.stderr)
-        fail(f"dynalint failed: {type(fault).__name__}: {fault}; this is a bug in dynalint; -v shows the traceback")
+        fail(f"dynalint failed: {type(fault).__name__}: {fault}; this is a bug in dynalint, and -v shows the traceback")
         return FAILED
     return result if isinstance(result, int) else 0
 

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 _HELP = """\
   y  accept this fix
-  n  skip it
-  a  accept it and all further fixes of the same rule
-  s  skip it and all further fixes of the same rule
-  q  skip everything from here on; accepted fixes are written
+  n  skip this fix
+  a  accept this fix and all other fixes for the same rule
+  s  skip this fix and all other fixes for the same rule
+  q  skip all remaining fixes, and write the ones that you accepted
 """
 
 

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 _EPILOG = """\b
 Examples:
-  dynalint check                                 check the project, confirm what can be run
-  dynalint check --static src/model.py           only read the source; needs no torch
+  dynalint check                                 check the project, and confirm the findings
+  dynalint check --static src/model.py           only read the source code, without torch
   dynalint check --select DYN1,DYN2 --statistics
-  dynalint check --fail-on graph-break           advice and recompiles do not fail the build
-  dynalint check --since origin/main             only findings on changed lines
-  dynalint check --write-baseline baseline.json  --baseline baseline.json then hides today's findings
-  dynalint check --output-format github          annotations on a pull request
-  dynalint check --output-format html -o r.html  a page of findings by cost and by file, with every diff
+  dynalint check --fail-on graph-break           do not fail because of advice or recompilations
+  dynalint check --since origin/main             only report findings on changed lines
+  dynalint check --write-baseline baseline.json  write today's findings to a file for --baseline
+  dynalint check --output-format github          write annotations for a pull request
+  dynalint check --output-format html -o r.html  write a page with all findings and diffs
   cat model.py | dynalint check --stdin-filename model.py -
 """
 
@@ -56,39 +56,43 @@ class _Command(click.Command):
 @click.command(cls=_Command, epilog=_EPILOG)
 @linting_options
 @click.option("--statistics", is_flag=True, help="Count the findings by rule instead of listing them.")
-@click.option("--show-fixes", is_flag=True, help="Show how each finding would be fixed, or why it would not.")
+@click.option("--show-fixes", is_flag=True, help="Show how each finding would be fixed, or why there is no fix.")
 @click.option("--show-files", is_flag=True, help="List the files that would be checked, without checking them.")
-@click.option("--show-refuted", is_flag=True, help="Also report refuted findings, which Dynamo traced without a break.")
+@click.option(
+    "--show-refuted", is_flag=True, help="Also report refuted findings. Dynamo traced these without breaking the graph."
+)
 @click.option(
     "--fail-on",
     multiple=True,
     type=click.Choice(CATEGORIES),
-    help="Exit with 1 only for findings of this category; may be repeated.",
+    help="Exit with 1 only if there are findings in this category. Can be repeated.",
 )
-@click.option("--since", metavar="REVISION", help="Report only findings on lines changed since this git revision.")
+@click.option(
+    "--since", metavar="REVISION", help="Only report findings on lines that have changed since this git revision."
+)
 @click.option(
     "--write-baseline",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write all findings to this file, for --baseline, instead of reporting them.",
+    help="Write all findings to this file instead of reporting them. Pass the file to --baseline later.",
 )
 @click.option(
     _ADD_IGNORE,
     metavar="[REASON]",
-    help="Silence all findings with comments, which end with the reason given as --add-ignore=REASON.",
+    help="Silence all findings by adding comments. To add a reason to them, use --add-ignore=REASON.",
 )
 @click.option(
     _SHARD,
     type=read_shard,
     metavar="I/N",
-    help="Run one of N parts of the code, and write the answers to --output-file for `dynalint merge`.",
+    help="Only run part I of N of the code. Write the results to --output-file, for `dynalint merge`.",
 )
-@click.option("-w", "--watch", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
+@click.option("-w", "--watch", is_flag=True, help="Check again whenever a file changes, until you press Ctrl-C.")
 def check(**options: Any) -> int:
-    """Find the lines that break graphs or force recompilation.
+    """Find the lines that break graphs or cause recompilations.
 
-    PATHS are files and directories. Without any, the `include` paths of the configuration are checked, or else the
-    working directory. "-" reads one file from standard input.
+    PATHS are files and directories. By default, dynalint checks the `include` paths in the configuration or, if there
+    are none, the working directory. "-" reads a file from standard input.
     """
     _check_options(options)
     if options["watch"]:
@@ -182,7 +186,7 @@ def _check_options(options: dict[str, Any]) -> None:
     given += [_ADD_IGNORE] if options["add_ignore"] == "" else []
     given += ["-"] if "-" in options["paths"] else []
     if options["shard"] and not options["output_file"]:
-        raise UsageError("--shard needs --output-file, for `dynalint merge` to read.")
+        raise UsageError("--shard requires --output-file, because `dynalint merge` reads that file.")
     doing = [name for name in given if name in _EXCLUDED]
     doing += [name for one in doing for name in given if name in _EXCLUDED[one]]
     if len(doing) > 1:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _EPILOG = """\b
 Examples:
-  dynalint clean                                 the cache of the project in the working directory
+  dynalint clean                                 remove the cache for the project in the working directory
   dynalint clean --config 'cache-dir = "/tmp/dynalint"'
 """
 
@@ -25,9 +25,10 @@ _KEPT = ("verdicts", "evidence", "last", "findings", "rules")
 @click.command(epilog=_EPILOG)
 @configuration_options
 def clean(**options: Any) -> None:
-    """Remove the findings and verdicts of earlier runs, and the evidence recorded by `dynalint trace`.
+    """Remove cached results.
 
-    The next check analyses and runs everything again.
+    These are the findings and verdicts from earlier runs, and the evidence that `dynalint trace` has recorded. The next
+    check analyses and runs all code again.
     """
     from pathlib import Path
 
@@ -40,7 +41,7 @@ def clean(**options: Any) -> None:
     note_ignored(settings, options)
     folder = settings.cache_location
     if folder is None:
-        raise DynalintError("there is no cache: this user has no home folder, and no cache-dir is set.")
+        raise DynalintError("there is no cache, because this user has no home folder and cache-dir is not set.")
     removed = _remove(folder)
     if not options["quiet"]:
         shown = show_path(folder, directory)

@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 _EPILOG = """\b
 Examples:
-  dynalint config show                           the settings for the working directory
-  dynalint config show src/model.py              for one file
+  dynalint config show                           show the settings for the working directory
+  dynalint config show src/model.py              show the settings for one file
   dynalint config show --output-format json
-  dynalint config suggest                        which names to put in `roots`
-  dynalint config schema > dynalint.schema.json  for editors that check the settings
+  dynalint config suggest                        suggest names for the `roots` setting
+  dynalint config schema > dynalint.schema.json  write a schema for editors
 """
 
 
 @click.group(epilog=_EPILOG, no_args_is_help=True)
 def config() -> None:
-    """Show the settings in effect, and the settings available."""
+    """Show the current settings and all available settings."""
 
 
 @config.command(epilog=_EPILOG)
@@ -37,10 +37,10 @@ def config() -> None:
 @configuration_options
 @click.option("--output-format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def show(path: str | None, form: str, **options: Any) -> None:
-    """Show the settings in effect for PATH, and where each one was set.
+    """Show the settings that apply to PATH, and where each of them was set.
 
-    PATH is a file or directory, by default the working directory. Settings that are not set are shown with their
-    defaults.
+    PATH is a file or directory. The default is the working directory. Settings that are not set are shown with their
+    default values.
     """
     from pathlib import Path
 
@@ -72,9 +72,9 @@ def show(path: str | None, form: str, **options: Any) -> None:
 def suggest(paths: tuple[str, ...], **options: Any) -> None:
     """Suggest a value for the `roots` setting.
 
-    Suggestions are models and functions that are likely to be compiled on their own. They are derived from the source
-    in PATHS, which are the same as for `dynalint check`, and include code that is passed to torch.compile, models that
-    other code builds, and models that no other model builds. No code is run, and nothing is written.
+    The suggestion contains the models and functions that are likely to be compiled on their own. dynalint looks in
+    PATHS, as `dynalint check` does, for code that is passed to torch.compile, models that are built, and models that
+    no other model builds. It does not run or write anything.
     """
     from pathlib import Path
 
@@ -99,22 +99,22 @@ def _suggested(found: Suggestions, *, in_table: bool) -> str:
     left_out = ", ".join(f"{number} {reason}" for reason, number in found.left_out.items() if number)
     remark = f"# Omitted: {left_out}.\n" if left_out else ""
     if not found.roots:
-        return f"# Nothing was found to put in `roots`.\n{remark}"
+        return f"# No names were found for `roots`.\n{remark}"
     entries = {_toml(name): visible(reason) for name, reason in found.roots.items()}
     width = min(max(map(len, entries)), 60)
     body = "".join(f"    {name + ',':<{width + 1}}  # {reason}\n" for name, reason in entries.items())
     table = "[tool.dynalint]\n" if in_table else ""
     return (
-        f"# Keep the names that you compile: only these, and what they call, will be checked.\n{table}roots = "
+        f"# Keep the names that you compile. Only these and the code that they call will be checked.\n{table}roots = "
         f"[\n{body}]\n{remark}"
     )
 
 
 @config.command()
 def schema() -> None:
-    """Print the JSON Schema of the settings, for completion and validation in editors.
+    """Print a JSON Schema for the settings. Editors can use it to complete and validate them.
 
-    It lists the codes of all installed rules, including rules from other rule packs.
+    The schema contains the codes of all installed rules, including those in other rule packs.
     """
     from dynalint.catalogue import known_codes
     from dynalint.cli.console import write

@@ -84,12 +84,15 @@ def write_diff(diff: str, style: Style, color: ColorChoice = "auto") -> None:
     shown = visible_lines(diff)
     if sys.stdout is not None and sys.stdout.isatty():
         if shown != diff:
-            note("control characters in the diff were replaced; written to a file, the diff is exact.", color)
+            note("control characters in the diff were replaced; if you write the diff to a file, it is exact.", color)
         write(painted(shown, style))
         return
     exact = diff if _is_file(sys.stdout) else runners.exact(diff)
     if exact is None:
-        note("commands for this CI system were replaced in the diff; written to a file, the diff is exact.", color)
+        note(
+            "commands for this CI system were replaced in the diff; if you write the diff to a file, it is exact.",
+            color,
+        )
     write(painted(shown if exact is None else exact, style))
 
 

@@ -26,7 +26,7 @@ def read_shard(value: object) -> Shard:
 
     index, _, count = str(value).partition("/")
     if not (index.isdecimal() and count.isdecimal()) or not 1 <= int(index) <= int(count):
-        raise click.BadParameter(f"{value} is not of the form I/N with I from 1 to N, such as 2/4.")
+        raise click.BadParameter(f"{value} does not have the form I/N, such as 2/4, with I between 1 and N.")
     return Shard(int(index), int(count))
 
 
@@ -38,10 +38,12 @@ def execution(options: Mapping[str, Any], settings: Settings) -> Execution | Non
     """
     executor, scheduler = options.get("executor"), options.get("scheduler")
     if (executor == "dask") != bool(scheduler):
-        raise UsageError("--executor dask and --scheduler ADDRESS require each other.")
+        raise UsageError("--executor dask and --scheduler ADDRESS must be used together.")
     shard, answers = options.get("shard"), options.get("answers")
     if shard is not None and settings.confirm == "never":
-        raise UsageError("--shard splits the code to run, but --static or the setting `confirm` prevents running any.")
+        raise UsageError(
+            "--shard splits up the code to run, but --static or the `confirm` setting does not allow running code."
+        )
     if settings.confirm == "never" or (settings.budget is None and not scheduler and not shard and not answers):
         return None
     from dynalint.confirm import Execution
@@ -66,5 +68,5 @@ def write_shard(run: Run, options: Mapping[str, Any]) -> int:
     assert answers is not None
     answers.write(options["output_file"], options["paths"])
     many = len(answers.made)
-    run.note(f"shard {answers.shard}: {many} answer{'s' if many != 1 else ''}; `dynalint merge` reports on all shards.")
+    run.note(f"shard {answers.shard}: {many} answer{'s' if many != 1 else ''}; `dynalint merge` combines all shards.")
     return run.exit_code(())

@@ -29,18 +29,19 @@ Examples:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write to this file instead of standard output.",
 )
-@click.option("--no-advice", is_flag=True, help="Do not try out which settings would help.")
+@click.option("--no-advice", is_flag=True, help="Do not try out which Dynamo settings would help.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="The device to run code on.")
-@click.option("--confirm", is_flag=True, help="Run code even without a working sandbox.")
-@click.option("--python", metavar="PATH", help="The interpreter to run code with; it needs torch.")
+@click.option("--confirm", is_flag=True, help="Run code even if there is no working sandbox.")
+@click.option("--python", metavar="PATH", help="The interpreter to run code with. It must have torch.")
 @confirm_from
 @configuration_options
 def explain(target: str, form: str, output_file: Path | None, **options: Any) -> int:
-    """Show the graphs that Dynamo compiles for a model or function, and where and why they break.
+    """Show the graphs that Dynamo compiles for a model, and why they break.
 
-    TARGET is "path/to/file.py::Name" or "package.module:Name". If TARGET is only a file, its model is explained. If the
-    file has more than one model, the breaks in each are listed. The target runs in a sandbox, with its declared
-    example, a call from the project's tests or documentation, or generated inputs.
+    TARGET is "path/to/file.py::Name" or "package.module:Name". If TARGET is a file that contains one model, dynalint
+    explains this model. If the file contains more than one, it lists the breaks in each of them. dynalint runs the
+    target in a sandbox, with the example that you declared, a call from the project's tests or documentation, or
+    generated inputs.
     """
     from dynalint.cli.activity import Activity
     from dynalint.cli.console import style_for, write
@@ -55,12 +56,12 @@ def explain(target: str, form: str, output_file: Path | None, **options: Any) ->
     note_ignored(workspace.settings, options)
     if workspace.settings.confirm == "never":
         raise UsageError(
-            'explain runs code, which `confirm = "never"` in the configuration forbids; --confirm allows it.'
+            'explain runs code, but the configuration contains `confirm = "never"`; pass --confirm to run it anyway.'
         )
     several = len(targets) > 1
     if several and form != "text":
         raise UsageError(
-            f"{target} has {len(targets)} models and functions, but {form} takes only one; name it, as in "
+            f"{target} contains {len(targets)} models and functions, but {form} only supports one; name it, as in "
             f"{target}::{targets[0].qualname}."
         )
     style = Style() if output_file else style_for(sys.stdout, options["color"])
@@ -79,7 +80,7 @@ def explain(target: str, form: str, output_file: Path | None, **options: Any) ->
                 continue
         text += _rendered(explanation, form, style, verbose=options["verbose"], brief=several)
     if several:
-        text += f"`dynalint explain {target}::{targets[0].qualname}` shows one of them in full.\n"
+        text += f"To see one of them in full, run `dynalint explain {target}::{targets[0].qualname}`.\n"
     if output_file is None:
         write(text)
         return 0

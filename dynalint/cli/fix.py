@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 _EPILOG = """\b
 Examples:
-  dynalint fix                                   show the diff; exit with 1 if there is one
-  dynalint fix --apply                           write it
+  dynalint fix                                   show the fixes as a diff; exit with 1 if there are any
+  dynalint fix --apply                           write the fixes
   dynalint fix --interactive                     ask about each fix, and write those that you accept
   dynalint fix --apply --test "pytest -q tests"  drop fixes that make a test fail
-  dynalint fix --apply --static                  only fixes that are exact for every input; runs nothing
+  dynalint fix --apply --static                  only apply fixes that are exact; run no code
   dynalint fix --select DYN1 --unsafe-fixes src
   dynalint fix --settings                        turn on Dynamo settings instead of rewriting code
   dynalint fix --print-fix remove                remove prints and log calls instead of guarding them
@@ -40,30 +40,30 @@ _WITH_FIXED = ("json", "json-lines")
 @click.option("--apply", is_flag=True, help="Write the fixes.")
 @click.option("--interactive", is_flag=True, help="Show each fix and its evidence, and ask whether to write it.")
 @click.option("--unsafe-fixes", is_flag=True, help="Include fixes that change behaviour by design.")
-@click.option("--no-verify", is_flag=True, help="Do not compare the fixed code with the original by running both.")
+@click.option("--no-verify", is_flag=True, help="Do not run the original and the fixed code to compare them.")
 @click.option(
     "--print-fix",
     type=click.Choice(["guard", "remove"]),
-    help="Whether to skip prints, log calls and warnings while compiling, or remove them.",
+    help="Whether to skip prints, log calls, and warnings while compiling, or to remove them.",
 )
 @click.option(
     "--test",
     "test_command",
     metavar="COMMAND",
-    help="Run the project's tests with this command in a copy of the project, and drop fixes that make a test fail.",
+    help="Run the project's tests with this command, in a copy of the project, and drop fixes that make a test fail.",
 )
 @click.option(
     "--settings",
     is_flag=True,
-    help="Instead of rewriting code, turn on settings that let Dynamo trace it, in files that call torch.compile.",
+    help="Do not rewrite code. Instead, turn on settings that let Dynamo trace it, in files that call torch.compile.",
 )
-@click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if --apply fixed anything.")
+@click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if --apply has fixed anything.")
 def fix(**options: Any) -> int:
     """Show the fixes as a diff, or write them with --apply.
 
-    Each fix is verified by running the fixed code and the original. Results, gradients, state and exceptions must be
-    the same, and the code must compile to one graph. A fix that is only correct under a condition is applied only if
-    verification shows that the condition is met.
+    dynalint verifies each fix by running the original and the fixed code. The results, gradients, state, and exceptions
+    must be the same, and the fixed code must compile into one graph. If a fix is only correct under a condition,
+    dynalint only applies it if verification shows that the condition is met.
     """
     from dynalint import engine
     from dynalint.cli.session import Run
@@ -75,7 +75,7 @@ def fix(**options: Any) -> int:
     if options["static"] and options["test_command"]:
         raise UsageError("--static and --test cannot be combined.")
     if asking and STDIN in options["paths"]:
-        raise UsageError('"-" reads the file from standard input, where --interactive reads the answers.')
+        raise UsageError('"-" and --interactive cannot be combined, because both of them read standard input.')
     if options["settings"] and (asking or options["test_command"]):
         raise UsageError(f"--settings and {'--interactive' if asking else '--test'} cannot be combined.")
     run = Run(options)
@@ -110,7 +110,7 @@ def _telling_what_is_done(run: Run, writer: Writer) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if writer.written:
-            run.note(f"the fixes made so far are written: {', '.join(writer.written)}.")
+            run.note(f"the fixes so far have been written: {', '.join(writer.written)}.")
         raise
 
 
@@ -118,7 +118,7 @@ def _show(run: Run, result: FixResult, *, settings: bool) -> int:
     """Write the diff, and return the exit code, which is 1 if there is a diff."""
     run.write_diff("".join(file.diff(run.workspace.shown(file.source.path)) for file in result.files))
     if result.fixed:
-        run.note(f"would fix {_counted(result)}; `--apply` writes {_them(len(result.fixed))}.")
+        run.note(f"would fix {_counted(result)}; to write {_them(len(result.fixed))}, pass `--apply`.")
     elif run.workspace.files:
         run.note(_nothing(len(_reported(result.remaining)), settings=settings))
     _explain(run, result)
@@ -172,9 +172,13 @@ def _some(tests: Sequence[str]) -> str:
 def _nothing(left: int, *, settings: bool) -> str:
     """Return the message for an empty diff, which says how to find out why findings have no fix."""
     if settings:
-        return "no Dynamo setting to turn on."
+        return "there is no Dynamo setting to turn on."
     findings = "1 finding has" if left == 1 else f"{left} findings have"
-    return f"nothing to fix: {findings} no fix; `dynalint check --show-fixes` says why." if left else "nothing to fix."
+    return (
+        f"nothing to fix: {findings} no fix; to see why, run `dynalint check --show-fixes`."
+        if left
+        else "nothing to fix."
+    )
 
 
 def _them(number: int) -> str:
@@ -185,7 +189,7 @@ def _counted(result: FixResult) -> str:
     """Return the number of fixes, and how many of them were verified by running the code."""
     found, files = len(result.fixed), len(result.files)
     proven = sum(fixed.proof is not None and fixed.proof.outcome == "proven" for fixed in result.fixed)
-    verified = f", {proven} verified by running" if proven else ""
+    verified = f", {proven} verified by running the code" if proven else ""
     return f"{found} finding{'s' if found != 1 else ''} in {files} file{'s' if files != 1 else ''}{verified}"
 
 
@@ -208,4 +212,6 @@ def _explain(run: Run, result: FixResult) -> None:
     left = [finding for finding in result.remaining if finding.fixable]
     folded = len(left) - len(run.shown(left))
     if folded:
-        run.note(f"{folded} in code that is rarely compiled can be fixed: `--all` includes {_them(folded)}.")
+        run.note(
+            f"{folded} more in code that is rarely compiled can be fixed; to include {_them(folded)}, pass `--all`."
+        )

@@ -52,10 +52,10 @@ def _codes(name: str, text: str) -> Callable[[Command], Command]:
 
 
 _SELECTION = (
-    _codes("select", "Codes or prefixes to report, separated by commas, such as DYN1,DYN401; ALL selects every rule."),
+    _codes("select", "Codes or prefixes to report, separated by commas, such as DYN1,DYN401. ALL selects all rules."),
     _codes("ignore", "Codes or prefixes not to report."),
-    _codes("extend-select", "Codes or prefixes to report in addition to the configuration."),
-    _codes("extend-ignore", "Codes or prefixes not to report, in addition to the configuration."),
+    _codes("extend-select", "Codes or prefixes to report, in addition to those in the configuration."),
+    _codes("extend-ignore", "Codes or prefixes not to report, in addition to those in the configuration."),
     click.option(
         "--per-file-ignores",
         multiple=True,
@@ -66,52 +66,52 @@ _SELECTION = (
         "--extend-per-file-ignores",
         multiple=True,
         metavar="PATTERN:CODE",
-        help="The same, in addition to the configuration.",
+        help="The same as --per-file-ignores, in addition to the configuration.",
     ),
-    _codes("fixable", "Codes or prefixes that `fix` may rewrite."),
-    _codes("unfixable", "Codes or prefixes that `fix` leaves alone."),
+    _codes("fixable", "Codes or prefixes that `fix` can rewrite."),
+    _codes("unfixable", "Codes or prefixes that `fix` does not rewrite."),
 )
 
 confirm_from = click.option(
     "--confirm-from",
     multiple=True,
     metavar="SOURCES",
-    help="Where calls come from if none are declared: tests, docs, guesses; by default all of them.",
+    help="Where to get calls from if none are declared: tests, docs, or guesses. The default is all of them.",
 )
 
 _RUNNING = (
-    click.option("--static", is_flag=True, help="Only read the source; never run code."),
-    click.option("--confirm", is_flag=True, help="Run code even without a working sandbox."),
-    click.option("--python", metavar="PATH", help="The interpreter to run code with; it needs torch."),
+    click.option("--static", is_flag=True, help="Only read the source code. Do not run it."),
+    click.option("--confirm", is_flag=True, help="Run code even if there is no working sandbox."),
+    click.option("--python", metavar="PATH", help="The interpreter to run code with. It must have torch."),
     click.option(
         "--torch",
         metavar="VERSION",
-        help='The release of torch to check against, such as 2.13, or a range such as ">=2.6".',
+        help='The torch release to check against, such as 2.13, or a range such as ">=2.6".',
     ),
     click.option("--device", type=click.Choice(["cpu", "cuda"]), help="The device to run code on."),
     click.option(
         "--select-roots",
         type=click.Choice(["modules", "explicit"]),
-        help="Which code counts as compiled: every nn.Module, or only what is passed to torch.compile.",
+        help="Which code counts as compiled: every nn.Module, or only code that is passed to torch.compile.",
     ),
     click.option(
         "--equivalence",
         type=click.Choice(["practical", "exact"]),
-        help="How exactly a fix must preserve results: as a reviewer would require, or in every bit, gradient and "
-        "object.",
+        help="How exactly a fix must preserve results: as closely as a reviewer would require, or down to every bit, "
+        "gradient, and object.",
     ),
     confirm_from,
     click.option(
         "--budget",
         type=seconds,
         metavar="SECONDS",
-        help="The maximum processor time for running code; findings that matter most come first.",
+        help="The maximum processor time for running code. The most important findings are confirmed first.",
     ),
     click.option(
         "--executor",
         type=click.Choice(["local", "dask"]),
         default="local",
-        help="Where to run code: on this machine, or in a Dask cluster with the same files at the same paths.",
+        help="Where to run code: on this machine, or in a Dask cluster that has the same files at the same paths.",
     ),
     click.option("--scheduler", metavar="ADDRESS", help="The address of the Dask scheduler, such as tcp://host:8786."),
     click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="The maximum number of processes."),
@@ -125,9 +125,9 @@ _CONFIGURATION = (
         "configs",
         multiple=True,
         metavar="FILE|'KEY = VALUE'",
-        help="A configuration file to use instead of the ones found, or one setting in TOML; may be repeated.",
+        help="A configuration file to use instead of the project's own, or a single setting in TOML. Can be repeated.",
     ),
-    click.option("--isolated", is_flag=True, help="Use no configuration file."),
+    click.option("--isolated", is_flag=True, help="Ignore all configuration files."),
 )
 
 _FILES = (
@@ -136,9 +136,11 @@ _FILES = (
         "--extend-exclude",
         multiple=True,
         metavar="PATTERNS",
-        help="Files and directories to skip, in addition to the configuration.",
+        help="Files and directories to skip, in addition to those in the configuration.",
     ),
-    click.option("--force-exclude", is_flag=True, help="Skip excluded files even if they are named."),
+    click.option(
+        "--force-exclude", is_flag=True, help="Skip excluded files even if they are named on the command line."
+    ),
     click.option("--stdin-filename", metavar="NAME", help="The file name to use for standard input."),
 )
 
@@ -163,21 +165,21 @@ _KNOWN = (
     click.option(
         "--baseline",
         metavar="FILE",
-        help="Report only findings that are not in this file, which --write-baseline creates.",
+        help="Only report findings that are not in this file. Create the file with --write-baseline.",
     ),
-    click.option("--ignore-suppressions", is_flag=True, help="Also report findings that comments silence."),
+    click.option("--ignore-suppressions", is_flag=True, help="Also report findings that are silenced by comments."),
 )
 
 _TALK = (
-    click.option("-q", "--quiet", is_flag=True, help="Print findings and nothing else."),
+    click.option("-q", "--quiet", is_flag=True, help="Only print findings."),
     click.option(
-        "-v", "--verbose", is_flag=True, help="Print on standard error what is being done and how long it takes."
+        "-v", "--verbose", is_flag=True, help="Print what dynalint is doing and how long it takes to standard error."
     ),
     click.option(
         "--color",
         type=click.Choice(["auto", "always", "never"]),
         default="auto",
-        help="Whether to use colour; NO_COLOR and FORCE_COLOR are respected too.",
+        help="Whether to use colour. NO_COLOR and FORCE_COLOR are also respected.",
     ),
 )
 
@@ -247,7 +249,7 @@ def read_configuration(options: Mapping[str, Any], known: Collection[str] | None
         path = directory / Path(text).expanduser()
         if path.is_file():
             if file is not None:
-                raise UsageError("--config: only one configuration file can be given.")
+                raise UsageError("--config: only one configuration file is allowed.")
             file = path
         elif "=" not in text:
             raise UsageError(f"--config: no such file: {text}")
@@ -309,7 +311,7 @@ def _pairs(texts: Sequence[str], option: str) -> dict[str, list[str]]:
     for text in _split(texts):
         pattern, separator, code = text.rpartition(":")
         if not separator or not pattern or not code:
-            raise UsageError(f'{option}: "{text}" is not of the form PATTERN:CODE.')
+            raise UsageError(f'{option}: "{text}" does not have the form PATTERN:CODE.')
         pairs.setdefault(pattern, []).append(code)
     return pairs
 

@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 _EPILOG = """\b
 Examples:
-  dynalint rule DYN101                           what it flags, why, and how to fix it
-  dynalint rule GB0170                           which rules find this Dynamo graph break
-  dynalint rule --all                            one line for each rule
+  dynalint rule DYN101                           explain what it flags, why, and how to fix it
+  dynalint rule GB0170                           list the rules that find this graph break
+  dynalint rule --all                            list all rules, one per line
   dynalint rule --all --output-format json
 """
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("code", required=False)
-@click.option("--all", "every", is_flag=True, help="All rules.")
+@click.option("--all", "every", is_flag=True, help="List all rules.")
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def rule(code: str | None, every: bool, output_format: str) -> None:
-    """Explain a rule: what it flags, why, and how to fix it.
+    """Explain what a rule flags, why, and how to fix it.
 
-    CODE is a code such as DYN101, a name such as branch-on-tensor, or a graph break id from Dynamo's log such as
+    CODE is a code such as DYN101, a name such as branch-on-tensor, or a graph break id from Dynamo's log, such as
     GB0170.
     """
     import json
@@ -38,7 +38,7 @@ def rule(code: str | None, every: bool, output_format: str) -> None:
     from dynalint.cli.console import write
 
     if every == (code is not None):
-        raise UsageError("pass the code of a rule, or --all.")
+        raise UsageError("pass either a rule code or --all.")
     if code is None:
         entries = list(catalogue().values())
         write(_json(entries) if output_format == "json" else _table(entries))
@@ -72,7 +72,7 @@ def _find_break(name: str) -> GraphBreak:
     found = breaks.get(name.upper())
     if found is None:
         hint = nearest(name.upper(), list(breaks)) or ""
-        raise UsageError(f'torch {table()["torch"]} have no graph break with the id "{name}"{hint}.')
+        raise UsageError(f'torch {table()["torch"]} do not have a graph break with the id "{name}"{hint}.')
     return found
 
 
@@ -80,12 +80,14 @@ def _break_text(found: GraphBreak) -> str:
     from dynalint.catalogue import catalogue
     from dynalint.graph_breaks import MEANINGS
 
-    lines = [f"{found.id}: {found.type}", "", f"A Dynamo graph break; {MEANINGS[found.seen]}.", ""]
+    lines = [f"{found.id}: {found.type}", "", f"This is a Dynamo graph break ({MEANINGS[found.seen]}).", ""]
     if found.rules:
         lines += ["These rules find it:", ""]
         lines += [f"  {code}  {catalogue()[code].name}: {catalogue()[code].summary}" for code in found.rules]
     else:
-        lines.append(found.reason or "No rule finds it: it is reported as DYN001 when findings are confirmed.")
+        lines.append(
+            found.reason or "No rule finds it. When dynalint confirms findings, it reports the graph break as DYN001."
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -8,7 +8,7 @@ from dynalint.errors import DynalintError
 
 _EPILOG = """\b
 Examples:
-  dynalint server                                what an editor starts; see docs/editors.md
+  dynalint server                                the command that editors run; see docs/editors.md
 """
 
 
@@ -16,13 +16,13 @@ Examples:
 def server() -> None:
     """Run the language server on standard input and output.
 
-    It shows the findings of the static analysis as you type, with the verdicts of the last `dynalint check`. It
-    requires `pip install 'dynalint[server]'`.
+    The server shows the findings of a static check as you type, with the verdicts from the last `dynalint check`. To
+    install it, run `pip install 'dynalint[server]'`.
     """
     try:
         from dynalint.server.server import serve
     except ModuleNotFoundError as fault:
         if (fault.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
             raise
-        raise DynalintError("the server needs pygls: run `pip install 'dynalint[server]'`.") from fault
+        raise DynalintError("the server requires pygls; run `pip install 'dynalint[server]'`.") from fault
     serve()

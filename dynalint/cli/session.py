@@ -68,18 +68,18 @@ class Run:
         paths: Sequence[str] = self._options["paths"]
         if STDIN in paths:
             if len(paths) > 1:
-                raise UsageError('"-" reads one file from standard input and cannot be combined with other paths.')
+                raise UsageError('"-" reads a file from standard input and cannot be combined with other paths.')
             self.stdin = sys.stdin.buffer.read()
             name = Path(self._options["stdin_filename"] or STDIN)
             return text_workspace(name, self.stdin, self.configuration, self.directory)
         if self._options["stdin_filename"]:
-            raise UsageError('--stdin-filename names standard input; pass "-" as the path.')
+            raise UsageError('--stdin-filename is the name for standard input; pass "-" as the path.')
         workspace, found = open_workspace([Path(path) for path in paths], self.configuration, self.directory)
         for text in found.notes:
             self.note(text)
         self.add_failures(found.failures)
         if not found.files:
-            self.note("no Python files found under the given paths.")
+            self.note("no Python files were found in the given paths.")
         return workspace
 
     @cached_property
@@ -148,10 +148,9 @@ class Run:
         gone = tuple(entry for entry in compared.gone if self._looked_for(entry))
         self._compared = replace(compared, gone=gone)
         if gone:
-            many = f"{len(gone)} finding{'s' if len(gone) != 1 else ''}"
-            self.note(
-                f"{many} of the baseline no longer found; `--write-baseline {self.workspace.shown(path)}` drops them."
-            )
+            many = "1 finding in the baseline was" if len(gone) == 1 else f"{len(gone)} findings in the baseline were"
+            remove = f"`--write-baseline {self.workspace.shown(path)}` removes {'it' if len(gone) == 1 else 'them'}"
+            self.note(f"{many} no longer found; {remove}.")
         for entry in gone:
             where = f" in {entry.function}" if entry.function else ""
             self.verbose(f"no longer found: {entry.path}: {entry.code}{where}: {entry.text}")
@@ -317,4 +316,4 @@ def _write_step_summary(report: Report) -> None:
         with file.open("a", encoding="utf-8", errors="backslashreplace", newline="") as stream:
             stream.write(step_summary(report, room))
     except OSError as fault:
-        raise DynalintError(f"cannot write the summary of the step: {fault.strerror or fault}.") from fault
+        raise DynalintError(f"cannot write the job summary: {fault.strerror or fault}.") from fault

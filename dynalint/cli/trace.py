@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 _EPILOG = """\b
 Examples:
-  dynalint trace -- pytest                       confirm with the calls that the tests make
+  dynalint trace -- pytest                       confirm findings with the calls that the tests make
   dynalint trace -- python train.py --steps 10
   dynalint trace --budget 600 -- pytest -n 4 tests/models
-  dynalint check                                 use what the trace showed
+  dynalint check                                 report the findings, using the results of the trace
 
 \b
-The exit code is that of the command.
+The exit code is the command's exit code.
 """
 _MOST_NAMES = 5
 
@@ -35,17 +35,17 @@ _MOST_NAMES = 5
     default=120.0,
     show_default=True,
     metavar="SECONDS",
-    help="The maximum time for confirming, over all processes of the command.",
+    help="The maximum time to spend on confirming calls, over all processes of the command.",
 )
-@click.option("--confirm", is_flag=True, help="Confirm even without a working sandbox.")
-@click.option("--cache-dir", metavar="DIRECTORY", help="The folder for the evidence.")
+@click.option("--confirm", is_flag=True, help="Confirm calls even if there is no working sandbox.")
+@click.option("--cache-dir", metavar="DIRECTORY", help="The folder in which to store the results.")
 @configuration_options
 def trace(command: tuple[str, ...], budget: float, **options: Any) -> int:
-    """Run COMMAND and confirm findings with its outermost calls to modules and compiled functions.
+    """Run COMMAND, and confirm findings with the calls that it makes.
 
-    Each kind of call is confirmed once, in a fork of the process, so the command computes, prints and writes the same
-    as without `dynalint trace`. Later runs of `dynalint check` use the results as long as the files that ran are
-    unchanged.
+    dynalint confirms the outermost calls to modules and compiled functions. It confirms each kind of call once, in a
+    fork of the process, so the command computes, prints, and writes the same things as without `dynalint trace`. Later
+    runs of `dynalint check` use the results as long as the files that were run have not changed.
     """
     from dynalint.cli.console import note
     from dynalint.cli.options import note_ignored, read_configuration
@@ -55,7 +55,7 @@ def trace(command: tuple[str, ...], budget: float, **options: Any) -> int:
     settings = read_configuration(options).for_run([])
     note_ignored(settings, options)
     if settings.cache_directory is None:
-        raise UsageError("the cache is turned off, so there is nowhere to store evidence; use --cache-dir.")
+        raise UsageError("the cache is turned off, so the results cannot be stored; use --cache-dir.")
     confirm = ConfirmOptions(
         mode="always" if settings.confirm == "always" else "auto",
         timeout=settings.timeout,
@@ -85,18 +85,22 @@ def summary(traced: Traced, *, verbose: bool = False) -> list[str]:
     shown = problems if verbose else problems[:_MOST_NAMES]
     lines += shown
     if len(problems) > len(shown):
-        lines.append(f"{len(problems) - len(shown)} more not confirmed; -v lists them.")
+        lines.append(f"{len(problems) - len(shown)} more were not confirmed; -v lists them.")
     if traced.raising:
         names = f": {', '.join(traced.raising)}" if verbose else ""
-        lines.append(f"{_kinds(len(traced.raising))} not confirmed, because the call itself raises{names}.")
+        lines.append(
+            f"{_kinds(len(traced.raising))} not confirmed, because the call itself raises an exception{names}."
+        )
     if traced.left:
-        lines.append(f"{_kinds(len(traced.left))} not confirmed: the budget is spent; trace again, or raise --budget.")
+        lines.append(
+            f"{_kinds(len(traced.left))} not confirmed: the budget is used up; trace again, or increase --budget."
+        )
     if not traced.processes:
-        lines.append("no process of the command imported torch, or it could not be watched.")
+        lines.append("none of the command's processes imported torch, or they could not be watched.")
     elif not (traced.confirmed or traced.known or traced.left or traced.problems or traced.raising):
         names = ", ".join(traced.foreign[:_MOST_NAMES])
-        foreign = f"the command called modules of {names}, but none whose code is in this project."
-        lines.append(foreign if names else "the command called no module or compiled function.")
+        foreign = f"the command called modules from {names}, but no modules whose code is in this project."
+        lines.append(foreign if names else "the command did not call any modules or compiled functions.")
     lines += [f"part of the trace failed: {reason}" for reason in traced.failures[: None if verbose else 1]]
     return lines
 
@@ -111,4 +115,4 @@ def _shown(result: TargetResult) -> str:
 
 
 def _kinds(number: int) -> str:
-    return f"{number} kind{'' if number == 1 else 's'} of calls"
+    return "1 kind of call" if number == 1 else f"{number} kinds of calls"

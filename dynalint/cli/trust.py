@@ -11,26 +11,27 @@ from dynalint.errors import UsageError
 
 _EPILOG = """\b
 Examples:
-  dynalint trust                                 the project in the working directory
+  dynalint trust                                 trust the project in the working directory
   dynalint trust ../other
   dynalint trust --revoke
 
-\b These require trust: `python`, `cache-dir`, `confirm = "always"`, `device = "cuda"`, a `timeout` of more than 600 s,
-more `memory` or `jobs` than by default; and a .venv in a project without a git repository.
+\b The following require trust: `python`, `test-command`, `cache-dir`, `confirm = "always"`,
+`device = "cuda"`, a `timeout` of more than 600 seconds, more `memory` or `jobs` than by default, and using a .venv in a
+project that has no git repository.
 """
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("path", required=False)
-@click.option("--revoke", is_flag=True, help="Withdraw trust from the project.")
+@click.option("--revoke", is_flag=True, help="Stop trusting the project.")
 @talking_options
 def trust(path: str | None, *, revoke: bool, **options: Any) -> None:
-    """Allow a project's own configuration to name the interpreter and weaken the sandbox.
+    """Allow a project's configuration to choose the interpreter and weaken the sandbox.
 
     PATH is the project, or a file or folder in it. The default is the working directory. Review the project's
     configuration first, because the programs that it names are started outside the sandbox. Trust applies to the
-    project at this path and to its current settings. If those settings change, or the project moves, they have no
-    effect until you trust it again.
+    project at this location and to its current settings. If you move the project or these settings change, they have
+    no effect until you trust the project again.
     """
     from pathlib import Path
 
@@ -52,7 +53,7 @@ def trust(path: str | None, *, revoke: bool, **options: Any) -> None:
     else:
         Trust().grant(settings.root, settings.asked)
         said += [f"{one.place}: {one.described} takes effect from now on." for one in settings.asked]
-        said.append(f"{settings.root} is trusted; `dynalint trust --revoke` withdraws this.")
+        said.append(f"{settings.root} is trusted; to undo this, run `dynalint trust --revoke`.")
     if not options["quiet"]:
         for text in said:
             note(text, options["color"])

@@ -173,9 +173,11 @@ def read_layers(path: Path, directory: Path, seen: tuple[Path, ...] = ()) -> lis
         raw = Raw(values.pop("extend"), ("extend",), path.parent, locate)
         base = Path(os.path.normpath(path.parent / Path(string(raw)).expanduser()))
         if base in (*seen, path):
-            raise ConfigError(f"{raw.place}: `extend` leads back to {show_path(base, directory)}.")
+            raise ConfigError(f"{raw.place}: `extend` is circular: it leads back to {show_path(base, directory)}.")
         if not base.is_file():
-            raise ConfigError(f"{raw.place}: `extend` names a file that does not exist: {show_path(base, directory)}.")
+            raise ConfigError(
+                f"{raw.place}: `extend` refers to a file that does not exist: {show_path(base, directory)}."
+            )
         layers = read_layers(base, directory, (*seen, path))
     return [*layers, parse_layer(values, path.parent, locate)]
 

@@ -31,7 +31,7 @@ def schema(known: Collection[str]) -> dict[str, Any]:
         "$schema": "http://json-schema.org/draft-07/schema#",
         "$id": SCHEMA_URL,
         "title": "dynalint",
-        "description": "Settings of dynalint, a linter for torch.compile.",
+        "description": "Settings for dynalint, a linter for torch.compile.",
         "type": "object",
         "additionalProperties": False,
         "properties": properties,

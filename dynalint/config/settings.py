@@ -82,24 +82,23 @@ class Settings:
     trusted: bool = False
 
     include: tuple[Path, ...] = field(
-        default=(), metadata=_about(v.array(v.path), "The paths to check if none are given.")
+        default=(), metadata=_about(v.array(v.path), "The paths to check if none are specified.")
     )
     exclude: tuple[Glob, ...] = field(
         default=tuple(Glob(Path(), name) for name in DEFAULT_EXCLUDE),
         metadata=_about(
             v.array(v.glob),
-            "Patterns, as in a .gitignore, of files and directories to skip. Replaces the default list.",
+            "Patterns for files and directories to skip, as in a .gitignore file. Replaces the default list.",
         ),
     )
     extend_exclude: tuple[Glob, ...] = field(
         default=(), metadata=_about(v.array(v.glob), "Patterns to skip in addition to `exclude`.", joins=True)
     )
     force_exclude: bool = field(
-        default=False, metadata=_about(v.boolean, "Whether excluded files are skipped even if they are named.")
+        default=False,
+        metadata=_about(v.boolean, "Whether to skip excluded files even if they are named on the command line."),
     )
-    respect_gitignore: bool = field(
-        default=True, metadata=_about(v.boolean, "Whether files that git ignores are skipped.")
-    )
+    respect_gitignore: bool = field(default=True, metadata=_about(v.boolean, "Whether to skip files that git ignores."))
 
     select: tuple[Selector, ...] = field(
         default=(Selector("ALL"),), metadata=_about(v.array(v.selector), "Codes or prefixes to report.")
@@ -118,7 +117,8 @@ class Settings:
     per_file_ignores: tuple[tuple[Glob, tuple[Selector, ...]], ...] = field(
         default=(),
         metadata=_about(
-            v.per_file_ignores, 'Codes not to report in files that match a pattern; "!pattern" means all other files.'
+            v.per_file_ignores,
+            'Codes not to report in files that match a pattern. "!pattern" stands for all other files.',
         ),
     )
     extend_per_file_ignores: tuple[tuple[Glob, tuple[Selector, ...]], ...] = field(
@@ -126,31 +126,32 @@ class Settings:
         metadata=_about(v.per_file_ignores, "Patterns and codes in addition to `per-file-ignores`.", joins=True),
     )
     fixable: tuple[Selector, ...] = field(
-        default=(Selector("ALL"),), metadata=_about(v.array(v.selector), "Codes or prefixes that `fix` may rewrite.")
+        default=(Selector("ALL"),), metadata=_about(v.array(v.selector), "Codes or prefixes that `fix` can rewrite.")
     )
     unfixable: tuple[Selector, ...] = field(
-        default=(), metadata=_about(v.array(v.selector), "Codes or prefixes that `fix` leaves alone.", joins=True)
+        default=(), metadata=_about(v.array(v.selector), "Codes or prefixes that `fix` does not rewrite.", joins=True)
     )
 
     roots: str | tuple[str, ...] = field(
         default="modules",
         metadata=_about(
             v.roots,
-            'Which code counts as compiled: every nn.Module ("modules"), only what is passed to torch.compile '
-            '("explicit"), or the named functions and classes.',
+            'Which code counts as compiled: every nn.Module ("modules"), only code that is passed to torch.compile '
+            '("explicit"), or a list of functions and classes.',
         ),
     )
     torch: str | None = field(
         default=None,
         metadata=_about(
-            v.releases, "The releases of torch to check against; by default the installed one, or the newest known."
+            v.releases,
+            "The torch releases to check against. The default is the installed release, or the newest known release.",
         ),
     )
     confirm: Literal["auto", "always", "never"] = field(
         default="auto",
         metadata=_about(
             v.choice("auto", "always", "never"),
-            "Whether findings are confirmed by running code: if there is a sandbox, always, or never.",
+            "Whether to confirm findings by running code: if there is a sandbox, always, or never.",
             reserved=lambda value: value == "always",
         ),
     )
@@ -158,8 +159,8 @@ class Settings:
         default=None,
         metadata=_about(
             v.interpreter,
-            "The interpreter to run code with. By default, the first of these that has torch: the activated "
-            "environment, the environment of dynalint, or a .venv in the project that git does not track.",
+            "The interpreter to run code with. The default is the first of these that has torch: the activated "
+            "environment, dynalint's own environment, or a .venv in the project that git does not track.",
             reserved=_always,
         ),
     )
@@ -178,7 +179,7 @@ class Settings:
     budget: float | None = field(
         default=None,
         metadata=_about(
-            v.seconds, "The maximum processor time in seconds for running code; by default there is no limit."
+            v.seconds, "The maximum processor time in seconds for running code. There is no limit by default."
         ),
     )
     memory: int = field(
@@ -193,15 +194,15 @@ class Settings:
         default=("tests", "docs", "guesses"),
         metadata=_about(
             v.array(v.choice("tests", "docs", "guesses")),
-            "Where calls come from if none are declared: the tests of the project, the code in its docstrings, "
-            "READMEs, examples and `__main__` blocks, and arguments that are worked out.",
+            "Where to get calls from if none are declared: the project's tests, the code in its docstrings, READMEs, "
+            "examples, and `__main__` blocks, or arguments that dynalint works out.",
         ),
     )
     examples: Mapping[str, str] = field(
         default_factory=dict,
         metadata=_about(
             v.table(v.target, v.target),
-            "For a model or function, a function that returns (callable, args) or (callable, args, kwargs).",
+            "Maps models and functions to functions that return (callable, args) or (callable, args, kwargs).",
         ),
     )
 
@@ -209,32 +210,32 @@ class Settings:
         default="guard",
         metadata=_about(
             v.choice("guard", "remove"),
-            "How to fix a print, a log call or a warning: skip it while compiling, or remove it.",
+            "How to fix a print, a log call, or a warning: skip it while compiling, or remove it.",
         ),
     )
     equivalence: Literal["practical", "exact"] = field(
         default="practical",
         metadata=_about(
             v.choice("practical", "exact"),
-            "How exactly a fix must preserve results: as a reviewer would require, or in every bit, gradient and "
-            "object.",
+            "How exactly a fix must preserve results: as closely as a reviewer would require, or down to every bit, "
+            "gradient, and object.",
         ),
     )
     test_command: str | None = field(
         default=None,
         metadata=_about(
             v.string,
-            "The command that runs the project's tests, such as `pytest -q`; `fix` drops fixes that make a test fail.",
+            "The command that runs the project's tests, such as `pytest -q`. `fix` drops fixes that make a test fail.",
             reserved=_always,
         ),
     )
     unsafe_fixes: bool = field(
-        default=False, metadata=_about(v.boolean, "Whether `fix` applies fixes that change behaviour by design.")
+        default=False, metadata=_about(v.boolean, "Whether `fix` also applies fixes that change behaviour by design.")
     )
 
     baseline: Path | None = field(
         default=None,
-        metadata=_about(v.path, "A file with findings not to report, created by `--write-baseline`."),
+        metadata=_about(v.path, "A file that lists findings not to report. `--write-baseline` creates it."),
     )
 
     output_format: str = field(default="full", metadata=_about(v.choice(*FORMATS), "The output format."))
@@ -242,11 +243,11 @@ class Settings:
         default=None,
         metadata=_about(
             v.path,
-            "The folder for findings, verdicts and evidence; by default a folder for the project in your cache folder.",
+            "The folder for findings, verdicts, and evidence. By default, it is in your own cache folder.",
             reserved=_always,
         ),
     )
-    cache: bool = field(default=True, metadata=_about(v.boolean, "Whether results are cached between runs."))
+    cache: bool = field(default=True, metadata=_about(v.boolean, "Whether to cache results between runs."))
     jobs: int = field(
         default_factory=_available_processors,
         metadata=_about(

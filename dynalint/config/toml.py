@@ -84,12 +84,14 @@ def parse_toml(text: str, shown: str) -> Document:
         place = _FAULT_PLACE.search(message)
         line = int(place[1]) if place and place[1] else len(text.splitlines())
         raise ConfigError(f"{shown}:{line}: not valid TOML: {_FAULT_PLACE.sub('', message)}.") from fault
-    except (RecursionError, ValueError) as fault:  # ValueError: a number has thousands of digits
-        raise ConfigError(f"{shown}: it is nested too deeply, or contains a number that is too long.") from fault
+    except (RecursionError, ValueError) as fault:  # ValueError: a number with thousands of digits
+        raise ConfigError(
+            f"{shown}: the configuration is nested too deeply, or contains a number that is too long."
+        ) from fault
     try:
         return Document(text, values, _Scanner(text).document())
     except RecursionError as fault:
-        raise ConfigError(f"{shown}: it is nested too deeply.") from fault
+        raise ConfigError(f"{shown}: the configuration is nested too deeply.") from fault
 
 
 class _Scanner:

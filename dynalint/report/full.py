@@ -26,7 +26,7 @@ def render(report: Report, style: Style) -> str:
     obstacle = _common_obstacle(report.findings)
     blocks = ["\n".join(_finding(finding, report, style, obstacle)) + "\n\n" for finding in report.findings]
     if obstacle is not None and not report.quiet:
-        blocks.append("\n".join(textwrap.wrap(f"Nothing was confirmed: {visible(obstacle)}", WIDEST)) + "\n")
+        blocks.append("\n".join(textwrap.wrap(f"No findings were confirmed: {visible(obstacle)}", WIDEST)) + "\n")
     return "".join(blocks) + summary(report, style) + _dearest(report, style)
 
 

@@ -79,6 +79,6 @@ def _count(findings: Sequence[Finding]) -> str:
     listed = ", ".join(f"{number} {code}" for code, number in sorted(codes.items()))
     more = "1 more finding is" if len(findings) == 1 else f"{len(findings)} more findings are"
     return (
-        f"{more} not annotated here, because GitHub shows ten of each level: {listed}. The job summary lists "
-        "all of them."
+        f"{more} not annotated here, because GitHub only shows ten annotations of each level: {listed}. The job "
+        "summary lists all findings."
     )

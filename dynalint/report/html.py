@@ -70,8 +70,8 @@ class _Page:
             yield f'<section aria-labelledby="{name}"><h2 id="{name}">{title}</h2>'
             yield from body
             yield "</section>"
-        yield "</main><footer><p>Made by <code>dynalint check --output-format html</code>. "
-        yield "The page loads nothing and contains no scripts.</p></footer>"
+        yield "</main><footer><p>This page was created by <code>dynalint check --output-format html</code>. "
+        yield "It does not load anything or contain scripts.</p></footer>"
 
     def _header(self) -> Iterator[str]:
         report = self._report
@@ -84,11 +84,11 @@ class _Page:
         known = len(report.compared.known) if report.compared is not None else 0
         figures = [
             ("Findings", len(self._found), "" if self._found else "good"),
-            ("Confirmed by running", confirmed, "bad" if confirmed else ""),
+            ("Confirmed by running the code", confirmed, "bad" if confirmed else ""),
             ("With a diff", len(self._offers), "good" if self._offers else ""),
-            ("Refuted, hidden", report.refuted, ""),
-            ("In the baseline, hidden", known, ""),
-            ("Rarely compiled, hidden", report.folded, ""),
+            ("Refuted and hidden", report.refuted, ""),
+            ("Hidden by the baseline", known, ""),
+            ("Rarely compiled and hidden", report.folded, ""),
         ]
         yield from tiles(one for number, one in enumerate(figures) if one[1] or number < 3)
 
@@ -122,10 +122,11 @@ class _Page:
             codes = ", ".join(sorted({one.code for one in found}))
             ran = sum(one.evidence.status == "confirmed" for one in found)
             if any(one.setting for one in found):
-                seen = f"{ran} of them were seen to break without it. " if ran else ""
-                seen = f"This is known of Dynamo, but was not tried here. {seen}`dynalint fix --settings` writes it."
+                seen = f"{ran} of them broke the graph without it. " if ran else ""
+                seen = f"Dynamo is known to do this, but it was not tried out here. {seen}"
+                seen += "To write this setting, run `dynalint fix --settings`."
             else:
-                seen = "A run showed this."
+                seen = "This was found by running the code."
             yield f'<article class="box done"><p><strong>{prose(how)} {len(found)} of {len(self._found)} '
             yield f"unchanged</strong> ({escape(codes)}). {prose(seen)}</p></article>"
         yield "</div>"
@@ -133,8 +134,8 @@ class _Page:
     def _diffs(self) -> Iterator[str]:
         if not self._offers:
             return
-        yield "<p>Each finding below shows its diff. <code>dynalint fix --apply</code> writes those that are safe, and "
-        yield "those whose conditions a run has shown to be met; <code>--unsafe-fixes</code> adds the unsafe ones.</p>"
+        yield "<p>Each finding below shows its diff. <code>dynalint fix --apply</code> applies the safe fixes, and the "
+        yield "fixes whose conditions a run has confirmed. <code>--unsafe-fixes</code> also applies unsafe fixes.</p>"
         by_rule: dict[str, list[Finding]] = defaultdict(list)
         for one in self._offers:
             by_rule[one.code].append(one)
@@ -161,7 +162,7 @@ class _Page:
         groups: dict[str, Counter[str]] = defaultdict(Counter)
         for one in self._found:
             said = " ".join(part for part in (one.evidence.gb, one.evidence.detail) if part)
-            groups[one.evidence.status][said or "Only the source was read."] += 1
+            groups[one.evidence.status][said or "The code was not run."] += 1
         rows: list[list[object]] = []
         for status in STATUSES:
             reasons = sorted(groups[status].items(), key=lambda item: (-item[1], item[0]))
@@ -169,11 +170,11 @@ class _Page:
             if left := sum(number for _, number in reasons[_REASONS:]):
                 rows.append([status, left, f"{len(reasons) - _REASONS} other reasons"])
         if self._report.refuted:
-            traced = "Dynamo traced it without a break; hidden without --show-refuted."
+            traced = "Dynamo traced the code without a graph break. To see these findings, pass --show-refuted."
             rows.append(["refuted", self._report.refuted, traced])
         totals = (f"{groups[status].total():,} {status}" for status in STATUSES if groups[status])
-        yield f"<p>Of the findings listed here: {', '.join(totals)}.</p>"
-        yield from _table("Verdicts with their reasons", ["Verdict", "Findings", "Reason"], rows, texts=(0, 2))
+        yield f"<p>The findings on this page are: {', '.join(totals)}.</p>"
+        yield from _table("Verdicts and their reasons", ["Verdict", "Findings", "Reason"], rows, texts=(0, 2))
 
     def _trend(self) -> Iterator[str]:
         compared = self._report.compared
@@ -184,7 +185,9 @@ class _Page:
         columns = (known + gone, known + new, new, gone)
         rows: list[list[object]] = [[self._rule(code), *(column[code] for column in columns)] for code in codes]
         rows.append(["All", *(column.total() for column in columns)])
-        yield from _table("Findings by rule, then and now", ["Rule", "Baseline", "Now", "New", "Gone"], rows)
+        yield from _table(
+            "Findings by rule, compared with the baseline", ["Rule", "Baseline", "Now", "New", "Gone"], rows
+        )
         if compared.gone:
             left = len(compared.gone) - _GONE
             listed = [f"{escape(one.code)} <code>{escape(one.path)}</code>" for one in compared.gone[:_GONE]]
@@ -235,7 +238,7 @@ class _Page:
     def _diff(self, finding: Finding) -> Iterator[str]:
         yield "<details><summary>Diff</summary>"
         for place, lines in offered_diff(finding, self._report.lines):
-            yield f'<p class="soft"><code>{escape(place)}</code>{"" if lines else " changes as well"}</p>'
+            yield f'<p class="soft"><code>{escape(place)}</code>{"" if lines else " also changes"}</p>'
             if lines:
                 looks = {"-": "gone", "+": "new"}
                 spans = (f'<span class="{looks.get(one[:1], "")}">{escape(one)}</span>' for one in lines)

@@ -43,7 +43,7 @@ def step_summary(report: Report, room: int = SUMMARY_LIMIT) -> str:
 def _head(report: Report) -> str:
     text = "### dynalint\n\n" + summary(report, Style())
     if report.findings:
-        text += "\n| Place | Code | Finding | Evidence |\n| --- | --- | --- | --- |\n"
+        text += "\n| Location | Code | Finding | Evidence |\n| --- | --- | --- | --- |\n"
     return text
 
 

@@ -31,42 +31,43 @@ def _gives_up(finding: Finding) -> bool:
 LEVELS = (
     Level(
         "Wrong results",
-        "Compiled code may give different results from eager code, without an error.",
+        "Compiled code may give different results from eager code, without raising an error.",
         lambda one: one.category == "miscompile",
     ),
     Level(
         "Tensors read in a loop",
-        "In each iteration, Python waits until the GPU has finished. With a read in each of 24 layers, a call took 24 "
-        "times as long.",
+        "Python waits for the GPU in each iteration. With a tensor read in each of 24 layers, a call took 24 times as "
+        "long.",
         lambda one: _breaks(one) and bool(one.cost.loop) and one.cost.reads,
     ),
     Level(
         "Graph breaks in a loop",
-        "Each iteration leaves the compiled code, and Dynamo usually gives up on the function with the loop. With a "
-        "break for each of 24 layers, a call took 8 to 12 times as long.",
+        "Each iteration leaves the compiled code, and Dynamo usually gives up on the function that contains the "
+        "loop. With a graph break in each of 24 layers, a call took 8 to 12 times as long.",
         lambda one: _breaks(one) and bool(one.cost.loop),
     ),
     Level(
         "Functions that Dynamo gives up on",
-        "The function runs in eager. When it was the whole model, a call took 6 times as long.",
+        "The function runs in eager. If the function was the whole model, a call took 6 times as long.",
         lambda one: _breaks(one) and _gives_up(one),
     ),
     Level(
         "Recompilations on every call",
-        "Compiling takes seconds, until Dynamo gives up on the function. From then on, a call took 6 times as long.",
+        "Each call takes seconds to compile until Dynamo gives up on the function. After that, a call took 6 times as "
+        "long.",
         lambda one: one.category == "recompile" and one.severity == "error",
     ),
     Level(
         "Tensors read on each call",
-        "Python waits until the GPU has finished. With one read, a call took 1.4 times as long.",
+        "Python waits for the GPU. With a single tensor read, a call took 1.4 times as long.",
         lambda one: _breaks(one) and one.cost.reads,
     ),
     Level(
-        "Other graph breaks and recompiles",
-        "A graph break outside a loop costs next to nothing once everything is compiled.",
+        "Other graph breaks and recompilations",
+        "A graph break outside a loop costs next to nothing once all code has been compiled.",
         lambda one: _breaks(one) or one.category == "recompile",
     ),
-    Level("Notes and advice", "These cost nothing at present.", bool),
+    Level("Notes and advice", "These do not cost anything at the moment.", bool),
 )
 """All levels, starting with the most expensive.
 
@@ -74,8 +75,8 @@ A finding is on the first level that applies. The last two have no known cost.
 """
 
 MEASURED = (
-    "Times were measured on 24 small layers on an H200 with CUDA graphs, where overhead matters most. Large kernels "
-    "hide most of it: with them, a call with a read in each layer took 2.4 times as long."
+    "The durations were measured on an H200 with 24 small layers and CUDA graphs, where overhead matters most. "
+    "Large kernels hide most of the overhead: with a tensor read in each layer, a call only took 2.4 times as long."
 )
 _NOTHING_KNOWN = len(LEVELS) - 2
 

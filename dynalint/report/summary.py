@@ -29,9 +29,9 @@ def summary(report: Report, style: Style) -> str:
     if confirmed:
         counts.append(f"{confirmed} confirmed")
     if report.refuted:
-        counts.append(f"{report.refuted} refuted hidden")
+        counts.append(f"{report.refuted} refuted and hidden")
     if report.compared is not None and report.compared.known:
-        counts.append(f"{len(report.compared.known)} in the baseline hidden")
+        counts.append(f"{len(report.compared.known)} hidden by the baseline")
     fixes = []
     if fixable:
         fixes.append(f"{fixable} fixable with `dynalint fix --apply`")
@@ -43,7 +43,7 @@ def summary(report: Report, style: Style) -> str:
     folded = _folded(report)
     if not total:
         return f"{style.paint('All checks passed!', 'green')}{details}{ran}\n{folded}"
-    fix = "" if report.with_fixes or not _may_be_fixed(report) else " `dynalint fix` shows what it would rewrite."
+    fix = "" if report.with_fixes or not _may_be_fixed(report) else " To see the available fixes, run `dynalint fix`."
     return f"Found {total} finding{'s' if total > 1 else ''}{details}.{ran}{fix}\n{_settings(report)}{folded}"
 
 
@@ -80,4 +80,4 @@ def _folded(report: Report) -> str:
         return ""
     what = "more" if report.findings else "finding" if report.folded == 1 else "findings"
     shown = "it" if report.folded == 1 else "them"
-    return f"{report.folded} {what} in code that is rarely compiled: `--all` shows {shown}.\n"
+    return f"{report.folded} {what} in code that is rarely compiled; to see {shown}, pass `--all`.\n"

@@ -47,7 +47,7 @@ def test_what_a_baseline_holds_is_not_reported(baseline: Run, dynalint: Run, mod
     ran = baseline()
     assert (ran.code, ran.json, ran.err) == (0, [], "")
     text = dynalint("check", "--static", "--baseline", "known.json").out
-    assert text == "All checks passed! (2 in the baseline hidden)\n"
+    assert text == "All checks passed! (2 hidden by the baseline)\n"
 
 
 def test_it_survives_edits_renames_and_moves(baseline: Run, model: Path) -> None:
@@ -68,7 +68,7 @@ def test_what_is_new_is_reported(baseline: Run, model: Path) -> None:
     model.write_text(MODEL.replace("x.sum() > 0", "x.mean() > 0"))
     ran = baseline()
     assert ran.places == ["model.py:7 DYN101"]
-    assert "1 finding of the baseline no longer found" in ran.err
+    assert "1 finding in the baseline was no longer found" in ran.err
 
 
 def test_what_is_fixed_since_is_said(baseline: Run, model: Path) -> None:
@@ -78,7 +78,7 @@ def test_what_is_fixed_since_is_said(baseline: Run, model: Path) -> None:
     model.write_text(MODEL.replace("        print(x)\n", ""))
     ran = baseline("-v")
     assert ran.code == 0
-    assert "1 finding of the baseline no longer found; `--write-baseline known.json` drops" in ran.err
+    assert "1 finding in the baseline was no longer found; `--write-baseline known.json` removes" in ran.err
     assert "no longer found: model.py: DYN401 in Model.forward: print(x)" in ran.err
 
 
@@ -99,7 +99,7 @@ def test_a_baseline_of_the_configuration(check: Run, dynalint: Run, model: Path)
     assert check().json == []
     # What is not fixed is in the baseline: a hook has nothing to say.
     ran = dynalint("fix", "--static", "--apply")
-    assert (ran.code, ran.out) == (0, "All checks passed! (1 in the baseline hidden)\n")
+    assert (ran.code, ran.out) == (0, "All checks passed! (1 hidden by the baseline)\n")
     assert "print(x)" not in model.read_text()
 
 

@@ -84,7 +84,7 @@ def test_no_file_to_check_is_clean_and_said(check: Run, place: Path) -> None:
     (place / "notes.txt").write_text("none")
     ran = check()
     assert (ran.json, ran.code) == ([], 0)
-    assert ran.err == "note: no Python files found under the given paths.\n"
+    assert ran.err == "note: no Python files were found in the given paths.\n"
     assert check("-q").err == ""
 
 
@@ -312,7 +312,7 @@ def test_quiet_writes_findings_and_nothing_else(dynalint: Run, model: Path) -> N
 def test_fixes_are_shown_on_demand(dynalint: Run, model: Path) -> None:
     ran = dynalint("check", "--static")
     assert "= fix: " not in ran.out
-    assert ran.out.endswith("Found 2 findings. `dynalint fix` shows what it would rewrite.\n")
+    assert ran.out.endswith("Found 2 findings. To see the available fixes, run `dynalint fix`.\n")
     ran = dynalint("check", "--static", "--show-fixes")
     assert "= fix: " in ran.out
     assert ran.out.endswith("Found 2 findings (1 fixable with `dynalint fix --apply`).\n")

@@ -53,8 +53,8 @@ def pyproject(text: str, folder: str = ".") -> None:
         ('roots = "all"', 'pyproject.toml:5: `roots` must be "modules", "explicit" or a list of names like "package.module:Name", not "all".'),
         ('[tool.dynalint.examples]\n"Model" = "x:y"', 'pyproject.toml:6: `Model` in `examples` must be a name like "package.module:Name" or "path/file.py:Name", not "Model".'),
         ("select = [", "pyproject.toml:5: not valid TOML: Invalid value"),
-        ('extend = "../base.toml"', "pyproject.toml:5: `extend` names a file that does not exist: ../base.toml."),
-        ('extend = "pyproject.toml"', "pyproject.toml:5: `extend` leads back to pyproject.toml."),
+        ('extend = "../base.toml"', "pyproject.toml:5: `extend` refers to a file that does not exist: ../base.toml."),
+        ('extend = "pyproject.toml"', "pyproject.toml:5: `extend` is circular: it leads back to pyproject.toml."),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_its_line(check: Run, model: Path, text: str, message: str) -> None:

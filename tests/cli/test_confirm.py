@@ -86,12 +86,12 @@ def test_refuted_findings_are_dropped_unless_asked_for(
     assert check("--static").places == ["model.py:7 DYN101", "model.py:9 DYN401"]
     *_, last = dynalint("check").out.splitlines()
     assert last.startswith(
-        f"Found 1 finding (1 confirmed, 1 refuted hidden). Code was run by {sys.executable} with torch "
+        f"Found 1 finding (1 confirmed, 1 refuted and hidden). Code was run by {sys.executable} with torch "
     )
     confirm.evidence = {"DYN101": REFUTED, "DYN401": REFUTED}
     ran = check("--show-refuted")
     assert (len(ran.json), ran.code) == (2, 0)
-    assert dynalint("check").out.startswith("All checks passed! (2 refuted hidden) Code was run by ")
+    assert dynalint("check").out.startswith("All checks passed! (2 refuted and hidden) Code was run by ")
     assert "run by" not in dynalint("check", "--static").out
 
 

@@ -53,16 +53,16 @@ def test_a_file_with_several_models(dynalint: Run, model: Path) -> None:
     assert one.startswith("several:One: 1 graph, 0 graph breaks")
     assert two.startswith("several:Two: 1 graph, 1 graph break, ")
     assert found == "  several.py:8 in Two.forward: DYN401 print-call"
-    assert more == "`dynalint explain several.py::One` shows one of them in full."
+    assert more == "To see one of them in full, run `dynalint explain several.py::One`."
     ran = dynalint("explain", "several.py", "--output-format", "json")
     assert ran.code == 2
-    assert "json takes only one; name it, as in several.py::One" in ran.err
+    assert "json only supports one; name it, as in several.py::One" in ran.err
 
 
 def test_explain_runs_code_and_is_told_not_to(dynalint: Run, model: Path) -> None:
     ran = dynalint("explain", "model.py::Model", "--config", 'confirm = "never"')
     assert ran.code == 2
-    assert "--confirm allows it" in ran.err
+    assert "pass --confirm to run it anyway" in ran.err
 
 
 @pytest.mark.parametrize("name", ["model.py::Model", "model.py:Model", "model:Model", "model.py"])

@@ -36,7 +36,7 @@ def test_the_diff_is_shown_and_nothing_written(fix: Run, model: Path) -> None:
     before = model.read_bytes()
     ran = fix()
     assert (ran.code, ran.out) == (1, DIFF)
-    assert ran.err == "note: would fix 1 finding in 1 file; `--apply` writes it.\n"
+    assert ran.err == "note: would fix 1 finding in 1 file; to write it, pass `--apply`.\n"
     assert model.read_bytes() == before
     assert fix("-q").err == ""
     assert fix("--exit-zero").code == 0
@@ -92,7 +92,7 @@ def test_a_generated_file_is_not_fixed(fix: Run, model: Path) -> None:
     ran = fix("--apply", "--output-format", "json")
     assert model.read_text() == text
     assert "generated" in ran.json[1]["fix"]["declined"]
-    assert "2 findings have no fix; `dynalint check --show-fixes` says why" in fix().err
+    assert "2 findings have no fix; to see why, run `dynalint check --show-fixes`" in fix().err
 
 
 def test_a_broken_file_is_left_alone(fix: Run, model: Path) -> None:
@@ -162,7 +162,7 @@ def test_answers(ask: Run, answers: tuple[str, ...], fixed: int, asked: int) -> 
     ran, text = ask(*answers)
     assert text.count("if not flag: pass") == fixed
     assert ran.out.count("Accept this fix?") == asked
-    assert ("accept it and all further fixes" in ran.out) is ("?" in answers)
+    assert ("accept this fix and all other fixes" in ran.out) is ("?" in answers)
 
 
 def test_answers_and_a_file_do_not_both_come_from_standard_input(dynalint: Run) -> None:

@@ -22,7 +22,7 @@ class Driver(nn.Module):
         print(x)
         return model(x)
 """
-COUNTED = "2 findings in code that is rarely compiled: `--all` shows them.\n"
+COUNTED = "2 findings in code that is rarely compiled; to see them, pass `--all`.\n"
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_it_stands_below_what_is_listed(dynalint: Run, driver: Path, model: Path
     ran = dynalint("check", "--static", "--output-format", "concise")
     assert ran.code == 1
     assert [line.partition(":")[0] for line in ran.out.splitlines()[:2]] == ["model.py", "model.py"]
-    assert ran.out.endswith("\n2 more in code that is rarely compiled: `--all` shows them.\n")
+    assert ran.out.endswith("\n2 more in code that is rarely compiled; to see them, pass `--all`.\n")
 
 
 @pytest.mark.parametrize("form", ["json", "sarif", "gitlab", "junit"])
@@ -84,7 +84,7 @@ def test_statistics_count_it(dynalint: Run, driver: Path) -> None:
 def test_a_baseline_holds_it(dynalint: Run, driver: Path) -> None:
     dynalint("check", "--static", "--write-baseline", "b.json")
     ran = dynalint("check", "--static", "--all", "--baseline", "b.json")
-    assert (ran.out, ran.code) == ("All checks passed! (2 in the baseline hidden)\n", 0)
+    assert (ran.out, ran.code) == ("All checks passed! (2 hidden by the baseline)\n", 0)
 
 
 def test_comments_are_written_for_what_is_shown(dynalint: Run, driver: Path) -> None:
@@ -97,7 +97,7 @@ def test_comments_are_written_for_what_is_shown(dynalint: Run, driver: Path) -> 
 def test_fix_leaves_it_alone_and_says_so(dynalint: Run, driver: Path) -> None:
     ran = dynalint("fix", "--static")
     assert (ran.out, ran.code) == ("", 0)
-    assert "1 in code that is rarely compiled can be fixed: `--all` includes it." in ran.err
+    assert "1 more in code that is rarely compiled can be fixed; to include it, pass `--all`." in ran.err
     ran = dynalint("fix", "--static", "--apply")
     assert (ran.out, ran.code) == (f"All checks passed!\n{COUNTED}", 0)
     assert driver.read_text() == DRIVER

@@ -132,7 +132,7 @@ def test_suggestions_are_toml_with_reasons(dynalint: Run, project: Path) -> None
     ran = dynalint("config", "suggest")
     assert ran.code == 0
     assert ran.out == (
-        "# Keep the names that you compile: only these, and what they call, will be checked.\n"
+        "# Keep the names that you compile. Only these and the code that they call will be checked.\n"
         "[tool.dynalint]\n"
         "roots = [\n"
         '    "pkg.models:step",     # the project compiles it\n'
@@ -161,4 +161,4 @@ def test_suggestions_for_a_file_of_settings_alone_have_no_table(dynalint: Run, p
 
 def test_nothing_to_suggest(dynalint: Run, place: Path) -> None:
     (place / "plain.py").write_text("x = 1\n")
-    assert dynalint("config", "suggest").out == "# Nothing was found to put in `roots`.\n"
+    assert dynalint("config", "suggest").out == "# No names were found for `roots`.\n"

@@ -79,7 +79,7 @@ def test_an_id_of_dynamo(dynalint: Run) -> None:
     ran = dynalint("rule", "gb0170")
     assert ran.code == 0
     assert ran.out == (
-        "GB0170: Data-dependent branching\n\nA Dynamo graph break; visible in the source.\n\n"
+        "GB0170: Data-dependent branching\n\nThis is a Dynamo graph break (visible in the source).\n\n"
         "These rules find it:\n\n  DYN101  branch-on-tensor: A branch on a tensor\n"
     )
     assert dynalint("rule", "GB0170", "--output-format", "json").json == {
@@ -89,11 +89,11 @@ def test_an_id_of_dynamo(dynalint: Run) -> None:
         "rules": ["DYN101"],
         "reason": None,
     }
-    assert "raises even without `torch.compile`" in dynalint("rule", "GB0302").out
+    assert "raises an exception even without `torch.compile`" in dynalint("rule", "GB0302").out
     assert "No rule finds it" in dynalint("rule", "GB0065").out
     unknown = dynalint("rule", "GB00")
     assert (unknown.code, unknown.out) == (2, "")
-    assert "have no graph break with the id" in unknown.err
+    assert "do not have a graph break with the id" in unknown.err
 
 
 @pytest.mark.parametrize("command", [[], ["config"]])

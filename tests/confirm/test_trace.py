@@ -403,7 +403,7 @@ def test_no_more_time_is_taken_than_the_budget_gives(folder: Folder) -> None:
     folder.write("use.py", "import torch\nfrom model import Clean, Gate\nClean()(torch.ones(2))\n")
     traced = folder.trace(sys.executable, "use.py", budget="0.5")
     assert folder.evidence() == []
-    assert "1 kind of calls not confirmed: the budget is spent" in traced.said
+    assert "1 kind of call not confirmed: the budget is used up" in traced.said
 
 
 @pytest.mark.long
@@ -529,7 +529,7 @@ def test_calls_that_raise_are_the_programs_own_affair(folder: Folder) -> None:
     )
     traced = folder.both(sys.executable, "raises.py")
     assert folder.evidence() == []
-    assert "1 kind of calls not confirmed, because the call itself raises." in traced.said
+    assert "1 kind of call not confirmed, because the call itself raises an exception." in traced.said
 
 
 @pytest.mark.long
@@ -554,7 +554,7 @@ def test_files_that_change_meanwhile_give_no_evidence(folder: Folder) -> None:
 
 def test_commands_without_torch_are_run_as_they_are(folder: Folder) -> None:
     traced = folder.both(sys.executable, "-c", "import sys; print(sys.stdin.read(), sys.argv)", "a", "--budget", "b")
-    assert "no process of the command imported torch" in traced.said
+    assert "none of the command's processes imported torch" in traced.said
 
 
 def test_a_command_that_is_not_there_is_said_so(folder: Folder) -> None:

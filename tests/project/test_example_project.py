@@ -37,7 +37,7 @@ def test_reading_finds_the_flaws_and_nothing_else(dynalint: Callable[..., Any], 
 def test_every_fix_is_verified_and_leaves_nothing(confirming: Callable[..., Any], project: Path) -> None:
     applied = confirming("fix", "--apply", "--confirm", cwd=project)
     assert applied.code == 0, applied.out + applied.err
-    assert "3 verified by running" in applied.err
+    assert "3 verified by running the code" in applied.err
     checked = confirming("check", "--confirm", "--output-format", "json", cwd=project)
     assert checked.findings == []
     assert checked.code == 0

@@ -69,7 +69,7 @@ DYN901 odd: Odd
   = not confirmed: Model was not run: no inputs.
   = no fix: it needs a person
 
-Found 4 findings (2 confirmed, 1 refuted hidden; 2 fixable with `dynalint fix --apply`, 1 more with `--unsafe-fixes`).
+Found 4 findings (2 confirmed, 1 refuted and hidden; 2 fixable with `dynalint fix --apply`, 1 more with `--unsafe-fixes`).
 """
 
 
@@ -103,10 +103,10 @@ def test_summary(make: Callable[..., Finding]) -> None:
         return render("concise", report, PLAIN).splitlines()[-1]
 
     assert last(Report([])) == "All checks passed!"
-    assert last(Report([], refuted=2)) == "All checks passed! (2 refuted hidden)"
+    assert last(Report([], refuted=2)) == "All checks passed! (2 refuted and hidden)"
     assert last(Report([make()])) == "Found 1 finding."
-    assert last(Report([make()], folded=12)) == "12 more in code that is rarely compiled: `--all` shows them."
-    assert last(Report([], folded=1)) == "1 finding in code that is rarely compiled: `--all` shows it."
+    assert last(Report([make()], folded=12)) == "12 more in code that is rarely compiled; to see them, pass `--all`."
+    assert last(Report([], folded=1)) == "1 finding in code that is rarely compiled; to see it, pass `--all`."
     assert render("concise", Report([], quiet=True), PLAIN) == ""
 
 
@@ -182,7 +182,7 @@ def test_what_was_repaired_along_with_others_has_a_fix(make: Callable[..., Findi
 def test_what_kept_everything_from_being_confirmed_is_said_once(make: Callable[..., Finding]) -> None:
     obstacle = Evidence("unconfirmed", "torch is not installed.")
     text = render("full", Report([make(evidence=obstacle), make(4, evidence=obstacle), make(5)]), PLAIN)
-    assert text.endswith("\nNothing was confirmed: torch is not installed.\nFound 3 findings.\n")
+    assert text.endswith("\nNo findings were confirmed: torch is not installed.\nFound 3 findings.\n")
     assert text.count("torch is not installed") == 1
     other = Evidence("unconfirmed", "it hangs.")
     assert "= not confirmed: it hangs.\n" in render(

@@ -88,8 +88,8 @@ def test_at_most_ten_of_a_level_and_the_most_important_first(make: Make) -> None
     assert levels == ["error"] * 10 + ["warning"] * 10 + ["notice"] * 10
     assert [one["line"] for one in shown[:3]] == ["12", "1", "2"]
     assert shown[-1]["message"] == (
-        "4 more findings are not annotated here, because GitHub shows ten of each level: 3 DYN101, 1 DYN401. "
-        "The job summary lists all of them."
+        "4 more findings are not annotated here, because GitHub only shows ten annotations of each level: 3 DYN101, 1 DYN401. "
+        "The job summary lists all findings."
     )
 
 
@@ -108,7 +108,7 @@ def test_step_summary(make: Make) -> None:
         "",
         "Found 2 findings (1 confirmed).",
         "",
-        "| Place | Code | Finding | Evidence |",
+        "| Location | Code | Finding | Evidence |",
     ]
     rows = text.splitlines()[6:]
     assert rows[0] == "| <code>model.py:3</code> | DYN101 | Branch on a tensor | confirmed GB0170 |"

@@ -133,7 +133,7 @@ def test_findings_are_listed_by_cost_and_by_file(report: Report) -> None:
     assert shown == [
         ("Tensors read in a loop", "12"),
         ("Recompilations on every call", "1"),
-        ("Other graph breaks and recompiles", "2"),
+        ("Other graph breaks and recompilations", "2"),
         ("Notes and advice", "1"),
     ]
     first = text[text.index("Tensors read in a loop") :]
@@ -150,10 +150,10 @@ def test_settings_are_told_with_what_was_seen(report: Report, make: Make) -> Non
     assert sentence in " ".join(told.split())
     assert "seen to break" not in told
     seen = make(setting="allow_rnn", evidence=Evidence("confirmed", "It breaks.", "GB0014", "2.13.0", "breaks", 0))
-    assert "1 of them were seen to break without it" in plain(page(Report([seen, make(5, setting="allow_rnn")])))
+    assert "1 of them broke the graph without it" in plain(page(Report([seen, make(5, setting="allow_rnn")])))
     whole = make(evidence=Evidence("confirmed", "It breaks.", "GB0124", "2.13.0", "passes", 0))
     told = " ".join(plain(page(Report([whole]))).split())
-    assert "fullgraph=True), Dynamo traced 1 of 1 unchanged (DYN101). A run showed this." in told
+    assert "fullgraph=True), Dynamo traced 1 of 1 unchanged (DYN101). This was found by running the code." in told
 
 
 def rows(text: str, name: str) -> list[list[str]]:
@@ -167,26 +167,26 @@ def rows(text: str, name: str) -> list[list[str]]:
 
 
 def test_verdicts_are_counted_with_their_reasons(report: Report) -> None:
-    assert rows(page(report), "Verdicts with their reasons") == [
+    assert rows(page(report), "Verdicts and their reasons") == [
         ["Verdict", "Findings", "Reason"],
         ["confirmed", "1", "GB0170 Detected data-dependent branching."],
         ["confirmed", "1", "guard failed: self.n == 0"],
-        ["static", "13", "Only the source was read."],
+        ["static", "13", "The code was not run."],
         ["unconfirmed", "1", "Model was not run: no inputs."],
-        ["refuted", "2", "Dynamo traced it without a break; hidden without --show-refuted."],
+        ["refuted", "2", "Dynamo traced the code without a graph break. To see these findings, pass --show-refuted."],
     ]
 
 
 def test_many_reasons_are_counted(make: Make) -> None:
     found = [make(line, evidence=Evidence("unconfirmed", f"reason {line:02}.")) for line in range(1, 31)]
-    table = rows(page(Report(found)), "Verdicts with their reasons")
+    table = rows(page(Report(found)), "Verdicts and their reasons")
     assert len(table) == 14
     assert table[-1] == ["unconfirmed", "18", "18 other reasons"]
 
 
 def test_the_baseline_is_compared_rule_by_rule(report: Report) -> None:
     text = page(report)
-    assert rows(text, "Findings by rule, then and now") == [
+    assert rows(text, "Findings by rule, compared with the baseline") == [
         ["Rule", "Baseline", "Now", "New", "Gone"],
         ["DYN101 branch-on-tensor", "1", "14", "13", "0"],
         ["DYN401 print-call", "0", "1", "1", "0"],
@@ -245,7 +245,7 @@ def test_diffs_of_cells_and_of_other_files(make: Make) -> None:
     finding = make(cell=2, fix=Fix("Do it", "safe", edits=edits))
     places = list(offered_diff(finding, {"model.py": ("not this",), "model.py:cell 2": ("x = 1",)}))
     assert places == [("model.py:cell 2", ["@@ -1 +1,2 @@", "+a", " x = 1"]), ("other.py", [])]
-    assert "other.py</code> changes as well" in page(Report([finding], {"model.py:cell 2": ("x = 1",)}))
+    assert "other.py</code> also changes" in page(Report([finding], {"model.py:cell 2": ("x = 1",)}))
 
 
 MODEL = """
@@ -267,7 +267,7 @@ def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert run(["check", *options, "--baseline", "known.json"]) == 1
     text = Path("report.html").read_text(encoding="utf-8")
     assert "<h1>1 finding in 1 file</h1>" in text
-    assert rows(text, "Findings by rule, then and now")[-1] == ["All", "1", "2", "1", "0"]
+    assert rows(text, "Findings by rule, compared with the baseline")[-1] == ["All", "1", "2", "1", "0"]
     assert "x.item()" in text
 
 

@@ -41,7 +41,7 @@ def test_every_level_has_its_findings(dear: list[Finding]) -> None:
 
 def test_what_running_showed_counts(make: Make) -> None:
     seen = Evidence("confirmed", "It breaks.", "GB0059", "2.13.0", "breaks", 0)
-    assert level(make(evidence=replace(seen, effect="split"))) == "Other graph breaks and recompiles"
+    assert level(make(evidence=replace(seen, effect="split"))) == "Other graph breaks and recompilations"
     given_up = make(evidence=replace(seen, effect="frame"))
     assert level(given_up) == "Functions that Dynamo gives up on"
     assert because(given_up) == "makes Dynamo give up on the function"

@@ -118,7 +118,7 @@ def _in_order(lists: Sequence[Sequence[Mapping[str, str]]]) -> list[dict[str, An
 
 @dataclass(frozen=True)
 class Harvested:
-    """The results of a search, the tests and snippets that failed, with reasons, and targets with calls to record."""
+    """A search's results, the tests and snippets that failed, with reasons, and the targets with calls to record."""
 
     targets: tuple[Target, ...]
     results: tuple[TargetResult, ...]

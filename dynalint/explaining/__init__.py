@@ -1,4 +1,4 @@
-"""Explain one model or function: the graphs that Dynamo compiles, where and why they break, and what would help."""
+"""Explain a model or function: the graphs that Dynamo compiles, where and why they break, and what would help."""
 
 from __future__ import annotations
 

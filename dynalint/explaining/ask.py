@@ -1,4 +1,4 @@
-"""Ask the worker to explain one target."""
+"""Ask the worker to explain a target."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def _binds(node: _Import, alias: ast.alias) -> str:
 
 
 def _bindings(node: ast.stmt) -> set[str]:
-    """Return the names that a statement binds at the top level, if it is not an import."""
+    """Return the names that a statement other than an import binds at the top level."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {node.name}
     targets: list[ast.expr] = []

@@ -54,7 +54,7 @@ def _troubles(case: Case, compiled: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _stands_in(place: Mapping[str, Any], lines: Mapping[str, set[int]]) -> bool:
-    """Return whether the break is on a changed line, judged by the innermost frame that is in a changed file."""
+    """Return whether the break is on a changed line, based on the innermost frame that is in a changed file."""
     for frame in reversed(place["frames"]):
         known = lines.get(os.path.realpath(frame["file"]))
         if known is not None:

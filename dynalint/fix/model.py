@@ -73,7 +73,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The result for one unit of running the original and the rewritten code side by side.
+    """The result of running the original and the rewritten code for a unit side by side.
 
     `detail` is a clause that says what was compared, what was different and for which input, or why nothing could be
     run. `inputs` is the number of inputs tried, `sides` the number of branches and statements in the changed code, and

@@ -140,7 +140,7 @@ def brought(
 def _sorted_out(
     places: _Places, before: Sequence[Item], after: Sequence[Linted], units: Sequence[Unit]
 ) -> tuple[defaultdict[Hashable, list[Item]], dict[Hashable, Unit], defaultdict[Hashable, list[Linted]]]:
-    """Return, by location, the findings allowed afterwards, the units that remove one, and the findings present."""
+    """Group the allowed findings, the units that remove findings, and the present findings by location."""
     removed_by = {id(linted): unit for unit in units for linted in unit.linted}
     allowed: defaultdict[Hashable, list[Item]] = defaultdict(list)
     owners: dict[Hashable, Unit] = {}

@@ -40,7 +40,7 @@ MOST_ROUNDS = 10
 
 
 class Rounds:
-    """The rounds for one set of findings. `result` returns the outcome."""
+    """The rounds for a set of findings. `result` returns the outcome."""
 
     def __init__(self, linted: Sequence[Linted], sight: Sight, options: FixOptions, verify: Verifier | None) -> None:
         self._sight, self._options, self._verify = sight, options, verify

@@ -37,7 +37,7 @@ _WORKER_FAULTS = frozenset({"supervisor", "lost", "signal"})
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """The results of running one root before and after applying `units`.
+    """The results of running a root before and after applying `units`.
 
     `reached` are the units that the root reaches. If other units are rejected, the results are still valid, so the root
     is not run again.
@@ -174,7 +174,7 @@ class WorkerVerifier:
             self._progress(done, total, target.name)
 
     def _run(self, target: Target, cases: Sequence[Case], comparison: Comparison) -> _Run:
-        """Run one root before and after the fix, and return what this showed about each case."""
+        """Run a root before and after the fix, and return what this showed about each case."""
         self._tell(sum(case.complete for case in comparison.cases), len(comparison.cases), target)
         shown = {case.unit: case.fresh() for case in cases}
         answer = self._ask(target, cases, comparison)

@@ -89,7 +89,7 @@ def let_pass(one: Observation, other: Observation) -> Iterator[str]:
 
 
 def no_less_accurate(one: Observation, other: Observation, wide: Observation, equality: Equality) -> bool:
-    """Return whether two calls in a narrow precision differ only by rounding, judged by a call in a wide precision.
+    """Return whether two calls in a narrow precision differ only by rounding, based on a call in a wide precision.
 
     If numbers cancel out, only rounding errors are left. In that case, the second call must be as close to the wide
     result as the first call.

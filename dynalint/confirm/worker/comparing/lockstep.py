@@ -130,7 +130,7 @@ def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search
 
 
 def _is_rounding(one: Subject, scene: _Scene, first: Observation, second: Observation) -> bool:
-    """Return whether a difference in a narrow precision is only rounding, judged by the same calls in float32."""
+    """Return whether a difference in a narrow precision is only rounding, based on the same calls in float32."""
     if scene.change not in PRECISIONS or scene.change.dtype is torch.float64:
         return False
     again = one.again()

@@ -174,7 +174,7 @@ def _number(value: Any, _match: re.Match[str]) -> Iterator[Any]:
 
 
 def _function(value: Any, _match: re.Match[str]) -> Iterator[Any]:
-    """Replace a value that the code called with a class or function that accepts anything."""
+    """If the code called a value, replace the value with a class or function that accepts anything."""
     if not isinstance(value, type) and not callable(value):
         yield nn.Identity
         yield functional.relu
@@ -197,7 +197,7 @@ def _module(value: Any, _match: re.Match[str]) -> Iterator[Any]:
 
 
 def _object(value: Any, match: re.Match[str]) -> Iterator[Any]:
-    """Replace a value that is missing an attribute with a config, or with a layer that has the attribute."""
+    """If a value is missing an attribute, replace it with a config, or with a layer that has the attribute."""
     if type(value) in (int, float, str):
         yield nn.Linear(WIDTH, WIDTH) if hasattr(nn.Linear(1, 1), match[1]) else Settings()
 

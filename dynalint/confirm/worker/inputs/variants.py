@@ -85,7 +85,7 @@ def other_ranks(call: Call) -> Iterator[list[Call]]:
 
 
 def options(function: Callable[..., Any], call: Call) -> Iterator[list[Call]]:
-    """Yield, for each optional parameter that is False or may be a tensor, alternative calls that set it.
+    """For each optional parameter that is False or may be a tensor, yield alternative calls that set it.
 
     The alternatives for each parameter are sorted, most likely first.
     """

@@ -1,4 +1,4 @@
-"""The operation that tries remedies that do not change the model: Dynamo settings, and `fullgraph=True`.
+"""Try remedies that do not change the model: Dynamo settings, and `fullgraph=True`.
 
 Only measured results are reported. Each part of the answer is sent as soon as it is known:
 
@@ -135,7 +135,7 @@ class Advisor:
         )
 
     def _try(self, name: str, lines: Sequence[str], way: Callable[[Callable[..., Any], Any], Any]) -> Tried:
-        """Run one way to compile. Raises OutOfTimeError if no time is left."""
+        """Try a way to compile. Raises OutOfTimeError if no time is left."""
         if len(self._tried) >= _MOST_TRIES or time.process_time() > self._deadline:
             raise OutOfTimeError
         self._reply.stage(f"trying {name}")

@@ -1,4 +1,4 @@
-"""The operation behind every verdict: import a target, find inputs for it, and run it in every mode.
+"""Confirm a target's findings: import the target, find inputs for it, and run it in every mode.
 
 Parts of the answer, in the order in which they become known:
 

@@ -1,4 +1,4 @@
-"""The operation behind `dynalint explain`: everything that Dynamo does with a target.
+"""Explain a target: record everything that Dynamo does with it.
 
 Parts of the answer, in the order in which they become known. `files`, `inputs` and `problem` are as in `confirming`.
 

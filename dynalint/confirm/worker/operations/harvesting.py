@@ -1,4 +1,4 @@
-"""The operation that finds a project's calls to targets, and confirms or records each call.
+"""Find a project's calls to targets, and confirm or record each of them.
 
 The request is the same as for `confirming` with the file of `target`, with these additional keys:
 

@@ -33,7 +33,7 @@ _LONGEST_LINE = 300
 
 
 def run_tests(request: Mapping[str, Any], reply: Reply) -> None:
-    """Handle one request."""
+    """Handle a request."""
     folder = Path(os.path.realpath(tempfile.mkdtemp()))
     reply.stage("copying the project")
     problem = _copy(request, folder / "project")

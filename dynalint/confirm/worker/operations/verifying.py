@@ -1,4 +1,4 @@
-"""The operation behind each verified fix: compare the original with the rewritten code, then compile the result.
+"""Verify a fix: compare the original with the rewritten code, then compile the result.
 
     versions    different states of a project imported in the same process
     trials      variations of an example's inputs, until every branch has run

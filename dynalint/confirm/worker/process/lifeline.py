@@ -21,9 +21,9 @@ def is_cut(descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def ending_with(descriptor: int, leave: Callable[[], None]) -> Iterator[None]:
-    """End this process if the lifeline is cut while this context is active, even if long work is in progress.
+    """End this process if the lifeline is cut while this context is active, even during a long computation.
 
-    The process cannot read the pipe during that work, so the kernel sends it a signal when the state of the pipe
+    The process cannot read the pipe during that time, so the kernel sends it a signal when the state of the pipe
     changes. `leave` is called first. The signal for a parent's death would not work, because the kernel sends it when
     the thread that started the process ends.
     """

@@ -228,7 +228,7 @@ def remember_modules() -> None:
 
 
 def module_files() -> list[tuple[str, str]]:
-    """Return the file of each imported module, both as the module gives it and resolved."""
+    """Return the file of each imported module, both as given by the module and resolved."""
     return [*_known, *_new_files()]
 
 

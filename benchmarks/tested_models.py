@@ -57,7 +57,7 @@ def __getattr__(name: str) -> Example:
 
 
 def built(test: type[unittest.TestCase], name: str, *, training: bool) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Return a model in the way that a test builds it, and the arguments with which the test calls it."""
+    """Return a model built in the same way as in a test, and the arguments with which the test calls it."""
     case: Any = test()
     case.setUp()
     (model,) = (one for one in case.all_model_classes if one.__name__ == name)

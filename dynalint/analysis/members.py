@@ -376,7 +376,7 @@ def _of_object(frame: Frame, owner: k.Object, name: str) -> Kind:
 
 
 def _of_torch_class(frame: Frame, owner: Kind, type_: str, name: str) -> Kind:
-    """Return the kind of an attribute or method of an instance of a torch class."""
+    """Return the kind of a torch object's attribute or method."""
     cls = frame.interpreter.project.api.torch_class(type_)
     assert cls is not None
     attribute = cls.attribute(name)

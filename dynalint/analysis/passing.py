@@ -82,7 +82,7 @@ def _differ(old: Kind, new: Kind) -> bool:
 
 
 def widen(context: Context, params: Environment) -> bool:
-    """Join the parameters of a new call into the parameters of a context, and return whether any has grown."""
+    """Join a new call's parameters into a context's parameters, and return whether any of them has grown."""
     grown = _drop_facts(context, params)
     for name, kind in params.items():
         if name not in context.params and is_fact(name):

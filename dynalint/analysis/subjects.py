@@ -1,4 +1,4 @@
-"""Tests that only check a single variable or attribute of `self` for truth or for None."""
+"""Tests that only check whether a single variable or attribute of `self` is true or is None."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ comments. `substitution.py` makes all changes to a function in one pass. `parent
 `comments.py` keeps comments that the new nodes lack, and `wrapping.py` breaks long lines. The result is a set of
 replacements in the original text.
 
-Names are imported on first use, because importing libcst takes 0.2 s, which a run that rewrites nothing should not
-spend.
+Names are imported on first use, because importing libcst takes 0.2 s, and a run that rewrites nothing does not need it.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class Functions:
         return found
 
     def _as_function(self, name: str, overloads: declared.Overloads) -> declared.Overloads:
-        """If a method has no annotations, use what the function with the same name declares."""
+        """Use what the function with the same name declares if a method has no annotations."""
         kinds = {one.kind for one in self._declared("torch", name, getattr(torch, name, None))}
         return tuple(replace(one, kind=next(iter(kinds))) for one in overloads) if len(kinds) == 1 else overloads
 

@@ -63,7 +63,7 @@ class TensorSliceBound(Rule):
     def fix(self, event: Subscript | Call, violation: Violation, project: Project) -> Rewrite | Declined:
         """Fill the rows of a tensor all at once.
 
-        Other uses have no fix, because nothing shows what replaces missing elements.
+        There is no fix for other uses, because it is unclear what should replace the missing elements.
         """
         loop = project.parents(event.function).get(event.statement)
         rewrite = _filled_at_once(Scope.of(event, project), event, loop) if isinstance(loop, ast.For) else None

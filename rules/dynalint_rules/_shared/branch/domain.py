@@ -98,7 +98,7 @@ def _of_call(scope: Scope, node: ast.Call) -> list[Guarded]:
 
 
 def _of_power(scope: Scope, base: ast.expr, exponent: ast.expr) -> list[Guarded]:
-    """Return the base of a power, unless the exponent is an integer of at least 1."""
+    """Return the base of a power, unless the exponent is a positive integer."""
     value = exponent.value if isinstance(exponent, ast.Constant) else None
     if isinstance(value, int | float) and value >= 1 and value == int(value):
         return []

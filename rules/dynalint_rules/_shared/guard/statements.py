@@ -118,7 +118,7 @@ def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
 def guarded_all(
     scope: Scope, statements: Sequence[ast.stmt], title: str, safety: Safety, conditions: tuple[str, ...]
 ) -> Rewrite:
-    """Only run statements in eager code. Consecutive statements share a test."""
+    """Run statements only in eager code. Consecutive statements share a test."""
     behind = tuple(one for run in _runs(scope, statements) for one in _behind_guard(scope, run))
     return Rewrite(title, safety, behind, conditions, imports=scope.imports)
 

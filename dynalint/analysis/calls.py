@@ -1,4 +1,4 @@
-"""Calls: the callee, its arguments and its result."""
+"""Evaluate calls: find the callee, evaluate the arguments and compute the result."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _HANDING_BACK = (
     "torch.jit.script",
 )
 _ORDERING = ("builtins.sorted", "builtins.min", "builtins.max")
-# They turn a module into a script. A function stays unchanged for Dynamo, which traces the original.
+# These turn a module into a script. Functions stay unchanged for Dynamo, which traces the original function.
 _SCRIPTING = ("torch.jit.script", "torch.jit.trace", "torch.jit.freeze", "torch.jit.optimize_for_inference")
 
 
 @evaluates(ast.Call)
 def _call(frame: Frame, node: ast.Call) -> Kind:
-    """Return the kind of a call, following it into functions of the project."""
+    """Return the kind of a call's result, following the call into project functions."""
     callee = method_of_tensors(frame, node) or evaluate(frame, node.func)
     note_converted(frame, node, callee)
     if isinstance(node.func, ast.Attribute):
@@ -73,7 +73,7 @@ def _call(frame: Frame, node: ast.Call) -> Kind:
 
 
 def _arguments(frame: Frame, node: ast.Call) -> Arguments:
-    """Evaluate the arguments. `*` and `**` of unknown length come last, with one kind each."""
+    """Evaluate the arguments. `*` and `**` arguments of unknown length come last, with one kind each."""
     args: list[Kind] = []
     keywords: dict[str, Kind] = {}
     unpacked: list[Kind] = []
@@ -104,7 +104,7 @@ def _arguments(frame: Frame, node: ast.Call) -> Arguments:
 def apply(
     frame: Frame, callee: Kind, args: list[Kind], keywords: dict[str, Kind], node: ast.Call | None, *, starred: bool
 ) -> Kind:
-    """Return the kind of the result of calling `callee`; `node` is the call, if there is one."""
+    """Return the kind of the result of calling `callee`. `node` is the call, if there is one."""
     if isinstance(callee, k.Unknown):
         return UNKNOWN
     if isinstance(callee, k.Function):
@@ -135,12 +135,12 @@ def apply(
 def _run_wrappers(
     frame: Frame, callee: k.Function, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
 ) -> None:
-    """Interpret the wrappers that decorators put around a function, assuming they pass on the caller's arguments."""
+    """Interpret the wrappers that decorators put around a function, which are assumed to pass on its arguments."""
     for wrapper in wrappers_of(frame.interpreter, callee.function) if callee.function.decorators else ():
         if wrapper is not frame.function and keeping_out(frame, callee.function) is None:
             maker = wrapper.parent
             if maker is not None and maker not in frame.interpreter.contexts:
-                frame.interpreter.default_context(maker)  # for the variables that the wrapper closes over
+                frame.interpreter.default_context(maker)  # it binds the variables that the wrapper closes over
             given = args if callee.receiver is None else [callee.receiver, *args]
             call_function(frame, k.Function(wrapper), given, keywords, starred=starred)
 
@@ -148,9 +148,9 @@ def _run_wrappers(
 def _any_of(
     frame: Frame, callee: k.Union, args: list[Kind], keywords: dict[str, Kind], node: ast.Call | None, *, starred: bool
 ) -> Kind:
-    """Return the result of a call with several possible callees; the events in each of them are uncertain.
+    """Return the result of a call that may have different callees. Events in each callee are uncertain.
 
-    The exception is a call for which rules watch every possible callee, such as an LSTM and a GRU: one of them is
+    If rules watch every possible callee, as for an LSTM or a GRU, the events are certain, because one of them is
     called.
     """
     result: Kind = NOTHING
@@ -164,7 +164,7 @@ def _any_of(
 
 
 def _is_watched(frame: Frame, callee: Kind) -> bool:
-    """Whether rules watch for calls to something outside the project."""
+    """Return whether a rule watches for calls to a callee outside the project."""
     if isinstance(callee, k.Partial):
         return _is_watched(frame, callee.callee)
     if isinstance(callee, k.Object):
@@ -205,7 +205,7 @@ def _external(
 
 
 def _by_name(frame: Frame, name: str, args: list[Kind], node: ast.Call, known: Kind | None) -> Kind | None:
-    """The result of `setattr` or `getattr` with a name that the code computes."""
+    """Return the result of `setattr` or `getattr` with a computed name."""
     if name == "builtins.setattr" and len(args) == 3:
         store_by_name(frame, args[0], name_of(node.args[1], args[1]), args[2])
     elif name == "builtins.getattr" and known == UNKNOWN and len(args) >= 2 and args[2:] in ([], [k.NONE]):
@@ -214,7 +214,7 @@ def _by_name(frame: Frame, name: str, args: list[Kind], node: ast.Call, known: K
 
 
 def _note_ordering(frame: Frame, node: ast.Call | None, name: str, values: Kind, keywords: dict[str, Kind]) -> None:
-    """Emit an event for sorting values, and call the key function with one of them."""
+    """Emit an event for sorting values, and call the key function with one of the values."""
     function, elements = keywords.get("key", k.NONE), element_of(values)
     key = elements if function == k.NONE else apply(frame, function, [elements], {}, None, starred=False)
     if node is not None:
@@ -229,14 +229,14 @@ def _note_compiled(frame: Frame, name: str, args: list[Kind]) -> None:
 
 
 def _called_back(frame: Frame, name: str, args: list[Kind], keywords: dict[str, Kind], result: Kind) -> Kind:
-    """Handle functions that take a function: `torch.compile(f)` is `f` itself, and others call their argument."""
+    """Handle functions that take a function. `torch.compile(f)` is `f` itself, and others call their argument."""
     handed = handed_arguments(name, args, keywords)
     if handed is not None:
         given = apply(frame, args[0], *handed, None, starred=False)
         return handed_result(name, args, given, result)
     if name in _DISABLING:
-        # Without a function, the call returns the decorator. With one, it returns a callable that Dynamo does not trace
-        # into.
+        # If no function is given, the call returns the decorator. Otherwise, it returns a callable that Dynamo does not
+        # trace into.
         return k.External(DISABLED if args and isinstance(args[0], (k.Function, k.Partial)) else name)
     if not args or not isinstance(args[0], (k.Function, k.Partial, k.Instance, k.Object, k.Sequence)):
         return result
@@ -249,7 +249,7 @@ def _called_back(frame: Frame, name: str, args: list[Kind], keywords: dict[str, 
 def _method_call(
     frame: Frame, callee: k.Method, args: list[Kind], keywords: dict[str, Kind], node: ast.Call | None, *, starred: bool
 ) -> Kind:
-    """Call a method of a value that is not an instance of a project class."""
+    """Call a method on a value that is not an instance of a project class."""
     receiver = callee.receiver
     if isinstance(receiver, k.Tensor):
         return tensor_method(frame, receiver, callee.name, args, keywords, node, starred=starred)
@@ -282,10 +282,10 @@ def _object_call(
 
 
 def _sequential(frame: Frame, callee: k.Sequence, args: list[Kind], node: ast.Call | None) -> Kind:
-    """`nn.Sequential` passes its input from one module to the next.
+    """Pass the input through the modules in an `nn.Sequential`, one after another.
 
-    Events in a torch layer belong to the call; events in a module of the project belong to that module. If the
-    `nn.Sequential` contains an unknown number of modules, they are called in a loop.
+    Events in a torch layer belong to the call, and events in a project module belong to that module. If the number of
+    modules in the `nn.Sequential` is unknown, they are called in a loop.
     """
     modules = callee.items if callee.items is not None else (callee.element,)
     current = args[0] if args else UNKNOWN

@@ -1,7 +1,8 @@
 """The disk as an analysis sees it.
 
-All questions of the analysis to the disk go through here, and each is asked once. The answers are kept: a result holds
-for as long as the disk gives the same answers, which is how `dynalint.caching` knows that it may be reported again.
+The analysis only accesses the disk through this module, which looks up everything once and keeps the answers. A result
+is valid for as long as the disk gives the same answers, which is how `dynalint.caching` knows that the result can be
+reported again.
 """
 
 from __future__ import annotations
@@ -15,26 +16,26 @@ from dynalint.reading import is_inside, project_root
 
 
 class Disk:
-    """Answers questions about the disk.
+    """Looks up files on disk.
 
-    `overrides` replaces the text of files (by absolute path), `sources` reads the others.
+    `overrides` replaces the text of files (by absolute path), and `sources` reads the other files.
     """
 
     def __init__(self, sources: Sources | None = None, overrides: Mapping[Path, str] | None = None) -> None:
         self.contents: dict[Path, bytes | str | None] = {}
-        """The content of the files read, or why a file could not be read; None if it has changed in the meantime."""
+        """The content of each file read, the reason why it could not be read, or None if it has changed since."""
         self.files: dict[Path, bool] = {}
         """Whether a path is a file."""
         self.names: dict[str, dict[str, bool]] = {}
         """Whether a folder contains a name, by folder."""
         self.inside: dict[Path, bool] = {}
-        """Whether a file, with links resolved, is in the project of a checked file."""
+        """Whether a file, after resolving links, is in the same project as a checked file."""
         self._sources = sources or Sources()
         self._overrides = overrides or {}
         self._listings: dict[str, frozenset[str]] = {}
 
     def source(self, path: Path) -> SourceFile:
-        """Return the file at a path, parsed."""
+        """Return the parsed file at a path."""
         text = self._overrides.get(absolute(path))
         if text is not None:
             return self._sources.given(path, text)
@@ -43,7 +44,7 @@ class Disk:
         return file
 
     def text(self, path: Path) -> bytes | None:
-        """Return the content of a file, unparsed; None if it cannot be read."""
+        """Return the content of a file without parsing it, or None if it cannot be read."""
         data = read_file(path)
         self._note(path, data)
         return data if isinstance(data, bytes) else None
@@ -69,14 +70,14 @@ class Disk:
         return known
 
     def is_inside(self, path: Path, folders: frozenset[Path]) -> bool:
-        """Return whether a path, with links resolved, is in one of the folders of the checked projects."""
+        """Return whether a path, after resolving links, is in one of the folders of the checked projects."""
         known = self.inside.get(path)
         if known is None:
             known = self.inside[path] = any(is_inside(path, folder) for folder in folders)
         return known
 
     def module_name(self, path: Path, starts: list[Path]) -> str:
-        """Return the dotted name of a file: from its package root, or from one of `starts` above it."""
+        """Return the dotted name of a file, relative to its package root or to a folder in `starts` above it."""
         root, parts = self.package_root(path)
         for folder in starts:
             if folder != root and folder in root.parents:
@@ -96,13 +97,13 @@ class Disk:
 
 
 def bounds(checked: Iterable[Path]) -> frozenset[Path]:
-    """Return the folders of the projects of the checked files; imports read no files outside them."""
+    """Return the folders of the projects that the checked files belong to. Imports do not read files outside them."""
     folders = {os.path.realpath(folder) for folder in {path.parent for path in checked}}
     return frozenset(project_root(Path(folder)) for folder in folders)
 
 
 def listing(folder: str) -> frozenset[str]:
-    """Return the names in a folder; none if it cannot be read."""
+    """Return the names in a folder. If the folder cannot be read, there are none."""
     try:
         return frozenset(os.listdir(folder))  # noqa: PTH208 - only names are needed
     except OSError:
@@ -110,5 +111,8 @@ def listing(folder: str) -> frozenset[str]:
 
 
 def absolute(path: Path) -> Path:
-    """Return an absolute path. `Path.resolve` follows links, which changes the names of files."""
+    """Return an absolute path.
+
+    `Path.resolve` is not used because it follows links, which changes the names of files.
+    """
     return Path(os.path.abspath(path))  # noqa: PTH100 - see above

@@ -1,4 +1,4 @@
-"""The results of calls outside the project."""
+"""The results of calls to functions outside the project."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from dynalint.analysis.elements import element_of
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, DType, Kind, join_all
 from dynalint.analysis.torch_calls import is_one_number, torch_call
 
-# Their results are fixed while Dynamo traces, so a branch on them is either compiled away or always taken.
+# The results of these functions do not change while Dynamo traces, so a branch on them is either compiled away or
+# always taken.
 _WHILE_COMPILING = {
     "torch.compiler.is_compiling": True,
     "torch.compiler.is_dynamo_compiling": True,
@@ -73,41 +74,44 @@ _CONTAINERS = {
     "itertools.chain": "generator",
     "itertools.cycle": "generator",
 }
-# Libraries return standard library loggers under these names; structlog's loggers are different.
+# Library functions with these names return standard library loggers, except in structlog, whose loggers are different.
 _LOGGER_MAKERS = ("getLogger", "get_logger")
 PROGRESS_BARS = frozenset(f"tqdm{part}.{name}" for part in ("", ".auto", ".std") for name in ("tqdm", "trange"))
 SEQUENTIAL = "torch.nn.Sequential"
 MODULE_LISTS = {SEQUENTIAL, "torch.nn.ModuleList", "torch.nn.ParameterList"}
 MODULE_DICTS = {"torch.nn.ModuleDict", "torch.nn.ParameterDict"}
-# The result of `getattr(nn, name)` with an unknown name, and the torch layers, the only ones that take `bidirectional`.
+# The result of `getattr(nn, name)` with an unknown name, and the only torch layers that take `bidirectional`.
 SOME_LAYER = "torch.nn.*"
 _BIDIRECTIONAL = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU")
-# Functions of other libraries that create tensors.
+# Functions in other libraries that create tensors.
 _GIVING_TENSORS = frozenset(f"torchmetrics.utilities.{name}" for name in ("dim_zero_cat", "data.dim_zero_cat"))
-# Libraries whose layers return a tensor for a tensor; those named `...WithSize` and the like return a tuple.
+# Libraries with layers that return a tensor for a tensor. Layers with names such as `...WithSize` return a tuple.
 _LAYERS = ("einops.layers.", "timm.layers.", "timm.models.layers.", "torchvision.ops.")
 _PASS_THROUGH = {"copy.copy", "copy.deepcopy", "typing.cast", "builtins.staticmethod"}
 
 
 def layer_call(type_: str, args: list[Kind]) -> Kind:
-    """Return the result of calling a layer that another library defines."""
+    """Return the result of calling a layer that is defined in another library."""
     tensor = k.only_tensor(args[0]) if args else None
     return k.TENSOR if tensor is not None and type_.startswith(_LAYERS) and "With" not in type_ else UNKNOWN
 
 
 def exists(owner: Kind, name: str) -> bool:
-    """Whether a torch module certainly has an attribute, which code checks to find out whether it is being compiled."""
+    """Return whether a torch module certainly has an attribute.
+
+    Code checks this to find out whether it is being compiled.
+    """
     return isinstance(owner, k.External) and f"{owner.name}.{name}" in _CERTAIN
 
 
 def external_call(name: str, args: list[Kind], keywords: dict[str, Kind], *, starred: bool) -> Kind:  # noqa: C901
-    """Return the result of calling `name`, a dotted name outside the project."""
+    """Return the result of calling `name`, the dotted name of a function outside the project."""
     if name in _WHILE_COMPILING:
         return k.Value("bool", _WHILE_COMPILING[name])
     if name == "torch.__version__.split" and args == [k.Value("str", ".")]:
-        return k.Sequence("list", k.STR, (k.Value("str", "2"), k.STR, k.STR))  # all supported releases
+        return k.Sequence("list", k.STR, (k.Value("str", "2"), k.STR, k.STR))  # true for all supported releases
     if name == "torch.utils.data.get_worker_info":
-        # This identifies the worker of a data loader, where collate functions run; a model runs in the main process.
+        # This identifies a data loader's worker, in which collate functions run. A model runs in the main process.
         return k.NONE
     if name in _CONTAINERS:
         return _container(_CONTAINERS[name], args, keywords)
@@ -161,7 +165,8 @@ def _torch_function(name: str, args: list[Kind], keywords: dict[str, Kind], star
         given = k.only_tensor(args[0]) if args else None
         origin = "buffer" if name.endswith("Buffer") else "parameter"
         return k.Tensor(given.dtype if given else "float", given.rank if given else None, origin)  # type: ignore[arg-type]
-    if name == "torch.autograd.Variable":  # the former class of tensors with gradients: returns the tensor itself
+    # The former class for tensors with gradients, which returns the tensor itself.
+    if name == "torch.autograd.Variable":
         given = k.only_tensor(args[0]) if args else None
         return UNKNOWN if given is None else k.Tensor(given.dtype, given.rank)
     if name in _LEGACY:
@@ -197,7 +202,10 @@ def _module_list(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind
 
 
 def _progress_bar(name: str, args: list[Kind]) -> Kind:
-    """A progress bar iterates over its argument; without one, its methods advance it."""
+    """Return the result of calling a progress bar, which iterates over its argument.
+
+    If there is no argument, methods advance the progress bar.
+    """
     if name.endswith("range"):
         return k.Sequence("generator", k.INT)
     return k.Sequence("generator", element_of(args[0])) if args else k.Object("tqdm.tqdm")
@@ -227,7 +235,7 @@ def _container(type_: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
 
 
 def _by_name(pairs: Kind) -> dict[k.Key, Kind]:
-    """The second item of each pair by the first, as in `OrderedDict([("fc", nn.Linear(3, 3)), ...])`; else empty."""
+    """Return a dict of the pairs in `OrderedDict([("fc", nn.Linear(3, 3)), ...])`, or an empty one if unknown."""
     items = pairs.items if isinstance(pairs, k.Sequence) else None
     known: dict[k.Key, Kind] = {}
     for pair in items or ():
@@ -241,7 +249,7 @@ def _by_name(pairs: Kind) -> dict[k.Key, Kind]:
 
 
 def _einops(name: str, args: list[Kind]) -> Kind:
-    """Return the result of a function in a library whose functions return tensors for tensors."""
+    """Return the result of a function from a library whose functions return tensors for tensors."""
     tensors = tensors_in(args)
     if not tensors or name == "parse_shape":
         return UNKNOWN
@@ -262,7 +270,7 @@ def _math(name: str, args: list[Kind]) -> Kind:
 
 
 def _numpy(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
-    """NumPy returns arrays, which Dynamo traces like tensors, even from Python numbers."""
+    """Return the result of a NumPy function, an array, which Dynamo traces like a tensor even for Python numbers."""
     if name.startswith("numpy.random."):
         return k.Tensor(array=True) if args else k.FLOAT
     last = name.rpartition(".")[2]
@@ -277,7 +285,10 @@ def _numpy(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
 
 
 def _has_several(kind: Kind) -> bool:
-    """Whether a container has several elements. Tracing knows the value of a single one, but code rarely uses it."""
+    """Return whether a container has more than one element.
+
+    Tracing knows the value of a single element, but code rarely uses it.
+    """
     given = [one for one in kind.members if isinstance(one, k.Sequence)]  # any other alternative is a single number
     return bool(given) and all(map(_is_of_several, given))
 
@@ -288,7 +299,7 @@ def _is_of_several(given: k.Sequence) -> bool:
 
 
 def _numpy_of_arrays(name: str, args: list[Kind]) -> Kind:
-    """NumPy functions on arrays, if torch has a function of the same name with which Dynamo traces them."""
+    """Return the result of a NumPy function on arrays, if Dynamo traces it as the torch function with the same name."""
     last = name.rpartition(".")[2]
     entry = torch_api.function(f"torch.{last}")
     kind = k.TENSOR if entry is None else torch_call(entry, None, args, {}, starred=False)

@@ -1,4 +1,4 @@
-"""Calls to functions in the project: binding the parameters, and the result."""
+"""Calls to project functions: bind the parameters and compute the result."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dynalint.analysis.signatures import declared_kind, has_decorator, is_small,
 from dynalint.analysis.sparse import note_sparse_argument
 from dynalint.analysis.steps import walk
 
-# Decorators that make Dynamo skip a function: calling it is a graph break, and nothing inside is traced. Rules watch
-# such calls under the first name.
+# Decorators that make Dynamo skip a function. Calling the function breaks the graph, and nothing inside it is traced.
+# Rules watch these calls under the first name.
 DISABLED = "torch.compiler.disable.__call__"
 _CONSTANT = "torch.compiler.assume_constant_result"
 _OPERATION = "torch.library.custom_op"
 _ALLOWED = ("torch.compiler.allow_in_graph", "torch._dynamo.allow_in_graph", "torch._dynamo.nonstrict_trace")
-# Decorators that stop tracing as well, but without a graph break.
+# Decorators that also stop tracing, but without a graph break.
 _OPAQUE = (_CONSTANT, _OPERATION, *_ALLOWED)
 _DISABLING = (
     "torch.compiler.disable",
@@ -42,7 +42,7 @@ def call_function(
     starred: bool,
     node: ast.Call | None = None,
 ) -> Kind:
-    """Follow a call to a function in the project and return its result."""
+    """Follow a call to a project function and return its result."""
     function = callee.function
     interpreter = frame.interpreter
     kept_out_by = keeping_out(frame, function)
@@ -78,13 +78,13 @@ def call_function(
 
 
 def new_instance(frame: Frame, cls: ClassInfo) -> k.Instance:
-    """Return the result of calling a class: a new instance, unless it may return an existing one."""
+    """Return the result of calling a class, which is a new instance unless the class may return an existing one."""
     made = frame.context is not None and frame.interpreter.project.find_method(cls, "__new__") is None
     return k.Instance(cls, made)
 
 
 def _makes_instance(function: FunctionInfo) -> bool:
-    """Whether a method only returns results of `cls(...)`: an alternative constructor."""
+    """Return whether a method is an alternative constructor, which only returns results of `cls(...)`."""
     arguments = function.node.args.args
     if not has_decorator(function, "classmethod") or not arguments:
         return False
@@ -109,7 +109,7 @@ def _is_constructor(function: FunctionInfo) -> bool:
 
 
 def _share_evidence(frame: Frame, function: FunctionInfo, receiver: Kind | None, node: ast.Call | None) -> None:
-    """Apply the callee's evidence to the argument: if its parameter is a tensor, so is the argument."""
+    """Apply evidence from the callee to the arguments. If a parameter is a tensor, so is the argument for it."""
     known, sparse = frame.interpreter.evidence.of(function), frame.interpreter.evidence.sparse(function)
     if node is None or not (known or sparse) or any(isinstance(argument, ast.Starred) for argument in node.args):
         return
@@ -126,12 +126,12 @@ def _share_evidence(frame: Frame, function: FunctionInfo, receiver: Kind | None,
 
 
 def is_disabled(frame: Frame, function: FunctionInfo) -> bool:
-    """Whether a decorator makes Dynamo skip a function."""
+    """Return whether a decorator makes Dynamo skip a function."""
     return keeping_out(frame, function) is not None
 
 
 def keeping_out(frame: Frame, function: FunctionInfo) -> str | None:
-    """Return the name of the decorator that makes Dynamo skip a function."""
+    """Return the name of the decorator that makes Dynamo skip a function, or None."""
     decorators = getattr(function.node, "decorator_list", ())
     if not decorators or not function.module.may_disable:
         return None
@@ -152,7 +152,10 @@ def _bind(
     keywords: dict[str, Kind],
     starred: bool,
 ) -> Environment:
-    """Return the parameter kinds of a call: arguments, then defaults, with annotations for unknown arguments."""
+    """Return the kinds of the parameters in a call, from the arguments, or else the defaults.
+
+    The annotations are used for arguments of unknown kind.
+    """
     arguments = function.node.args
     own = frame.interpreter.method_receiver(function)
     given = [
@@ -182,7 +185,8 @@ def _bind(
             kind = declared if declared is not None else k.Unknown(name)
         elif isinstance(kind, k.Union) and any(isinstance(one, k.Instance) for one in kind.alternatives):
             kind = _without_objects(kind, parameter_kind(frame.interpreter, function, argument))
-        # The value that one caller passes says little about others; a parameter that nobody passes has its default.
+        # The value that one caller passes says little about other callers. A parameter that no caller passes has its
+        # default value.
         env[name] = _kept(kind) if keeps else widened(kind)
     if arguments.vararg:
         extra = given[len(positional) :]
@@ -196,14 +200,17 @@ def _bind(
 
 
 def _without_objects(kind: k.Union, declared: Kind) -> Kind:
-    """Drop objects from the alternatives of an argument whose parameter is declared as a tensor."""
+    """Drop objects from the alternatives of an argument if its parameter is declared as a tensor."""
     if k.only_tensor(declared) is None or not k.may_be_tensor(kind):
         return kind
     return k.join_all([one for one in kind.alternatives if not isinstance(one, k.Instance)])
 
 
 def _omitted(frame: Frame, function: FunctionInfo, name: str, declared: Kind | None, starred: bool) -> Kind:
-    """The kind of a parameter that the call omits: that of its default, unless `*args` may fill it."""
+    """Return the kind of a parameter that a call omits.
+
+    It is the default's kind, unless `*args` may supply the value.
+    """
     default = parameter_default(function, name)
     if starred or default is None:
         return declared if declared is not None else k.Unknown(name)
@@ -211,7 +218,10 @@ def _omitted(frame: Frame, function: FunctionInfo, name: str, declared: Kind | N
 
 
 def _kept(kind: Kind) -> Kind:
-    """The kind to keep of an argument of a small function, or of a default: everything except the values of numbers."""
+    """Return what to keep of an argument's kind in a small function, or of a default's.
+
+    This is everything except the values of numbers.
+    """
     if isinstance(kind, k.Value) and kind.type in ("int", "float") and kind.constant is not k.MISSING:
         return k.Value(kind.type, k.MISSING, kind.source)
     if isinstance(kind, k.Tensor) and kind.foreseen:

@@ -1,4 +1,4 @@
-"""The project: its modules and name resolution. Inheritance between its classes is in `hierarchy`."""
+"""A project's modules, and name resolution. `hierarchy` handles inheritance between its classes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from dynalint.analysis.index import FunctionInfo, ModuleInfo, children
 from dynalint.analysis.kinds import Kind
 from dynalint.analysis.source import SourceFile, Sources
 
-# Folders with third-party packages, where only the packages named by the user are first-party.
+# Folders with third-party packages. Only packages that the user names are first-party there.
 _SHARED_FOLDERS = ("site-packages", "dist-packages")
 
 
 @dataclass(eq=False)
 class Project(Hierarchy):
-    """All the code of a project: the checked files and the first-party modules that they import.
+    """All of a project's code: the checked files and the first-party modules that they import.
 
-    `disk` reads the files. `options` holds the settings that rules read.
+    `disk` reads the files. `options` holds the rules' own settings.
     """
 
     checked: list[SourceFile] = field(default_factory=list)
@@ -53,9 +53,10 @@ class Project(Hierarchy):
         options: Mapping[str, object] | None = None,
         sources: Sources | None = None,
     ) -> Project:
-        """Read and index the files at `paths`; `search` lists additional folders where imports are looked up.
+        """Read and index the files at `paths`.
 
-        `overrides` gives the text of files as it would be after an edit, `sources` reads the others.
+        `search` lists additional folders where imports are looked up. `overrides` gives the text of some files as it
+        would be after an edit, and `sources` reads the other files.
         """
         disk = Disk(sources, {absolute(path): text for path, text in (overrides or {}).items()})
         project = cls(disk=disk, options=options or {})
@@ -69,11 +70,11 @@ class Project(Hierarchy):
         return project
 
     def read(self, path: Path) -> SourceFile:
-        """Read a file, or take its text from the overrides."""
+        """Read a file, or use its text from the overrides."""
         return self.disk.source(path)
 
     def add(self, file: SourceFile) -> ModuleInfo:
-        """Index a file that parses."""
+        """Index a file without syntax errors."""
         path = absolute(file.path)
         known = self.modules.get(path)
         if known is None:
@@ -85,11 +86,11 @@ class Project(Hierarchy):
 
     @cached_property
     def _packages(self) -> frozenset[str]:
-        """Top-level names of the checked files, which are first-party in a shared folder."""
+        """Top-level names of the checked files. They are first-party even in a shared folder."""
         return frozenset(self.disk.package_root(absolute(file.path))[1][0] for file in self.checked)
 
     def find_module(self, name: str) -> ModuleInfo | None:
-        """Return the first-party module of that dotted name, reading it if necessary; None if there is none."""
+        """Return the first-party module with this dotted name, or None if there is none. It is read if necessary."""
         if name not in self._by_name:
             path = self.locate(name)
             known = None if path is None else self.modules.get(path)
@@ -100,7 +101,7 @@ class Project(Hierarchy):
         return self._by_name[name]
 
     def locate(self, name: str) -> Path | None:
-        """Return the file of the first-party module of that dotted name; None if there is none."""
+        """Return the file of the first-party module with this dotted name, or None if there is none."""
         parts = name.split(".")
         if not name or parts[0] in _EXTERNAL:
             return None
@@ -113,7 +114,10 @@ class Project(Hierarchy):
         return None
 
     def is_own(self, path: Path) -> bool:
-        """Whether a file, with links resolved, is in the project of a checked file; imports do not read others."""
+        """Return whether a file, after resolving links, is in the same project as a checked file.
+
+        Imports do not read any other files.
+        """
         return path in self.modules or self.disk.is_inside(path, self._bounds)
 
     @cached_property
@@ -121,9 +125,10 @@ class Project(Hierarchy):
         return bounds(file.path for file in self.checked)
 
     def may_bind(self, module: str, name: str) -> bool:
-        """Whether a star import of a module may bind `name`: its text contains the name or another star import.
+        """Return whether a star import of a module may bind `name`.
 
-        Only the text is read: parsing every module that a package's `__init__` collects is far more expensive.
+        This is the case if the module's text contains the name or another star import. Only the text is read, because
+        parsing every module that a package's `__init__` collects is much more expensive.
         """
         if module in self._by_name:
             found = self._by_name[module]
@@ -147,17 +152,17 @@ class Project(Hierarchy):
         return folder / f"{parts[-1]}.py" if self.disk.has(folder, f"{parts[-1]}.py") else None
 
     def is_checked(self, file: SourceFile) -> bool:
-        """Whether findings in this file are requested."""
+        """Return whether findings in this file are requested."""
         return file in self._checked_set
 
     @cached_property
     def _checked_set(self) -> frozenset[SourceFile]:
         return frozenset(self.checked)
 
-    # Queries by rules.
+    # Queries from rules.
 
     def kinds(self, function: FunctionInfo) -> Mapping[ast.AST, Kind]:
-        """Return the kind of every expression of a function, by node."""
+        """Return the kind of every expression in a function, by node."""
         known = self._kinds.get(function)
         if known is None:
             assert self.interpreter is not None
@@ -165,11 +170,11 @@ class Project(Hierarchy):
         return known
 
     def may_unpack_tensor(self, node: ast.expr) -> bool:
-        """Return whether `*node` in a call may unpack a tensor into arguments."""
+        """Return whether `*node` in a call can unpack a tensor into arguments."""
         return self.interpreter is not None and node in self.interpreter.unpacked
 
     def parents(self, function: FunctionInfo) -> Mapping[ast.AST, ast.AST]:
-        """Return the parent of every node of a function."""
+        """Return the parent of every node in a function."""
         known = self._parents.get(function)
         if known is None:
             self._parents[function] = known = {}
@@ -192,7 +197,7 @@ class Project(Hierarchy):
         return known
 
     def mentions(self, name: str) -> bool:
-        """Whether the project contains a string constant equal to `name`, as in `getattr` and `setattr`."""
+        """Return whether the project contains a string constant equal to `name`, as for `getattr` or `setattr`."""
         return any(isinstance(node, ast.Constant) and node.value == name for _, node in self.nodes_with(name))
 
     def mentioning(self, text: str) -> list[ModuleInfo]:
@@ -205,9 +210,9 @@ class Project(Hierarchy):
         return found
 
     def nodes_with(self, name: str) -> Iterator[tuple[ModuleInfo, ast.AST]]:
-        """Yield the nodes on the lines that contain a name; whole statements without it are skipped."""
+        """Yield the nodes on lines that contain a name. Statements that do not contain the name are skipped."""
         word = re.escape(name)
-        pattern = re.compile(rf"{word}(?<!\w{word})\b")  # a `\b` before the word would be far slower
+        pattern = re.compile(rf"{word}(?<!\w{word})\b")  # a `\b` before the word would be much slower
         for module in self.mentioning(name):
             lines = [module.file.position(match.start())[0] for match in pattern.finditer(module.file.text)]
             pending: list[ast.AST] = [*module.tree.body] if lines else []
@@ -223,7 +228,7 @@ _EXTERNAL = frozenset({"torch", "numpy", "typing", "builtins", "typing_extension
 
 
 def _spans(node: ast.AST, lines: list[int]) -> bool:
-    """Whether a node spans one of the lines, which are sorted; true for a node without a position."""
+    """Return whether a node spans at least one of `lines`, which are sorted, or has no position."""
     last = getattr(node, "end_lineno", None)
     if last is None:
         return True
@@ -233,7 +238,7 @@ def _spans(node: ast.AST, lines: list[int]) -> bool:
 
 
 def _function_at(module: ModuleInfo, node: ast.expr) -> FunctionInfo | None:
-    """The innermost function around a node."""
+    """Return the innermost function around a node."""
     best: FunctionInfo | None = None
     for function in module.functions:
         own = function.node

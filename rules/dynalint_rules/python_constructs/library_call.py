@@ -1,4 +1,4 @@
-"""DYN712: builtins and functions of the standard library and other packages that Dynamo does not trace."""
+"""DYN712: builtins, and functions from the standard library or other packages, that Dynamo does not trace."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, leads_to_raise
 from dynalint_rules._code.settings import captures_scalars, captures_shapes
 
-# Each was run under Dynamo, with arguments that Dynamo knows.
+# All of these were run with Dynamo, with arguments that Dynamo knows.
 _CALLS: dict[str, str] = {
     "argparse": "ArgumentParser",
     "array": "array",
@@ -45,7 +45,7 @@ _CALLS: dict[str, str] = {
     "urllib.parse": "quote",
     "weakref": "proxy",
 }
-# Later releases trace these.
+# Functions that later releases trace.
 _TRACED_LATER = {
     **dict.fromkeys(("contextvars.ContextVar.get", "deque.rotate", "itertools.combinations_with_replacement"), "<2.14"),
     **dict.fromkeys(
@@ -55,7 +55,7 @@ _TRACED_LATER = {
     **dict.fromkeys(("functools.cmp_to_key", "inspect.cleandoc", "operator.indexOf", "operator.setitem"), "<2.15"),
     **dict.fromkeys(("statistics.mode", "types.SimpleNamespace"), "<2.15"),
 }
-# Functions of other packages whose Python code breaks the graph, by package and by break. Each was run with torchvision
+# Functions from other packages whose Python code breaks the graph, by package and break. They were run with torchvision
 # 0.28, opt_einsum 3.4, pandas 3.1, networkx 3.6, torch-geometric 2.8, torchdiffeq 0.2.5, ptwt 1.0.1, pyro 1.9.2,
 # gpytorch 1.15, torchmetrics 1.9, torchaudio 2.11, torch-einops-utils 0.2 and pydantic 2.
 _GRAPHS = {
@@ -75,7 +75,7 @@ _SCORE_NAMES = [
     for kind in ("binary", "multiclass", "multilabel")
     for score in "accuracy auroc confusion_matrix f1_score precision recall stat_scores".split()
 ]
-# Scores that count labels only break if they validate the labels, or convert probabilities to labels.
+# Scores that count labels. They only break if they validate the labels, or convert probabilities to labels.
 _COUNTS = [
     name
     for name in _SCORE_NAMES
@@ -113,7 +113,7 @@ _PACKAGES: dict[str, dict[str, str]] = {
         "GB0170": "normalize",
     },
 }
-# Arguments that would otherwise be computed from the data: their position and names.
+# Arguments that would otherwise be computed from the data, with their positions and names.
 _GIVEN: dict[str, tuple[int, tuple[str, ...]]] = {
     **{f"torch_geometric.utils.{name}": (3, ("num_nodes",)) for name in ("add_self_loops", "sort_edge_index")},
     "torch_einops_utils.lens_to_mask": (1, ("max_len",)),
@@ -135,7 +135,7 @@ _GIVEN: dict[str, tuple[int, tuple[str, ...]]] = {
 }
 # Functions that do not read data if `batch` is None.
 _OF_BATCHES = frozenset({"to_dense_batch", *_POOLS["GB0124"].split()})
-# Modules, by the break in their call. Random transforms read the numbers that they draw.
+# Modules, by the break that calling them causes. Random transforms read the numbers that they draw.
 _TRANSFORMS = {
     "GB0007": "RandomChoice RandomOrder",
     "GB0124": "AutoAugment ColorJitter GaussianBlur RandAugment RandomAdjustSharpness RandomAffine RandomAutocontrast "
@@ -150,7 +150,7 @@ _SECOND_TRANSFORMS = {
     "GB0170": "RandomApply RandomErasing RandomGrayscale RandomHorizontalFlip RandomInvert RandomPerspective "
     "RandomSolarize RandomVerticalFlip",
 }
-# Layers that add self-loops to a graph, or compute the number of its nodes.
+# Layers that add self-loops to a graph, or compute its number of nodes.
 _LAYERS = {
     "GB0036": "AGNNConv APPNP ChebConv ClusterGCNConv GATConv GATv2Conv GCN2Conv GCNConv SGConv",
     "GB0124": "AttentionalAggregation HypergraphConv RGCNConv SAGPooling Set2Set TopKPooling",
@@ -176,7 +176,7 @@ _MODULES: dict[str, dict[str, str]] = {
 
 
 def _by_name(table: dict[str, dict[str, str]], tail: str) -> dict[str, str]:
-    """Return the breaks of a table by the full name of the function."""
+    """Return the breaks in a table, keyed by the full name of the function."""
     return {
         f"{package}.{name}{tail}": gb
         for package, breaks in table.items()
@@ -185,7 +185,7 @@ def _by_name(table: dict[str, dict[str, str]], tail: str) -> dict[str, str]:
     }
 
 
-# Settings of Dynamo that may avoid these breaks, which was not tested.
+# Dynamo settings that may avoid these breaks. This has not been tested.
 _CAPTURED = {"GB0036": captures_shapes, "GB0124": captures_scalars}
 _OTHERS = {
     **_by_name(_PACKAGES, ""),
@@ -214,7 +214,7 @@ class LibraryCall(Rule):
             captured = _CAPTURED.get(_OTHERS[event.callee])
             if (captured is not None and captured(project, event.function)) or _is_spared(event):
                 return
-            # A class of the project may override `forward`.
+            # A project class may override `forward`.
             if event.receiver is None or isinstance(event.receiver, k.Object):
                 shown = event.callee.removesuffix(".__call__").removesuffix(".__init__")
                 yield Violation(
@@ -240,7 +240,7 @@ class LibraryCall(Rule):
 
 
 def _is_spared(event: Call) -> bool:
-    """Return whether an argument gives what the function would otherwise read from the data."""
+    """Return whether an argument provides what the function would otherwise read from the data."""
     if event.callee.rpartition(".")[2] in _OF_BATCHES:
         batch = event.args[1] if len(event.args) > 1 else event.keywords.get("batch", k.NONE)
         if k.only_tensor(batch) is None:

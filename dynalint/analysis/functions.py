@@ -152,7 +152,7 @@ def _bind(
     keywords: dict[str, Kind],
     starred: bool,
 ) -> Environment:
-    """Return the kinds of the parameters in a call, from the arguments, or else the defaults.
+    """Return the kinds of the parameters in a call, which come from the arguments or, if omitted, the defaults.
 
     The annotations are used for arguments of unknown kind.
     """
@@ -218,9 +218,9 @@ def _omitted(frame: Frame, function: FunctionInfo, name: str, declared: Kind | N
 
 
 def _kept(kind: Kind) -> Kind:
-    """Return what to keep of an argument's kind in a small function, or of a default's.
+    """Return the kind to keep for an argument of a small function, or for a default.
 
-    This is everything except the values of numbers.
+    Everything except the values of numbers is kept.
     """
     if isinstance(kind, k.Value) and kind.type in ("int", "float") and kind.constant is not k.MISSING:
         return k.Value(kind.type, k.MISSING, kind.source)

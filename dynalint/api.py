@@ -30,9 +30,9 @@ def check(
     is true, no configuration files are read. Refuted findings are not returned.
 
     Raises:
-        UsageError: A path does not exist.
-        ConfigError: The configuration is invalid.
-        DynalintError: dynalint failed on a file.
+        UsageError: If a path does not exist.
+        ConfigError: If the configuration is invalid.
+        DynalintError: If dynalint failed on a file.
     """
     from dynalint import engine
     from dynalint.workspace import open_workspace
@@ -56,8 +56,8 @@ def check_source(
     Imported modules are read from disk. See `check` for the other arguments.
 
     Raises:
-        ConfigError: The configuration is invalid.
-        DynalintError: dynalint failed on the text.
+        ConfigError: If the configuration is invalid.
+        DynalintError: If dynalint failed on the text.
     """
     from dynalint import engine
     from dynalint.workspace import text_workspace

@@ -54,7 +54,7 @@ class Baseline:
         """Read a baseline file. Messages refer to it as `shown`.
 
         Raises:
-            UsageError: The file does not exist or is not a baseline.
+            UsageError: If the file does not exist or is not a baseline.
         """
         try:
             record = read_json(path)
@@ -76,7 +76,7 @@ class Baseline:
         """Write the file with one finding per line, sorted, so that changes are easy to review and merge.
 
         Raises:
-            DynalintError: The file cannot be written.
+            DynalintError: If the file cannot be written.
         """
         records = sorted({name: getattr(entry, name) for name in _FIELDS}.items() for entry in self._entries)
         listed = ",\n".join(f"    {json.dumps(dict(record))}" for record in records)

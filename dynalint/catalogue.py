@@ -174,7 +174,7 @@ def catalogue() -> dict[str, Entry]:
     """Return the descriptions of all codes, sorted by code.
 
     Raises:
-        DynalintError: A rule pack cannot be imported.
+        DynalintError: If a rule pack cannot be imported.
     """
     from dynalint.rules import all_rules
 

@@ -108,7 +108,7 @@ def changes_since(revision: str, directory: Path) -> Changes:
     Uncommitted changes and untracked files count as changes.
 
     Raises:
-        UsageError: git is missing, `directory` is not in a repository, or the revision does not exist.
+        UsageError: If git is missing, `directory` is not in a repository, or the revision does not exist.
     """
     try:
         repository = Repository.around(directory)

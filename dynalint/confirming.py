@@ -124,7 +124,7 @@ def suite(
     """Return a suite that judges the fixes for `linted` by the project's own tests. `command` runs these tests.
 
     Raises:
-        NotTestedError: `command` is not a command.
+        NotTestedError: If `command` is not a command.
     """
     options = confirm_options(workspace, result.analysis.project.roots)
     return Suite(SuiteCommand(command, options), linted, progress)

@@ -49,7 +49,7 @@ def discover(paths: Sequence[Path], settings_for: SettingsFor, *, force_exclude:
     the files in a directory.
 
     Raises:
-        UsageError: A path does not exist.
+        UsageError: If a path does not exist.
     """
     walk = _Walk(settings_for)
     for path in sorted({Path(os.path.normpath(path)) for path in paths}):

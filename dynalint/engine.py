@@ -142,7 +142,7 @@ def fix(
     applied fix.
 
     Raises:
-        DynalintError: The tests cannot be run.
+        DynalintError: If the tests cannot be run.
     """
     workspace = checked.linter.workspace  # This includes the files around the checked files.
     runs = workspace.settings.confirm != "never" and any(one.rewrite for one in checked.linted)

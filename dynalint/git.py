@@ -73,7 +73,7 @@ class Repository:
         """Return the repository that contains `folder`, which must exist.
 
         Raises:
-            GitError: There is no repository, it has no work tree, it belongs to another user, or git cannot be run.
+            GitError: If there is no repository, it has no work tree, it belongs to another user, or git cannot be run.
         """
         top, directory = (
             os.fsdecode(_run(folder, {}, ["rev-parse", wanted]).removesuffix(b"\n").removesuffix(b"\r"))
@@ -85,8 +85,8 @@ class Repository:
         """Return the output of a git command, at most `most` bytes. Names are relative to the repository's root.
 
         Raises:
-            GitExitError: git reported an error.
-            GitError: git cannot be started, takes too long, or prints too much.
+            GitExitError: If git reported an error.
+            GitError: If git cannot be started, takes too long, or prints too much.
         """
         # The work tree is a file, so git finds nothing in it.
         empty = {"GIT_DIR": str(self.directory), "GIT_WORK_TREE": os.devnull}

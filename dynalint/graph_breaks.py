@@ -58,7 +58,7 @@ def graph_breaks() -> dict[str, GraphBreak]:
     """Return the descriptions of all ids, in order.
 
     Raises:
-        DynalintError: A rule pack cannot be imported.
+        DynalintError: If a rule pack cannot be imported.
     """
     naming: dict[str, set[str]] = defaultdict(set)
     for entry in catalogue().values():

@@ -85,7 +85,7 @@ def page_of(rule: type[Rule]) -> Page:
     """Return the page next to a rule's module, or an empty page if there is none.
 
     Raises:
-        PageError: The page has an invalid format.
+        PageError: If the page has an invalid format.
     """
     name = f"{rule.__module__.rpartition('.')[2]}.md"
     try:
@@ -100,7 +100,7 @@ def parse_page(text: str, shown: str, title: str) -> Page:
     """Parse a page whose heading must be `title`. Error messages refer to the page as `shown`.
 
     Raises:
-        PageError: The page has an invalid format.
+        PageError: If the page has an invalid format.
     """
     lines = text.splitlines()
     if lines[:1] != [f"# {title}"]:

@@ -28,8 +28,8 @@ def read_bounded(path: Path, most: int = MOST_BYTES) -> bytes:
     """Return the contents of a regular file that has at most `most` bytes.
 
     Raises:
-        OSError: The file cannot be read, is too large, or is not a regular file but, for example, a device, a pipe or a
-            folder. `strerror` gives the reason.
+        OSError: If the file cannot be read, is too large, or is not a regular file but, for example, a device, a pipe
+            or a folder. `strerror` gives the reason.
     """
     # Check before opening the file, because opening a device can have effects, and check again afterwards, because the
     # file may have been replaced.
@@ -49,8 +49,8 @@ def read_json(path: Path) -> Any:
     """Return the contents of a JSON file.
 
     Raises:
-        OSError: The file cannot be read. See `read_bounded`.
-        ValueError: The file is not JSON, or is nested too deeply.
+        OSError: If the file cannot be read. See `read_bounded`.
+        ValueError: If the file is not JSON, or is nested too deeply.
     """
     try:
         return json.loads(read_bounded(path, MOST_NOTEBOOK_BYTES))

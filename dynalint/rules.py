@@ -190,7 +190,7 @@ class Rule:
         """Return the rewrite that removes `violation`, or why there is none, or None if the rule has no fixes.
 
         Raises:
-            Refusal: There is no rewrite. The message explains why.
+            Refusal: If there is no rewrite. The message explains why.
         """
         return Declined(self.refusal) if self.refusal else None
 
@@ -206,7 +206,7 @@ class Rule:
         """Return the rule's page, which is read on first use.
 
         Raises:
-            PageError: The page has an invalid format.
+            PageError: If the page has an invalid format.
         """
         from dynalint.pages import page_of
 
@@ -245,7 +245,7 @@ def all_rules() -> tuple[Rule, ...]:
     `dynalint.rules`, so third parties can add their own.
 
     Raises:
-        DynalintError: A rule pack cannot be imported, or two rules have the same code or name.
+        DynalintError: If a rule pack cannot be imported, or two rules have the same code or name.
     """
     names = {"dynalint_rules"} | {point.value for point in entry_points(group="dynalint.rules")}
     found: dict[type[Rule], None] = {}

@@ -18,7 +18,7 @@ def silence(file: SourceFile, findings: Iterable[Finding], reason: str) -> str:
     """Return the text of a file with ignore comments for `findings` added at the ends of lines.
 
     Raises:
-        DynalintError: A comment would change what the code means, or cannot be written in the file's encoding.
+        DynalintError: If a comment would change what the code means, or cannot be written in the file's encoding.
     """
     layout = read_layout(file)
     wanted: dict[int, set[str]] = {}

@@ -58,7 +58,7 @@ class Trust:
         """Trust the project at `root` with the settings that it asks for.
 
         Raises:
-            DynalintError: The decision cannot be stored.
+            DynalintError: If the decision cannot be stored.
         """
         self._keep({**self._trusted(), _name(root): _digest(asked)})
 
@@ -66,7 +66,7 @@ class Trust:
         """Revoke trust in the project at `root`. Return whether it was trusted.
 
         Raises:
-            DynalintError: The decision cannot be stored.
+            DynalintError: If the decision cannot be stored.
         """
         known = dict(self._trusted())
         if known.pop(_name(root), None) is None:

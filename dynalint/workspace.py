@@ -80,8 +80,8 @@ def open_workspace(
     """Find the files to check in `paths`, or in the paths that the configuration includes, or in the working directory.
 
     Raises:
-        UsageError: A path does not exist.
-        ConfigError: A configuration file is invalid.
+        UsageError: If a path does not exist.
+        ConfigError: If a configuration file is invalid.
     """
     named = [absolute(path, directory) for path in paths]
     settings = configuration.for_run(named)
@@ -112,7 +112,7 @@ def text_workspace(path: Path, data: bytes, configuration: Configuration, direct
     """Return a workspace with a single file whose contents are `data`, regardless of what is on disk.
 
     Raises:
-        ConfigError: A configuration file is invalid.
+        ConfigError: If a configuration file is invalid.
     """
     path = absolute(path, directory)
     settings = configuration.for_file(path)

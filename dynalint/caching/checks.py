@@ -50,7 +50,7 @@ class Recalled:
         """Read a record.
 
         Raises:
-            KeyError, TypeError, AssertionError: The record was not written by dynalint.
+            KeyError, TypeError, AssertionError: If the record was not written by dynalint.
         """
         self.notes: tuple[str, ...] = tuple(record["notes"])
         self.failures: tuple[str, ...] = tuple(record["failures"])

@@ -22,7 +22,7 @@ def make_folder(folder: Path) -> None:
     """Create a cache folder, with a `.gitignore` next to it.
 
     Raises:
-        OSError: The folder cannot be created, or the path is a symbolic link, which could redirect what is written.
+        OSError: If the folder cannot be created, or the path is a symbolic link, which could redirect what is written.
     """
     if folder.is_symlink():
         raise OSError(errno.ELOOP, "it is a symbolic link", str(folder))

@@ -70,7 +70,7 @@ def confirm(
     examples failed, if their calls are still needed. The code being checked cannot make this function raise.
 
     Raises:
-        WorkerError: The interpreter cannot be started.
+        WorkerError: If the interpreter cannot be started.
     """
     return examine(findings, roots, options, progress, silenced, parts, leads, note)[0]
 
@@ -127,7 +127,7 @@ def run_targets(
     """Run the targets and return their results without judging findings. Lines are recorded for `files`.
 
     Raises:
-        WorkerError: The interpreter cannot be started, it has no torch, or no sandbox is available.
+        WorkerError: If the interpreter cannot be started, it has no torch, or no sandbox is available.
     """
     spots: dict[str, list[list[int]]] = {os.path.realpath(file): [] for file in files}
     target_runs = _TargetRuns(options, sorted(resolved(targets)), spots, progress)

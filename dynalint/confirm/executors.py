@@ -38,7 +38,7 @@ class Executor(Protocol):
         """Start a worker.
 
         Raises:
-            WorkerError: The worker cannot be started.
+            WorkerError: If the worker cannot be started.
         """
 
 
@@ -64,7 +64,7 @@ class DaskExecutor:
         """Prepare to connect to the scheduler at an address. The connection is made when the first worker is needed.
 
         Raises:
-            UsageError: `distributed` is not installed.
+            UsageError: If `distributed` is not installed.
         """
         try:
             import distributed  # noqa: F401

@@ -58,7 +58,7 @@ class Answers:
         """Write this shard's answers, for a run on `paths`.
 
         Raises:
-            DynalintError: The file cannot be written.
+            DynalintError: If the file cannot be written.
         """
         spots: dict[str, int] = {}  # Spots are long, and most answers have the same.
         answers = {
@@ -77,7 +77,7 @@ def read_shards(files: Sequence[Path]) -> tuple[Answers, tuple[str, ...]]:
     """Return the answers in the shard files of a run, and the paths that were checked.
 
     Raises:
-        UsageError: A file is not a shard, or the files are not all the shards of a single run.
+        UsageError: If a file is not a shard, or the files are not all the shards of a single run.
     """
     shards = {file: _read(file) for file in files}
     answers = Answers()

@@ -61,7 +61,7 @@ def trace(
     """Run a command, wait for its pending confirmations as long as the budget allows, and return the results.
 
     Raises:
-        DynalintError: The command cannot be run, or this system cannot fork processes.
+        DynalintError: If the command cannot be run, or this system cannot fork processes.
     """
     if not hasattr(os, "fork"):
         raise DynalintError("dynalint trace needs a system that can fork processes; this one cannot.")

@@ -40,7 +40,7 @@ def explain(
     If `advise` is true, also try out remedies.
 
     Raises:
-        WorkerError: The interpreter cannot be started, no sandbox is available, or the target cannot be run.
+        WorkerError: If the interpreter cannot be started, no sandbox is available, or the target cannot be run.
     """
     target = replace(target, path=Path(os.path.realpath(target.path)))
     options = replace(options, roots=(*options.roots, own_folder(target.path)))

@@ -24,8 +24,8 @@ def find_targets(
     A file without a name stands for all models and compiled functions in it, in order.
 
     Raises:
-        UsageError: The file or module does not exist, or the name is ambiguous.
-        ConfigError: The configuration is invalid.
+        UsageError: If the file or module does not exist, or the name is ambiguous.
+        ConfigError: If the configuration is invalid.
     """
     where, qualname = _split(text)
     path = _file(where, configuration, directory)

@@ -44,8 +44,8 @@ def plan_of(rewrite: Rewrite) -> Plan:
     """Return the changes that a rewrite makes, including the imports it needs.
 
     Raises:
-        EditError: The replacements overlap, change nothing, reach outside the text, contain a character that the file's
-            encoding lacks, or need a name that the file uses for something else.
+        EditError: If the replacements overlap, change nothing, reach outside the text, contain a character that the
+            file's encoding lacks, or need a name that the file uses for something else.
     """
     files: dict[Path, SourceFile] = {}
     changes: dict[Path, list[Change]] = {}

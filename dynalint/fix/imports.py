@@ -26,7 +26,7 @@ def import_place(file: SourceFile, statement: str) -> tuple[int, str] | None:
     """Return an offset, and the text to insert there to import `statement`, or None if `file` already imports it.
 
     Raises:
-        EditError: The file uses the name for something else, or does not parse.
+        EditError: If the file uses the name for something else, or does not parse.
     """
     if file.tree is None:
         raise EditError("the file does not parse")
@@ -114,7 +114,7 @@ def below_imports(file: SourceFile, statement: str) -> tuple[int, str]:
     The statement goes below the torch imports and any imports that directly follow them.
 
     Raises:
-        EditError: The file does not import torch at its top level, or does not parse.
+        EditError: If the file does not import torch at its top level, or does not parse.
     """
     if file.tree is None:
         raise EditError("the file does not parse")

@@ -62,8 +62,8 @@ class Suite:
         """Return the part of `result` that is accepted. `again` repeats the rounds of fixing with a different verifier.
 
         Raises:
-            NotTestedError: The tests cannot be run, or they do not prove anything.
-            WorkerError: The interpreter cannot be started.
+            NotTestedError: If the tests cannot be run, or they do not prove anything.
+            WorkerError: If the interpreter cannot be started.
         """
         if not result.fixed:
             return result

@@ -81,8 +81,8 @@ class SuiteCommand:
         Under pytest, run only the tests in `only`, unless it is None.
 
         Raises:
-            NotTestedError: Nothing was run.
-            WorkerError: The interpreter cannot be started.
+            NotTestedError: If nothing was run.
+            WorkerError: If the interpreter cannot be started.
         """
         options = self._options
         given = {**{path: text.encode() for path, text in options.overrides.items()}, **texts}
@@ -145,7 +145,7 @@ def _told(run: SuiteRun, events: Iterable[Any]) -> SuiteRun:
     """Add the plugin's report to `run`, and ignore anything else that the tests wrote to the same file.
 
     Raises:
-        NotTestedError: The tests called code from the project itself instead of the copy.
+        NotTestedError: If the tests called code from the project itself instead of the copy.
     """
     passed, failed, called = set(), {}, {}
     begun: dict[str, None] = {}

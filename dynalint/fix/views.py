@@ -107,7 +107,7 @@ class Sight:
         """Return the view for changes to `files`. `items` and `texts` describe the project's current state.
 
         Raises:
-            TooNarrow: The whole project is needed, and `widened` has not been called.
+            TooNarrow: If the whole project is needed, and `widened` has not been called.
         """
         if self._views is None or files & self._wide:
             return self._whole

@@ -39,7 +39,7 @@ def write_together(writes: Sequence[Write]) -> None:
     restored.
 
     Raises:
-        WriteError: Nothing was written. The message names the file at fault and the reason.
+        WriteError: If nothing was written. The message names the file at fault and the reason.
     """
     targets = [_target(write) for write in writes]
     staged = [_beside(target) for target in targets]

@@ -63,7 +63,7 @@ class Analyst:
         """Return the static findings in the open files, with the verdicts from the last confirmation.
 
         Raises:
-            DynalintError: The configuration is invalid.
+            DynalintError: If the configuration is invalid.
         """
         with self._lock:
             workspace = self._workspace(texts)
@@ -101,7 +101,7 @@ class Analyst:
         """Apply the safe fixes for a file without running code, and return the new text of each file that they change.
 
         Raises:
-            DynalintError: The configuration is invalid.
+            DynalintError: If the configuration is invalid.
         """
         with self._lock:
             workspace = self._workspace(texts)
@@ -116,7 +116,7 @@ class Analyst:
         """Confirm the findings in a file as it is on disk, store the verdicts, and return how many were confirmed.
 
         Raises:
-            DynalintError: The configuration is invalid, or code cannot be run.
+            DynalintError: If the configuration is invalid, or code cannot be run.
         """
         with self._lock:
             workspace, _ = open_workspace([path], self._configuration({}), self.folder)

@@ -60,9 +60,8 @@ def assert_compiles(
     and the number of graphs is not checked. The model's state is not restored after the calls. Requires torch.
 
     Raises:
-        AssertionError: There is a graph break, a recompilation or too many graphs. The message gives the location,
-        Dynamo's
-            explanation, and the rewrite that dynalint suggests.
+        AssertionError: If there is a graph break, a recompilation or too many graphs. The message gives the location,
+            Dynamo's explanation, and the rewrite that dynalint suggests.
     """
     import torch
 

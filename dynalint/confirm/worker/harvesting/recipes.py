@@ -47,7 +47,7 @@ def recipe_of(subject: Any, call: Call, constructions: Constructions) -> list[st
     """Return the recipe for a callable and a call to it, as lines of text.
 
     Raises:
-        NoRecipeError: Part of it cannot be recreated.
+        NoRecipeError: If part of it cannot be recreated.
     """
     writer = _Writer(constructions)
     args, kwargs = call

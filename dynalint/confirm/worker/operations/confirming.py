@@ -80,7 +80,7 @@ def run_modes(subject: Subject, request: Mapping[str, Any], reply: Reply, seen: 
     `seen` receives the run in default mode, and then the run without the breaks that hide others, if there is one.
 
     Raises:
-        ProblemError: The call fails in eager mode.
+        ProblemError: If the call fails in eager mode.
     """
     started = time.process_time()
     make, name = subject.make, request["target"]["qualname"]

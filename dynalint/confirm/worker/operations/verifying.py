@@ -126,7 +126,7 @@ def _pairs(
     """Yield both versions for each call to compare them on, and the request for only that call. The best comes last.
 
     Raises:
-        _VersionProblemError: One of the versions cannot be prepared.
+        _VersionProblemError: If one of the versions cannot be prepared.
     """
     calls: list[Mapping[str, Any] | None] = [*_chosen_calls(request, search)]
     for call in calls or [None]:

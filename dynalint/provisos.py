@@ -32,11 +32,11 @@ def provisos(events: Sequence[Event], refused: Collection[Event], project: Proje
     certain: dict[FunctionInfo, list[Event]] = defaultdict(list)
     for event in events:
         if isinstance(event.node, ast.Call) and event.condition is event.node.func:
-            found[event] = f"{quote(event.function.file, event.node.func)} may be something else on other paths"
+            found[event] = f"{quote(event.function.file, event.node.func)} may refer to something else on other paths"
         elif event.condition is not None and not is_passed_by_all(event, project):
-            found[event] = f"only runs that get past {quote(event.function.file, event.condition)} reach this line"
+            found[event] = f"Python only reaches this if it gets past {quote(event.function.file, event.condition)}"
         elif isinstance(event, Branch) and only_tensor(event.kind) is None:
-            found[event] = "on other paths to this line it is a plain Python value"
+            found[event] = "it is a plain Python value on other paths to this line"
         else:
             certain[event.function].append(event)
     breaking = {event.function for own in certain.values() for event in own if runs_always(event, project)}
@@ -44,9 +44,9 @@ def provisos(events: Sequence[Event], refused: Collection[Event], project: Proje
         for event, other, always in _hidden(own, _ending(function, own, refused, breaking, project), project):
             line = other.node.lineno
             found[event] = (
-                f"the whole function currently runs in eager because of line {line}, so this is the next break"
+                f"the whole function currently runs in eager mode because of line {line}, so this is the next break"
                 if always
-                else f"runs that reach line {line} leave the whole function in eager; other runs break here"
+                else f"if line {line} is reached, the whole function runs in eager mode; otherwise, the graph breaks here"
             )
     return found
 

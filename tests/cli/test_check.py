@@ -404,4 +404,4 @@ def test_what_a_break_in_a_loop_hides_is_advice(dynalint: Run, place: Path) -> N
         12: "advice",
         14: "advice",
     }
-    assert "in eager because of line 9" in found[12][1]
+    assert "in eager mode because of line 9" in found[12][1]

@@ -41,7 +41,7 @@ def test_a_recurrent_layer_hides_what_comes_after_it_on_every_way() -> None:
     found = {one.line: one for one in dynalint.check_source("m.py", _MODEL)}
     categories = {line: one.category for line, one in found.items()}
     assert categories == {12: "graph-break", 13: "graph-break", 16: "graph-break", 18: "graph-break", 19: "advice"}
-    assert "in eager because of line 18" in found[19].message
+    assert "in eager mode because of line 18" in found[19].message
 
 
 def test_a_break_in_a_loop_hides_what_comes_after_it_where_its_argument_is_given() -> None:

@@ -20,7 +20,7 @@ class CachedProperty(Rule):
     gb = ("GB0142",)
     events = (Read,)
     calls = frozenset({"functools.cached_property"})
-    refusal = "compute it in the constructor, or make it a `property`, which Dynamo evaluates while it traces"
+    refusal = "compute it in the constructor, or make it a `property`, which Dynamo evaluates during tracing"
 
     def check(self, event: Read, project: Project) -> Iterable[Violation]:
         """Flag the read. Its cost depends on the Python version."""

@@ -14,7 +14,7 @@ class KeptIterator(Rule):
     gb = ("GB4347", "GB0811", "GB0156", "GB0253", "GB0116", "GB9493")
     events = (Call, Iteration)
     calls = frozenset({"builtins.next"})
-    refusal = "the callers have to change; get the next value before the call and pass it in"
+    refusal = "the callers would have to change; get the next value before the call and pass it in"
 
     def check(self, event: Call | Iteration, project: Project) -> Iterable[Violation]:
         """Flag calling `next` on an iterator that existed before the call, and looping over one."""

@@ -79,7 +79,7 @@ def _repetition(event: Operation) -> Iterator[Violation]:
             if tensor is not None and not is_stored_number(tensor):
                 yield Violation(
                     event.node,
-                    "repeating a list by a tensor reads the tensor's value, which breaks the graph",
+                    "multiplying a list by a tensor reads the tensor's value, which breaks the graph",
                     help="create a tensor of the maximum length, and mask the extra elements",
                 )
 

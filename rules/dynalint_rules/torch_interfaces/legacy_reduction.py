@@ -24,7 +24,7 @@ class LegacyReduction(Rule):
     name = "legacy-reduction"
     summary = "Creating a loss with `size_average` or `reduce` in compiled code breaks the graph"
     gb = ("GB0208",)
-    refusal = "rewritten code would no longer warn about the deprecated option; use `reduction` instead"
+    refusal = "the rewritten code would no longer warn about the deprecated option; use `reduction` instead"
     events = (Call,)
     calls = frozenset(f"torch.nn.{name}" for name in _PLACES)
 

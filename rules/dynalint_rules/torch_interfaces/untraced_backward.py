@@ -19,8 +19,8 @@ class UntracedBackward(Rule):
     events = (Raising, Read)
     calls = frozenset({_SAVED})
     refusal = (
-        "rewritten code would no longer warn about `saved_variables` or raise the exception in `backward`; change it "
-        "by hand"
+        "the rewritten code would no longer warn about `saved_variables` or raise the exception in `backward`; change "
+        "it by hand"
     )
 
     def check(self, event: Raising | Read, project: Project) -> Iterable[Violation]:

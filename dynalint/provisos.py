@@ -46,7 +46,7 @@ def provisos(events: Sequence[Event], refused: Collection[Event], project: Proje
             found[event] = (
                 f"the whole function currently runs in eager mode because of line {line}, so this is the next break"
                 if always
-                else f"if line {line} is reached, the whole function runs in eager mode; otherwise, the graph breaks here"
+                else f"if line {line} runs, the whole function runs in eager mode; otherwise, the graph breaks here"
             )
     return found
 

@@ -1,4 +1,4 @@
-"""Compare the findings in each folder of a package, when it is checked alone, with the findings in the whole package.
+"""Compare the findings when each folder of a package is checked alone with the findings in the whole package.
 
     python benchmarks/parts.py PACKAGE [--files N]
 

@@ -7,8 +7,8 @@ CORPUS and TRUTH.jsonl are the same as for `accuracy.py`. The models in files wi
 in `dynalint explain`, with generated inputs if none are declared, until each break site in the file has been reached.
 Settings that may help, such as `capture_scalar_outputs`, and `fullgraph=True`, which implies some of them, are tried by
 running the model. Settings that change results do not count. If time ran out before results could be compared, this is
-reported. A site vanishes if it vanishes in every model that reached it. `--sample` draws files, which are the same for
-the same `--seed`.
+reported. A site vanishes if it vanishes in every model that reached it. `--sample` draws files at random. The same
+`--seed` always gives the same files.
 
 `--examples` names a file that maps examples, written as in the configuration, to the sites `FILE:LINE` that they run.
 `tested_models.py` creates one from a library's tests. With this option, no inputs are generated. The next example is

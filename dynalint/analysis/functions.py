@@ -1,4 +1,4 @@
-"""Calls to project functions: bind the parameters and compute the result."""
+"""Follow calls to project functions: bind their parameters and compute their results."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Importers:
             yield from self._at([*one.module.split("."), *match[1].split(".")[1:]])
 
     def _defining(self, module: Outline, name: str) -> Iterator[Outline]:
-        """Yield the other modules that define a dotted name as used in a module."""
+        """Yield the other modules that define a dotted name that a module uses."""
         first, *rest = name.split(".")
         one = module.bindings.get(first)
         if one is not None:

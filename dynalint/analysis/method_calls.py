@@ -114,8 +114,8 @@ def _register_buffer(frame: Frame, receiver: k.Instance, args: list[Kind], keywo
 def store_by_name(frame: Frame, owner: Kind, name: str | None, value: Kind) -> None:
     """Store a value in the way that an assignment does.
 
-    A method that stores to its own `self` stores to the class that defines the method. If nothing is known about the
-    name, only modules are stored.
+    If a method stores an attribute on its own `self`, the attribute belongs to the class that defines the method. If
+    nothing is known about the name, only modules are stored.
     """
     if name is None and all(is_module(frame, one) for one in value.members):
         name = HOLE

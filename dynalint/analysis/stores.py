@@ -154,7 +154,7 @@ def _store_attribute(frame: Frame, target: ast.Attribute, kind: Kind, value: ast
 
 
 def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augmented: bool, reads_old: bool) -> None:
-    """Store to `owner.name`, where the owner is `self`, a class, or an object stored in `self` or a global."""
+    """Assign to `owner.name`, where the owner is `self`, a class, or an object stored in `self` or a global."""
     if target.attr == "forward" and _is_own_module(frame, target.value):
         note_forward(frame, kind)
     name = frame.self_attribute(target)
@@ -338,7 +338,7 @@ def _augmented_item(frame: Frame, target: ast.Subscript, old: Kind, new: Kind) -
 
 
 def _store_item(frame: Frame, target: ast.Subscript, kind: Kind) -> None:
-    """Store to `base[index]`."""
+    """Assign to `base[index]`."""
     base, index = taken_apart(frame, target)
     note_index(frame, target, base, index, "store")
     note_item(frame, target, base)

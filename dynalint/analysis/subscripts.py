@@ -1,4 +1,4 @@
-"""The kind of `base[index]`, and the effect of storing to it."""
+"""The kind of `base[index]`, and the effect of assigning to it."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def element_at(frame: Frame, base: Kind, node: ast.expr, index: Kind) -> Kind:
             known = base.get(index.constant)
             if known is not None:
                 return k.held_in(base, known)
-            # If no store to a key is known, other code has stored its value.
+            # If the code does not store anything under this key, other code has stored its value.
             return UNKNOWN if isinstance(base.rest, k.Nothing) else k.held_in(base, base.rest)
         return UNKNOWN if isinstance(base.value, k.Nothing) else k.held_in(base, base.value)
     if isinstance(base, k.Instance):

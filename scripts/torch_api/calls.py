@@ -1,4 +1,4 @@
-"""Calls to torch: their arguments, the hints that the loader gets for these, and copies with other data or shapes."""
+"""Calls to torch with their arguments, the loader's hints for these, and copies with other data or shapes."""
 
 from __future__ import annotations
 

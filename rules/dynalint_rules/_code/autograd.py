@@ -58,7 +58,7 @@ def _sides_taken(event: InplaceChange, project: Project) -> dict[str, bool]:
 def keeps_graph(
     statement: ast.stmt, values: list[ast.expr], function: FunctionInfo, name: str, project: Project
 ) -> bool:
-    """Return whether any of `values`, parts of a statement that stores to `name`, can be a tensor with a gradient."""
+    """Return whether any of `values`, parts of a statement that assigns `name`, can be a tensor with a gradient."""
     flow = _Flow(function, name, project, None, watched=statement, values=values)
     for _ in flow.products():
         pass

@@ -75,7 +75,7 @@ def _reshaped(scope: Scope, event: Subscript, index: ast.expr) -> Rewrite:
     stored = statement.value if isinstance(statement, ast.Assign) and statement.targets == [event.node] else None
     if stored is not None and k.is_number(scope.kind(stored)):
         changes, _ = with_a_dimension(scope, event.node, index)
-        # A uint8 tensor would be a mask, and torch does not allow the rewritten store to an expanded view.
+        # A uint8 tensor would be a mask, and torch does not allow the rewritten assignment to an expanded view.
         conditions = (f"{scope.quote(index)} is not uint8", f"{scope.quote(event.node.value)} is not an expanded view")
         return Rewrite(
             "Index with a one-dimensional tensor", "conditional", rw.written(scope.file, *changes), conditions

@@ -89,7 +89,7 @@ def put_back(scope: Scope, event: Subscript) -> Rewrite | None:
 
 
 class _Store:
-    """The rewrite of a statement whose value is stored to `target` through a mask, there or in the statement `last`.
+    """The rewrite of a statement whose value is stored in `target` through a mask, there or in the statement `last`.
 
     `read` is an earlier statement that assigns the selected elements to a name, if there is one. If `value` is given,
     the statement assigns a copy of the target with this value stored in it.

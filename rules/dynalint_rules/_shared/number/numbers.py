@@ -302,9 +302,9 @@ class _Follower(Arguments):
                 raise Refusal(f"`{name}` is assigned more than once; use a separate variable for this value first")
 
     def _goes_into_tensor(self, target: ast.expr) -> bool:
-        """Return whether a number is stored to elements of a tensor, which converts any value to its own dtype.
+        """Return whether a number is assigned to elements of a tensor, which converts any value to its own dtype.
 
-        Storing through an index tensor requires a value of the same dtype.
+        Assigning through an index tensor requires a value of the same dtype.
         """
         if not isinstance(target, ast.Subscript) or self.scope.tensor(target.value) is None:
             return False

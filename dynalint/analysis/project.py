@@ -223,7 +223,7 @@ class Project(Hierarchy):
                     pending.extend(ast.iter_child_nodes(node))
 
 
-# Never first-party, whichever folder is checked, because dynalint has its own data about these.
+# Packages that are never first-party, whichever folder is checked, because dynalint has its own data about them.
 _EXTERNAL = frozenset({"torch", "numpy", "typing", "builtins", "typing_extensions"})
 
 

@@ -207,7 +207,7 @@ class LibraryCall(Rule):
     calls = frozenset({*(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split()), *_OTHERS})
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
-        """Flag the call, wherever it is."""
+        """Flag every call."""
         if leads_to_raise(event, project):
             return
         if event.callee in _OTHERS:
@@ -233,7 +233,7 @@ class LibraryCall(Rule):
             )
 
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Decline: the right place to compute the value depends on the arguments."""
+        """Offer no fix, because the right place to compute the value depends on the arguments."""
         if event.callee in _OTHERS:
             return Declined("the call has no general equivalent in torch operations; move it out of the compiled code")
         return Declined("compute its value in the constructor or at module level, if its arguments are available there")

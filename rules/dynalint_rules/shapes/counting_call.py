@@ -26,7 +26,7 @@ _HELP = {
     "where": "pass `torch.where` the two values to select from, or work with the mask itself",
     "flatnonzero": "use the mask itself, with `mask.sum()` to count and `torch.where(mask, a, b)` to select",
     "repeat_interleave": "pass `output_size=`, if the sum of the repeats is known as a Python number",
-    "repeat": "repeat by a single number, or gather rows with an index that is computed beforehand",
+    "repeat": "repeat by a single number, or gather rows with a precomputed index",
     "bincount": "sum `one_hot(t, n)` over its first dimension, or `scatter_add_` ones into `n` zeros",
     "combinations": "index with `torch.triu_indices(n, n, 1)`, which only depends on a shape",
 }

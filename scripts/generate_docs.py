@@ -42,7 +42,7 @@ BREAKS = """{made}
 Dynamo gives each kind of graph break an id, which appears in its logs and error messages. There are {total} ids in
 torch {torch}. This page lists them together with the rules that find these graph breaks in the source code, or with the
 reason why no rule does. To see the entry for a single id, run `dynalint rule GB0170`. If dynalint runs the code and
-finds a graph break that no rule has found, it reports the break as [DYN001](rules/DYN001.md), with its id.
+encounters a graph break that no rule has found, it reports the break as [DYN001](rules/DYN001.md), with its id.
 """
 SHOWN_OUTPUT = re.compile(r"(<!-- output of: (.*?) -->\n```text\n).*?(```\n)", re.DOTALL)
 SHOWN_MODEL = re.compile(r"```python\n(.*?)```\n", re.DOTALL)
@@ -128,9 +128,8 @@ def breaks_page(breaks: Iterable[GraphBreak]) -> str:
         alike = [one for one in found if one.seen == seen]
         text += f"\n## {seen.capitalize()}: {meaning}\n\n"
         by_rule = seen in ("static", "partly")
-        text += f"{len(alike)} ids" + (
-            f", {sum(bool(one.rules) for one in alike)} with a rule.\n\n" if by_rule else ".\n\n"
-        )
+        with_rules = f" Rules find {sum(bool(one.rules) for one in alike)} of them." if by_rule else ""
+        text += f"There are {len(alike)} ids in this group.{with_rules}\n\n"
         text += "| id | Dynamo's name | rules |\n| --- | --- | --- |\n"
         text += "".join(
             f"| [{one.id}]({GB_URL.format(one.id.lower())}) | {cell(one.type)} | {standing(one)} |\n" for one in alike

@@ -97,8 +97,7 @@ _RUNNING = (
     click.option(
         "--equivalence",
         type=click.Choice(["practical", "exact"]),
-        help="How exactly a fix must preserve results: as closely as a reviewer would require, or down to every bit, "
-        "gradient, and object.",
+        help='How closely a fix must preserve results: as a reviewer would require ("practical") or exactly ("exact").',
     ),
     confirm_from,
     click.option(

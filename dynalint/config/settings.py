@@ -217,8 +217,7 @@ class Settings:
         default="practical",
         metadata=_about(
             v.choice("practical", "exact"),
-            "How exactly a fix must preserve results: as closely as a reviewer would require, or down to every bit, "
-            "gradient, and object.",
+            'How closely a fix must preserve results: as a reviewer would require ("practical") or exactly ("exact").',
         ),
     )
     test_command: str | None = field(

@@ -29,7 +29,7 @@ class ConcurrentCall(Rule):
     events = (Call,)
     calls = frozenset(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split())
     message = "`{callee}()` communicates with other threads, which breaks the graph"
-    help = "return the data that they need, and communicate with them outside the compiled code"
+    help = "return the data that other threads need, and communicate outside the compiled code"
     refusal = (
         "a graph cannot communicate with other threads; return the data that they need, and communicate with them "
         "outside the compiled code"

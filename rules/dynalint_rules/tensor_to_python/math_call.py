@@ -60,7 +60,7 @@ def _in_torch(scope: Scope, event: Call) -> Rewrite:
     flow.conditions[f"{scope.quote(event.node)} has the same value up to rounding and never raises an exception"] = None
     flow.conditions.update(dict.fromkeys(found.conditions))
     content = f"{scope.torch}.{IN_TORCH[name]}({found.text})"
-    title = f"Compute with `torch.{IN_TORCH[name]}` instead of `math.{name}`"
+    title = f"Use `torch.{IN_TORCH[name]}` instead of `math.{name}`"
     edits = rw.written(scope.file, (event.node, content), *flow.edits)
     return Rewrite(title, flow.safety, edits, flow.clauses, imports=scope.imports, leaves=flow.leaves)
 
@@ -76,5 +76,5 @@ def _asked(scope: Scope, node: ast.Call, name: str) -> Rewrite:
     text = f"{scope.torch}.{name}({found.text.replace('.detach()', '').replace('.clone()', '').removesuffix(_FLAT)})"
     text += _FLAT if found.text.endswith(_FLAT) else ""
     edits = rw.written(scope.file, (node, text), *flow.edits)
-    title = f"Test with `torch.{name}` instead of `math.{name}`"
+    title = f"Use `torch.{name}` instead of `math.{name}`"
     return Rewrite(title, flow.safety, edits, flow.clauses, imports=scope.imports, leaves=flow.leaves)

@@ -41,7 +41,7 @@ _DECLINED = (
 class TensorAsSize(Rule):
     code = "DYN204"
     name = "tensor-as-size"
-    summary = "A tensor used as a size, count or range is read into Python and breaks the graph"
+    summary = "Using a tensor as a size, count or range reads its value and breaks the graph"
     gb = ("GB0033", "GB0059")
     reads_data = True
     events = (Call, Operation)
@@ -60,7 +60,7 @@ class TensorAsSize(Rule):
             shown = _shown(event, given[0], project)
             yield Violation(
                 event.node,
-                f"{shown} is read into Python as a size in `{name}()`, which breaks the graph",
+                f"`{name}()` reads a size from {shown}, which breaks the graph",
                 help="use a bound that no input exceeds, such as a shape, and mask the extra elements",
                 setting=SCALARS if event.callee.startswith(("torch.", "Tensor.")) and name not in _NEVER_TRACED else "",
             )
@@ -111,9 +111,9 @@ def _shown(event: Call, size: ast.expr, project: Project) -> str:
     if isinstance(size, ast.Tuple | ast.List):
         items = [item for item in size.elts if _holds_tensor(kinds.get(item, k.UNKNOWN))]
         if items:
-            return f"{quote(file, items[0])}, a tensor,"
+            return f"the tensor {quote(file, items[0])}"
     holder = isinstance(kinds.get(size), k.Sequence)
-    return f"{quote(file, size)}, {'which holds a tensor' if holder else 'a tensor'},"
+    return f"{'a tensor in' if holder else 'the tensor'} {quote(file, size)}"
 
 
 def _holds_tensor(kind: k.Kind, *, stored: bool = False) -> bool:

@@ -47,6 +47,6 @@ class ForeignCall(Rule):
     message = "`{callee}()` runs C code that Dynamo does not support, so the graph breaks here"
     help = "compute the result earlier, or wrap the call with `torch.library.custom_op`"
     refusal = (
-        "the arguments decide where the result can be computed; compute it in `__init__`, or wrap the call with "
+        "where to compute the result depends on the arguments; compute it in `__init__`, or wrap the call with "
         "`torch.library.custom_op`"
     )

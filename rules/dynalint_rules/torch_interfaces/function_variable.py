@@ -18,7 +18,8 @@ class FunctionVariable(Rule):
     events = (Read, Write)
     calls = frozenset({FUNCTION_VARIABLE, "torch.autograd.Function.apply"})
     refusal = (
-        "dynalint cannot tell from the code what else sets or reads it; keep it in a global, or pass it to `apply`"
+        "dynalint cannot tell from the code what else sets or reads the variable; keep it in a global, or pass it to "
+        "`apply`"
     )
 
     def check(self, event: Read | Write, project: Project) -> Iterable[Violation]:

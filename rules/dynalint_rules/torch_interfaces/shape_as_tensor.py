@@ -11,7 +11,7 @@ from dynalint.rulekit import Call, Event, Project, Rule, Violation, k
 class ShapeAsTensor(Rule):
     code = "DYN622"
     name = "shape-as-tensor"
-    summary = "`shape_as_tensor` returns a tuple in compiled code, which has no tensor methods"
+    summary = "In compiled code, `shape_as_tensor` returns a tuple, which has no tensor methods"
     gb = ("GB0088", "GB0156")
     events = (Call,)
     calls = frozenset({f"{k.SHAPE_AS_TENSOR.type}.*", "int.*"})

@@ -44,7 +44,7 @@ class StorageChange(Rule):
         if isinstance(event, Write) and event.name in _PARTS:
             part = event.node.attr
             message, help_ = (
-                f"Dynamo does not trace assignments to `{part}` of a tensor",
+                f"Dynamo does not trace assignments to a tensor's `{part}`",
                 f"write `t.{part}[...] = value`",
             )
         elif isinstance(event, Write):

@@ -35,7 +35,7 @@ _MOST_NAMES = 5
     default=120.0,
     show_default=True,
     metavar="SECONDS",
-    help="The maximum time to spend on confirming calls, over all processes of the command.",
+    help="The maximum time to spend on confirming calls, across all of the command's processes.",
 )
 @click.option("--confirm", is_flag=True, help="Confirm calls even if there is no working sandbox.")
 @click.option("--cache-dir", metavar="DIRECTORY", help="The folder in which to store the results.")

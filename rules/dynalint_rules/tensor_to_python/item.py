@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, leads_to_raise, rw
-from dynalint_rules._code.calls import callee
 from dynalint_rules._code.foreseen import is_folded, is_stored_number
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import captures_scalars
@@ -44,8 +43,7 @@ class ItemOfTensor(Rule):
         if not isinstance(event.node.func, ast.Attribute):
             return None
         scope, source = Scope.of(event, project), event.node.func.value
-        checked = rewrite_checking_call(scope, event.node)
-        return checked or _round_trip(scope, event.node, source) or _kept(scope, event.node, source)
+        return rewrite_checking_call(scope, event.node) or _kept(scope, event.node, source)
 
 
 def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
@@ -67,24 +65,3 @@ def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
         # A buffer that is changed in place may now be a factor in a product.
         leaves=(*flow.leaves, *(("DYN505",) if tensor is not None and tensor.origin == "buffer" else ())),
     )
-
-
-def _round_trip(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
-    """Replace `torch.tensor(t.item())` with the tensor itself, or return None for any other code."""
-    outer = scope.parents[node]
-    if not isinstance(outer, ast.Call) or callee(scope, outer) != "torch.tensor" or outer.args != [node]:
-        return None
-    keywords = {keyword.arg: scope.text(keyword.value) for keyword in outer.keywords}
-    if not keywords.keys() <= {"dtype", "device"}:
-        return None
-    found = detached(scope, source)
-    conditions = list(found.conditions)
-    if "dtype" not in keywords:
-        tensor = k.only_tensor(scope.kind(source))
-        wanted = "torch.int64" if tensor is not None and tensor.dtype == "int" else "the default dtype"
-        conditions.append(f"the dtype of {scope.quote(source)} is {wanted}")
-    text = found.text
-    if keywords:
-        text += f".to({', '.join(f'{name}={value}' for name, value in keywords.items())})"
-    title = "Use `.detach()` instead of `torch.tensor(....item())` to keep the tensor"
-    return Rewrite(title, "conditional", rw.written(scope.file, (outer, text)), tuple(conditions))

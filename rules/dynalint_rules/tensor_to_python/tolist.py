@@ -5,14 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, leads_to_raise, rw
+from dynalint.rulekit import Call, Declined, Project, Rule, Violation, k, leads_to_raise
 from dynalint_rules._code.foreseen import is_stored_number
-from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import SCALARS
-from dynalint_rules._shared.number.detached import rows_of
-from dynalint_rules._shared.number.flow import is_whole
-from dynalint_rules._shared.number.numbers import flow_of
-from dynalint_rules._shared.text import atom
 
 
 class TolistOfTensor(Rule):
@@ -41,13 +36,9 @@ class TolistOfTensor(Rule):
                 setting=SCALARS if tensor.dtype == "int" else "",
             )
 
-    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Keep a tensor if every use of the number accepts a tensor."""
-        if not isinstance(event.node.func, ast.Attribute):
-            return None
-        scope, source = Scope.of(event, project), event.node.func.value
-        rewrite = _unbound(scope, event.node, source)
-        return rewrite or Declined(_nearest(scope.parents.get(event.node)) + _setting(event.receiver))
+    def fix(self, event: Call, violation: Violation, project: Project) -> Declined:
+        """Name the closest alternative."""
+        return Declined(_nearest(project.parents(event.function).get(event.node)) + _setting(event.receiver))
 
 
 def _setting(kind: k.Kind | None) -> str:
@@ -65,16 +56,3 @@ def _nearest(parent: ast.AST | None) -> str:
     if isinstance(parent, ast.Call):
         return "the sizes depend on data; mask a tensor of fixed size instead of splitting it"
     return "a list of numbers cannot be part of the graph; index or unbind the tensor and continue with tensors"
-
-
-def _unbound(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite | None:
-    """Keep a tensor for the only number that is read from the list, which is read at a known index."""
-    tensor, parent = scope.tensor(source), scope.parents[node]
-    if tensor is None or not isinstance(parent, ast.Subscript) or not is_whole(scope.kind(parent.slice)):
-        return None
-    found = rows_of(scope, source)
-    flow = flow_of(scope, parent, tensor.dtype)
-    flow.conditions.update(dict.fromkeys(found.conditions))
-    title = "Use `.detach()` instead of `.tolist()` to keep the tensor"
-    edits = rw.written(scope.file, (node, f"{atom(source, scope.text(source))}{found.text}"), *flow.edits)
-    return Rewrite(title, flow.safety, edits, flow.clauses, imports=flow.imports, leaves=flow.leaves)

@@ -82,16 +82,6 @@ def _is_used_up(scope: Scope, read: ast.expr) -> bool:
     return k.is_number(scope.kind(parent.right if parent.left is read else parent.left))
 
 
-def rows_of(scope: Scope, source: ast.expr) -> Detached:
-    """Return the replacement for a list of the numbers in `source`, as code to append to the text of `source`."""
-    tensor = k.only_tensor(scope.kind(source))
-    shown = scope.quote(source)
-    conditions = [f"{shown} is on the CPU, or on the same device as the tensors that it is combined with"]
-    if tensor is None or tensor.rank != 1:
-        conditions.insert(0, f"{shown} has one dimension")
-    return Detached(".detach()" if _is_fresh(scope, source) else ".detach().clone()", tuple(conditions))
-
-
 def _is_fresh(scope: Scope, node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp | ast.Compare):
         return True

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Branch, Call, Declined, Project, Rewrite, Rule, Violation, k, quote, rw
+from dynalint.rulekit import Branch, Call, Declined, Project, Rewrite, Rule, Violation, k, quote
 from dynalint_rules._code.decision import asks_tensor, decision_of, operand_of
-from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.checks import is_constant_message
 from dynalint_rules._shared.branch.decide import rewrite_decision
 
@@ -50,24 +49,10 @@ class AssertOnTensor(Rule):
     def fix(self, event: Branch | Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Assert one tensor at a time, with a constant message."""
         if isinstance(event, Call):
-            return _rewrite_call(event, project)
+            return Declined("call `torch._assert_async`, which checks on the device and raises RuntimeError")
         operand = operand_of(event)
         return (
             None
             if operand is None
             else rewrite_decision(event, operand, project, value="this tensor is not the condition of an assertion")
         )
-
-
-def _rewrite_call(event: Call, project: Project) -> Rewrite | Declined:
-    scope = Scope.of(event, project)
-    given = event.node.args[1] if len(event.node.args) == 2 else None
-    message = next((keyword.value for keyword in event.node.keywords if keyword.arg == "message"), given)
-    if message is None or not is_constant_message(message) or event.node.keywords:
-        return Declined("a graph can only contain a message that is a constant string; make it constant first")
-    changes = (
-        "a failing check raises RuntimeError instead of AssertionError and, on a GPU, only when the CPU next "
-        "waits for the device"
-    )
-    edits = rw.written(scope.file, (event.node.func, rw.name(f"{scope.torch}._assert_async")))
-    return Rewrite("Check on the device with `torch._assert_async`", "unsafe", edits, (changes,), scope.imports)

@@ -17,16 +17,12 @@ from dynalint.rulekit import (
     Violation,
     k,
     rw,
-    walk,
     walk_function,
 )
 from dynalint_rules._code.absent import Asking, asking, is_made_for_sure, key_added, turns_from_none
-from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.growth import is_counter, is_held, same
 from dynalint_rules._code.memo import Memo
-from dynalint_rules._code.names import around, is_shared, sets, within
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._code.uses import Attribute
 
 _REGISTERING = frozenset(f"torch.nn.Module.{name}" for name in ("register_buffer", "register_parameter", "add_module"))
 _HELP = "Create it in the constructor, or call the model once before compiling it."
@@ -104,11 +100,11 @@ class LazyState(Rule):
     def fix(
         self, event: StateChange | ContainerChange | Call, violation: Violation, project: Project
     ) -> Rewrite | Declined:
-        """Move a tensor for the current call only. Other state may depend on the input."""
+        """Use a cached value in eager code only."""
         if isinstance(event, Call):
             return Declined("the state becomes part of `state_dict()`; register it in the constructor instead")
         if isinstance(event, StateChange) and _is_moved(event, project):
-            return _moved_for_the_call(Scope.of(event, project), event)
+            return Declined("other code may read the moved tensor; register a buffer by hand")
         if isinstance(event, ContainerChange) and _new_key(event, project) is not None:
             return Declined(
                 "the code does not say which values the keys have before the first call; add them in the constructor"
@@ -136,62 +132,6 @@ def _created_in_each_call(scope: Scope, event: StateChange | ContainerChange, fo
     edits = rw.written(scope.file, (found.statement.test, lambda test: rw.operation(first, sign, test)))
     condition = f"creating `{_place(event)}` again on each call, as compiled code does, gives the same value"
     return Rewrite("Use the cached value only in eager mode", "conditional", edits, (condition,), scope.imports)
-
-
-def _moved_for_the_call(scope: Scope, event: StateChange) -> Rewrite:
-    """Return the rewrite that leaves the attribute unchanged and reads the moved tensor from a local name.
-
-    Raises:
-        Refusal: If other code may read the moved tensor, or the tensor is converted or changed as well.
-    """
-    statement, owner = event.statement, event.function.owner
-    assert isinstance(statement, ast.Assign)
-    assert isinstance(statement.value, ast.Call)
-    assert owner is not None
-    moved = statement.value
-    given = [*moved.args, *(keyword.value for keyword in moved.keywords)]
-    if len(given) != 1 or not isinstance(kind := scope.kind(given[0]), k.Value) or kind.type != "device":
-        raise Refusal("later calls find the tensor converted to match the first input; register a buffer instead")
-    shown = scope.quote(statement.targets[0])
-    uses = Attribute(owner, event.home.name, scope.project).uses()
-    reads = [one.node for one in uses if one.function is event.function and not within(one.node, statement, scope)]
-    elsewhere = (one for one in uses if one.function is not event.function)
-    if any(one.function is None or one.function.name != "__init__" for one in elsewhere):
-        raise Refusal(f"other methods use {shown} on the device that it was moved to; register a buffer instead")
-    later = around(scope.parents, statement)[1]
-    for node in reads:
-        if not any(within(node, one, scope) for one in later) or not _is_only_read(scope, node):
-            raise Refusal(f"line {node.lineno} uses {shown} in a different way; register a buffer instead")
-    if len(reads) == 1 and _is_same_at(scope, given[0], reads[0], later):
-        edits = rw.written(scope.file, (reads[0], scope.text(moved)), (statement, []))
-    else:
-        name = scope.fresh_name(event.home.name.lstrip("_"))
-        line = f"{name} = {scope.text(moved)}"
-        edits = rw.written(scope.file, (statement, [line]), *((node, name) for node in reads))
-    changes = (
-        "every call moves the tensor instead of only the first one",
-        f"{shown} stays on its device, even for code outside this project",
-    )
-    return Rewrite("Move the tensor for this call only", "unsafe", edits, changes, scope.imports)
-
-
-def _is_only_read(scope: Scope, node: ast.expr) -> bool:
-    """Return whether an attribute is only read: its tensor is not changed in place or used in a nested function."""
-    parent = scope.parents.get(node)
-    while isinstance(parent, ast.Subscript) and parent.value is node:
-        node, parent = parent, scope.parents.get(parent)
-    changed = isinstance(parent, ast.Attribute) and (parent.attr.endswith("_") or parent.attr == "data")
-    nested = (one for one in walk(scope.function.node) if isinstance(one, ast.FunctionDef | ast.Lambda))
-    inside = any(one is not scope.function.node and within(node, one, scope) for one in nested)
-    return isinstance(getattr(node, "ctx", None), ast.Load) and not changed and not inside
-
-
-def _is_same_at(scope: Scope, device: ast.expr, read: ast.expr, later: list[ast.stmt]) -> bool:
-    """Return whether a device is the same at the only read, which is in a statement after the move."""
-    names = {node.id for node in walk(device) if isinstance(node, ast.Name)}
-    before = later[: next(index for index, one in enumerate(later) if within(read, one, scope))]
-    plain = isinstance(later[len(before)], ast.Assign | ast.Return | ast.Expr) and is_pure(scope, device)
-    return plain and not any(is_shared(scope, name) or sets(one, name) for name in names for one in before)
 
 
 def _may_be_first(event: StateChange | ContainerChange, project: Project) -> bool:

@@ -14,14 +14,11 @@ _HOOKS = ("__setattr__", "__getattribute__", "__delattr__", "__slots__")
 
 @dataclass(frozen=True)
 class Use:
-    """A use of `owner.name` in the code, as `node` in `function`, or at the file's top level if `function` is None.
-
-    Variables and items (`NAME` or `owner["name"]`) also count.
-    """
+    """A use of `owner.name` in the code, as `node` in `function`, or at the file's top level if `function` is None."""
 
     file: SourceFile
     function: FunctionInfo | None
-    node: ast.Attribute | ast.Name | ast.Subscript
+    node: ast.Attribute
     project: Project
 
     @property
@@ -68,14 +65,14 @@ class Attribute:
         heirs = [one for one in self.project.all_classes if self.cls in self.project.mro(one)]
         return list(dict.fromkeys([*self.project.mro(self.cls), *heirs]))
 
-    def uses(self, *, shared: bool = False) -> list[Use]:
-        """Return the uses on `self` in methods of the family and, with `shared`, the uses elsewhere.
+    def uses(self) -> list[Use]:
+        """Return the uses on `self` in methods of the family.
 
         Raises:
             Refusal: If the attribute is or may be used elsewhere, by name, or through special methods.
         """
         family = self.family
-        self._refuse_hooks(family, shared=shared)
+        self._refuse_hooks(family)
         own: list[Use] = []
         for file, function, node in self.project.attribute_uses(self.name):
             use = Use(file, function, node, self.project)
@@ -85,8 +82,6 @@ class Attribute:
             if owner is not None:
                 if owner in family:
                     own.append(use)
-            elif shared and self._is_ours(use, node, family):
-                own.append(use)
             elif self._may_be_ours(use, node, family):
                 verb = "sets" if use.stored else "reads"
                 raise Refusal(
@@ -106,16 +101,6 @@ class Attribute:
             return any(call.func is use.node for call in calls)
         return isinstance(parent, ast.Call) and parent.func is use.node
 
-    def _is_ours(self, use: Use, node: ast.Attribute, family: list[ClassInfo]) -> bool:
-        if use.function is None:
-            return False
-        owner = node.value.id if isinstance(node.value, ast.Name) else None
-        if owner not in use.function.locals and use.function.module.bindings.get(owner or "") in family:
-            return True  # the class itself, referred to by name, even if its kind is unknown
-        return all(
-            isinstance(member, k.Instance | k.Class) and member.cls in family for member in use.kind(node.value).members
-        )
-
     def _may_be_ours(self, use: Use, node: ast.Attribute, family: list[ClassInfo]) -> bool:
         kind = use.kind(node.value) if use.function is not None else self._kind_at_top(use, node)
         return any(self._holds(member, family) for member in kind.members)
@@ -132,7 +117,7 @@ class Attribute:
             return kind.cls in family
         return isinstance(kind, k.Unknown | k.Nothing)
 
-    def _refuse_hooks(self, family: list[ClassInfo], *, shared: bool) -> None:
+    def _refuse_hooks(self, family: list[ClassInfo]) -> None:
         for module, place in self.project.nodes_with(self.name):
             if _by_name(place, self.name):
                 raise Refusal(
@@ -143,8 +128,8 @@ class Attribute:
             for hook in _HOOKS:
                 if hook in cls.methods or hook in cls.body:
                     raise Refusal(f"`{cls.name}` defines `{hook}`, which may treat a buffer differently")
-            if (self.name in cls.body and not shared) or self.name in cls.methods:
-                raise Refusal(f"the class body of `{cls.name}` also defines `{self.name}`; remove it there first")
+            if self.name in cls.body or self.name in cls.methods:
+                raise Refusal(f"the class body of `{cls.name}` defines `{self.name}` too; remove it there first")
             for node in walk(cls.node):
                 if _stores_by_name(node):
                     raise Refusal(f"`{cls.name}` sets attributes with computed names, so dynalint cannot see all uses")

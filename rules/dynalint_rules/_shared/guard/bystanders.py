@@ -18,21 +18,17 @@ from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.guard.statements import SHOWS, all_of, guarded_all, is_caught, is_eager, may_raise
 
 
-def guarded_bystanders(
-    scope: Scope, event: Event, watched: Callable[[str], bool], title: str, *, effect: str | None = None
-) -> Rewrite:
-    """Run an event's statement, and all statements that its value reaches, only in eager code.
+def guarded_bystanders(scope: Scope, event: Event, watched: Callable[[str], bool], title: str) -> Rewrite:
+    """Only run an event's statement, and all statements that its value reaches, in eager code.
 
-    `watched` says whether compiled code can skip a call with a given dotted name. `effect` is a clause that describes
-    what these calls do, which compiled code will not do.
+    `watched` says whether compiled code can skip a call with a given dotted name.
 
     Raises:
         Refusal: If the value, or one derived from it, is used elsewhere.
     """
     group = _Group(scope, watched)
     group.take(event.statement)
-    kept = [f"compiled code does not change {shown}" for shown in group.kept]
-    conditions = tuple(([effect] if effect else []) + kept)
+    conditions = tuple(f"compiled code does not change {shown}" for shown in group.kept)
     return guarded_all(scope, list(group.members), title, "unsafe" if conditions else "safe", conditions)
 
 

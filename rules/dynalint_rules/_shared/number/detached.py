@@ -26,12 +26,10 @@ class Detached:
     conditions: tuple[str, ...]
 
 
-def detached(scope: Scope, source: ast.expr, text: str | None = None, *, read: ast.expr | None = None) -> Detached:
+def detached(scope: Scope, source: ast.expr, *, read: ast.expr | None = None) -> Detached:
     """Return the replacement for the number in `source`, which has a single element.
 
-    `text` is the text of `source`, if it is not the text in the file. `read` is the expression that reads the number,
-    if the code around it stays. `text` must not be empty for a NumPy array, because the replacement wraps the array's
-    text.
+    `read` is the expression that reads the number, if the code around it stays.
 
     Raises:
         Refusal: If `source` is neither always a torch tensor nor always an array.
@@ -42,12 +40,10 @@ def detached(scope: Scope, source: ast.expr, text: str | None = None, *, read: a
         raise Refusal(f"{shown} is not always a tensor; handle the other case before this line")
     conditions = [f"{shown} is on the CPU, or on the same device as the tensors that it is combined with"]
     if tensor.array:
-        if text == "":
-            raise Refusal(f"{shown} is a NumPy array, which has no `.detach()`; compute with tensors instead")
         # An array has no gradient and is on the CPU.
-        text, conditions = f"{scope.torch}.as_tensor({scope.text(source) if text is None else text})", []
+        text, conditions = f"{scope.torch}.as_tensor({scope.text(source)})", []
     else:
-        text = atom(source, scope.text(source)) if text is None else text
+        text = atom(source, scope.text(source))
     at_once = read is not None and _is_used_up(scope, read)
     # Integers have no gradient, but the tensor can be changed through other references to it.
     plain = tensor.dtype in ("bool", "int") and read is not None and (at_once or _is_fresh(scope, source))

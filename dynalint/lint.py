@@ -50,7 +50,6 @@ class LintResult:
     linted: tuple[Linted, ...]
     silenced: tuple[Linted, ...]
     analysis: Analysis
-    suppressions: Mapping[Path, Suppressions]
     failures: tuple[str, ...]
     offers: Offers
     crashed: bool = False
@@ -227,7 +226,6 @@ class _Pass:
         self._workspace, self._rules, self._analysis = workspace, rules, analysis
         self._named = frozenset(workspace.files)
         self._enabled = {file.path: workspace.enabled(file.path) for file in analysis.files}
-        self._suppressions: dict[Path, Suppressions] = {}
         self._silenced: list[Linted] = []
         self._answers: dict[object, Answer] = {}
         self._costs = Costs(analysis.project)
@@ -252,14 +250,14 @@ class _Pass:
         silenced = tuple(self._silenced)
         offers = Offers(self._workspace.shown, self._workspace.fixable, self._answers)
         crashed = self._crashed
-        return LintResult(tuple(linted), silenced, self._analysis, self._suppressions, failures, offers, crashed)
+        return LintResult(tuple(linted), silenced, self._analysis, failures, offers, crashed)
 
     def _file(self, file: SourceFile, flags: Sequence[Flag]) -> Iterator[Linted]:
         shown, enabled = self._workspace.shown(file.path), self._enabled[file.path]
         if file.error is not None:
             yield from _syntax_error(file, shown, enabled)
             return
-        suppressions = self._suppressions[file.path] = suppressions_in(file, self._workspace, found=bool(flags))
+        suppressions = suppressions_in(file, self._workspace, found=bool(flags))
         found = {finding.sort_key: (finding, flag) for flag in flags for finding in [self._finding(flag, shown)]}
         used: set[tuple[Suppression, str]] = set()
         selected = [finding for finding, _ in found.values() if finding.code in enabled]

@@ -45,9 +45,8 @@ class Asked:
 class Trust:
     """The user's trust decisions, read on first use."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        """Use the state folder `folder`, or the user's own if it is None."""
-        self._folder = folder or state_folder()
+    def __init__(self) -> None:
+        self._folder = state_folder()
         self._known: dict[str, str] | None = None
 
     def covers(self, root: Path, asked: Sequence[Asked]) -> bool:

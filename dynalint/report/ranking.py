@@ -79,6 +79,7 @@ MEASURED = (
     "Large kernels hide most of the overhead: with a tensor read in each layer, a call only took 2.4 times as long."
 )
 _NOTHING_KNOWN = len(LEVELS) - 2
+_SHOWN = 3
 
 
 def level_of(finding: Finding) -> int:
@@ -93,7 +94,7 @@ def ranked(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda one: (level_of(one), STATUSES.index(one.evidence.status), one.sort_key))
 
 
-def dearest(findings: Sequence[Finding], most: int = 3) -> tuple[list[Finding], int]:
+def dearest(findings: Sequence[Finding]) -> tuple[list[Finding], int]:
     """Return the findings to fix first, each in a different function, and how many findings cost at least as much.
 
     Only findings that are known to cost more than others are returned.
@@ -101,7 +102,7 @@ def dearest(findings: Sequence[Finding], most: int = 3) -> tuple[list[Finding], 
     order = ranked(findings)
     least = min(level_of(order[-1]), _NOTHING_KNOWN) if order else 0
     dear = [finding for finding in order if level_of(finding) < least]
-    named = list({(one.place, one.function): one for one in reversed(dear)}.values())[::-1][:most]
+    named = list({(one.place, one.function): one for one in reversed(dear)}.values())[::-1][:_SHOWN]
     return named, sum(level_of(one) <= level_of(named[-1]) for one in dear) if named else 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import ClassInfo, Declined, Operation, Project, Rule, Violation, k
+from dynalint.rulekit import ClassInfo, Operation, Project, Rule, Violation, k
 
 
 class OperatorOnObject(Rule):
@@ -14,6 +14,7 @@ class OperatorOnObject(Rule):
     summary = "Using an operator on a tensor and an object that defines the operator breaks the graph"
     gb = ("GB0055", "GB0059")
     events = (Operation,)
+    refusal = "add a named method to the class, and call it"
 
     def check(self, event: Operation, project: Project) -> Iterable[Violation]:
         """Flag operators with a tensor operand, and operators that Dynamo does not support."""
@@ -38,10 +39,6 @@ class OperatorOnObject(Rule):
                 help="call a method with a descriptive name instead",
                 torch="<2.14" if event.operator is ast.Invert else "<2.15",
             )
-
-    def fix(self, event: Operation, violation: Violation, project: Project) -> Declined:
-        """Offer no fix, because the code does not suggest a good name for the method."""
-        return Declined("add a method with a descriptive name to the class, and call it instead")
 
 
 def _is_known_to_torch(project: Project, cls: ClassInfo) -> bool:

@@ -5,13 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Declined, Iteration, Project, Rule, Violation, k, walk
+from dynalint.rulekit import Iteration, Project, Rule, Violation, k, walk
 from dynalint_rules._code.growth import UP_TO_LIMIT
 
-_BY_HAND = (
-    "not every loop can be replaced with an operation on the whole tensor; write that operation yourself, use "
-    "`torch.vmap`, or compile only the loop's body"
-)
 _RANK = frozenset({"dim", "ndim", "ndimension"})
 
 
@@ -22,6 +18,10 @@ class UnrolledLoop(Rule):
     category = "advice"
     severity = "info"
     events = (Iteration,)
+    refusal = (
+        "only some loops are equivalent to one operation on the whole tensor; write such an operation, use "
+        "`torch.vmap`, or compile only the body"
+    )
 
     def check(self, event: Iteration, project: Project) -> Iterable[Violation]:
         """Flag loops whose number of iterations is a tensor's size."""
@@ -34,10 +34,6 @@ class UnrolledLoop(Rule):
                 f"recompiles the function {UP_TO_LIMIT}",
                 help="Compute on the whole tensor, or compile only the loop's body.",
             )
-
-    def fix(self, event: Iteration, violation: Violation, project: Project) -> Declined:
-        """Offer no fix, because the code does not show whether the rows depend on each other."""
-        return Declined(_BY_HAND)
 
 
 def _is_held(event: Iteration) -> bool:

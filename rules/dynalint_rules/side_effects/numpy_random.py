@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Project, Rule, Violation, leads_to_raise
+from dynalint.rulekit import Call, Project, Rule, Violation, leads_to_raise
 
 # The number of positional arguments before the size. These functions return a number if there is no size.
 _SIZED = {
@@ -37,6 +37,7 @@ class NumpyRandom(Rule):
     calls = frozenset(
         {*(f"numpy.random.{name}" for name in (*_SIZED, *_UNTRACED)), *(f"{name}.*" for name in _GENERATORS)}
     )
+    refusal = "torch draws different numbers; draw outside the compiled code and pass them as an argument"
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call unless Dynamo traces the function and it returns an array."""
@@ -57,9 +58,3 @@ class NumpyRandom(Rule):
                 f"`np.random.{name}()` breaks the graph",
                 help="generate the number with torch, or generate it outside and pass it in as an argument",
             )
-
-    def fix(self, event: Call, violation: Violation, project: Project) -> Declined:
-        """Offer no fix, because torch draws different numbers."""
-        return Declined(
-            "torch generates different numbers; generate them outside the compiled code and pass them in as an argument"
-        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import Declined, Project, Rule, Subscript, Violation, k
+from dynalint.rulekit import Project, Rule, Subscript, Violation, k
 
 _CONTAINERS = (
     "list tuple range torch.Size torch.nn.ModuleList torch.nn.Sequential torch.nn.ParameterList deque collections.deque"
@@ -18,6 +18,10 @@ class ListIndexedByTensor(Rule):
     gb = ("GB0124", "GB4880", "GB0070", "GB0218", "GB7596")
     reads_data = True
     events = (Subscript,)
+    refusal = (
+        "the element depends on data; stack all elements and index the stack with `t.reshape(1)`, or select the "
+        "element with a Python number outside the compiled function"
+    )
 
     def check(self, event: Subscript, project: Project) -> Iterable[Violation]:
         """Flag an index that is certainly a tensor if the indexed object is certainly a container."""
@@ -30,13 +34,6 @@ class ListIndexedByTensor(Rule):
                 "indexing a Python container with a tensor reads the tensor's value, which breaks the graph",
                 help="stack the elements and index the stack with a one-dimensional tensor",
             )
-
-    def fix(self, event: Subscript, violation: Violation, project: Project) -> Declined:
-        """Offer no fix, because a rewrite would have to compute every element."""
-        return Declined(
-            "the element depends on data; stack all elements and index the stack with `t.reshape(1)`, or select the "
-            "element with a Python number outside the compiled function"
-        )
 
 
 def _is_container(kind: k.Kind) -> bool:

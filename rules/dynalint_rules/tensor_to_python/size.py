@@ -8,11 +8,9 @@ from collections.abc import Iterable, Iterator
 from dynalint.rulekit import (
     Branch,
     Call,
-    Declined,
     Event,
     Operation,
     Project,
-    Rewrite,
     Rule,
     Subscript,
     Violation,
@@ -32,10 +30,6 @@ _IN_PYTHON = ("builtins.range", "numpy.arange")
 _PERMUTING = ("Tensor.permute", "torch.permute")
 # These fail for a data-dependent size even if Dynamo captures scalars. All of them were run with Dynamo.
 _NEVER_TRACED = frozenset({"split", "chunk", "permute", "roll", "tril", "triu", "select", "pad"})
-_DECLINED = (
-    "the shape of the result depends on data; use a bound that no input exceeds and mask the extra elements, "
-    "or set `torch._dynamo.config.capture_scalar_outputs = True`"
-)
 
 
 class TensorAsSize(Rule):
@@ -46,6 +40,10 @@ class TensorAsSize(Rule):
     reads_data = True
     events = (Call, Operation)
     calls = frozenset({*SIZES, *_PERMUTING})
+    refusal = (
+        "the shape of the result depends on data; use a bound that no input exceeds and mask the surplus, or set "
+        "`torch._dynamo.config.capture_scalar_outputs = True`"
+    )
 
     def check(self, event: Call | Operation, project: Project) -> Iterable[Violation]:
         """Flag the call if a size is certainly a tensor, or a tuple or list that contains a tensor."""
@@ -64,10 +62,6 @@ class TensorAsSize(Rule):
                 help="use a bound that no input exceeds, such as a shape, and mask the extra elements",
                 setting=SCALARS if event.callee.startswith(("torch.", "Tensor.")) and name not in _NEVER_TRACED else "",
             )
-
-    def fix(self, event: Call | Operation, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Offer no fix, because the code does not show a bound."""
-        return Declined(_DECLINED)
 
 
 def _repetition(event: Operation) -> Iterator[Violation]:

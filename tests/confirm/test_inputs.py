@@ -563,31 +563,6 @@ def test_a_tensor_is_of_the_kind_that_its_name_tells() -> None:
     assert found.text == "input_ids=int[5, 7], decoder_input_ids=int[5, 7]"
 
 
-@dataclass
-class SeesConfig:
-    image_size: int = 32
-    patch_size: int = 4
-    temporal_patch_size: int = 2
-    hidden_size: int = 8
-
-
-class PatchesOfGrid(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.config = SeesConfig()
-        self.fc = nn.Linear(3 * 2 * 4 * 4, 8)
-
-    def forward(self, hidden_states: torch.Tensor, grid_thw: torch.Tensor) -> torch.Tensor:
-        counts = grid_thw.prod(dim=1)
-        assert counts.sum() == len(hidden_states)
-        hidden_states = self.fc(hidden_states)
-        return torch.stack([part.sum(0) for part in hidden_states.split(counts.tolist())])
-
-
-def test_patches_are_as_many_as_their_grid_has_places() -> None:
-    assert find_call(PatchesOfGrid(), "cpu", 10).text == "hidden_states=float[16, 96], grid_thw=int[1, 3]"
-
-
 def test_a_mask_does_not_decide_how_many_dimensions_there_are() -> None:
     """Two dimensions also run, as long as the mask is applied by broadcasting or not at all."""
 

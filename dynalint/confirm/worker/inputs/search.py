@@ -28,8 +28,6 @@ from ..dynamo import runs
 from ..dynamo.runs import Call, force_eager
 from .dict_arguments import items_read, with_dicts
 from .guessed_values import BATCH, LENGTH, NoGuessError, by_name, for_parameter, hints_of
-from .sizes_by_config import packed
-from .small_configs import is_configuration
 from .stated_shapes import stated_specs
 from .tensor_shapes import (
     GENERIC,
@@ -177,8 +175,6 @@ def _first_guess(function: Callable[..., Any]) -> Specs:
     specs: dict[str, Any] = {}
     for parameter in needed:
         specs.update(_guesses(function, parameter, first=not specs))
-    for settings in _settings_of(function):
-        specs.update(packed(settings, specs))
     return specs
 
 
@@ -227,14 +223,6 @@ def _guess(function: Callable[..., Any], name: str, hint: Any, *, first: bool) -
     with suppress(NoGuessError):
         return _tensor_inside(for_parameter(name, hint))
     return None
-
-
-def _settings_of(function: Callable[..., Any]) -> Iterator[Any]:
-    """Yield a module's config and its nested configs."""
-    settings = getattr(function, "config", None)
-    if settings is not None:
-        yield settings
-        yield from (value for value in getattr(settings, "__dict__", {}).values() if is_configuration(type(value)))
 
 
 def _supplied(function: Callable[..., Any], specs: Specs, trouble: Trouble) -> Iterator[Specs]:

@@ -72,7 +72,7 @@ def stated_specs(function: Callable[..., Any], guesses: Mapping[str, Any]) -> di
 
     Dimensions with the same name have the same size in all parameters.
     """
-    tensors = {name: guess for name, guess in guesses.items() if isinstance(guess, TensorSpec) and not guess.rows}
+    tensors = {name: guess for name, guess in guesses.items() if isinstance(guess, TensorSpec)}
     known: dict[str, Stated] = {}
     for found in _statements(function, tensors):
         for name, stated in found.items():

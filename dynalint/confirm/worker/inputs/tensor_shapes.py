@@ -21,21 +21,17 @@ _SIDES = (28, 64, 224, 96, 16, 128, 8)
 class TensorSpec:
     """A tensor to create. `kind` is `float`, `complex`, `int` (from `low` to `high`, exclusive) or `bool`.
 
-    `rows` are the values of a 2-dimensional tensor that is not random. If `unit` is true, floats are between 0 and 1,
-    like probabilities.
+    With `unit`, floats are between 0 and 1, like probabilities.
     """
 
     shape: tuple[int, ...]
     kind: str = "float"
     high: int = 2
-    rows: tuple[tuple[int, ...], ...] = ()
     unit: bool = False
     low: int = 0
 
     def make(self) -> torch.Tensor:
         """Create the tensor with torch's random numbers."""
-        if self.rows:
-            return torch.tensor(self.rows)
         if self.kind == "int":
             return torch.randint(self.low, max(self.high, self.low + 1), self.shape)
         if self.kind == "bool":
@@ -145,7 +141,7 @@ def revisions(specs: Specs, trouble: Trouble) -> Iterator[Specs]:
 
 
 def _tensors(specs: Specs) -> dict[str, TensorSpec]:
-    return {name: spec for name, spec in specs.items() if isinstance(spec, TensorSpec) and not spec.rows}
+    return {name: spec for name, spec in specs.items() if isinstance(spec, TensorSpec)}
 
 
 def _for_layer(specs: Specs, layer: nn.Module, received: torch.Tensor, direct: str | None) -> Iterator[Specs]:

@@ -129,7 +129,7 @@ class Attribute:
                 if hook in cls.methods or hook in cls.body:
                     raise Refusal(f"`{cls.name}` defines `{hook}`, which may treat a buffer differently")
             if self.name in cls.body or self.name in cls.methods:
-                raise Refusal(f"the class body of `{cls.name}` defines `{self.name}` too; remove it there first")
+                raise Refusal(f"the class body of `{cls.name}` also defines `{self.name}`; remove it there first")
             for node in walk(cls.node):
                 if _stores_by_name(node):
                     raise Refusal(f"`{cls.name}` sets attributes with computed names, so dynalint cannot see all uses")

@@ -14,7 +14,7 @@ class OperatorOnObject(Rule):
     summary = "Using an operator on a tensor and an object that defines the operator breaks the graph"
     gb = ("GB0055", "GB0059")
     events = (Operation,)
-    refusal = "add a named method to the class, and call it"
+    refusal = "add a method with a descriptive name to the class, and call it instead"
 
     def check(self, event: Operation, project: Project) -> Iterable[Violation]:
         """Flag operators with a tensor operand, and operators that Dynamo does not support."""

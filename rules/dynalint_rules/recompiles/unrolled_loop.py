@@ -19,8 +19,8 @@ class UnrolledLoop(Rule):
     severity = "info"
     events = (Iteration,)
     refusal = (
-        "only some loops are equivalent to one operation on the whole tensor; write such an operation, use "
-        "`torch.vmap`, or compile only the body"
+        "not every loop can be replaced with an operation on the whole tensor; write that operation yourself, use "
+        "`torch.vmap`, or compile only the loop's body"
     )
 
     def check(self, event: Iteration, project: Project) -> Iterable[Violation]:

@@ -37,7 +37,9 @@ class NumpyRandom(Rule):
     calls = frozenset(
         {*(f"numpy.random.{name}" for name in (*_SIZED, *_UNTRACED)), *(f"{name}.*" for name in _GENERATORS)}
     )
-    refusal = "torch draws different numbers; draw outside the compiled code and pass them as an argument"
+    refusal = (
+        "torch generates different numbers; generate them outside the compiled code and pass them in as an argument"
+    )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call unless Dynamo traces the function and it returns an array."""

@@ -104,7 +104,7 @@ class LazyState(Rule):
         if isinstance(event, Call):
             return Declined("the state becomes part of `state_dict()`; register it in the constructor instead")
         if isinstance(event, StateChange) and _is_moved(event, project):
-            return Declined("other code may read the moved tensor; register a buffer by hand")
+            return Declined("other code may read the moved tensor; register a buffer instead")
         if isinstance(event, ContainerChange) and _new_key(event, project) is not None:
             return Declined(
                 "the code does not say which values the keys have before the first call; add them in the constructor"

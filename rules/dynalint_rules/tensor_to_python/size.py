@@ -41,8 +41,8 @@ class TensorAsSize(Rule):
     events = (Call, Operation)
     calls = frozenset({*SIZES, *_PERMUTING})
     refusal = (
-        "the shape of the result depends on data; use a bound that no input exceeds and mask the surplus, or set "
-        "`torch._dynamo.config.capture_scalar_outputs = True`"
+        "the shape of the result depends on data; use a bound that no input exceeds and mask the extra elements, "
+        "or set `torch._dynamo.config.capture_scalar_outputs = True`"
     )
 
     def check(self, event: Call | Operation, project: Project) -> Iterable[Violation]:

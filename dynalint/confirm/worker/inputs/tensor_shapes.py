@@ -21,7 +21,7 @@ _SIDES = (28, 64, 224, 96, 16, 128, 8)
 class TensorSpec:
     """A tensor to create. `kind` is `float`, `complex`, `int` (from `low` to `high`, exclusive) or `bool`.
 
-    With `unit`, floats are between 0 and 1, like probabilities.
+    If `unit` is true, floats are between 0 and 1, like probabilities.
     """
 
     shape: tuple[int, ...]

@@ -19,7 +19,7 @@ from dynalint_rules._shared.guard.statements import SHOWS, all_of, guarded_all, 
 
 
 def guarded_bystanders(scope: Scope, event: Event, watched: Callable[[str], bool], title: str) -> Rewrite:
-    """Only run an event's statement, and all statements that its value reaches, in eager code.
+    """Run an event's statement, and all statements that its value reaches, only in eager code.
 
     `watched` says whether compiled code can skip a call with a given dotted name.
 

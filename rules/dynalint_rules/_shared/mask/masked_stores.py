@@ -186,7 +186,7 @@ class _Store:
             yield FINITE
             for read in dict.fromkeys(one.id for one in self.reads.values() if isinstance(one, ast.Name)):
                 if read != name and changed_in_place(scope, read, self.statement) is not None:
-                    yield f"nothing changes `{read}` in place before the backward pass"
+                    yield f"nothing modifies `{read}` in place before the backward pass"
 
     def _full_mask(self) -> str:
         """Return the text of the mask, with a dimension added for each `:` after it."""

@@ -43,13 +43,13 @@ def test_they_are_written_where_the_project_compiles(layers: Path, capsys: pytes
     assert layers.read_text() == SELECTS
     assert capsys.readouterr().err == "note: fixed 1 finding in 1 file.\n"
     assert run(["fix", "--static", "--settings"]) == 0
-    assert capsys.readouterr().err == "note: no Dynamo setting to turn on.\n"
+    assert capsys.readouterr().err == "note: there is no Dynamo setting to turn on.\n"
 
 
 def test_a_project_that_compiles_nothing(layers: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["fix", "--static", "--settings"]) == 0
     assert capsys.readouterr().err == (
-        "note: no Dynamo setting to turn on.\n"
+        "note: there is no Dynamo setting to turn on.\n"
         f"note: no file calls `torch.compile`: write `{SETTING}` before you call it.\n"
     )
     assert layers.read_text() == SELECTS

@@ -224,7 +224,7 @@ def _importable(roots: Iterable[FunctionInfo]) -> Iterator[Target]:
 
 
 def _heirs(analysis: Analysis) -> dict[Target, list[Target]]:
-    """Return, for each model, the subclasses that inherit its compiled method but change code that it runs."""
+    """For each model, return the subclasses that inherit its compiled method but change code that it runs."""
     roots = set(analysis.roots)
     found: dict[Target, list[Target]] = {}
     for owner in dict.fromkeys(one.owner for one in analysis.functions if one.owner is not None):

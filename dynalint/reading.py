@@ -1,8 +1,8 @@
 """Read files in untrusted projects. They must be regular files, have a limited size, and be inside the project.
 
 A repository may contain a link to `/dev/zero`, a pipe that is never written to, or a link to somebody else's file.
-Every file that could have been created by the code being checked is read through this module, so that only this file
-fails.
+Every file that could have been created by the code being checked is read through this module, so that a bad file does
+not affect the rest of the run.
 """
 
 from __future__ import annotations

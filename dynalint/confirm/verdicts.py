@@ -301,7 +301,7 @@ def _compared(confirmation: Confirmation, placed: Placed, result: TargetResult) 
         return _UNSEEN, _evidence(result, "unconfirmed", "two eager runs differ, so nothing can be compared.")
     if not coverage.whole or not comparison.gradients:
         return _UNSEEN, _evidence(result, "unconfirmed", "compiled and eager code agreed in all comparisons.")
-    text = f"values, gradients and state of {result.inputs} are the same in compiled and eager code over three calls."
+    text = f"compiled and eager code give the same values, gradients and state for {result.inputs} over three calls."
     return _REFUTED, _evidence(result, "refuted", text, placed, confirmation)
 
 
@@ -321,7 +321,7 @@ def _unbroken(confirmation: Confirmation, placed: Placed, result: TargetResult) 
     elif coverage.whole and placed.finding.category != "miscompile":
         text = "ran and was traced without a break"
         recompile = placed.finding.category == "recompile"
-        text += ", and three identical calls needed one compilation." if recompile else "."
+        text += ", and three identical calls needed only one compilation." if recompile else "."
         return _REFUTED, _evidence(result, "refuted", f"{result.inputs}: this {text}", placed, confirmation)
     elif default is not None and default.error is not None:
         text = f"the compiled code failed with {default.error.type} before this could be judged."
@@ -343,7 +343,7 @@ def _uncovered(
     """Judge a finding that a break hides, using the run in which that break was removed, if there was one."""
     kind = f"{hiding.gb}, {hiding.gb_type}" if hiding.gb else hiding.gb_type
     place = f"line {frame.line}" if frame.file == placed.path else f"{_short(frame.file)}:{frame.line}"
-    hidden = f"hidden by the graph break in {place} ({kind}), which leaves this code in eager"
+    hidden = f"hidden by the graph break at {place} ({kind}), so this code runs in eager mode"
     if result.latent is None or placed.finding.category != "graph-break":
         return _UNSEEN, _evidence(result, "unconfirmed", f"{hidden}.")
     seen = next((one for one in result.latent.run.breaks if placed in confirmation.attributed(one.stack, one.gb)), None)

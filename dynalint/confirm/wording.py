@@ -112,7 +112,7 @@ def _process_text(problem: Problem) -> str:
         "signal": "crashed with {signal}",
         "killed": "was killed by the system with {signal} (out of memory or processor time)",
         "channel": "closed file descriptors that it had not opened",
-        "flood": "sent an answer larger than allowed ({size})",
+        "flood": "sent an answer that is too large (more than {size})",
         "garbled": "changed Python or the worker, so its results cannot be read",
         "supervisor": "ended the process that monitors it",
     }.get(problem.outcome, "ended for an unknown reason")

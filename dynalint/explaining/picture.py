@@ -71,7 +71,7 @@ class Excerpt:
 
 
 def excerpts(found: Explanation) -> list[Excerpt]:
-    """Return, file by file, the functions that Dynamo traced or broke in. Each line has its graphs and breaks."""
+    """Return the functions that Dynamo traced or broke in, file by file. Each line has its graphs and breaks."""
     # A graph that replaces another graph would only repeat its lines.
     first = {graph.number for graph in found.first_graphs}
     return [part for source in found.sources for part in _of_file(found, source, first)]

@@ -42,7 +42,7 @@ def as_repaired(finding: Finding, units: Sequence[Unit], proofs: Mapping[Unit, P
     return replace(
         finding,
         fix=Fix(
-            "Fix it together with others" if others else first.title,
+            "Fix it together with other findings" if others else first.title,
             max((unit.safety for unit in near), key=CAUTION.index),
             tuple(dict.fromkeys(condition for unit in near for condition in unit.conditions)),
             verified=True if outcomes == {"proven"} else None,

@@ -116,7 +116,7 @@ class _Chain:
         # report them there.
         self.whole = start.unit.linted[0].finding.code in start.leaves
         self.error = (
-            EditError("it changes several files, and the follow-up changes have to be made by hand") if others else None
+            EditError("it changes more than one file, so make the follow-up changes by hand") if others else None
         )
         self._steps = 0
 
@@ -141,7 +141,7 @@ class _Chain:
         if set(plan) != {self.path}:
             raise EditError("it needs follow-up changes in other files; make them by hand")
         if self._steps == _MOST_STEPS:
-            raise EditError("it leads to a chain of further changes; make them by hand")
+            raise EditError("it leads to a long chain of changes; make them by hand")
         before = self.unit.sources[self.path].text
         self.unit = replace(
             self.unit,

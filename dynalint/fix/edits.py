@@ -191,7 +191,7 @@ def _check_encodable(content: str, file: SourceFile) -> None:
         content.encode(file.encoding)
     except UnicodeEncodeError as fault:
         character = content[fault.start]
-        why = f"the new code contains {character!r}, which the file's encoding {file.encoding} lacks"
+        why = f"the new code contains {character!r}, which cannot be written in the file's encoding {file.encoding}"
         raise EditError(why) from None
 
 

@@ -47,7 +47,7 @@ def _troubles(case: Case, compiled: Mapping[str, Any]) -> Iterator[str]:
         left = one["gb"] in meant and count >= before.count(one["gb"])
         brought = one["gb"] not in before and not hidden
         if left or brought:
-            yield f"Dynamo {'still ' if left else ''}breaks on the new code ({one['reason']})"
+            yield f"Dynamo {'still ' if left else ''}breaks the graph in the new code ({one['reason']})"
     failure = compiled["failure"]
     if failure is not None and not compiled["breaks"] and _stands_in(failure, case.new_lines):
         yield f"fullgraph=True fails on the new code ({failure['reason']})"

@@ -195,7 +195,7 @@ def _carried(known: Sequence[Item], present: Sequence[Linted]) -> Iterable[Item]
         # block.
         blocked = next((item.blocked for item in known if item.blocked), None)
         refuted = any(item.linted.finding.evidence.status == "refuted" for item in known)
-        reason = blocked or ("it may be a place that Dynamo traces without a break" if refuted else None)
+        reason = blocked or ("Dynamo may trace this code without a break" if refuted else None)
         return [Item(linted, item.origin, reason) for item, linted in zip(known, present, strict=False)]
     return [
         Item(

@@ -239,7 +239,7 @@ class Rounds:
         for file in (replacement.file for replacement in replacements):
             source = self._sources.setdefault(file.path, file)
             if file.text != self._texts.get(file.path, source.text):
-                raise EditError("its edits were made for a different state of the file")
+                raise EditError("its edits were made for a different version of the file")
             if source.data is not None and source.encode(source.text) != source.data:
                 raise EditError(f"the file's encoding {source.encoding} does not preserve its bytes")
 

@@ -20,7 +20,7 @@ from dynalint.reading import project_root
 _HOOK = Path(__file__).parent.parent / "confirm" / "hook"
 
 Function = tuple[str, int]
-"""A function, given by its file, relative to the project root, and its first line, including any decorators."""
+"""A function, given by its file (relative to the project root) and its first line, including any decorators."""
 
 
 class NotTestedError(DynalintError):

@@ -263,7 +263,7 @@ def _limits(answer: Answer) -> Iterator[str]:
     if ran["stride"] > 1:
         yield f"one in {ran['stride']} of the usual inputs, because it is slow"
     if left_out:
-        yield f"inputs on which the original crashes were skipped ({', '.join(left_out)})"
+        yield f"inputs that crash the original code were skipped ({', '.join(left_out)})"
 
 
 def _asked(worker: Worker, request: Mapping[str, Any]) -> Answer:

@@ -90,7 +90,7 @@ def fault_of(result: TargetResult, demands: Demands) -> str | None:
         what = f"{_number(first, 'graph')} and {_number(len(breaks), 'graph break')}"
         return f"{what}, but only {_allowed(demands.max_graphs, 'graph')}:{_told(result, list(breaks.values()))}"
     if first == 0:
-        return "no graph at all: the model runs no tensor operation, or Dynamo skipped all of it"
+        return "no graph at all: the model runs no tensor operations, or Dynamo skipped all of it"
     if alike - first > demands.max_recompiles:
         calls = f"{result.same - 1} more calls with the same arguments"
         return _grown(result, calls, alike - first, demands.max_recompiles)

@@ -120,7 +120,7 @@ class Proof:
                 totals = ", ".join(map(str, heard.run.graphs))
                 self._fail(f"it should recompile and then settle, but the graphs after each call are {totals}")
         elif shows == "miscompile" and running.miscompiled(program) is None:
-            self._fail("it should be wrong when compiled, but values, gradients and state equal those of eager code")
+            self._fail("it should be wrong when compiled, but gives the same values, gradients and state as eager code")
         if case.fixed is not None:
             self._prove_rewrite(program, running.Program(case.fixed, case.example.target, case.example.inputs))
 

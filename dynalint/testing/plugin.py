@@ -144,7 +144,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.pluginmanager.register(_Compiles(config), "dynalint-compiles")
     config.addinivalue_line("markers", f"{_MARK}: must prove its example under Dynamo, or the session fails")
-    config.addinivalue_line("markers", f"{_COUNTED}: set by dynalint on such tests")
+    config.addinivalue_line("markers", f"{_COUNTED}: set by dynalint on these tests")
     if not hasattr(config, "workerinput"):  # With xdist, the main process counts.
         config.pluginmanager.register(_Floor(), "dynalint-floor")
 

@@ -213,7 +213,7 @@ def test_a_break_in_a_loop_hides_what_follows(judged: dict[str, Finding]) -> Non
     hidden = evidence(judged, 'about print("in the loop")')
     # Taken out of the way, the break shows what it hid.
     assert hidden.status == "confirmed"
-    assert f"hidden by the graph break in line {judged['the loop'].line} (GB0170" in hidden.detail
+    assert f"hidden by the graph break at line {judged['the loop'].line} (GB0170" in hidden.detail
 
 
 def test_a_helper_in_another_file_is_judged(judged: dict[str, Finding]) -> None:

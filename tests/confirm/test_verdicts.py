@@ -180,7 +180,7 @@ def test_what_a_lost_frame_hides_is_unconfirmed_with_the_break_that_hides_it() -
     seen = broken(4, "GB0059", effect="frame", secondary=("GB7000",))
     found = evidence(BRANCH, heard(default=replace(RUN, breaks=(seen,))))
     assert found.status == "unconfirmed"
-    assert "hidden by the graph break in line 4 (GB0059, a kind)" in found.detail
+    assert "hidden by the graph break at line 4 (GB0059, a kind)" in found.detail
 
 
 def test_a_break_in_another_file_that_hides_is_named_with_its_file() -> None:
@@ -190,7 +190,7 @@ def test_a_break_in_another_file_that_hides_is_named_with_its_file() -> None:
     placed = [Placed(BRANCH, PATH, sources.spot(PATH, BRANCH))]
     result = heard(default=replace(RUN, breaks=(seen,)))
     (found,) = with_verdicts(Confirmation(placed, [result], sources, lambda path: path.startswith(HOME)))
-    assert "hidden by the graph break in other.py:1 (GB0208" in found.evidence.detail
+    assert "hidden by the graph break at other.py:1 (GB0208" in found.evidence.detail
 
 
 def test_fullgraph_alone_confirms_with_its_own_id() -> None:
@@ -451,7 +451,7 @@ def test_what_breaks_once_another_is_gone_is_confirmed_as_advice() -> None:
     (judged,) = with_verdicts(confirmation([BRANCH], heard(default=HIDING, latent=latent)))
     assert (judged.category, judged.severity) == ("advice", "info")
     assert (judged.evidence.status, judged.evidence.gb) == ("confirmed", "GB0170")
-    assert "It is currently hidden by the graph break in line 3 (GB0059, a kind)" in judged.evidence.detail
+    assert "It is currently hidden by the graph break at line 3 (GB0059, a kind)" in judged.evidence.detail
 
 
 def test_what_is_skipped_after_a_split_is_hidden_by_the_last_break_before_it() -> None:
@@ -459,7 +459,7 @@ def test_what_is_skipped_after_a_split_is_hidden_by_the_last_break_before_it() -
     latent = Latent(replace(RUN, breaks=(broken(5),)), {})
     (judged,) = with_verdicts(confirmation([BRANCH], heard(default=split, latent=latent)))
     assert (judged.category, judged.evidence.status) == ("advice", "confirmed")
-    assert "hidden by the graph break in line 3 (GB0124, a kind)" in judged.evidence.detail
+    assert "hidden by the graph break at line 3 (GB0124, a kind)" in judged.evidence.detail
     assert status(BRANCH, heard(default=split, latent=Latent(RUN, covered(BRANCH)))) == "refuted"
 
 

@@ -143,7 +143,7 @@ def test_what_is_repaired_along_with_another_says_so(path: Path) -> None:
     toy = Toy([path], {"A": [(path, "bad(A) + bad(B)", "where(1)")], "C": "c"}, {"A": "conditional"}, declined="B")
     alone = Toy([path], {"A": [(path, "bad(A) + bad(B)", "where(1)")]}, {"A": "conditional"}, declined="B")
     for result, title in (
-        (toy.fix(proofs({})), "Fix it together with others"),
+        (toy.fix(proofs({})), "Fix it together with other findings"),
         (alone.fix(proofs({})), "Rewrite it"),
     ):
         (along,) = [fixed.finding for fixed in result.fixed if fixed.finding.code == "DYNB"]

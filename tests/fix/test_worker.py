@@ -293,7 +293,7 @@ def test_inputs_that_the_original_does_not_survive_are_left_out(tmp_path: Path) 
     with WorkerVerifier(options(path, mode="always"), [Target(path, "model", "Model")]) as verify:
         proof = verify({}, after, [unit])[unit]
     assert proof.outcome == "proven", proof
-    assert "inputs on which the original crashes were skipped (one element NaN, inputs all NaN)" in proof.detail
+    assert "inputs that crash the original code were skipped (one element NaN, inputs all NaN)" in proof.detail
 
 
 def test_where_steps_take_long_some_of_each_kind_are_taken() -> None:

@@ -175,8 +175,8 @@ def test_other_verdicts(make: Callable[..., Finding]) -> None:
 
 
 def test_what_was_repaired_along_with_others_has_a_fix(make: Callable[..., Finding]) -> None:
-    text = render("full", Report([make(fix=Fix("Fix it together with others", "safe"))]), PLAIN)
-    assert "= fix: Fix it together with others\n" in text
+    text = render("full", Report([make(fix=Fix("Fix it together with other findings", "safe"))]), PLAIN)
+    assert "= fix: Fix it together with other findings\n" in text
 
 
 def test_what_kept_everything_from_being_confirmed_is_said_once(make: Callable[..., Finding]) -> None:

@@ -17,7 +17,7 @@ NAME = "_dynalint_worker"
 def main() -> None:
     """Load the package next to this file and serve requests."""
     if sys.version_info < (3, 10):  # noqa: UP036 - the user's interpreter may have any version
-        raise SystemExit(f"Python 3.10 or newer is needed, this is {sys.version.split()[0]}")
+        raise SystemExit(f"Python 3.10 or newer is required, but this is {sys.version.split()[0]}")
     folder = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != folder]
     spec = importlib.util.spec_from_file_location(

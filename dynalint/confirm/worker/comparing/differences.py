@@ -13,7 +13,7 @@ from torch import nn
 from .observing import ADDRESS, PLAIN, SCRIPT, Observation, tensors_in
 
 _MOST_COMPARED = 100_000
-# The error allowed when a sum is computed in another order, as a multiple of epsilon times the largest number.
+# The error allowed when a sum is computed in a different order, as a multiple of epsilon times the largest number.
 _MOST_ROUNDED = 32
 # The allowed ratio of two rounding errors, both measured against a wider precision, as in torch's own comparisons.
 _LESS_ACCURATE = 3
@@ -84,7 +84,7 @@ def let_pass(one: Observation, other: Observation) -> Iterator[str]:
     yield from (f"{name} has a gradient of zeros, not None" for name in gained)
     for (where, left), (_, right) in zip(tensors_in(one.output), tensors_in(other.output), strict=False):
         if right.requires_grad and not left.requires_grad:
-            yield f"output{where} passes on gradients of zeros, where it had none"
+            yield f"output{where} passes on gradients of zeros where it had none"
     yield from (alias.replace(" shares ", " no longer shares ") for alias in one.aliases if alias not in other.aliases)
 
 

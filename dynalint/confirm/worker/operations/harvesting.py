@@ -12,7 +12,7 @@ The request is the same as for `confirming` with the file of `target`, with thes
 
 Parts of the answer: for each call, with its number as a prefix, the parts from `confirming`, or `inputs` and `recipe`
 (see `recipes`). `N.call`, `{"targets", "outcome", "seconds"}`, is sent when the call has ended. `problems` contains
-pairs of code that gave no call and the reason. `unforked` contains targets whose calls could only be recorded.
+pairs of code and the reason why it gave no calls. `unforked` contains targets whose calls could only be recorded.
 """
 
 from __future__ import annotations

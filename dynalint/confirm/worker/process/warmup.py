@@ -13,7 +13,7 @@ from ..dynamo import runs
 from ..operations import confirming, verifying  # noqa: F401 - so that forked processes need not import them
 from ..source import loading
 
-# These are given by name, because some releases do not have all of them, with the values to return instead.
+# Functions given by name, because some releases do not have all of them, and the values to return instead.
 _MEASURES = (
     (guards, "profile_guard_manager", 0.0),
     (symbolic_convert, "get_funcname", None),

@@ -74,7 +74,7 @@ def _of_system(device: str, *, own_processes: bool) -> Iterator[Path]:
         yield Path("/proc")
     else:
         yield from (Path("/proc", name) for name in _OF_ALL_PROCESSES.split())
-        # These are the calling process's files. Its forks cannot read their own.
+        # These are the calling process's files. Its forks cannot read their own files.
         yield Path(os.path.realpath("/proc/self"))
     if device != "cpu":
         yield from map(Path, ("/sys", "/dev/dri", "/proc/driver", "/proc/devices"))

@@ -29,7 +29,7 @@ MOST_FILES = 20_000
 class Around:
     """The files to analyse in addition to the named ones, sorted. `left_out` counts the files that exceed the limits.
 
-    `scanned` are all files in the projects, and `disk` contains the answers to what was asked about them.
+    `scanned` are all files in the projects, and `disk` contains the results of looking them up on disk.
     """
 
     files: tuple[Path, ...] = ()

@@ -24,8 +24,8 @@ DOCS_URL = "https://github.com/dynalint/dynalint/blob/main/docs/rules/"
 class Entry:
     """The description of a code. `page` loads its page on demand.
 
-    If `rewrites` is true, a fix can be requested, or the reason why there is none. `fixes` indicates whether findings
-    may have a fix, or is None if only the page can tell.
+    If `rewrites` is true, callers can ask for a fix, or for the reason why there is none. `fixes` indicates whether
+    findings may have a fix, or is None if only the page can tell.
     """
 
     code: str
@@ -125,14 +125,14 @@ _OWN = (
         "miscompile",
         "error",
         _said("""
-            The compiled code gives different results than the uncompiled code, or raises an exception that the
-            uncompiled code does not, and no rule predicted it. Values, gradients, state and inputs were compared over
-            three calls with `aot_eager`, in training and in evaluation mode. The finding is in the innermost of your
-            modules that still shows the difference when it is compiled alone. It is at the first line that names the
-            state that differs, or else at the module's definition.
+            The compiled code gives different results from the uncompiled code, or raises an exception that the
+            uncompiled code does not raise, and no rule predicted this. Values, gradients, state and inputs were
+            compared over three calls with `aot_eager`, in training and in evaluation mode. The finding is in the
+            innermost of your modules that still shows the difference when it is compiled on its own. It is at the first
+            line that mentions the differing state or, if there is none, at the module's definition.
 
-            Rounding differences are not reported. Neither are differences that are no larger than those that the
-            uncompiled code shows with other random numbers, or when the last digits of inputs and parameters change.
+            Rounding differences are not reported. Neither are differences that the uncompiled code itself shows to the
+            same extent if it uses different random numbers, or if the last digits of its inputs and parameters change.
 
             It is reported only when code is run, never with `--static`.
         """),

@@ -2,7 +2,8 @@
 
 dynalint uses the first environment that contains torch, in this order: the activated virtual or conda environment
 (`VIRTUAL_ENV`, `CONDA_PREFIX`), the environment that runs dynalint, and a `.venv` or `venv` folder in the project,
-where uv, poetry and most people create it, next to the configuration or above it. No interpreter is started to find it.
+either next to the configuration or in a parent folder. This is where uv, poetry and most people create it. No
+interpreter is started to find it.
 
 An environment in the project could be part of a hostile checkout. It is only used if git does not track it or, if git
 cannot tell, if the user trusts the project.

@@ -3,8 +3,8 @@
 These are a page for each rule, the table of Dynamo's graph breaks, the settings as a table and as a JSON Schema, every
 command's help, and the command output shown in the README.
 
-python scripts/generate_docs.py            write them python scripts/generate_docs.py --check    exit with 1 and name
-the files that are out of date
+    python scripts/generate_docs.py            write them
+    python scripts/generate_docs.py --check    exit with 1 and name the files that are out of date
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def apply(
 def _run_wrappers(
     frame: Frame, callee: k.Function, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
 ) -> None:
-    """Interpret the wrappers that decorators put around a function, which are assumed to pass on its arguments."""
+    """Interpret the wrappers that decorators put around a function, assuming that they pass on its arguments."""
     for wrapper in wrappers_of(frame.interpreter, callee.function) if callee.function.decorators else ():
         if wrapper is not frame.function and keeping_out(frame, callee.function) is None:
             maker = wrapper.parent

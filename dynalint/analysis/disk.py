@@ -1,8 +1,8 @@
 """The disk as an analysis sees it.
 
 The analysis only accesses the disk through this module, which looks up everything once and keeps the answers. A result
-is valid for as long as the disk gives the same answers, which is how `dynalint.caching` knows that the result can be
-reported again.
+is valid as long as the disk gives the same answers. `dynalint.caching` checks this to find out whether it can report
+the result again.
 """
 
 from __future__ import annotations

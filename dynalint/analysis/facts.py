@@ -9,8 +9,9 @@ keys, so that paths that join keep the facts they share. A context's parameters 
     kind(self.scale)     the narrowed kind of an attribute that this call has not set
 
 This also works for a property that is computed only from other attributes. For example, `merged` depends on
-`merged_adapters` if it returns `len(self.merged_adapters) > 0`. A fact is dropped when its attribute may change, which
-a store, a method called on the attribute, or a method of `self` that does either can cause.
+`merged_adapters` if it returns `len(self.merged_adapters) > 0`. A fact is dropped when its attribute may change, either
+because of a store, or because of a call to one of the attribute's own methods or to a method of `self` that contains a
+store or call of this kind.
 """
 
 from __future__ import annotations

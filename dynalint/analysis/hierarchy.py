@@ -226,7 +226,7 @@ class Hierarchy:
         return known[cls]
 
     def note_stored(self, cls: ClassInfo, name: str, kind: Kind) -> Iterator[ClassInfo]:
-        """Record the kind stored in a class's attribute, and yield the base classes for which it is new."""
+        """Record the kind stored in a class's attribute, and yield the base classes whose attribute this changes."""
         self.holders.setdefault(name, {})[cls] = None
         known = self._held.get(name, {})
         for base in self.mro(cls)[1:] if known else ():

@@ -112,7 +112,8 @@ class Importers:
     def _gathered(self, source: str) -> Iterator[tuple[Outline, str]]:
         """Yield the modules behind a star import of `source`, each with the names used from it.
 
-        They are `source`, the modules that it star-imports, and the modules that define the names these re-export.
+        They are `source`, the modules that it star-imports, and the modules that define the names that any of these
+        re-export.
         """
         found = {source: self._modules[source]}
         pending = [source]

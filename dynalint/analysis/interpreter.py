@@ -117,7 +117,7 @@ class Interpreter:
             self.settle()
 
     def pass_masks(self) -> None:
-        """Pass masks given to unknown callees on to the modules that these callees may be, with the same keywords."""
+        """Pass the masks that unknown callees receive to all modules that they may be, with the same keywords."""
         for function, contexts in list(self.contexts.items()):
             names = self._masks.get(function.module, set()) if function.name == "forward" else set()
             for context in contexts:

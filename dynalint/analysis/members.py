@@ -77,7 +77,7 @@ def stored(frame: Frame, owner: k.Instance, name: str) -> Kind:
 
 
 def _left(frame: Frame, owner: k.Instance, name: str) -> Kind:
-    """Return the class constant, None or a flag, that an attribute may still hold if no constructor stores it."""
+    """Return the class constant (None or a flag) that an attribute may still have if no constructor sets it."""
     classes = frame.interpreter.project.mro(owner.cls)
     value = None
     for cls in classes:

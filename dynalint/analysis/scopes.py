@@ -211,7 +211,7 @@ class Scopes:
 
 
 def _changing(kind: Kind) -> Kind:
-    """Return the kind of a global that changes its value."""
+    """Return the kind of a global whose value changes."""
     if isinstance(kind, k.Dictionary):
         items = tuple((key, widened(item)) for key, item in kind.items)
         return replace(kind, items=items, value=widened(kind.value), others=widened(kind.rest))
@@ -219,7 +219,7 @@ def _changing(kind: Kind) -> Kind:
 
 
 def _closed_over(frame: Frame, name: str, kind: Kind) -> Kind:
-    """Return the kind of an enclosing function's variable in a nested function, which may change it between calls."""
+    """Return the kind that an enclosing function's variable has in a nested function that may change it."""
     kind = k.lasting(widened(kind) if name in frame.globals else kind)
     is_local = isinstance(kind, (k.Sequence, k.Dictionary)) and kind.home is None
     return k.with_home(kind, k.Home("closure", name)) if is_local and k.is_mutable(kind) else kind

@@ -210,7 +210,7 @@ def note_forward(frame: Frame, kind: Kind) -> None:
 
 
 def note_attribute(frame: Frame, event: type[Event], node: ast.Attribute, owner: Kind, **fields: Kind) -> None:
-    """Emit an event if a watched attribute, of a tensor or of something else outside the project, is read or assigned.
+    """Emit an event if code reads or sets a watched attribute of a tensor or of another object outside the project.
 
     An attribute that a project class computes with a decorator from the standard library goes by the decorator's name,
     "functools.cached_property".

@@ -152,9 +152,9 @@ def _result(
 def _is_foreseen(
     name: str, overload: torch_api.Overload, tensors: list[k.Tensor], args: list[Kind], keywords: dict[str, Kind]
 ) -> bool:
-    """Return whether tracing knows the value of a call's result, a single element computed only from Python numbers.
+    """Return whether Dynamo knows a call's result, because it is a single element computed only from Python numbers.
 
-    This may not be the case on a GPU, but the source does not show the device, and dynalint must not flag what it
+    On a GPU, Dynamo may not know it. However, the source does not show the device, and dynalint must not flag what it
     cannot know.
     """
     if name in FROM_NUMBERS:

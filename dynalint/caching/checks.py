@@ -32,7 +32,7 @@ FOLDER = "findings"
 _MOST, _MOST_BYTES = 32, 64 << 20
 
 Made = tuple[Fix | None] | None
-"""A finding's fix, in a tuple, or None in a tuple if there is no fix. None means that it has not been computed."""
+"""A tuple with a finding's fix, or with None if there is none. It is just None if no fix has been computed yet."""
 
 
 _PLAIN = tuple(

@@ -36,8 +36,8 @@ def merge(shards: tuple[Path, ...], **options: Any) -> int:
 
     SHARDS are the files for all shards of one run, which can come from different machines. The report is the same as
     for a run on a single machine. If there is code that no shard could have known about, such as the parts of a model
-    that could not be built, it is run now. All other options are the same as for `check`. If an option determines what
-    is checked and run, it must have the same value as it had for the shards.
+    that could not be built, it is run now. All other options are the same as for `check`. Options that determine what
+    is checked and run must have the same values as they had for the shards.
     """
     from dynalint.cli.console import note
     from dynalint.confirm.shards import read_shards

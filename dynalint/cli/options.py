@@ -172,7 +172,7 @@ _KNOWN = (
 _TALK = (
     click.option("-q", "--quiet", is_flag=True, help="Only print findings."),
     click.option(
-        "-v", "--verbose", is_flag=True, help="Print what dynalint is doing and how long it takes to standard error."
+        "-v", "--verbose", is_flag=True, help="Show on standard error what dynalint is doing and how long it takes."
     ),
     click.option(
         "--color",

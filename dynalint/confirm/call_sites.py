@@ -160,7 +160,7 @@ class CallSites:
         return self._classes[name]
 
     def _ways(self, name: str) -> Iterator[frozenset[str]]:
-        """Yield the name, then the names of project code that mentions it, then of code that mentions those names."""
+        """Yield the name, then the names of project code that mentions it, then the names of code mentioning those."""
         names, known = frozenset((name,)), {name}
         for _ in range(_STEPS):
             yield names
@@ -172,7 +172,7 @@ class CallSites:
                 return
 
     def _reaching(self, test: SearchedFile, names: frozenset[str]) -> set[str]:
-        """Return `names`, and the names of fixtures, helpers and bases, in the test or its helpers, that use them."""
+        """Return `names`, and the names of the fixtures, helpers and bases of a test that use any of them."""
         above = self._helpers(test)
         own = [one for one in (*above, test) if not names.isdisjoint(one.words)]
         found = set(names)

@@ -136,9 +136,9 @@ def in_words(problems: Iterable[tuple[str, str]]) -> Iterator[str]:
     for reason in reasons[:_MOST_REASONS]:
         first, others = next(iter(places[reason])), len(places[reason]) - 1
         more = f" and {others} other{'s' if others > 1 else ''}" if others else ""
-        yield f"{first}{more} gave no calls for confirmation because of a failure in the sandbox: {reason}"
+        yield f"dynalint got no calls from {first}{more} because of a failure in the sandbox: {reason}"
     if left_out > 0:
-        yield f"other code gave no calls for confirmation, for {left_out} more reasons."
+        yield f"there are {left_out} more reasons why dynalint got no calls from other code."
 
 
 Parts = Mapping[str, Any]

@@ -220,7 +220,7 @@ def give_back(server: Server) -> None:
 
 
 def _kind(options: WorkerOptions) -> _Kind:
-    """Return the settings that must be the same before a kept server can be used."""
+    """Return the settings that must be the same for a kept server to be reused."""
     return str(options.python), options.device, tuple(sorted(_environment(Path(), options.device).items()))
 
 

@@ -69,12 +69,13 @@ class Proof:
         case, study = self.case, self.study
         offered = [one for one in study.own if one.rewrite is not None]
         if case.example.declined is not None:
-            self._assert_none([f"line {one.line}: a fix is offered, which should be declined" for one in offered])
+            self._assert_none([f"line {one.line}: a fix is offered, but it should be declined" for one in offered])
             if not study.declined:
                 self._fail("the fix should be declined with a reason, but the rule gives none")
             wrong = [reason for reason in study.declined if case.example.declined not in reason]
             self._assert_none(
-                f"the fix is declined with {reason!r}, without {case.example.declined!r}" for reason in wrong
+                f"the fix is declined with {reason!r}, which does not contain {case.example.declined!r}"
+                for reason in wrong
             )
         elif case.fixed is not None:
             self._assert_none(f"the fix is declined: {reason}" for reason in study.declined)

@@ -75,7 +75,7 @@ class Study:
 
     @cached_property
     def fixed(self) -> str:
-        """The code after applying the rule's rewrites, and the rewrites of follow-up rules, until no more are left.
+        """The code after applying the rule's rewrites, and those of follow-up rules, repeatedly until none are left.
 
         Raises AssertionError if this does not terminate, and EditError if a rewrite cannot be applied.
         """

@@ -177,7 +177,7 @@ def test_what_gave_no_calls_is_told_where_some_are_still_wanted(project: Project
     assert (first.evidence.status, second.evidence.status) == ("confirmed", "unreached")
     (only,) = told
     assert only.startswith(
-        "tests/test_model.py::test_network gave no calls for confirmation because of a failure in the sandbox: "
+        "dynalint got no calls from tests/test_model.py::test_network because of a failure in the sandbox: "
     )
 
 
@@ -201,12 +201,12 @@ def test_an_interrupt_keeps_what_was_shown_until_then(project: Project) -> None:
 def test_reasons_are_grouped_and_the_most_common_told_first() -> None:
     problems = [("a", "x"), *((f"test_{number}", "no network") for number in range(3))]
     assert list(in_words([*problems, ("b", "y"), ("b", "y")])) == [
-        "test_0 and 2 others gave no calls for confirmation because of a failure in the sandbox: no network",
-        "a gave no calls for confirmation because of a failure in the sandbox: x",
-        "b gave no calls for confirmation because of a failure in the sandbox: y",
+        "dynalint got no calls from test_0 and 2 others because of a failure in the sandbox: no network",
+        "dynalint got no calls from a because of a failure in the sandbox: x",
+        "dynalint got no calls from b because of a failure in the sandbox: y",
     ]
     *_, last = in_words((f"test_{number}", str(number)) for number in range(30))
-    assert last == "other code gave no calls for confirmation, for 20 more reasons."
+    assert last == "there are 20 more reasons why dynalint got no calls from other code."
 
 
 def test_a_function_is_confirmed_by_a_test_that_calls_it(project: Project) -> None:

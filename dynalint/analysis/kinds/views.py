@@ -71,7 +71,8 @@ def as_input(kind: Kind) -> Kind:
 def only_tensor(kind: Kind) -> Tensor | None:
     """Return the tensor that `kind` certainly is, ignoring None, or None if there is no such tensor.
 
-    `mask: Tensor | None` counts as a tensor, because an operation that breaks on a tensor breaks whenever it is one.
+    `mask: Tensor | None` counts as a tensor, because an operation that does not support tensors breaks the graph
+    whenever a caller passes a mask.
     """
     if not isinstance(kind, Union):
         return kind if isinstance(kind, Tensor) else None
@@ -115,7 +116,7 @@ def _is_given_number(kind: Kind) -> bool:
 
 
 def held_in(outer: Sequence | Dictionary, kind: Kind) -> Kind:
-    """Return the kind of an item in a container. A container inside one that outlives the call outlives it too."""
+    """Return the kind of an item in a container. If the container outlives the call, so do containers inside it."""
     if isinstance(kind, Union):
         return Union(tuple(held_in(outer, member) for member in kind.alternatives))
     if outer.home is None or not is_mutable(kind):

@@ -1,4 +1,4 @@
-"""Tests for missing state, which the first call finds missing and creates, so that later calls find it.
+"""Tests for missing state. The first call finds the state missing and creates it, so that later calls find it.
 
 if self.mask is None:           if n in self.masks:             mask = self.masks.get(n)
     self.mask = make(n)             return self.masks[n]        if mask is None:

@@ -174,7 +174,7 @@ def _check_call(scope: Scope, node: ast.Call, callee: k.Kind, found: Effects, de
         elif isinstance(one, k.Function):
             _check_function(scope, one.function, shown, found, depth)
         else:
-            raise Refusal(f"dynalint cannot see what {shown} does; call it before the test if it may always run")
+            raise Refusal(f"dynalint cannot see what {shown} does; call it before the test if it can run on every call")
 
 
 def _called(callee: k.Kind) -> Iterator[k.Kind]:
@@ -201,11 +201,14 @@ def _check_external(scope: Scope, node: ast.Call, name: str, shown: str) -> None
     entry = api.function(name)
     flags = entry.flags if entry is not None else frozenset()
     if "random" in flags or last in _RANDOM_FUNCTIONS or _has_dropout(node):
-        raise Refusal(f"{shown} draws random numbers, which would shift all later ones; draw them before the test")
+        raise Refusal(
+            f"{shown} draws random numbers, and drawing them on every call would change all later ones; draw them "
+            "before the test"
+        )
     if "mutating" in flags or (last.endswith("_") and not last.endswith("__")):
         raise Refusal(f"{shown} modifies its argument in place; use the version that returns a new tensor")
     if entry is None:
-        raise Refusal(f"dynalint does not know what {shown} does; call it before the test if it may always run")
+        raise Refusal(f"dynalint does not know what {shown} does; call it before the test if it can run on every call")
 
 
 def _has_dropout(node: ast.Call) -> bool:
@@ -223,12 +226,15 @@ def _check_method(scope: Scope, method: k.Method, shown: str) -> None:
             flags = entry.flags if entry is not None else frozenset()
             if "random" in flags:
                 raise Refusal(
-                    f"{shown} draws random numbers, which would shift all later ones; draw them before the test"
+                    f"{shown} draws random numbers, and drawing them on every call would change all later ones; draw "
+                    "them before the test"
                 )
             if "mutating" in flags or (method.name.endswith("_") and not method.name.endswith("__")):
                 raise Refusal(f"{shown} modifies its tensor in place; use the version that returns a new tensor")
             if entry is None:
-                raise Refusal(f"dynalint does not know what {shown} does; call it before the test if it may always run")
+                raise Refusal(
+                    f"dynalint does not know what {shown} does; call it before the test if it can run on every call"
+                )
         elif isinstance(owner, k.Value) or method.name in _PURE_METHODS:
             continue
         else:
@@ -241,13 +247,14 @@ def _check_layer(scope: Scope, node: ast.Call, type_: str, found: Effects) -> No
     known = scope.project.api.torch_class(type_)
     name = type_.rpartition(".")[2]
     if known is None or not known.is_module:
-        raise Refusal(f"dynalint does not know what {shown} does; call it before the test if it may always run")
+        raise Refusal(f"dynalint does not know what {shown} does; call it before the test if it can run on every call")
     flags = known.call.flags if known.call is not None else frozenset()
     if name.startswith(_STATEFUL) or "BatchNorm" in name or "mutating" in flags:
         raise Refusal(f"{shown} updates running statistics, which would happen on every call; call it in both branches")
     if "random" in flags or any(part in name for part in _RANDOM):
         raise Refusal(
-            f"{shown} draws random numbers in training, which would shift all later ones; call it before the test"
+            f"{shown} draws random numbers in training, and drawing them on every call would change all later ones; "
+            "call it before the test"
         )
     if _made_inplace(scope, node.func):
         raise Refusal(f"{shown} was created with `inplace=True` and modifies its argument; create it without `inplace`")
@@ -311,7 +318,7 @@ def refuse_lasting_effects(scope: Scope, statements: Sequence[ast.stmt], shown: 
     """
     for node in (node for statement in statements for node in walk_function(statement)):
         if isinstance(node, ast.Global | ast.Nonlocal | ast.Delete | ast.Import | ast.ImportFrom):
-            raise Refusal(f"{shown} has side effects; call it before the test if it may always run")
+            raise Refusal(f"{shown} has side effects; call it before the test if it can run on every call")
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
             raise Refusal(
                 f"{shown} stores to {scope.quote(node)}, which would happen on every call; move the assignment out "

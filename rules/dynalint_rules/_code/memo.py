@@ -108,7 +108,7 @@ class Memo:
     def _keys(self, part: ast.expr) -> Iterator[ast.expr]:
         """Yield what a part of the test compares with state that the block stores.
 
-        Only comparisons count whose equality means that the stored state is used.
+        A comparison only counts if the stored state is used when both values are equal.
         """
         missing = self.found.truth
         if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Not):

@@ -1,4 +1,4 @@
-"""Aliasing: which names share a tensor's memory, where it is changed in place, and whether only the function has it."""
+"""Aliasing: which names share a tensor's memory, where code changes it in place, and whether it is shared."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def in_one_loop(scope: Scope, one: ast.AST, other: ast.AST) -> bool:
 
 
 def may_run_after(scope: Scope, place: ast.stmt | ast.expr, around: ast.stmt | ast.expr) -> bool:
-    """Return whether `place`, outside `around`, can run after it because it is further down or both are in a loop."""
+    """Return whether `place`, outside `around`, may run after `around`: it is further down, or both are in a loop."""
     if in_one_loop(scope, place, around):
         return True
     return place.lineno >= around.lineno and not on_another_side(scope, place, around)

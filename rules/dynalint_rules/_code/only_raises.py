@@ -14,7 +14,7 @@ _SCRIPTING = "torch.jit.is_scripting"
 
 
 def off_switches(checker: k.Function, call: ast.Call, name: str) -> list[str] | None:
-    """Return the tests that disable a check, or None unless it only raises if its parameter `name` is false."""
+    """Return the tests that disable a check, or None if it does more than raise when parameter `name` is false."""
     node = checker.function.node
     if not isinstance(node, ast.FunctionDef):
         return None

@@ -49,7 +49,7 @@ def _inside(node: ast.AST, outer: ast.AST, parents: Mapping[ast.AST, ast.AST]) -
 
 
 def _always_runs(node: ast.AST, outer: ast.stmt, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether `node`, which is inside `outer`, always runs with it, not depending on a branch or handler."""
+    """Return whether `node`, which is inside `outer`, always runs when `outer` runs, whatever the control flow."""
     while node is not outer:
         parent = parents[node]
         if isinstance(parent, ast.If | ast.IfExp) and node is not parent.test:

@@ -81,7 +81,7 @@ def _is_number_or_tensor(scope: Scope, node: ast.expr) -> bool:
 
 
 def _is_of_self(scope: Scope, node: ast.Attribute) -> bool:
-    """Return whether an attribute belongs to `self` and no method computes it."""
+    """Return whether this reads an attribute of `self` that is stored rather than computed by a method."""
     owner = scope.kind(node.value)
     return (
         isinstance(node.value, ast.Name)

@@ -126,7 +126,7 @@ def _stored_by_mask(scope: Scope, event: Call) -> Rewrite | None:
     if known is None or known.dtype != "bool" or not k.is_number(scope.kind(statement.value)):
         return None
     edits = rw.written(scope.file, (node, rw.kept(scope.file, mask)))
-    shown = f"{scope.quote(mask)} is as large as {scope.quote(target.value)} in each of the mask's dimensions"
+    shown = f"{scope.quote(mask)} has the same size as {scope.quote(target.value)} in each of the mask's dimensions"
     return Rewrite("Index with the mask itself", "conditional", edits, (shown,))
 
 

@@ -1,4 +1,4 @@
-"""DYN302: storing elements through a mask that are computed from elements read through the same mask."""
+"""DYN302: storing elements through a mask after computing them from elements read through the same mask."""
 
 from __future__ import annotations
 

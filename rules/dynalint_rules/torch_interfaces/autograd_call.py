@@ -35,8 +35,8 @@ class AutogradCall(Rule):
         }
     )
     refusal = (
-        "`torch.func.grad` takes a function rather than its result, so the code around it has to change; otherwise, "
-        "compute the gradient outside the compiled code"
+        "`torch.func.grad` takes a function rather than its result, so the code around it has to change; "
+        "alternatively, compute the gradient outside the compiled code"
     )
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:

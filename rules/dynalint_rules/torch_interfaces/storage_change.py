@@ -30,7 +30,7 @@ class StorageChange(Rule):
     name = "storage-change"
     summary = "Changing a tensor's size, layout or data in place breaks the graph"
     gb = ("GB0126", "GB0127", "GB0147", "GB0148", "GB0056", "GB0058", "GB0007")
-    refusal = "other code that holds the tensor sees the change; if there is none, create a new tensor"
+    refusal = "other code that holds the tensor sees the change; if no other code holds it, create a new tensor"
     events = (Call, Write)
     calls = frozenset(
         {*(f"Tensor.{name}" for name in (*_RESIZING, *_VIEWING)), *_PARTS, "Tensor.data", "torch.resize_as_"}

@@ -74,7 +74,7 @@ def _part_compiler(name: str) -> Compiler:
 
 
 def _frame(code: types.CodeType, what: str) -> Frame:
-    """Return the first line that names the state that differs, or else the line where the function is defined."""
+    """Return the first line that mentions the differing state or, if there is none, the function's first line."""
     file = str(Path(code.co_filename).resolve())
     try:
         lines, first = inspect.getsourcelines(code)

@@ -135,7 +135,7 @@ def differs(make: Maker, calls: Sequence[Call], compiler: Compiler, mode: Mode) 
 
 
 def _is_stable(make: Maker, calls: Sequence[Call], mode: Mode, expected: list[Observation]) -> bool:
-    """Return whether eager code gives the same values when repeated, with different random numbers and last digits."""
+    """Return whether eager code gives the same values again, even if random numbers or last digits change."""
     others = (
         _observe(make, calls, None, mode),
         _observe(make, calls, None, mode, seed=_OTHER_SEEDS),

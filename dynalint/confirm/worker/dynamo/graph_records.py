@@ -94,7 +94,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Tried:
-    """A way to compile that was tried: its name, the code for it, and the result."""
+    """An attempt to compile in a particular way: the name of this way, the code for it, and the result."""
 
     name: str
     lines: tuple[str, ...]
@@ -103,7 +103,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Remedy:
-    """A way to compile that helps. `equal` is None if eager runs differ from each other.
+    """An attempt that reduced breaks or recompilations. `equal` is None if eager runs differ from each other.
 
     `kind` is `settings` or `fullgraph`. `difference` describes unequal results, and `note` describes the setting's side
     effects.

@@ -86,7 +86,7 @@ def numbers(table: str, machine: str) -> dict[str, int]:
 class _Look:
     """A call that is refused depending on an argument.
 
-    If `only` is true, it must be one of `values`, or else none of them.
+    If `only` is true, the argument must be one of `values`. Otherwise, it must be none of them.
     """
 
     call: str

@@ -175,7 +175,7 @@ def _call(function: ast.expr, *arguments: ast.expr) -> ast.Call:
 
 
 def _truths(tree: ast.AST) -> Iterator[ast.expr]:
-    """Yield the expressions of which only the truth value is needed."""
+    """Yield the expressions for which only the truth value is needed."""
     tests = [node.test for node in ast.walk(tree) if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert))]
     tests += [test for node in ast.walk(tree) if isinstance(node, ast.comprehension) for test in node.ifs]
     for test in tests:

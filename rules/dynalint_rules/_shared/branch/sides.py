@@ -233,7 +233,10 @@ def reads_of(scope: Scope, side: Side, branch: ast.AST) -> set[str]:
 
 
 def _leaves(scope: Scope, name: str, branch: ast.AST, seen: tuple[str, ...]) -> Iterator[str]:
-    """Yield the tensors that a local name is computed from if it is assigned once before the branch, or the name."""
+    """Yield the tensors that a local name is computed from, or the name itself.
+
+    The name itself is yielded unless it is assigned exactly once before the branch.
+    """
     value = None if name in seen else only_value(scope, name, branch)
     if value is None:
         yield name

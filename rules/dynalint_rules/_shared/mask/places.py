@@ -143,7 +143,8 @@ def _indexed(scope: Scope, places: _Places, load: ast.Name) -> bool:
     if places.rank is None:
         many = "one dimension" if dimensions == 1 else f"{dimensions} dimensions"
         places.flow.conditions[f"{scope.quote(places.mask)} has {many}"] = None
-    shown = f"{scope.quote(places.mask)} is as large as {scope.quote(read.value)} in each of the mask's dimensions"
+    read_from = scope.quote(read.value)
+    shown = f"{scope.quote(places.mask)} has the same size as {read_from} in each of the mask's dimensions"
     places.flow.conditions[shown] = None
     places.edits.append((read, rw.item(rw.kept(scope.file, read.value), rw.name(places.text))))
     places.leaves[_SELECTED] = None

@@ -26,7 +26,7 @@ def why_not(scope: Scope, parent: ast.AST, node: ast.expr, callee: str) -> str:
     if isinstance(parent, ast.Call) and callee in SIZES:
         return (
             f"{quote(parent)} takes {shown} as a number that determines a shape; use an upper bound and mask "
-            "the surplus, or set `torch._dynamo.config.capture_scalar_outputs = True`"
+            "the extra elements, or set `torch._dynamo.config.capture_scalar_outputs = True`"
         )
     if isinstance(parent, ast.Call) and callee not in _NUMBERS:
         return f"{quote(parent)} takes {shown} as a number; pass the tensor's `.detach()` if a tensor is acceptable"

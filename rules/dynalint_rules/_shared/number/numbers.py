@@ -209,7 +209,7 @@ class _Follower(Arguments):
             if isinstance(node, ast.Name | ast.Call | ast.Attribute | ast.Subscript):
                 self.flow.edits.append((node, rw.calling("long")))
                 return
-        self.flow.conditions[f"{shown} gives the same result in the precision of the tensor"] = None
+        self.flow.conditions[f"{shown} gives the same result in the tensor's precision"] = None
 
     def _decides(self, node: ast.expr) -> bool:
         """Return whether `node` is all or part of the test of an `if`, a conditional expression or an assertion."""

@@ -80,7 +80,6 @@ def _class(record: Record, records: Mapping[str, Record]) -> dict[str, Any]:
     found = {
         "bases": record.bases,
         "instance": str(record.instance) if record.instance is not None else None,
-        "built": spell(record.built) if record.built else None,
         "methods": methods,
         "attributes": attributes,
     }

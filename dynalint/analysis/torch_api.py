@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -192,7 +192,6 @@ class TorchClass:
     name: str
     ancestors: tuple[str, ...]
     instance: Kind
-    _built: tuple[Overload, ...] = field(default=(), repr=False)
 
     @property
     def is_module(self) -> bool:
@@ -203,18 +202,6 @@ class TorchClass:
     def call(self) -> Entry | None:
         """The result of calling an instance, from a module's `forward` or `__call__`, or None if it is not callable."""
         return self.method("forward" if self.is_module else "__call__")
-
-    def call_when_built(self, positional: Sequence[str], keywords: Mapping[str, str]) -> Entry | None:
-        """Return the result of calling an instance constructed with these argument hints.
-
-        This is the same as `call`, except for the few modules whose constructor arguments matter. For example,
-        `nn.MaxPool2d(2, return_indices=True)` returns a tuple, and a loss with `reduction="none"` does not return a
-        scalar.
-        """
-        if not self._built:
-            return self.call
-        built = Entry(f"{self.name}.forward", self._built)
-        return Entry(built.name, (replace(built.resolve(positional, keywords), parameters=None),))
 
     def method(self, name: str) -> Entry | None:
         """Return the entry of a method that the class defines or inherits, or None if there is none."""
@@ -263,7 +250,7 @@ def torch_class(name: str) -> TorchClass | None:
     ancestors = (name, *record.get("bases", ()))
     default = f"{'module' if 'torch.nn.Module' in ancestors else 'object'}:{name}"
     instance = parse_kind(record.get("instance", default))
-    return TorchClass(name, ancestors, instance, _parse_entry(record["built"]) if "built" in record else ())
+    return TorchClass(name, ancestors, instance)
 
 
 @cache

@@ -51,7 +51,6 @@ class Record:
     instance: Kind | None = None
     methods: dict[str, list[Overload]] = field(default_factory=dict)
     attributes: dict[str, Kind] = field(default_factory=dict)
-    built: list[Overload] = field(default_factory=list)
 
 
 class Classes:
@@ -131,7 +130,6 @@ class Classes:
             ]  # fmt: skip
             outcomes = combine([replace(one, kind=UNKNOWN) for one in constructor], by_constructor)
             if len(record.methods["forward"]) == 1 and len(outcomes) > 1:
-                record.built = outcomes
                 record.methods["forward"] = _by_default(outcomes, record.methods["forward"])
         for cls, kinds in attributes.items():
             self._add_attributes(records[self._names.by_id[id(cls)]], kinds)

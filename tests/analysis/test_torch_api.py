@@ -223,24 +223,6 @@ class TestClasses:
         assert str(lstm.call.returns(TENSOR)) == "(tensor:--f-,(tensor:--f-,tensor:--f-))"
         assert str(gru.call.returns(TENSOR)) == "(tensor:--f-,tensor:--f-)"
 
-    def test_the_constructor_may_decide(self) -> None:
-        pool = torch_api.torch_class("torch.nn.MaxPool2d")
-        loss = torch_api.torch_class("torch.nn.MSELoss")
-        assert pool is not None
-        assert loss is not None
-
-        def called(cls: torch_api.TorchClass, *positional: str, **keywords: str) -> str:
-            entry = cls.call_when_built(positional, keywords)
-            assert entry is not None
-            return str(entry.returns(TENSOR))
-
-        assert pool.call is not None
-        assert str(pool.call.returns(TENSOR)) == "tensor:-if-"
-        assert called(pool, "int") == "tensor:-if-"
-        assert called(pool, "int", return_indices="true") == "(tensor:-if-,tensor:-ii-)"
-        assert called(loss) == "tensor:--f-@0"
-        assert called(loss, reduction="str:none") == "tensor:--f-"
-
     def test_methods_of_every_module(self) -> None:
         cls = torch_api.torch_class("torch.nn.Conv2d")
         assert cls is not None

@@ -137,10 +137,6 @@ def _editable(tree: ast.AST, read: Container[str]) -> Iterator[tuple[ast.AST, Ki
             yield node, "truth" if id(node) in truths else "value", node
 
 
-def _binds_a_name(item: ast.withitem) -> bool:
-    return item.optional_vars is None or isinstance(item.optional_vars, ast.Name)
-
-
 def _target(node: ast.stmt) -> ast.Subscript | ast.Attribute | None:
     """Return the only target of a store or deletion, or None."""
     targets: Sequence[ast.AST] = ()

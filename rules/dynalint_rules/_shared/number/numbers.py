@@ -139,14 +139,7 @@ class _Follower(Arguments):
                 f"{shown} gives a different result with a tensor; rewrite that step with tensor operations first"
             )
         tensor = as_tensor(kind)
-        if tensor is not None and self.wide and tensor.rank == 0 and dtype == "float" and isinstance(other, ast.Name):
-            # The quotient of two counts has the default dtype, which would change the dtype of another 0-dim tensor.
-            own = rw.attribute(rw.kept(self.scope.file, other), "dtype")
-            called = isinstance(node, ast.Call) and isinstance(self.scope.kind(node.func), k.Function)
-            if called or isinstance(node, ast.Name | ast.Attribute):
-                self.flow.edits.append((node, rw.calling("to", own)))
-            self.meet(tensor, dtype, operation)
-        elif tensor is not None:
+        if tensor is not None:
             self.meet(tensor, dtype, operation)
             if isinstance(operation.op, ast.Div) and node is operation.left:
                 self.rounded(operation, node, kind)  # torch multiplies a number by the reciprocal of a tensor

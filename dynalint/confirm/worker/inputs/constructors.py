@@ -7,17 +7,15 @@ import linecache
 import re
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import nn
 from torch.nn import functional
 
-from .config_fields import revised_fields
 from .guessed_values import WIDTH, Level, PassThrough, Settings, by_name, constructor_arguments
 from .own_code import compared_in
 from .search import NoInputsError
-from .small_configs import DIVISORS, NO_FIELDS, Fields, heads_fit, is_configuration, nested, value_of
+from .small_configs import DIVISORS, heads_fit, is_configuration, nested, value_of
 from .value_text import worded
 
 ATTEMPTS = 20
@@ -40,44 +38,20 @@ def constructions(cls: type) -> Generator[Built, BaseException | None, None]:
     settled = any(is_configuration(type(value)) for value in first.values())
     divisors = sorted(DIVISORS, key=lambda one: not _fits(cls, one)) if settled else DIVISORS[:1]
     tried: set[str] = set()
-    fields: Fields = NO_FIELDS
     for divisor in divisors:
-        waiting = [_Try(constructor_arguments(cls, Level(divisor, fields=fields)), fields)]
+        waiting: list[Arguments] = [constructor_arguments(cls, Level(divisor))]
         most = len(tried) + _BY_DIVISOR if settled else ATTEMPTS
         while waiting and len(tried) < min(most, ATTEMPTS):
-            attempt = waiting.pop(0)
-            arguments, fields, _ = attempt
+            arguments = waiting.pop(0)
             if (key := repr(arguments)) in tried:
                 continue
             tried.add(key)
             error = yield _built(cls, arguments)
-            built = error is None or isinstance(error, NoInputsError)
-            told = error.__cause__ if error is not None and built else error
-            answers = [*_other_settings(cls, attempt, told, divisor)] if settled and told is not None else []
-            if error is not None and not built:
-                answers += [_Try(other, fields) for other in _revised(cls, arguments, error)]
-            waiting[:0] = answers
-            if built:
+            if error is None or isinstance(error, NoInputsError):
                 # The instance was built, but no call was found.
-                waiting += [_Try(other, fields) for other in _alike(arguments)]
-
-
-class _Try(NamedTuple):
-    """Constructor arguments, and the config fields that were changed because of earlier errors."""
-
-    arguments: Arguments
-    fields: Fields
-    answered: str | None = None
-    """The error that led to the latest change to a field. If it occurs again, the change did not help."""
-
-
-def _other_settings(cls: type, attempt: _Try, error: BaseException, divisor: int) -> Iterator[_Try]:
-    """Yield arguments with other values for the fields that an error is about."""
-    for fields in revised_fields(error, attempt.arguments.values(), attempt.fields):
-        # A config may reject a value.
-        with suppress(Exception):
-            if str(error) != attempt.answered:
-                yield _Try(constructor_arguments(cls, Level(divisor, fields=fields)), fields, str(error))
+                waiting += _alike(arguments)
+            else:
+                waiting[:0] = _revised(cls, arguments, error)
 
 
 def _fits(cls: type, divisor: int) -> bool:

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from .own_code import sequences_in
-from .small_configs import NO_FIELDS, Fields, is_configuration, shrunk
+from .small_configs import is_configuration, shrunk
 
 WIDTH = 16
 # These differ from each other and from common sizes, so that dimensions are not equal by coincidence.
@@ -101,12 +101,11 @@ class Settings:
 class Level:
     """A guess's nesting depth, and how to reduce configs in the arguments.
 
-    Widths are divided by `divisor`, and `fields` are fixed values for config fields.
+    Widths are divided by `divisor`.
     """
 
     divisor: int = 1
     depth: int = 0
-    fields: Fields = dataclasses.field(default_factory=lambda: NO_FIELDS)
 
     def below(self) -> Level:
         """Return the level for nested arguments."""
@@ -196,9 +195,9 @@ def _instance(hint: Any, level: Level) -> Any:
         return None
     if issubclass(hint, enum.Enum):
         return next(iter(hint), None)
-    given = {**constructor_arguments(hint, level.below()), **level.fields.get(hint, {})}
+    given = constructor_arguments(hint, level.below())
     made = hint(**given)
-    return shrunk(made, given, level.divisor, level.fields) if level.divisor > 1 and is_configuration(hint) else made
+    return shrunk(made, given, level.divisor) if level.divisor > 1 and is_configuration(hint) else made
 
 
 def constructor_arguments(cls: type, level: Level | None = None) -> dict[str, Any]:

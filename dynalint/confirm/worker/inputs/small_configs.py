@@ -12,7 +12,6 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 DIVISORS = (16, 8, 4, 2)
@@ -24,11 +23,6 @@ _VOCABULARY = 128
 _POSITIONS = 512
 _PICTURE = 224
 _SMALLEST = 16
-
-Fields = Mapping[type, Mapping[str, Any]]
-"""Values for config fields, by class."""
-
-NO_FIELDS: Fields = MappingProxyType({})
 
 _MAIN_WIDTH = re.compile(r"hidden_(size|dim)|embed_dim|d_model|n_embd|dim")
 _HEAD_WIDTH = re.compile(r"(\w+_)?head_(dim|size)|d_head|d_kv")
@@ -91,16 +85,14 @@ def heads_fit(settings: Any) -> bool:
     return True
 
 
-def shrunk(instance: Any, given: Mapping[str, Any], divisor: int, fields: Fields = NO_FIELDS) -> Any:
+def shrunk(instance: Any, given: Mapping[str, Any], divisor: int) -> Any:
     """Return a smaller instance of the same class. `given` are arguments that it needs.
 
-    `fields` are fixed values that this module must not change. If the class rejects the combined changes, each kind of
-    field is tried separately, because fields may have to satisfy unknown conditions. If it rejects all changes, the
-    instance itself is returned.
+    If the class rejects the combined changes, each kind of field is tried separately, because fields may have to
+    satisfy unknown conditions. If it rejects all changes, the instance itself is returned.
     """
     cls = type(instance)
-    given = {**given, **fields.get(cls, {})}
-    changes = {name: value for name, value in _changes(instance, divisor, fields) if name not in given}
+    changes = {name: value for name, value in _changes(instance, divisor) if name not in given}
     made = _made(cls, {**changes, **given})
     if made is not None:
         return made
@@ -120,7 +112,7 @@ def _made(cls: type, arguments: Mapping[str, Any]) -> Any:
         return None
 
 
-def _changes(instance: Any, divisor: int, given: Fields) -> Iterator[tuple[str, Any]]:
+def _changes(instance: Any, divisor: int) -> Iterator[tuple[str, Any]]:
     """Yield the fields that change, with their new values."""
     fields = dict(_fields(instance))
     most = _LAYERS.get(divisor, 2)
@@ -129,7 +121,7 @@ def _changes(instance: Any, divisor: int, given: Fields) -> Iterator[tuple[str, 
     tokens = _VOCABULARY
     for name, value in fields.items():
         if is_configuration(type(value)) and not isinstance(value, type):
-            yield name, shrunk(value, {}, divisor, given)
+            yield name, shrunk(value, {}, divisor)
         elif _TOKEN.fullmatch(name) and type(value) is int:
             if value >= _VOCABULARY and (vocabulary is None or vocabulary > value or vocabulary > _VOCABULARY):
                 # Special tokens must stay distinct, so they are moved to the end of the vocabulary.

@@ -229,7 +229,7 @@ def render(case: Case, result: Result) -> str:
     source = f"[{case.version[:9]}](https://github.com/{case.repo}/tree/{case.version})" if case.repo else case.version
     options = " ".join(case.options)
     reasons = "\n".join(f"- {one}" for one in before["reasons"])
-    equal = "equal to those before" if after["equals_before"] and after["compiled_equals_eager"] else "**different**"
+    equal = "the same as before" if after["equals_before"] and after["compiled_equals_eager"] else "**different**"
     parts = [
         f"# {case.title}",
         f"{case.package} {source}, `{case.file}`, with torch {result.torch}.",
@@ -246,25 +246,25 @@ def render(case: Case, result: Result) -> str:
                 "| | before | after |\n| --- | --- | --- |",
                 f"| graphs | {before['graphs']} | {after['graphs']} |",
                 f"| graph breaks | {before['breaks']} | {after['breaks']} |",
-                f"| graphs compiled again, {before['calls']} calls | {before['recompiled']} | {after['recompiled']} |",
-                f"| results, eager and compiled | | {equal} |",
+                f"| graphs recompiled in {before['calls']} calls | {before['recompiled']} | {after['recompiled']} |",
+                f"| results in eager and compiled code | | {equal} |",
             ]
         ),
     ]
     if case.tests and "passed" not in result.tests_before:
-        parts.append("The project's tests did not run here.")
+        parts.append("The project's tests could not be run here.")
     elif case.tests:
         shown = " ".join(f"'{one}'" if " " in one else one for one in case.tests)
         passed = f"{result.tests_before} before, {result.tests_after} after"
         parts.append(f"The project's tests, `pytest {shown}`: {passed}.")
     else:
-        parts.append("The package is published without its tests, so none of them ran.")
+        parts.append("The package does not include its tests, so none were run.")
     if case.people:
-        parts += ["## What people did", case.people.strip() + (f" See [the commit]({case.link})." if case.link else "")]
+        parts += ["## What the project did", case.people.strip() + (f" See [the commit]({case.link})." if case.link else "")]
     if case.better:
         parts += ["## Which is better", case.better.strip()]
     if case.patch:
-        parts.append(f"The fix is ready to offer: `gallery/patches/{case.patch}`.")
+        parts.append(f"The fix is ready to be submitted: `gallery/patches/{case.patch}`.")
     return "\n\n".join(parts) + "\n"
 
 

@@ -65,7 +65,7 @@ def find_interpreter(project: Path, *, trusted: bool = False, environment: Mappi
 
 
 def chosen_interpreter(settings: Settings) -> Choice:
-    """Return the interpreter that the settings name, or else the one that was found."""
+    """Return the interpreter that the settings name or, if they name none, the interpreter that was found."""
     if settings.python is not None:
         return Choice(settings.python)
     return find_interpreter(settings.root, trusted=settings.trusted)

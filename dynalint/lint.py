@@ -139,7 +139,7 @@ def qualified(flags: Sequence[Flag], project: Project) -> Iterator[Flag]:
 
 
 def _caused(flags: Sequence[Flag], project: Project) -> Sequence[Flag]:
-    """Return the flags, except those that depend on a graph break in another function if there is none in it."""
+    """Return the flags, except those that depend on a graph break in another function if it has no graph break."""
     if not any(flag.violation.within for flag in flags):
         return flags
     breaking = {

@@ -237,7 +237,7 @@ def render(case: Case, result: Result) -> str:
         "## What dynalint says",
         f"    dynalint check --static {case.file}\n\n```text\n{result.said}\n```",
         "## What Dynamo says",
-        (reasons or "No graph breaks, but a recompilation.")
+        (reasons or ("No graph breaks, but a recompilation." if before["recompiled"] else "No graph breaks."))
         + f"\n\nThe call:\n\n```python\n{case.driver.strip()}\n```",
         "## The fix",
         f"    dynalint fix --apply {options + ' ' if options else ''}{case.file}\n\n```diff\n{result.diff}\n```",
@@ -260,7 +260,8 @@ def render(case: Case, result: Result) -> str:
     else:
         parts.append("The package does not include its tests, so none were run.")
     if case.people:
-        parts += ["## What the project did", case.people.strip() + (f" See [the commit]({case.link})." if case.link else "")]
+        commit = f" See [the commit]({case.link})." if case.link else ""
+        parts += ["## What the project did", case.people.strip() + commit]
     if case.better:
         parts += ["## Which is better", case.better.strip()]
     if case.patch:

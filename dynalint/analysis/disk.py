@@ -113,6 +113,6 @@ def listing(folder: str) -> frozenset[str]:
 def absolute(path: Path) -> Path:
     """Return an absolute path.
 
-    `Path.resolve` is not used because it follows links, which changes the names of files.
+    `Path.resolve` is not used because it follows links and therefore changes the names of files.
     """
     return Path(os.path.abspath(path))  # noqa: PTH100 - see above

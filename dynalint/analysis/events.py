@@ -230,7 +230,7 @@ class Ordering(Event):
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class Operation(Event):
-    """Applying an operator to values that are neither all plain Python values nor tensors in arithmetic.
+    """Applying an operator, unless all operands are plain Python values, or tensors in arithmetic.
 
     The operation compares two lists or tuples that contain tensors, repeats a list or tuple by a tensor, or involves an
     instance of a project class. `operator` is the operator's class in `ast`. `right` is None for a unary operator.

@@ -24,7 +24,7 @@ class Evidence:
         self._used.setdefault(function, set()).add(parameter)
 
     def kind(self, function: FunctionInfo, parameter: str) -> Kind:
-        """Return the kind of a parameter that is used as a tensor, which includes None if None is its default."""
+        """Return the kind of a parameter that is used as a tensor. If its default is None, the kind includes None."""
         default = parameter_default(function, parameter)
         optional = isinstance(default, ast.Constant) and default.value is None
         return join(k.TENSOR, k.NONE) if optional else k.TENSOR

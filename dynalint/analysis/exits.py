@@ -48,7 +48,7 @@ def _raises_else(check: ast.If) -> bool:
 
 
 def _comes_to(way: list[ast.AST], truth: bool | None) -> bool:
-    """Return whether `way[-1]`, if its value is `truth`, must have evaluated `way[0]`, which is inside it."""
+    """Return whether evaluating `way[-1]` to `truth` always evaluates `way[0]`, which is inside it."""
     for outer, inner in zip(reversed(way), reversed(way[:-1]), strict=False):
         if isinstance(outer, ast.BoolOp):
             # A true `or` or a false `and` may have stopped at any operand. Otherwise, every operand was evaluated.

@@ -270,7 +270,7 @@ def _math(name: str, args: list[Kind]) -> Kind:
 
 
 def _numpy(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
-    """Return the result of a NumPy function, an array, which Dynamo traces like a tensor even for Python numbers."""
+    """Return the array that a NumPy function returns. Dynamo traces it like a tensor even for Python numbers."""
     if name.startswith("numpy.random."):
         return k.Tensor(array=True) if args else k.FLOAT
     last = name.rpartition(".")[2]

@@ -35,8 +35,8 @@ def join_environments(left: Environment, right: Environment) -> Environment:
     """Return the environment where two paths meet.
 
     A local variable that is bound on only one path keeps that path's kind, because reading it on the other path would
-    raise. An attribute of `self` that is set on only one path is dropped, because it still has its value from before
-    the call on the other. A fact that holds on only one path is dropped too.
+    raise. An attribute of `self` that is set on only one path is dropped, because on the other path, it still has its
+    value from before the call. A fact that holds on only one path is dropped too.
     """
     if left is right:
         return left

@@ -78,7 +78,7 @@ def call_function(
 
 
 def new_instance(frame: Frame, cls: ClassInfo) -> k.Instance:
-    """Return the result of calling a class, which is a new instance unless the class may return an existing one."""
+    """Return the result of calling a class. It is a new instance, unless the class may return an existing one."""
     made = frame.context is not None and frame.interpreter.project.find_method(cls, "__new__") is None
     return k.Instance(cls, made)
 
@@ -152,7 +152,7 @@ def _bind(
     keywords: dict[str, Kind],
     starred: bool,
 ) -> Environment:
-    """Return the kinds of the parameters in a call, which come from the arguments or, if omitted, the defaults.
+    """Return the kinds of the parameters in a call, based on the arguments and, if any are omitted, the defaults.
 
     The annotations are used for arguments of unknown kind.
     """

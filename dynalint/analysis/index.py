@@ -319,7 +319,7 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_on(node: ast.AST, lines: Collection[int]) -> bool:
-    """Return whether a node is at least partly on one of these lines, which is false for a node without a position."""
+    """Return whether a node has a position and is at least partly on one of these lines."""
     first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
     return first is None or last is None or any(first <= line <= last for line in lines)
 

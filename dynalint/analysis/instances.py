@@ -94,7 +94,7 @@ def instantiate(
 
 
 def _validate(frame: Frame, instance: k.Instance, given: dict[str, Kind]) -> None:
-    """Interpret the validators of a pydantic model, which its constructor calls."""
+    """Interpret the validators that the constructor of a pydantic model calls."""
     validators: dict[str, FunctionInfo] = {}
     for cls in reversed(frame.interpreter.project.mro(instance.cls)):
         validators.update((name, one) for name, one in cls.methods.items() if one.decorators & _VALIDATORS)
@@ -107,7 +107,7 @@ def _validate(frame: Frame, instance: k.Instance, given: dict[str, Kind]) -> Non
 
 
 def _validated(method: FunctionInfo) -> list[str]:
-    """Return the fields that a validator checks, which are the arguments of its decorator."""
+    """Return the fields that a validator checks. They are the arguments of its decorator."""
     decorators = [one for one in getattr(method.node, "decorator_list", ()) if isinstance(one, ast.Call)]
     arguments = (argument for decorator in decorators for argument in decorator.args)
     return [str(one.value) for one in arguments if isinstance(one, ast.Constant)]
@@ -128,7 +128,7 @@ def _made_tuple(
 
 
 def _is_dataclass(callee: k.Class) -> bool:
-    """Return whether a decorator generates the constructor, which replaces an inherited one."""
+    """Return whether a decorator generates a constructor, which replaces any inherited one."""
     names = [ast.unparse(decorator) for decorator in callee.cls.node.decorator_list]
     return "__init__" not in callee.cls.methods and any("dataclass" in name for name in names)
 

@@ -104,7 +104,7 @@ def repeated(op: ast.operator, left: Kind, right: Kind) -> k.Sequence | None:
 
 
 def _tensor_binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
-    """Return the result of an operator with a tensor operand, which is a tensor if the other operand is valid.
+    """Return the result of an operator with a tensor operand. It is a tensor if the other operand is valid.
 
     None and containers raise, so they do not matter.
     """

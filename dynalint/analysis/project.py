@@ -228,7 +228,7 @@ _EXTERNAL = frozenset({"torch", "numpy", "typing", "builtins", "typing_extension
 
 
 def _spans(node: ast.AST, lines: list[int]) -> bool:
-    """Return whether a node spans at least one of `lines`, which are sorted, or has no position."""
+    """Return whether a node has no position or spans at least one of `lines`, which are sorted."""
     last = getattr(node, "end_lineno", None)
     if last is None:
         return True

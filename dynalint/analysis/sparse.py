@@ -78,7 +78,7 @@ def as_sparse(kind: Kind) -> Kind:
 
 
 def sum_of(left: Kind, right: Kind, result: Kind) -> Kind:
-    """Return the sum or difference of two tensors, which is marked as sparse if both tensors are sparse."""
+    """Return the sum or difference of two tensors. It is marked as sparse if both tensors are sparse."""
     both = all(isinstance(one, k.Tensor) and one.sparse for one in (left, right))
     return replace(result, sparse=True) if both and isinstance(result, k.Tensor) else result
 

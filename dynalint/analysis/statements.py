@@ -173,7 +173,7 @@ def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, enter: Callabl
 
 
 def _is_followed(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, head: Environment) -> bool:
-    """Return whether nothing that changes in an iteration, which started with `head`, matters to the next one."""
+    """Return whether no change made in an iteration that started with `head` matters to the next iteration."""
     env = frame.env
     changed = {name for name, kind in env.items() if head.get(name) is not kind and head.get(name) != kind}
     changed.update(head.keys() - env.keys())

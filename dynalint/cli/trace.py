@@ -1,4 +1,4 @@
-"""`dynalint trace`, which runs a command and confirms findings on the calls that it makes."""
+"""`dynalint trace`, which runs a command and confirms findings with the calls that it makes."""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ class Option:
     If `joins` is true, the values from all layers are joined. Otherwise, the last is used.
 
     `reserved` is set for keys that concern the user's machine. It says whether a value would start programs, weaken the
-    sandbox, or choose folders to write to. If such a value is in a project's own files, it only takes effect if the
-    user trusts the project.
+    sandbox, or choose folders to write to. If a value like this is in a project's own files, it only takes effect if
+    the user trusts the project.
     """
 
     key: str

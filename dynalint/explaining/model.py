@@ -76,8 +76,8 @@ class Break:
     """A place where Dynamo breaks the graph or skips the rest of the function.
 
     `ends` are the numbers of the graphs that it ended. `loses` are the functions that fell back to eager mode because
-    of it, and `cuts_off` are the functions whose remaining code did. `consequence` means that Dynamo only reached the
-    break because of another break in the same function.
+    of it, and `cuts_off` are the functions of which only the remaining code fell back. `consequence` means that Dynamo
+    only reached the break because of another break in the same function.
     """
 
     place: Place

@@ -1,4 +1,4 @@
-"""Combine rewrites that leave new findings with the rewrites of those findings.
+"""If a rewrite leaves new findings, combine it with the rewrites that resolve these findings.
 
 When a number becomes a tensor, any branch that depends on it is still there, and only another rule can rewrite that
 branch. The first rewrite is useless without the second, so the two form a single fix.

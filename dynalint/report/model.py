@@ -19,8 +19,8 @@ class Report:
 
     `lines` maps a finding's `place` to the lines of the file or cell. `refuted` is the number of findings that Dynamo
     refuted and that are not in `findings`. `folded` is the number of findings in code that is rarely compiled.
-    `compared` is the comparison with the baseline, whose findings are not in `findings` either, or None without a
-    baseline. `with_fixes` is true if the findings include their fixes, and `unsafe_fixes` is true if unsafe fixes can
+    `compared` is the comparison with the baseline, or None if there is no baseline. Findings in the baseline are not in
+    `findings`. `with_fixes` is true if the findings include their fixes, and `unsafe_fixes` is true if unsafe fixes can
     be applied. `folder` is the working directory relative to the repository's root. `entries` documents the codes.
     `failures` are sentences about errors in dynalint. `ran_by` describes the interpreter that ran the code and its
     torch version, or is empty if no code was run.

@@ -112,7 +112,7 @@ _IN_BRACKETS = (
 
 
 def held(node: _Node, *, made: bool) -> _Node:
-    """Return a node with the parentheses that its parts need. If it is new (`made`), unnecessary ones are removed."""
+    """Return a node with the parentheses that its parts need. Unnecessary pairs are removed if it is new."""
     if isinstance(node, cst.BinaryOperation):
         own = _BINARY[type(node.operator)]
         # `**` is right-associative and binds less tightly than a unary operator on its right.

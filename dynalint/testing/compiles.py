@@ -56,7 +56,7 @@ def assert_compiles(
     these calls may recompile each graph once with dynamic shapes, and once more for each of the sizes 0 and 1, because
     Dynamo specialises on those sizes. They may also add `max_recompiles` graphs. `backend` compiles the graphs.
 
-    If `first_party` is given, a list of folders or files, only breaks whose innermost frame is in one of them count,
+    If `first_party` (a list of folders or files) is given, only breaks whose innermost frame is in one of them count,
     and the number of graphs is not checked. The model's state is not restored after the calls. Requires torch.
 
     Raises:

@@ -75,7 +75,7 @@ class Study:
 
     @cached_property
     def fixed(self) -> str:
-        """The code after applying the rule's rewrites, and those of follow-up rules, repeatedly until none are left.
+        """The code after applying the rewrites of the rule and of follow-up rules until there are none left.
 
         Raises AssertionError if this does not terminate, and EditError if a rewrite cannot be applied.
         """

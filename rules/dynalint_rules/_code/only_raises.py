@@ -72,7 +72,7 @@ def _raises(statements: Sequence[ast.stmt], set_to_true: Collection[str]) -> boo
 
 
 def _only_assigns(statement: ast.stmt) -> bool:
-    """Return whether a statement only assigns names, which nothing reads after the `raise`."""
+    """Return whether a statement only assigns names that nothing reads after the `raise`."""
     if isinstance(statement, ast.If):
         return all(map(_only_assigns, [*statement.body, *statement.orelse]))
     return isinstance(statement, ast.Assign) and all(isinstance(one, ast.Name) for one in statement.targets)

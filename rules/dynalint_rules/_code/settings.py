@@ -39,7 +39,7 @@ def _is_on(project: Project, function: FunctionInfo, setting: str) -> bool:
 def _switched(project: Project, setting: str) -> frozenset[SourceFile] | None:
     """Return the files that patch an option temporarily, or None if a statement enables it for the whole program.
 
-    Settings in tests, examples and benchmarks only apply while those run, not to other users of the project.
+    Settings in tests, examples and benchmarks only apply while that code runs, and not for other users of the project.
     """
     assigned = re.compile(rf"^[^#\n]*\.{setting}\s*=\s*True\b", re.MULTILINE)
     patched = re.compile(rf"\bpatch\(\s*(?:[^()#]*\W)??{setting}\W{{1,4}}True\b")

@@ -100,7 +100,7 @@ def _read(plan: Plan, use: Use) -> None:
 
 
 def _constructor(event: StateChange, project: Project) -> tuple[ClassInfo, FunctionInfo, ast.Assign | ast.AnnAssign]:
-    """Return the first class in the MRO whose constructor sets the counter, the constructor, and the statement."""
+    """Return the constructor that sets the counter, with its class (the first in the MRO) and the statement."""
     name, owner = event.home.name, event.function.owner
     if owner is None or not name.isidentifier() or not project.is_module_class(owner):
         raise Refusal(

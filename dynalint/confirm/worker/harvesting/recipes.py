@@ -121,7 +121,7 @@ class _Writer:
     def written(self, value: Any) -> Any:
         """Return a value as JSON data.
 
-        Plain values are unchanged, others become an object whose key says how to recreate it.
+        Plain values are unchanged. Any other value becomes an object whose key says how to recreate the value.
         """
         self._count += 1
         self._depth += 1

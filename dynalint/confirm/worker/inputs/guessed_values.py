@@ -269,7 +269,7 @@ def required_parameters(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def hints_of(function: Any) -> dict[str, Any]:
-    """Return the resolved annotations of a callable, or of a class and its bases. Unresolvable ones are left out."""
+    """Return the resolved annotations of a callable, or of a class and its bases. Others are left out."""
     try:
         return typing.get_type_hints(function)
     except Exception:  # noqa: BLE001 - annotations are user code

@@ -7,8 +7,8 @@ contains the tests to run, or is None for all tests. `programs` is a folder to l
 folder to put first in PYTHONPATH.
 
 Parts of the answer: `eventsN` contains the events that the plugin has reported since the previous part (see
-`dynalint_suite`). `tests` comes at the end. It contains the `problem`, which is a clause that explains why nothing ran,
-or an empty string, the command's `status`, and the last line of its `output`.
+`dynalint_suite`). `tests` comes at the end. It contains the `problem` (a clause that explains why nothing ran, or an
+empty string), the command's `status`, and the last line of its `output`.
 """
 
 from __future__ import annotations

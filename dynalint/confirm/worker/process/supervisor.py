@@ -76,7 +76,7 @@ def guarded(job: Job, folder: Path, rules: Rules, forward: Callable[[Message], N
 def run_guarded(job: Job, cell: Cell, forward: Callable[[Message], None]) -> Message:
     """Run `job` in the sandbox, forward its messages, and return how it ended. Called in the supervisor.
 
-    If there is more than one job, this returns how the last one that ran ended, and forwards `{"end": ..., "more":
+    If there is more than one job, this returns how the last job that ran ended, and forwards `{"end": ..., "more":
     True}` for each earlier job. The time that a job spent is forwarded before its end.
     """
     with contextlib.suppress(OSError):

@@ -163,7 +163,7 @@ def _children_told(process: int | str) -> list[int]:
 
 
 def _memory(family: dict[int, int], enough: int) -> int:
-    """Return the total memory of processes in bytes, which is exact only if it exceeds `enough`.
+    """Return the total memory of processes in bytes. It is only exact if it exceeds `enough`.
 
     Forked processes share most of their memory. If the cheap sum, which counts shared pages repeatedly, is too high,
     the largest processes are measured by their proportional share. That is slow, and a large number of processes has

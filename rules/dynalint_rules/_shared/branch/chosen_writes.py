@@ -165,7 +165,7 @@ def _called(scope: Scope, statement: ast.Expr, last: ast.Call, side: _Side) -> _
 
 
 def _fits(scope: Scope, tensor: k.Tensor, value: ast.expr) -> bool:
-    """Return whether selecting between a value and the existing one preserves the latter. Floats round integers."""
+    """Return whether an existing value stays the same if it is selected over a new value. Floats round integers."""
     kind = scope.kind(value)
     if tensor.dtype in ("float", None) or (k.is_number(kind) and tensor.dtype == "bool"):
         return tensor.dtype is not None

@@ -92,7 +92,7 @@ def _same_at_last(scope: Scope, statement: ast.If, value: ast.expr, loop: ast.Fo
 
 
 def _before(scope: Scope, parts: list[ast.expr], early: list[str], mask: str, loop: ast.For) -> list[str]:
-    """Return the lines before a loop, which assign the result of zero iterations, or None if there is no value for it.
+    """Return the lines to put before a loop to assign the result of zero iterations, or None if it has no value.
 
     Raises:
         Refusal: If the result contains anything other than the values of names.

@@ -206,7 +206,7 @@ def refuse_changed_alias(scope: Scope, name: str, around: ast.stmt | ast.expr) -
 
 
 def gradient_conditions(branches: Sequence[set[str]], layers: dict[str, None]) -> list[str]:
-    """Return the conditions for tensors that only some branches read, which get zero gradients instead of None.
+    """Return the conditions for tensors that only some branches read, because these get zero gradients, not None.
 
     `branches` are results of `reads_of`, and `layers` are called modules that may have parameters.
     """

@@ -242,7 +242,7 @@ class _Writer:
         return name
 
     def _operand(self, node: ast.expr, text: str, index: int) -> str:
-        """Return the text of an operand, which is made harmless where its block is not selected, if necessary."""
+        """Return the text of an operand. If necessary, it is made harmless where its block is not selected."""
         safe = next((one.safe for one in self.guards[index] if one.node is node), None)
         return text if safe is None else self._guard(index).format(operand=text, safe=safe)
 

@@ -1,4 +1,4 @@
-"""Rewrite stores through a mask whose values are computed from elements selected by the same mask.
+"""Rewrite stores through a mask if the stored values are computed from elements that the same mask selects.
 
 The values of all elements are computed, and then selected.
 """
@@ -231,7 +231,7 @@ class _Store:
         return found
 
     def _part(self, node: ast.expr, mask: str) -> str:
-        """Return the text of part of the value, which reads whole tensors instead of the selected elements.
+        """Return the text of part of the value, in which whole tensors replace the selected elements.
 
         If an operand needs a harmless value, it has that value where nothing is selected.
         """

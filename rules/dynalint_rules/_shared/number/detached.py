@@ -31,8 +31,7 @@ def detached(scope: Scope, source: ast.expr, *, read: ast.expr | None = None) ->
 
     `read` is the expression that reads the number, if the code around it stays.
 
-    Raises:
-        Refusal: If `source` is neither always a torch tensor nor always an array.
+    Raises: Refusal: Unless `source` is always a torch tensor or always an array.
     """
     tensor = k.only_tensor(scope.kind(source))
     shown = scope.quote(source)

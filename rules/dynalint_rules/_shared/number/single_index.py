@@ -1,4 +1,4 @@
-"""Give a 0-dim index tensor, whose value torch reads, one dimension."""
+"""Add a dimension to a 0-dim index tensor, so that torch does not have to read its value."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Parsing would take about thirty times as long, and most of a project's files turn out to be unrelated to a given file.
 Text that only looks like code, such as an example in a docstring, counts as code. As a result, a file may be included
-unnecessarily, but none is missed.
+unnecessarily, but no file is missed.
 """
 
 from __future__ import annotations

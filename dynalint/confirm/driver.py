@@ -190,7 +190,8 @@ class _TargetRuns:
 
         If a traced command called a target, the target is judged by that trace unless the user declares an example for
         it. After each step, `wanted` returns the targets that undecided findings need, with their lines. `more` is
-        called a few times and returns the parts to run instead of targets that could not be run, also with lines.
+        called a few times and returns the parts to run instead of targets that could not be run, together with their
+        lines.
         """
         workers: SimpleQueue[Worker] = SimpleQueue()
         own, executor = frozenset(self._shard.of(self._targets)), self._options.executor

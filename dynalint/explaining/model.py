@@ -76,7 +76,7 @@ class Break:
     """A place where Dynamo breaks the graph or skips the rest of the function.
 
     `ends` are the numbers of the graphs that it ended. `loses` are the functions that fell back to eager mode because
-    of it, and `cuts_off` are the functions of which only the remaining code fell back. `consequence` means that Dynamo
+    of it, and `cuts_off` are the functions in which only the remaining code fell back. `consequence` means that Dynamo
     only reached the break because of another break in the same function.
     """
 

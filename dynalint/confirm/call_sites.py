@@ -279,15 +279,34 @@ def _statements(code: str) -> list[ast.stmt]:
 
 def _complete(before: Sequence[ast.stmt], code: str) -> str:
     """Return the code, preceded by the statements in `before` that bind names it uses."""
-    names = {node.id for one in _statements(code) for node in ast.walk(one) if isinstance(node, ast.Name)}
+    names: set[str] = set()
     kept: list[ast.stmt] = []
+    for statement in reversed(_statements(code)):
+        names = _free(statement, names)
     for statement in reversed(before):
-        bound = _bound(statement)
-        if not bound.isdisjoint(names):
+        if not _bound(statement).isdisjoint(names):
             kept.insert(0, statement)
-            names -= bound
-            names |= {one.id for one in ast.walk(statement) if isinstance(one, ast.Name)} - bound
+            names = _free(statement, names)
     return f"{ast.unparse(ast.Module(kept, []))}\n{code}"
+
+
+def _free(statement: ast.stmt, after: set[str]) -> set[str]:
+    """Return the names that must be bound before a statement; `after` are those that must be bound after it."""
+    used: set[str] = set()
+    inside: set[str] = set()
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            used.add(node.id)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            used.add(node.target.id)
+        elif isinstance(node, ast.arg):
+            inside.add(node.arg)
+        elif isinstance(node, ast.comprehension):
+            inside |= _stored(node.target)
+    bound = _bound(statement)
+    # A block binds most names before it uses them.
+    inside |= bound if hasattr(statement, "body") else set()
+    return (after - bound) | (used - inside)
 
 
 def _bound(statement: ast.stmt) -> set[str]:
@@ -296,7 +315,11 @@ def _bound(statement: ast.stmt) -> set[str]:
         return {(alias.asname or alias.name).partition(".")[0] for alias in statement.names}
     if isinstance(statement, (ast.ClassDef, ast.FunctionDef)):
         return {statement.name}
-    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return _stored(statement)
+
+
+def _stored(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
 def _plain(code: str) -> str:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dynalint.confirm.cache import VerdictCache
 from dynalint.confirm.call_sites import CallSites
@@ -22,12 +22,15 @@ from dynalint.confirm.results import TargetResult, result_of
 from dynalint.confirm.untrusted import sentence
 from dynalint.reading import project_root, read_bounded
 
+_T = TypeVar("_T")
 Lines = Mapping[str, Sequence[Sequence[int]]]
 """Line ranges (first and last line) by file."""
 
 OPERATION = "operations.harvesting:harvest"
 # The maximum number of targets whose tests run together, with a shared time limit.
 _TOGETHER = 12
+# The same for targets without tests. Documentation builds models of realistic sizes, and its calls take much longer.
+_TOGETHER_IN_DOCUMENTS = 3
 _MOST_REASONS = 10
 _MOST_RECORDED = 6
 _LONGEST_NUMBER = 9
@@ -56,9 +59,8 @@ def searches(wanted: Mapping[Target, Lines], options: ConfirmOptions, *, record:
     sites = cache(CallSites)
     for folder, group in itertools.groupby(sorted(wanted), key=lambda one: _project(one.path, options)):
         named = [(target, *_found(target, sites(folder), options)) for target in group]
-        named = [one for one in named if one[1] or one[2]]
-        for start in range(0, len(named), _TOGETHER):
-            some = named[start : start + _TOGETHER]
+        tested, documented = ([one for one in named if one[2]], [one for one in named if one[1] and not one[2]])
+        for some in (*_groups(tested, _TOGETHER), *_groups(documented, _TOGETHER_IN_DOCUMENTS)):
             request = {
                 **request_for(some[0][0], options),
                 "example": None,
@@ -69,6 +71,10 @@ def searches(wanted: Mapping[Target, Lines], options: ConfirmOptions, *, record:
                 "record": record,
             }
             yield Search(tuple(target for target, _, _ in some), request)
+
+
+def _groups(items: Sequence[_T], most: int) -> Iterator[Sequence[_T]]:
+    return (items[start : start + most] for start in range(0, len(items), most))
 
 
 def _project(path: Path, options: ConfirmOptions) -> Path:

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from dynalint.confirm.worker.inputs.constructors import constructions
+from dynalint.confirm.worker.inputs.search import NoInputsError
 
 pytestmark = pytest.mark.dynamo
 
@@ -85,6 +86,24 @@ class Follows(nn.Module):
         self.fc = nn.Linear(previous.in_features, 4)
 
 
+class Patches(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.patch_embedding = nn.Linear(dim, dim)
+
+
+class Masked(nn.Module):
+    def __init__(self, encoder):
+        super().__init__()
+        self.mask = nn.Linear(encoder.patch_embedding.in_features, 4)
+
+
+class Placed(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net, self.device = net, next(net.parameters()).device
+
+
 class Chooses(nn.Module):
     def __init__(self, mode):
         super().__init__()
@@ -103,7 +122,7 @@ class HandsOn(nn.Conv2d):
 
 @pytest.mark.parametrize(
     "cls",
-    [FourStages, Three, OneWidth, Groups, Normed, Makes, MakesNorm, Reads, Follows, Chooses, HandsOn],
+    [FourStages, Three, OneWidth, Groups, Normed, Makes, MakesNorm, Reads, Follows, Masked, Placed, Chooses, HandsOn],
 )
 def test_the_error_leads_to_arguments_that_work(cls: type) -> None:
     ways = constructions(cls)
@@ -117,6 +136,26 @@ def test_the_error_leads_to_arguments_that_work(cls: type) -> None:
 
 def test_the_choices_that_a_body_compares_with_are_tried() -> None:
     assert built(Chooses)[1] == "Chooses(mode='sum')"
+
+
+class Recorded(nn.Module):
+    def __init__(self, encoder):
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, x):
+        return self.encoder.patch_embedding(x)
+
+
+def test_what_the_forward_method_reads_from_an_argument_leads_to_an_instance_that_has_it() -> None:
+    ways = constructions(Recorded)
+    make, _ = next(ways)
+    with pytest.raises(AttributeError) as raised:
+        make()(1)
+    failed = NoInputsError("no call was found")
+    failed.__cause__ = raised.value
+    make, _ = ways.send(failed)
+    assert isinstance(make().encoder, Patches)
 
 
 class Never(nn.Module):

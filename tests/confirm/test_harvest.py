@@ -411,6 +411,42 @@ def test_code_in_a_document_has_the_names_from_before_it(project: Project) -> No
     ]
 
 
+def test_code_in_a_document_is_not_preceded_by_code_whose_names_it_binds_itself(project: Project) -> None:
+    _written(project)
+    project.write(
+        "README.md",
+        """
+        ```python
+        model = slow_model()
+        for batch in loader:
+            loss = model(batch)
+        scale = 2
+        ```
+
+        ```python
+        from pkg.model import Encoder
+        model = Encoder(table, "sesame")
+        batch = [scale * x for x in torch.ones(3)]
+        loss = model(batch)
+        loss += 1
+        def step(images):
+            images += scale
+        ```
+        """,
+    )
+    (only,) = CallSites(project.folder).snippets(project.folder / "pkg/model.py", "Encoder")
+    assert only["code"].split("\n")[:3] == ["import torch", "scale = 2", "from pkg.model import Encoder"]
+
+
+def test_only_the_first_of_the_failures_in_a_row_is_reported(project: Project) -> None:
+    _written(project)
+    code = "from nowhere import a as b\nc = b(1)\nd = c + 1\nimport nothing\nEncoder(d)"
+    project.write("README.md", f"```python\n{code}\n```\n")
+    reported: list[str] = []
+    _judged(project, _branch(project), note=reported.append, confirm_from=("docs",))
+    assert [one.rpartition(": ")[2] for one in reported] == ["No module named 'nowhere'", "No module named 'nothing'"]
+
+
 def test_the_tests_of_several_files_run_once(project: Project) -> None:
     _written(project)
     project.write("pkg/second.py", MODEL.format(example=""))
@@ -420,6 +456,18 @@ def test_the_tests_of_several_files_run_once(project: Project) -> None:
     (search,) = searches({target: {} for target in targets}, project.options())
     assert search.targets == tuple(targets)
     assert [(one["name"], one["turn"]) for one in search.request["tests"]] == [("test_both", 0)]
+
+
+def test_few_targets_share_the_time_for_calls_in_documents(project: Project) -> None:
+    project.write("pyproject.toml", "")
+    names = ["one", "two", "three", "four", "tested"]
+    for name in names:
+        project.write(f"pkg/{name}.py", f"def {name}(x):\n    return x.item()\n")
+        project.write(f"docs/{name}.md", f"```python\nfrom pkg.{name} import {name}\n{name}(1)\n```\n")
+    project.write("tests/test_it.py", "from pkg.tested import tested\n\ndef test_it():\n    tested(1)\n")
+    wanted = {project.target(f"pkg/{name}.py", name): {} for name in names}
+    groups = [[target.qualname for target in search.targets] for search in searches(wanted, project.options())]
+    assert groups == [["tested"], ["four", "one", "three"], ["two"]]
 
 
 def test_the_best_test_of_each_target_runs_before_others_and_in_any_case() -> None:

@@ -49,7 +49,7 @@ _SHARE, _FRUITLESS, _FOR_A_CALL = 0.7, 0.06, 0.3
 # The limit for an eager call, in seconds of processor time. A slower call would take too long when compiled.
 _QUICK = 4
 # The maximum number of bytes in a call's tensors. More would make each of its many runs slow.
-_MOST_BYTES = 1 << 28
+_MOST_BYTES = 1 << 29
 # The maximum length of a problem's text, in characters.
 _LONGEST = 200
 # The wall-clock limit for a call, as a multiple of its processor-time limit, because some calls wait for something.

@@ -55,14 +55,25 @@ def _names(snippet: Mapping[str, Any]) -> dict[str, Any]:
 
 def _run(body: list[ast.stmt], scope: dict[str, Any], harvest: Harvest) -> None:
     sys.argv = ["example"]
+    missing: set[str] = set()
     for statement in body:
         module = ast.fix_missing_locations(ast.Module([statement], []))
         try:
             exec(compile(module, "<example>", "exec"), scope)  # noqa: S102
         except Exception as error:  # noqa: BLE001 - user code may raise anything
+            missing |= _bound(statement) - scope.keys()
+            if isinstance(error, NameError) and error.name in missing:
+                continue  # the statement that should have bound the name has failed, which has been noted
             harvest.note(harvest.where, f"{type(error).__name__}: {error}")
             if isinstance(error, TimeoutError):
                 return
+
+
+def _bound(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement binds, in any scope."""
+    names = {one.id for one in ast.walk(statement) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    aliases = (one for one in ast.walk(statement) if isinstance(one, ast.alias))
+    return names | {one.asname or one.name.partition(".")[0] for one in aliases}
 
 
 class _OnTheCpu(ast.NodeTransformer):

@@ -7,13 +7,15 @@ import linecache
 import re
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from torch import nn
 from torch.nn import functional
 
 from .guessed_values import WIDTH, Level, PassThrough, Settings, by_name, constructor_arguments
-from .own_code import compared_in
+from .own_code import classes_with, compared_in
 from .search import NoInputsError
 from .small_configs import DIVISORS, heads_fit, is_configuration, nested, value_of
 from .value_text import worded
@@ -21,6 +23,9 @@ from .value_text import worded
 ATTEMPTS = 20
 _BY_DIVISOR = 8
 _FEW = 4
+# The types of the values that stand in for an object of which nothing is known.
+_GUESSED = (int, float, str, nn.Identity, nn.Linear, PassThrough)
+_MOST_CLASSES = 3
 
 Arguments = Mapping[str, Any]
 Built = tuple[Callable[[], Any], str]
@@ -48,6 +53,8 @@ def constructions(cls: type) -> Generator[Built, BaseException | None, None]:
             tried.add(key)
             error = yield _built(cls, arguments)
             if error is None or isinstance(error, NoInputsError):
+                told = error.__cause__ if error is not None else None
+                waiting[:0] = _instances_with_attribute(cls, arguments, told) if told is not None else ()
                 # The instance was built, but no call was found.
                 waiting += _alike(arguments)
             else:
@@ -80,6 +87,7 @@ def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[
         for names in dict.fromkeys((tuple(alike), *((name,) for name in alike))):
             yield {**arguments, **dict.fromkeys(names, divisor)}
     blamed = _blamed(arguments, error)
+    yield from _instances_with_attribute(cls, arguments, error)
     for pattern, revise in _REVISIONS:
         match = pattern.search(message)
         if match is not None:
@@ -102,6 +110,20 @@ def _parts_with_attribute(arguments: Arguments, error: BaseException) -> Iterato
             for inner in nested(value):
                 if value_of(inner, name) is not None:
                     yield {**arguments, argument: inner}
+
+
+def _instances_with_attribute(cls: type, arguments: Arguments, error: BaseException) -> Iterator[Arguments]:
+    """If a guess lacks an attribute, yield instances of the classes of the same package that have it in its place."""
+    lacking, name = getattr(error, "obj", None), getattr(error, "name", None)
+    if not isinstance(error, AttributeError) or not isinstance(name, str):
+        return
+    package = cls.__module__.partition(".")[0]
+    for argument in _blamed(arguments, error):
+        value = arguments[argument]
+        if type(value) is type(lacking) and type(value) in _GUESSED:
+            for other in islice(classes_with(name, package), _MOST_CLASSES):
+                with suppress(Exception):  # the code under check; another class may be easier to build
+                    yield {**arguments, argument: other(**constructor_arguments(other))}
 
 
 def _alike(arguments: Arguments) -> Iterator[Arguments]:
@@ -170,6 +192,12 @@ def _module(value: Any, _match: re.Match[str]) -> Iterator[Any]:
         yield PassThrough()
 
 
+def _with_parameters(value: Any, _match: re.Match[str]) -> Iterator[Any]:
+    """Replace a module without parameters: the code asks for the first one, usually for its device."""
+    if isinstance(value, nn.Identity):
+        yield nn.Linear(WIDTH, WIDTH)
+
+
 def _object(value: Any, match: re.Match[str]) -> Iterator[Any]:
     """If a value is missing an attribute, replace it with a config, or with a layer that has the attribute."""
     if type(value) in (int, float, str):
@@ -198,6 +226,7 @@ _BY_MESSAGE: tuple[tuple[str, Revision], ...] = (
         r"unsupported operand|not supported between|of type int|as an integer|can't multiply|must be .*\bint|int\(\)",
         _number,
     ),
+    (r"^StopIteration", _with_parameters),
     (r"divisible|multiple of|divide|modulo", _divisible),
     (r"AssertionError", _divisible),
 )

@@ -447,6 +447,16 @@ def test_only_the_first_of_the_failures_in_a_row_is_reported(project: Project) -
     assert [one.rpartition(": ")[2] for one in reported] == ["No module named 'nowhere'", "No module named 'nothing'"]
 
 
+def test_code_in_documents_does_not_run_if_the_module_cannot_be_imported(project: Project) -> None:
+    _written(project)
+    path = project.folder / "pkg/model.py"
+    path.write_text(f"import nowhere\n{path.read_text()}")
+    project.write("README.md", "```python\nEncoder({'width': 4}, 'sesame')\n```\n")
+    reported: list[str] = []
+    _judged(project, _branch(project), note=reported.append, confirm_from=("docs",))
+    assert all("nowhere" in one for one in reported)
+
+
 def test_the_tests_of_several_files_run_once(project: Project) -> None:
     _written(project)
     project.write("pkg/second.py", MODEL.format(example=""))

@@ -34,7 +34,7 @@ class CheckingCall(Rule):
     name = "checking-call"
     summary = "A function that reads its arguments in order to validate them breaks the graph"
     severity = "warning"
-    gb = ("GB0033", "GB0124", "GB0170")
+    gb = ("GB0033", "GB0055", "GB0124", "GB0170")
     reads_data = True
     events = (Call,)
     calls = frozenset(_INSTEAD) | _SPLITTING | _SAMPLES | {_CHECK}

@@ -14,7 +14,7 @@ class FunctionVariable(Rule):
     summary = (
         "A class variable or class method of an autograd function, or calling `apply` on an instance, breaks the graph"
     )
-    gb = ("GB4841", "GB6215", "GB0055", "GB0088", "GB0156", "GB0467", "GB7312")
+    gb = ("GB4841", "GB6215", "GB0055", "GB0059", "GB0088", "GB0150", "GB0156", "GB0467", "GB7312")
     events = (Read, Write)
     calls = frozenset({FUNCTION_VARIABLE, "torch.autograd.Function.apply"})
     refusal = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -26,8 +25,12 @@ def run_snippets(snippets: Iterable[Mapping[str, Any]], harvest: Harvest) -> Non
         if harvest.over:
             return
         harvest.where = snippet["where"]
+        try:
+            names = _names(snippet)
+        except BaseException:  # noqa: BLE001, S112 - user code; `Harvest.install` has recorded why it cannot be imported
+            continue
         # Docstrings often leave out these imports.
-        scope = {"torch": torch, "nn": nn, "F": nn.functional, **_names(snippet), "__name__": "__main__"}
+        scope = {"torch": torch, "nn": nn, "F": nn.functional, **names, "__name__": "__main__"}
         try:
             tree = _OnTheCpu().visit(ast.parse(snippet["code"]))
             torch.manual_seed(0)
@@ -42,10 +45,12 @@ def run_snippets(snippets: Iterable[Mapping[str, Any]], harvest: Harvest) -> Non
 
 
 def _names(snippet: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the names in the target's module and, if it is imported, in the module that contains the docstring."""
-    target, names = snippet["target"], {}
-    with contextlib.suppress(BaseException):  # This is user code, and `confirm` reports the exception.
-        names.update(vars(loading.load_module(target["path"], target["module"])))
+    """Return the names in the target's module and, if it is imported, in the module that contains the docstring.
+
+    Raises whatever the target's module raises when it is imported.
+    """
+    target = snippet["target"]
+    names = dict(vars(loading.load_module(target["path"], target["module"])))
     for module in list(sys.modules.values()):
         file = loading.file_of(module)
         if file is not None and loading.real_path(file) == snippet["file"]:

@@ -148,12 +148,12 @@ def test_what_are_not_all_shards_of_one_run_is_refused(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--shard=3/2", "-ox.json"], "is not of the form I/N"),
-        (["--shard=1/2"], "needs --output-file"),
-        (["--shard=1/2", "-ox.json", "--static"], "prevents running"),
+        (["--shard=3/2", "-ox.json"], "does not have the form I/N"),
+        (["--shard=1/2"], "requires --output-file"),
+        (["--shard=1/2", "-ox.json", "--static"], "does not allow running"),
         (["--shard=1/2", "-ox.json", "--statistics"], "cannot be combined"),
-        (["--executor=dask"], "require each other"),
-        (["--scheduler=tcp://127.0.0.1:1"], "require each other"),
+        (["--executor=dask"], "must be used together"),
+        (["--scheduler=tcp://127.0.0.1:1"], "must be used together"),
         (["--executor=dask", "--scheduler=nowhere"], "there is no Dask scheduler at nowhere"),
     ],
 )

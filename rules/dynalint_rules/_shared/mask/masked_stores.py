@@ -41,7 +41,10 @@ def stored(scope: Scope, event: Subscript) -> Rewrite:
 
 
 def stored_next(scope: Scope, event: Subscript) -> Rewrite | None:
-    """Return the rewrite of `v = x[mask] + y; x[mask] = v`, or None for any other code.
+    """Return the rewrite of a read through a mask and a store of the same elements that follows, or None.
+
+    The computation is either in the read, as in `v = x[mask] + y; x[mask] = v`, or in the store, as in `v = x[mask];
+    x[mask] = v * 2`.
 
     Raises:
         Refusal: If the rewrite would not be equivalent.
@@ -55,9 +58,12 @@ def stored_next(scope: Scope, event: Subscript) -> Rewrite | None:
         return None
     if ast.dump(target.slice) != ast.dump(event.node.slice):
         return None
-    if list(loads(scope, name.id)) != [value]:
-        return None
-    return _Store(scope, statement, target, following[0]).rewrite()
+    used = list(loads(scope, name.id))
+    if used == [value]:
+        return _Store(scope, statement, target, following[0]).rewrite()
+    if len(used) == 1 and statement.value is event.node and within(used[0], value, scope):
+        return _Store(scope, following[0], target, following[0], read=statement).rewrite()
+    return None
 
 
 def put_back(scope: Scope, event: Subscript) -> Rewrite | None:
@@ -85,7 +91,8 @@ def put_back(scope: Scope, event: Subscript) -> Rewrite | None:
 class _Store:
     """The rewrite of a statement whose value is stored in `target` through a mask, there or in the statement `last`.
 
-    If `value` is given, the statement assigns a copy of the target with this value stored in it.
+    `read` is an earlier statement that assigns the selected elements to a name, if there is one. If `value` is given,
+    the statement assigns a copy of the target with this value stored in it.
     """
 
     def __init__(
@@ -94,11 +101,14 @@ class _Store:
         statement: ast.Assign | ast.AugAssign,
         target: ast.Subscript,
         last: ast.stmt,
+        read: ast.Assign | None = None,
         value: ast.expr | None = None,
     ) -> None:
         self.scope, self.statement, self.target, self.last = scope, statement, target, last
         self.mask, self.value = target.slice, value or statement.value
         self.put, self.rows, self.row = value is not None, False, 0
+        self.first = read or statement
+        self.named = read
         self.reads = dict(self._reads(self.value))
         self.given: list[ast.expr] = []
         self.guards: dict[ast.expr, str] = {}
@@ -143,8 +153,8 @@ class _Store:
                 raise Refusal("no harmless number is known for this operator where the mask is false")
             plain = k.is_number(scope.kind(self.value)) and isinstance(self.value, ast.Constant | ast.UnaryOp)
             text = f"{name} {sign} {text if plain or self.value in self.given else atom(self.value, text)}"
-        after = [] if self.last is self.statement else statements_after(scope, self.statement)
-        run = [self.statement, *after[: after.index(self.last) + 1 if after else 0]]
+        after = [] if self.last is self.first else statements_after(scope, self.first)
+        run = [self.first, *after[: after.index(self.last) + 1 if after else 0]]
         copied = self._copied(name)
         run, old = ([copied[0], *run], copied[1]) if copied is not None else (run, name)
         edits = rw.written(file, (run, [f"{head}{scope.torch}.where({mask}, {text}, {old})"]))
@@ -156,11 +166,11 @@ class _Store:
     def _copied(self, name: str) -> tuple[ast.stmt, str] | None:
         """Return the previous statement if it sets the target to a copy of a tensor, and the tensor's text."""
         scope = self.scope
-        outer = scope.parents.get(self.statement)
+        outer = scope.parents.get(self.first)
         block = next(
-            (one for one in (getattr(outer, "body", []), getattr(outer, "orelse", [])) if self.statement in one), []
+            (one for one in (getattr(outer, "body", []), getattr(outer, "orelse", [])) if self.first in one), []
         )
-        place = block.index(self.statement) if block else 0
+        place = block.index(self.first) if block else 0
         before = block[place - 1] if place else None
         call = before.value if isinstance(before, ast.Assign) else None
         if not isinstance(before, ast.Assign) or not isinstance(call, ast.Call):
@@ -185,7 +195,7 @@ class _Store:
         if self.computed:
             yield FINITE
             for read in dict.fromkeys(one.id for one in self.reads.values() if isinstance(one, ast.Name)):
-                if read != name and changed_in_place(scope, read, self.statement) is not None:
+                if read != name and changed_in_place(scope, read, self.first) is not None:
                     yield f"nothing modifies `{read}` in place before the backward pass"
 
     def _full_mask(self) -> str:
@@ -216,8 +226,16 @@ class _Store:
         if isinstance(node, ast.Subscript) and ast.dump(node.slice) == ast.dump(self.mask):
             yield node, node.value
             return
+        if self.named is not None and isinstance(node, ast.Name) and node.id == self._name_of_read():
+            assert isinstance(self.named.value, ast.Subscript)
+            yield node, self.named.value.value
+            return
         for child in ast.iter_child_nodes(node):
             yield from self._reads(child)
+
+    def _name_of_read(self) -> str | None:
+        target = self.named.targets[0] if self.named is not None else None
+        return target.id if isinstance(target, ast.Name) else None
 
     def _guarded(self) -> dict[ast.expr, str]:
         """Return the operands that are not defined for all numbers, each with a harmless value."""

@@ -95,6 +95,7 @@ def check(workspace: Workspace, progress: Progress | None = None, *, fixable: bo
     workspace, notes = replace(workspace, around=near.files), near.notes
     linter = Linter(workspace, all_rules())
     result = linter.lint()
+    notes = (*notes, *result.notes)
     if workspace.settings.confirm == "never":
         return Checked((*unreadable(workspace), *result.linted), linter, result, result.failures, notes, around=near)
     from dynalint.confirming import confirmed

@@ -86,9 +86,17 @@ def installed_torch(python: Path) -> str | None:
             return importlib.metadata.version("torch")
         except importlib.metadata.PackageNotFoundError:
             return None
-    prefix = python.parent if os.name == "nt" and python.parent.name != "Scripts" else python.parent.parent
-    found = (match for place in _PACKAGES for match in prefix.glob(f"{place}/torch-*.dist-info"))
+    found = (match for place in _PACKAGES for match in _prefix(python).glob(f"{place}/torch-*.dist-info"))
     return next((match.name.removesuffix(".dist-info").partition("-")[2] for match in found), None)
+
+
+def package_folders(settings: Settings) -> tuple[Path, ...]:
+    """Return the folders of installed packages of the chosen interpreter, which are found by their path only."""
+    python = chosen_interpreter(settings).python
+    if python == Path(sys.executable):
+        folders = (Path(one) for one in sys.path if Path(one).name in ("site-packages", "dist-packages"))
+        return tuple(dict.fromkeys(folders))
+    return tuple(dict.fromkeys(match for place in _PACKAGES for match in _prefix(python).glob(place)))
 
 
 def _active(environment: Mapping[str, str]) -> Iterator[Path]:
@@ -110,6 +118,10 @@ def _inside(project: Path) -> Iterator[Path]:
 def _has_torch(prefix: Path) -> bool:
     found = (match for place in _PACKAGES for match in prefix.glob(f"{place}/torch/version.py"))
     return _python(prefix).exists() and next(found, None) is not None
+
+
+def _prefix(python: Path) -> Path:
+    return python.parent if os.name == "nt" and python.parent.name != "Scripts" else python.parent.parent
 
 
 def _python(prefix: Path) -> Path:

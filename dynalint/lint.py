@@ -4,38 +4,33 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from dynalint.analysis import Analysis, AnalysisOptions, analyze, steps
-from dynalint.analysis.events import Call, Event, Read, Write
-from dynalint.analysis.exits import leads_to_raise
-from dynalint.analysis.given_up import find_stranded, runs_always
+from dynalint.analysis import Analysis, AnalysisOptions, analyze
+from dynalint.analysis.events import Event
 from dynalint.analysis.index import FunctionInfo
-from dynalint.analysis.project import Project
+from dynalint.analysis.installed import Installed
 from dynalint.analysis.run import with_deep_stack
 from dynalint.analysis.source import SourceFile, Sources
-from dynalint.analysis.steps import Budgets, Exhausted
+from dynalint.analysis.steps import Exhausted
 from dynalint.catalogue import catalogue
 from dynalint.config import OPTIONS, Settings
 from dynalint.costs import Costs
-from dynalint.environments import release_for
+from dynalint.environments import package_folders, release_for
 from dynalint.findings import Finding, Step, as_name, as_sentence
 from dynalint.fix import Linted
+from dynalint.flags import Causes, RuleSet, find, qualified
 from dynalint.offers import Answer, Offers
-from dynalint.provisos import provisos
-from dynalint.releases import holds
 from dynalint.roots import complaints
 from dynalint.rules import Flag, Rewrite, Rule
 from dynalint.suppress import UNUSED_CODE, Suppression, Suppressions, read_suppressions, unused
 from dynalint.workspace import Workspace, search_folders
 
 SYNTAX_CODE = "DYN901"
-
-_OTHER_CALLERS = "other callers of the compiled code pass a plain number instead of the tensor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +40,7 @@ class LintResult:
     `silenced` are findings that are silenced by a comment or whose code is not selected. Confirmation needs them so
     that it does not report the same breaks as newly discovered. `failures` are sentences about errors in dynalint, each
     with the name of the file. `crashed` is true if an exception was raised, and false if only a limit was reached.
+    `notes` are sentences about what was left out.
     """
 
     linted: tuple[Linted, ...]
@@ -53,102 +49,7 @@ class LintResult:
     failures: tuple[str, ...]
     offers: Offers
     crashed: bool = False
-
-
-class RuleSet:
-    """The rules that apply to a torch release, indexed by the events and calls that they watch."""
-
-    def __init__(self, rules: Iterable[Rule], release: str | None) -> None:
-        self.release = release
-        rules = [rule for rule in rules if holds(rule.torch, release)]
-        self.codes = frozenset(rule.code for rule in rules)
-        self._by_event: dict[type[Event], list[Rule]] = defaultdict(list)
-        self._by_call: dict[str, list[Rule]] = defaultdict(list)
-        self._by_prefix: dict[str, list[Rule]] = defaultdict(list)
-        self._known: dict[str, tuple[Rule, ...]] = {}
-        for rule in rules:
-            for kind in rule.events:
-                self._by_event[kind].append(rule)
-            for name in rule.calls:
-                if name.endswith(".*"):
-                    self._by_prefix[name[:-1]].append(rule)
-                else:
-                    self._by_call[name].append(rule)
-
-    def watched(self, callee: str) -> str | None:
-        """Return `callee` if any rule watches it, either as a call or as an attribute that is read or written."""
-        return callee if self._watching(callee) else None
-
-    def interested(self, event: Event) -> Iterator[Rule]:
-        """Yield the rules that watch an event, without duplicates."""
-        if isinstance(event, Call | Read | Write):
-            name = event.callee if isinstance(event, Call) else event.name
-            yield from dict.fromkeys(rule for rule in self._watching(name) if type(event) in rule.events)
-        else:
-            yield from self._by_event.get(type(event), ())
-
-    def _watching(self, name: str) -> tuple[Rule, ...]:
-        known = self._known.get(name)
-        if known is None:
-            below = (rules for prefix, rules in self._by_prefix.items() if name.startswith(prefix))
-            known = self._known[name] = (*self._by_call.get(name, ()), *(rule for rules in below for rule in rules))
-        return known
-
-
-def find(
-    analysis: Analysis,
-    rules: RuleSet,
-    wanted: Callable[[Rule, SourceFile], bool],
-    failed: Callable[[Rule, Event, Exception], None],
-) -> Iterator[Flag]:
-    """Yield the rules' findings, event by event. If a rule fails on an event, only its answer to this event is lost."""
-    budgets = Budgets(steps.MOST_STEPS)  # Even where the analysis used up its budget, rules still run.
-    for event in analysis.events:
-        for rule in rules.interested(event):
-            if not wanted(rule, event.function.file):
-                continue
-            try:
-                with budgets.of(event.function.file).spending():
-                    violations = [one for one in rule.check(event, analysis.project) if holds(one.torch, rules.release)]
-                    others = (other is not None and any(rule.check(other, analysis.project)) for other in event.others)
-                    always = all(others)
-            except Exception as fault:  # noqa: BLE001 - any failure only costs this rule's answer
-                failed(rule, event, fault)
-                continue
-            proviso = "" if always else _OTHER_CALLERS
-            flags = [Flag(rule, event, violation, proviso) for violation in violations]
-            if any(flag.category == "recompile" for flag in flags) and leads_to_raise(event, analysis.project):
-                continue  # A call that raises does not compile anything that later calls would have to recompile.
-            yield from flags
-
-
-def qualified(flags: Sequence[Flag], project: Project) -> Iterator[Flag]:
-    """Yield the flags that nothing else rules out. Uncertain graph breaks get a proviso."""
-    stranded = [flag for flag in flags if flag.violation.stranded]
-    flags = _caused([flag for flag in flags if not flag.violation.stranded], project)
-    breaks = [flag for flag in flags if flag.category == "graph-break" and not flag.proviso]
-    refused = {one.event for one in breaks if one.refused}
-    known = provisos([flag.event for flag in breaks], refused, project)
-    for flag in flags:
-        open_ = flag.category == "graph-break" and not flag.proviso and flag.event in known
-        yield replace(flag, proviso=known[flag.event]) if open_ else flag
-    certain = [flag.event for flag in breaks if flag.event not in known]
-    other = [flag.event for flag in flags if flag.category == "graph-break"]
-    comprehensions = find_stranded({flag.event: flag.violation.node for flag in stranded}, certain, other, project)
-    yield from (flag for flag in stranded if flag.event in comprehensions)
-
-
-def _caused(flags: Sequence[Flag], project: Project) -> Sequence[Flag]:
-    """Return the flags, except those that depend on a graph break in another function if it has no graph break."""
-    if not any(flag.violation.within for flag in flags):
-        return flags
-    breaking = {
-        flag.event.function
-        for flag in flags
-        if flag.category == "graph-break" and not flag.violation.within and not flag.proviso
-        if runs_always(flag.event, project)
-    }
-    return [flag for flag in flags if not flag.violation.within or not breaking.isdisjoint(flag.violation.within)]
+    notes: tuple[str, ...] = ()
 
 
 class Linter:
@@ -159,6 +60,7 @@ class Linter:
         self._rules = RuleSet(rules, release_for(workspace.settings))
         self._sources = sources or Sources()
         settings = workspace.settings
+        self._packages = package_folders(settings)
         self._read_options = _ReadOptions(settings)
         self._options = AnalysisOptions(
             roots=settings.roots,
@@ -195,7 +97,9 @@ class Linter:
             watched=self._rules.watched,
             sources=self._sources,
         )
-        return with_deep_stack(lambda: _Pass(self.workspace, self._rules, analysis).result())
+        installed = Installed(self._packages, analysis.project.disk, self._read_options, self._rules.watched)
+        causes = Causes(installed, self._rules)
+        return with_deep_stack(lambda: _Pass(self.workspace, self._rules, analysis, causes).result())
 
 
 class _ReadOptions(Mapping[str, object]):
@@ -222,8 +126,8 @@ class _ReadOptions(Mapping[str, object]):
 class _Pass:
     """A pass over all files that turns events into findings and keeps the ones that are selected and not silenced."""
 
-    def __init__(self, workspace: Workspace, rules: RuleSet, analysis: Analysis) -> None:
-        self._workspace, self._rules, self._analysis = workspace, rules, analysis
+    def __init__(self, workspace: Workspace, rules: RuleSet, analysis: Analysis, causes: Causes) -> None:
+        self._workspace, self._rules, self._analysis, self._causes = workspace, rules, analysis, causes
         self._named = frozenset(workspace.files)
         self._enabled = {file.path: workspace.enabled(file.path) for file in analysis.files}
         self._silenced: list[Linted] = []
@@ -239,7 +143,7 @@ class _Pass:
 
     def result(self) -> LintResult:
         flags: dict[Path, list[Flag]] = defaultdict(list)
-        found = find(self._analysis, self._rules, self._wanted, self._failed)
+        found = find(self._analysis, self._rules, self._wanted, self._failed, self._causes.of)
         for flag in qualified(list(found), self._analysis.project):
             flags[flag.event.function.file.path].append(flag)
         named = [file for file in self._analysis.files if file.path in self._named]
@@ -249,8 +153,15 @@ class _Pass:
         failures = tuple(dict.fromkeys([*self._failures, *exhausted]))
         silenced = tuple(self._silenced)
         offers = Offers(self._workspace.shown, self._workspace.fixable, self._answers)
-        crashed = self._crashed
-        return LintResult(tuple(linted), silenced, self._analysis, failures, offers, crashed)
+        return LintResult(
+            tuple(linted),
+            silenced,
+            self._analysis,
+            failures,
+            offers,
+            crashed=self._crashed,
+            notes=self._causes.notes,
+        )
 
     def _file(self, file: SourceFile, flags: Sequence[Flag]) -> Iterator[Linted]:
         shown, enabled = self._workspace.shown(file.path), self._enabled[file.path]

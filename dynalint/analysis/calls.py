@@ -23,7 +23,7 @@ from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join, join_all
 from dynalint.analysis.members import trace_backward
 from dynalint.analysis.method_calls import object_method, store_by_name, tensor_method
 from dynalint.analysis.named_attributes import name_of
-from dynalint.analysis.noting import note_call
+from dynalint.analysis.noting import note_call, note_installed
 from dynalint.analysis.selected_members import CHILDREN, listed, named_member
 from dynalint.analysis.sparse import made_sparse, note_sparse_method
 from dynalint.analysis.torch_calls import torch_call
@@ -199,6 +199,7 @@ def _external(
     if name == "builtins.isinstance" and len(args) == 2 and isinstance(args[1], k.External):
         name = f"{args[1].name}.__instancecheck__"
     note_call(frame, node, name, None, args, keywords, result, starred=starred)
+    note_installed(frame, node, name, args, keywords, starred=starred)
     if name in _ORDERING and args and not starred:
         _note_ordering(frame, node, name, args[0] if len(args) == 1 else k.sequence("tuple", args), keywords)
     return _called_back(frame, name, given, keywords, result)
@@ -277,7 +278,9 @@ def _object_call(
     )
     if callee.type == "torch.nn.Identity" and args and not isinstance(args[0], k.Unknown) and not starred:
         result = args[0]
-    note_call(frame, node, f"{callee.type}.__call__", callee, args, keywords, result, starred=starred)
+    name = f"{callee.type}.__call__"
+    note_call(frame, node, name, callee, args, keywords, result, starred=starred)
+    note_installed(frame, node, name, args, keywords, starred=starred, receiver=callee)
     return result
 
 

@@ -8,7 +8,7 @@ the result again.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from dynalint.analysis.source import SourceFile, Sources, read_file
@@ -28,6 +28,8 @@ class Disk:
         """Whether a path is a file."""
         self.names: dict[str, dict[str, bool]] = {}
         """Whether a folder contains a name, by folder."""
+        self.extensions: dict[str, dict[str, str | None]] = {}
+        """The file of a compiled module in a folder, by folder and the name of the module; None if there is none."""
         self.inside: dict[Path, bool] = {}
         """Whether a file, after resolving links, is in the same project as a checked file."""
         self._sources = sources or Sources()
@@ -60,6 +62,14 @@ class Disk:
             if key not in self._listings:
                 self._listings[key] = listing(key)
             known[name] = name in self._listings[key]
+        return known[name]
+
+    def extension(self, folder: Path, name: str) -> str | None:
+        """Return the name of the file of a compiled module in a folder; None if there is none."""
+        key = str(folder)
+        known = self.extensions.setdefault(key, {})
+        if name not in known:
+            known[name] = extension_in(listing(key), name)
         return known[name]
 
     def is_file(self, path: Path) -> bool:
@@ -108,6 +118,12 @@ def listing(folder: str) -> frozenset[str]:
         return frozenset(os.listdir(folder))  # noqa: PTH208 - only names are needed
     except OSError:
         return frozenset()
+
+
+def extension_in(names: Collection[str], module: str) -> str | None:
+    """Return the file of a compiled module among the names in a folder; None if there is none."""
+    found = (one for one in names if one.startswith(f"{module}.") and one.endswith((".so", ".pyd")))
+    return min(found, default=None)
 
 
 def absolute(path: Path) -> Path:

@@ -14,6 +14,13 @@ def element_of(kind: Kind) -> Kind:
     return UNKNOWN if result is NOTHING else result
 
 
+def has_elements(kind: Kind) -> bool:
+    """Return whether iterating over a value yields something, as far as real calls go."""
+    if isinstance(kind, k.Sequence):
+        return kind.element is not NOTHING and kind.items != ()
+    return isinstance(kind, k.Tensor)
+
+
 def _element_of(kind: Kind) -> Kind:
     if isinstance(kind, k.Tensor):
         return k.Tensor(kind.dtype, kind.rank - 1 if kind.rank else None, array=kind.array)

@@ -14,7 +14,7 @@ from dynalint.analysis.records import record
 
 if TYPE_CHECKING:
     from dynalint.analysis.index import FunctionInfo
-    from dynalint.analysis.kinds import Home, Kind
+    from dynalint.analysis.kinds import Home, Kind, Partial
     from dynalint.analysis.torch_api import Flag
 
 BranchForm = Literal[
@@ -84,6 +84,37 @@ class Call(Event):
     keywords: dict[str, Kind] = field(default_factory=dict)
     result: Kind
     flags: frozenset[Flag] = frozenset()
+
+
+@record(frozen=True, slots=True, kw_only=True, eq=False)
+class InstalledCall(Event):
+    """A call to something of an installed package that no rule watches.
+
+    `callee` is the dotted name; of a method, that of the class and the method, and `maker` is the call that has created
+    the object. `call` has the arguments; with `starred`, there are further ones. `cause` is the graph break in the code
+    of the package that the call always comes to, once it is known.
+    """
+
+    node: ast.Call
+    callee: str
+    maker: Partial | None
+    call: Partial
+    starred: bool
+    cause: Cause | None = None
+
+
+@record(frozen=True, slots=True)
+class Cause:
+    """A graph break in an installed package: its place, relative to the folder of packages, and the message.
+
+    For a compiled module, the place is the file, and there is no message; for the call itself, it is empty. `gb` are
+    Dynamo's ids of the break, and `setting` is the option under which Dynamo traces the code, if there is one.
+    """
+
+    place: str
+    message: str
+    gb: tuple[str, ...]
+    setting: str = ""
 
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)

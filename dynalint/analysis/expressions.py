@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.assumptions import assumed
 from dynalint.analysis.dispatch import evaluate, evaluates
 from dynalint.analysis.dunders import compared, note_comparison, operate, operate_unary, spread, truth_of
-from dynalint.analysis.elements import element_of
+from dynalint.analysis.elements import element_of, has_elements
 from dynalint.analysis.events import Branch, BranchForm, Format, GlobalRead, Iteration, Operation, Read
 from dynalint.analysis.facts import forget_name, known_truth, narrowed
 from dynalint.analysis.frame import Frame
@@ -212,13 +213,14 @@ def _if_exp(frame: Frame, node: ast.IfExp) -> Kind:
     kind = test(frame, node.test, "ifexp")
     answer = truth(kind)
     outer, condition = frame.env, frame.condition
-    inner = node.test if answer is None and is_condition(frame, node.test, kind) else condition
+    nearly_always = assumed(frame, node.test) if answer is None else None
+    uncertain = answer is None and is_condition(frame, node.test, kind)
     found: list[Kind] = []
     for way, branch in ((True, node.body), (False, node.orelse)):
         if answer is None or answer is way:
             frame.env, frame.condition = dict(outer), condition
             narrow(frame, node.test, way)
-            frame.condition = inner
+            frame.condition = node.test if uncertain and nearly_always is not way else condition
             found.append(evaluate(frame, branch))
     frame.env, frame.condition = outer, condition
     asked = subject(node.test, None) if len(found) == 2 else None
@@ -306,11 +308,11 @@ def _named_expr(frame: Frame, node: ast.NamedExpr) -> Kind:
 @evaluates(ast.ListComp, ast.SetComp, ast.GeneratorExp)
 def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> Kind:
     outer = frame.env
-    frame.env = dict(outer)
+    certain, frame.env = frame.certain, dict(outer)
     count = _generators(frame, node.generators)
     element = evaluate(frame, node.elt)
     frame.loop -= 1
-    frame.env = outer
+    frame.env, frame.certain = outer, certain
     items = (element,) * count if count is not None and not node.generators[0].ifs else None
     return k.Sequence(_COMPREHENSIONS[type(node)], k.shallow(element), items)
 
@@ -318,12 +320,12 @@ def _comprehension(frame: Frame, node: ast.ListComp | ast.SetComp | ast.Generato
 @evaluates(ast.DictComp)
 def _dict_comprehension(frame: Frame, node: ast.DictComp) -> Kind:
     outer = frame.env
-    frame.env = dict(outer)
+    certain, frame.env = frame.certain, dict(outer)
     _generators(frame, node.generators)
     evaluate(frame, node.key)
     value = evaluate(frame, node.value)
     frame.loop -= 1
-    frame.env = outer
+    frame.env, frame.certain = outer, certain
     return k.Dictionary("dict", k.shallow(value))
 
 
@@ -337,9 +339,11 @@ def _generators(frame: Frame, generators: list[ast.comprehension]) -> int | None
         if isinstance(iterated, k.Sequence) and iterated.items is not None and len(generators) == 1:
             count = len(iterated.items)
         bind_target(frame, generator.target, element_of(spread(frame, iterated)), None)
+        frame.certain = frame.certain and has_elements(iterated)
         for condition in generator.ifs:
             test(frame, condition, "comprehension")
             narrow(frame, condition, True)
+            frame.certain = False
     return count
 
 

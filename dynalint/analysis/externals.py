@@ -149,7 +149,7 @@ def external_call(name: str, args: list[Kind], keywords: dict[str, Kind], *, sta
     if last in _LOGGER_MAKERS and not name.startswith("structlog."):
         return k.Object("logging.Logger")
     if last[:1].isupper() and not last.isupper():
-        return k.Object(name)
+        return k.Object(name, None if starred else k.outside_call(name, args, keywords))
     return UNKNOWN
 
 

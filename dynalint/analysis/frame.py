@@ -65,7 +65,8 @@ class Context:
     `reads` holds the class attributes as the last run saw them. `outdated` is true if anything else that this context
     depends on has changed. `yields` is true for a generator. `crowded` names the parameters for which callers pass more
     kinds than one context can distinguish. Evidence from one caller about these parameters does not apply to other
-    callers.
+    callers. `firm_events` are the keys of the events that no run with these arguments can avoid, and `firm_calls` are
+    the calls that it cannot avoid, each with its line.
     """
 
     function: FunctionInfo
@@ -80,10 +81,16 @@ class Context:
     reads: dict[tuple[ClassInfo, str], Kind] = field(default_factory=dict)
     crowded: set[str] = field(default_factory=set)
     yields: bool = False
+    firm_events: set[tuple[Any, ...]] = field(default_factory=set)
+    firm_calls: dict[Context, int] = field(default_factory=dict)
     runs: int = 0
     running: bool = False
     queued: bool = False
     outdated: bool = False
+
+    def forget_run(self) -> None:
+        """Drop what the last run has recorded, before the next one."""
+        self.events, self.callees, self.firm_events, self.firm_calls = {}, {}, set(), {}
 
     def agrees(self, params: Environment) -> bool:
         """Return whether no parameter is a tensor here and a number in `params`, or vice versa.
@@ -105,7 +112,8 @@ class Frame:
     `loop`, `try_` and `with_` count the enclosing statements of each type, and `walrus` counts the names that `:=` has
     bound so far. `facts` holds the keys of all facts recorded in this run, even if they no longer hold, and
     `facts_of_self` the keys of facts about attributes. `condition` is the expression in the current statement that
-    determines whether the current expression is evaluated. Each evaluated expression takes a step from `budget`.
+    determines whether the current expression is evaluated. `certain` is true if every run with these arguments reaches
+    the current statement. Each evaluated expression takes a step from `budget`.
     """
 
     interpreter: Interpreter
@@ -130,6 +138,7 @@ class Frame:
     facts_of_self: set[str] = field(default_factory=set)
     walrus: int = 0
     condition: ast.expr | None = None
+    certain: bool = True
     budget: Budget = field(init=False)
 
     def __post_init__(self) -> None:
@@ -158,6 +167,22 @@ class Frame:
             **fields,
         )
         self.context.events[event_type, node, extra] = event
+        if self.certain:
+            self.context.firm_events.add((event_type, node, extra))
+
+    def note_callee(self, callee: Context) -> None:
+        """Record a call of this context to another."""
+        if self.context is None:
+            return
+        self.context.callees[callee] = self.loop > 0 or self.context.callees.get(callee, False)
+        certain = self.certain and self.condition is None and self.interpreter.runs(callee.function)
+        if certain and self.statement is not None:
+            self.context.firm_calls.setdefault(callee, self.statement.lineno)
+
+    @property
+    def departures(self) -> int:
+        """The number of times that control has left the current block: by `return`, `break` or `continue`."""
+        return len(self.exits) + sum(map(len, self.breaks)) + sum(map(len, self.continues))
 
     def note_tensor(self, node: ast.expr, kind: Kind) -> None:
         """Record that `node` is used in a way that only tensors support.

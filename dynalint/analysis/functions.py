@@ -58,7 +58,7 @@ def call_function(
     context = interpreter.context_for(function, params)
     on_self = frame.self_name is not None and callee.receiver == frame.env.get(frame.self_name)
     if frame.context is not None:
-        frame.context.callees[context] = frame.loop > 0 or frame.context.callees.get(context, False)
+        frame.note_callee(context)
         context.users[frame.context] = on_self or context.users.get(frame.context, False)
     _share_evidence(frame, function, callee.receiver, node)
     if on_self:
@@ -165,7 +165,7 @@ def _bind(
     if receiver is not None and own is None:
         given = list(args)
     positional = [*arguments.posonlyargs, *arguments.args]
-    small = is_small(function)
+    small = frame.interpreter.exact or is_small(function)
     env: Environment = {}
     rest = dict(keywords)
     for index, argument in enumerate([*positional, *arguments.kwonlyargs]):

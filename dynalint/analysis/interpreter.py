@@ -69,6 +69,8 @@ class Failure:
 class Interpreter:
     """Computes the kinds and events in a project. `watched` selects the calls that become events."""
 
+    exact = False  # whether large functions are also interpreted separately for each combination of argument kinds
+
     def __init__(self, project: Project, watched: Callable[[str], str | None]) -> None:
         self.project = project
         self.watched = cache(watched)
@@ -154,14 +156,15 @@ class Interpreter:
                 self.interpret(context)
 
     def note_unsettled(self) -> None:
-        """Record the functions that did not reach a fixpoint.
-
-        They have not been interpreted with their last arguments.
-        """
+        """Record the functions that reached no fixpoint: they have not been interpreted with their last arguments."""
         for function, contexts in self.contexts.items():
             if any(context.outdated and context.runs >= _MOST_RUNS for context in contexts):
                 text = f"it was still called in new ways after {_MOST_RUNS} runs"
                 self.failures.append(Failure(function.file.path, function.qualname, text))
+
+    def runs(self, function: FunctionInfo) -> bool:
+        """Return whether a call to a function always runs it, in spite of its decorators."""
+        return True
 
     def default_context(self, function: FunctionInfo) -> Context:
         """Interpret a function as if unknown code called it.
@@ -196,7 +199,7 @@ class Interpreter:
     def context_for(self, function: FunctionInfo, params: Environment) -> Context:
         """Return the context for a call with these parameter kinds, and interpret it if it is new or has grown."""
         own = self.contexts.setdefault(function, [])
-        if is_small(function) and len(own) < _MOST_CONTEXTS:
+        if (self.exact or is_small(function)) and len(own) < _MOST_CONTEXTS:
             if function not in self._entered:  # a function that is already running gets a new context
                 params = self._and_from_outside(function, params)
             key = tuple(sorted(params.items(), key=lambda item: item[0]))
@@ -281,13 +284,11 @@ class Interpreter:
         function = context.function
         evidence = self.evidence.amount(function)
         frame = self._frame(context)
-        context.events = {}
-        context.callees = {}
+        context.forget_run()
         self._run_body(frame)
         if self.evidence.amount(function) > evidence:
             frame = self._frame(context)
-            context.events = {}
-            context.callees = {}
+            context.forget_run()
             self._run_body(frame)
         returns = frame.returns
         if frame.yields is not NOTHING:

@@ -15,7 +15,7 @@ from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join, join_all
 from dynalint.analysis.named_attributes import HOLE, fits
 from dynalint.analysis.signatures import declared_kind, has_decorator
-from dynalint.analysis.torch_calls import convert
+from dynalint.analysis.torch_calls import OF_DENSE_TENSORS, convert
 
 # Layers whose weight is a matrix.
 _WEIGHTS_OF_ROWS = frozenset({"torch.nn.Embedding", "torch.nn.EmbeddingBag", "torch.nn.Linear"})
@@ -277,6 +277,8 @@ def _of_tensor(frame: Frame, owner: k.Tensor, name: str) -> Kind:
             return k.Tensor(owner.dtype, owner.rank, array=owner.array)
         if name == "dtype" and owner.dtype == "bool" and not owner.array:
             return dtype_constant("torch.bool")
+        if frame.interpreter.exact and not owner.sparse and name in OF_DENSE_TENSORS:
+            return OF_DENSE_TENSORS[name]
         kind = convert(attribute, owner.dtype)
         # This is None for a tensor without a gradient, and the samples only contain tensors without gradients.
         return UNKNOWN if kind == k.NONE else kind
@@ -288,6 +290,8 @@ def _of_external(frame: Frame, owner: k.External, name: str) -> Kind:
     dotted = f"{owner.name}.{name}"
     constant = frame.interpreter.project.api.constant(dotted) if dotted.startswith("torch.") else None
     if constant is not None:
+        if constant.type == "layout":
+            return k.Value("layout", dotted)
         return dtype_constant(dotted) if constant.type == "dtype" else convert(constant, None)
     module = frame.interpreter.project.find_module(dotted)
     if module is not None:

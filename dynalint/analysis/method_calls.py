@@ -12,7 +12,7 @@ from dynalint.analysis.externals import external_call
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import UNKNOWN, Kind, join
 from dynalint.analysis.named_attributes import HOLE, name_of
-from dynalint.analysis.noting import note_call
+from dynalint.analysis.noting import note_call, note_installed
 from dynalint.analysis.selected_members import CHILDREN, is_module, listed, modules_in
 from dynalint.analysis.sparse import made_sparse
 from dynalint.analysis.torch_calls import torch_call
@@ -49,6 +49,8 @@ def object_method(
     if entry is not None and frame.interpreter.watched(dotted) is None:
         dotted = entry.name  # uses the name of the class that defines it
     note_call(frame, node, dotted, receiver, args, keywords, result, starred=starred)
+    if isinstance(receiver, k.Object):
+        note_installed(frame, node, dotted, args, keywords, starred=starred, receiver=receiver)
     if cls is None or not cls.is_module:
         return result
     if name == "compile":

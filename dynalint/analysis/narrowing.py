@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
+from dynalint.analysis.assumptions import if_not_empty, if_shapes_agree
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.facts import learn, note_narrowed
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind
-from dynalint.analysis.reach import returned_value
 from dynalint.analysis.signatures import parameter_default
 from dynalint.analysis.steps import walk
 
@@ -63,9 +63,9 @@ def is_condition(frame: Frame, node: ast.expr, kind: Kind, way: bool | None = No
     """
     if k.may_be_tensor(kind) or (way is not None and (_is_mode(frame, node) or by_default(frame, node) is way)):
         return False
-    if (way and _is_late_round(frame, node)) or (way is not None and _if_shapes_agree(node) is way):
+    if (way and _is_late_round(frame, node)) or (way is not None and if_shapes_agree(node) is way):
         return False
-    if way is not None and way in (_if_filled(frame, node), _if_not_empty(frame, node)):
+    if way is not None and way in (_if_filled(frame, node), if_not_empty(frame, node)):
         return False
     context = frame.context
     if context is None or not (isinstance(node, ast.Compare) and isinstance(node.left, ast.Name)):
@@ -111,13 +111,6 @@ def by_default(frame: Frame, node: ast.expr) -> bool | None:
     return bool(default.value) if isinstance(default, ast.Constant) else None
 
 
-def _if_shapes_agree(node: ast.expr) -> bool | None:
-    """Return the outcome of comparing two shapes that are equal, or None for any other test."""
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and all(map(_is_shape, (node.left, *node.comparators))):
-        return {ast.Eq: True, ast.NotEq: False}.get(type(node.ops[0]))
-    return None
-
-
 def _if_filled(frame: Frame, node: ast.expr) -> bool | None:
     """Return the outcome of `self.cache is None` on the second call if this function itself fills the cache.
 
@@ -135,34 +128,6 @@ def _if_filled(frame: Frame, node: ast.expr) -> bool | None:
 
 def _stores_none(statement: ast.stmt) -> bool:
     return isinstance(statement, (ast.Assign, ast.AnnAssign)) and (statement.value is None or _is_none(statement.value))
-
-
-def _if_not_empty(frame: Frame, node: ast.expr) -> bool | None:
-    """Return the outcome of a test for an empty tensor if the tensor is not empty, or None for any other test.
-
-    The test can also be a call to a function that does nothing else: `is_empty(t)`.
-    """
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        callee = evaluate(frame, node.func)
-        asked = returned_value(callee.function) if isinstance(callee, k.Function) else None
-        return None if asked is None else _if_counted(asked)
-    return _if_counted(node)
-
-
-def _if_counted(node: ast.expr) -> bool | None:
-    if not (isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.left, ast.Call)):
-        return None
-    other, counted = node.comparators[0], node.left.func
-    if not (isinstance(counted, ast.Attribute) and counted.attr in ("numel", "nelement")):
-        return None
-    zero = isinstance(other, ast.Constant) and type(other.value) is int and other.value == 0
-    return {ast.Eq: False, ast.NotEq: True, ast.Gt: True}.get(type(node.ops[0])) if zero else None
-
-
-def _is_shape(node: ast.expr) -> bool:
-    if isinstance(node, ast.Call) and not node.args and not node.keywords:
-        return isinstance(node.func, ast.Attribute) and node.func.attr == "size"
-    return isinstance(node, ast.Attribute) and node.attr == "shape"
 
 
 def _is_late_round(frame: Frame, node: ast.expr) -> bool:
@@ -320,18 +285,25 @@ def is_instance(project: Project, kind: Kind, tested: Kind) -> bool | None:
         return None
     if isinstance(kind, k.Instance) and tested.name in _SCRIPTED:
         return False  # a project class itself, referred to by name
-    return _is_external_instance(kind, tested.name)
+    answer = _is_external_instance(kind, tested.name)
+    plain = isinstance(kind, k.Tensor) and not tested.name.startswith(("torch.", "numpy."))
+    return False if answer is None and plain and _is_exact(project) else answer
 
 
 def _is_project_instance(project: Project, kind: Kind, tested: k.Class) -> bool | None:
     if k.is_record(kind):
         return None  # the class of the original value is not known
     if isinstance(kind, k.Tensor) and any(base in _TENSORS for base in project.lineage(tested.cls)[1]):
-        return None
+        return False if _is_exact(project) else None
     if not isinstance(kind, k.Instance):
         return None if isinstance(kind, k.Object) else False
     # An instance of a base class may be an instance of the subclass at run time.
-    return True if tested.cls in project.mro(kind.cls) else None
+    return True if tested.cls in project.mro(kind.cls) else False if kind.made and _is_exact(project) else None
+
+
+def _is_exact(project: Project) -> bool:
+    """Whether the analysis is that of a single call, whose tensors are plain ones."""
+    return project.interpreter is not None and project.interpreter.exact
 
 
 _TENSORS = ("torch.Tensor", "torch.nn.Parameter", "torch.nn.Buffer")

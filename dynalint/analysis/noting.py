@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import sys
 
 from dynalint.analysis import torch_api
-from dynalint.analysis.events import Call
+from dynalint.analysis.events import Call, InstalledCall
 from dynalint.analysis.frame import Frame
-from dynalint.analysis.kinds import Kind
+from dynalint.analysis.kinds import Kind, Object, outside_call
 from dynalint.analysis.torch_calls import certain_flags
+
+# Packages whose functions are known without their code.
+_KNOWN = frozenset({"builtins", "numpy", "torch", *sys.stdlib_module_names})
 
 
 def note_call(
@@ -38,6 +42,24 @@ def note_call(
             result=result,
             flags=_flags(frame, name, args, keywords, starred=starred),
         )
+
+
+def note_installed(
+    frame: Frame,
+    node: ast.Call | None,
+    name: str,
+    args: list[Kind],
+    keywords: dict[str, Kind],
+    *,
+    starred: bool,
+    receiver: Object | None = None,
+) -> None:
+    """Emit a call to something of an installed package, unless a rule watches it; `receiver` is the object called."""
+    if node is None or name.partition(".")[0] in _KNOWN or (receiver is not None and receiver.maker is None):
+        return
+    if frame.interpreter.watched(name) is None:
+        maker, call = None if receiver is None else receiver.maker, outside_call(name, args, keywords)
+        frame.emit(InstalledCall, node, extra=name, callee=name, maker=maker, call=call, starred=starred)
 
 
 def _flags(

@@ -103,7 +103,7 @@ class Project(Hierarchy):
     def locate(self, name: str) -> Path | None:
         """Return the file of the first-party module with this dotted name, or None if there is none."""
         parts = name.split(".")
-        if not name or parts[0] in _EXTERNAL:
+        if not name or parts[0] in EXTERNAL:
             return None
         for root in self.roots:
             if root.name in _SHARED_FOLDERS and parts[0] not in self._packages:
@@ -224,7 +224,7 @@ class Project(Hierarchy):
 
 
 # Packages that are never first-party, whichever folder is checked, because dynalint has its own data about them.
-_EXTERNAL = frozenset({"torch", "numpy", "typing", "builtins", "typing_extensions"})
+EXTERNAL = frozenset({"torch", "numpy", "typing", "builtins", "typing_extensions"})
 
 
 def _spans(node: ast.AST, lines: list[int]) -> bool:

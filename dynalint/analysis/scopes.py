@@ -149,7 +149,7 @@ class Scopes:
         submodule = self._interpreter.project.find_module(f"{target.module}.{target.attribute}")
         if submodule is not None:
             return k.Module(submodule)
-        if source is not None:
+        if source is not None and (source.stars or not self._interpreter.exact):
             return self.global_kind(source, target.attribute) if source.stars else UNKNOWN
         return k.External(f"{target.module}.{target.attribute}")
 

@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis.annotations import annotation_kind, as_declared
+from dynalint.analysis.assumptions import assumed
 from dynalint.analysis.build import bind_imports
 from dynalint.analysis.carried import carried
 from dynalint.analysis.decorators import wrapped
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.dunders import call_special, spread
-from dynalint.analysis.elements import element_of
+from dynalint.analysis.elements import element_of, has_elements
 from dynalint.analysis.events import ClassDefinition, Entry, Importing, Raising
 from dynalint.analysis.expressions import note_iteration, test
 from dynalint.analysis.frame import Environment, Frame, is_fact, join_environments
@@ -21,7 +22,7 @@ from dynalint.analysis.narrowing import narrow, truth
 from dynalint.analysis.operators import binary
 from dynalint.analysis.steps import note_cut, walk
 from dynalint.analysis.stores import augmented_store, bind_target, held_by, note_item
-from dynalint.analysis.subjects import subject
+from dynalint.analysis.usage import note_filled_in
 
 # The maximum number of iterations before a loop must reach its fixpoint. Real loops take three. After that, the current
 # environment is used.
@@ -91,34 +92,22 @@ def _as_load(target: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
 def _if(frame: Frame, node: ast.If) -> bool:
     kind = test(frame, node.test, "if")
     answer = truth(kind)
-    before = frame.env
+    taken = assumed(frame, node.test) if answer is None else answer
+    before, certain, departures = frame.env, frame.certain, frame.departures
+    goes_on = certain and taken is None
     ends: list[Environment] = []
     for way, body in ((True, node.body), (False, node.orelse)):
         if answer is not None and answer is not way:
             continue
-        frame.env = dict(before)
+        frame.env, frame.certain = dict(before), certain and taken is way
         narrow(frame, node.test, way)
         if run_block(frame, body):
             ends.append(frame.env)
-    _note_filled_in(frame, node, before, ends)
+            goes_on = goes_on or frame.certain
+    # Raising is no way out: a call that raises compiles nothing.
+    frame.certain = goes_on and (taken is not None or frame.departures == departures)
+    note_filled_in(frame, node, before, ends)
     return _meet(frame, ends)
-
-
-def _note_filled_in(frame: Frame, node: ast.If, before: Environment, ends: list[Environment]) -> None:
-    """Infer a parameter's kind from a fallback such as `if mask is None: mask = torch.ones(...)`.
-
-    A fallback with one element, as in `if length is None: length = lengths.max()`, often replaces a number.
-    """
-    asked = subject(node.test, None)
-    if asked is None or asked.asks != "none" or not asked.positive or len(ends) != 2:
-        return
-    kind, filled = before.get(asked.name), ends[0].get(asked.name)
-    given = isinstance(kind, k.Unknown) and kind.parameter == asked.name and ends[1].get(asked.name) == kind
-    if kind is not None and filled is not None and given:
-        ends[1][asked.name] = k.stand_in(kind, filled)
-    if kind is not None and given and isinstance(filled, k.Tensor) and filled.rank != 0 and not filled.array:
-        frame.env = ends[1]
-        frame.note_tensor(ast.Name(asked.name, ast.Load()), kind)
 
 
 def _meet(frame: Frame, ends: list[Environment]) -> bool:
@@ -135,9 +124,11 @@ def _meet(frame: Frame, ends: list[Environment]) -> bool:
 def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, enter: Callable[[], bool | None]) -> bool:
     """Run a loop to its fixpoint.
 
-    `enter` binds the target or tests the condition. It returns False if the body never runs.
+    `enter` binds the target or tests the condition. It returns True if the body certainly runs, and
+    False if it never does.
     """
     before, body, orelse = frame.env, node.body, node.orelse
+    certain, departures = frame.certain, frame.departures
     frame.breaks.append([])
     frame.continues.append([])
     frame.loop += 1
@@ -146,10 +137,11 @@ def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, enter: Callabl
     for _ in range(_MOST_ROUNDS):
         frame.breaks[-1].clear()
         frame.continues[-1].clear()
-        frame.env = dict(head)
+        frame.env, frame.certain = dict(head), certain
         entered = enter()
         if entered is False:
             break
+        frame.certain = certain and (entered is True or _endless(frame, enter, entered))
         ends = [frame.env] if run_block(frame, body) else []
         _meet(frame, [head, *ends, *frame.continues[-1]])
         if frame.env == head:
@@ -164,6 +156,7 @@ def _loop(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, enter: Callabl
     frame.loop -= 1
     breaks = frame.breaks.pop()
     frame.continues.pop()
+    frame.certain = certain and frame.departures == departures
     ends = list(breaks)
     if not _endless(frame, enter, entered):
         frame.env = dict(head)
@@ -199,7 +192,7 @@ def _for(frame: Frame, node: ast.For | ast.AsyncFor) -> bool:
         if isinstance(iterated, k.Sequence) and iterated.items == () and iterated.home is None:
             return False
         bind_target(frame, node.target, element, None)
-        return None
+        return has_elements(iterated) or None
 
     return _loop(frame, node, enter)
 
@@ -283,12 +276,14 @@ def _try(frame: Frame, node: ast.Try) -> bool:
     after = frame.env
     if body_through and run_block(frame, node.orelse):
         ends.append(frame.env)
+    certain = frame.certain
     for handler in () if _cannot_fail(frame, node.body) else node.handlers:
-        frame.env = dict(join_environments(before, after))
+        frame.env, frame.certain = dict(join_environments(before, after)), False
         if handler.name:
             frame.env[handler.name] = UNKNOWN
         if run_block(frame, handler.body):
             ends.append(frame.env)
+    frame.certain = certain
     going_on = _meet(frame, ends)
     if not going_on:
         frame.env = dict(join_environments(before, after))
@@ -344,10 +339,10 @@ def _delete(frame: Frame, node: ast.Delete) -> bool:
 
 def _match(frame: Frame, node: ast.Match) -> bool:
     test(frame, node.subject, "match") if _compares_values(node) else evaluate(frame, node.subject)
-    before = frame.env
+    before, certain, departures = frame.env, frame.certain, frame.departures
     ends = [before]
     for case in node.cases:
-        frame.env = dict(before)
+        frame.env, frame.certain = dict(before), False
         for child in walk(case.pattern):
             name = getattr(child, "name", None) or getattr(child, "rest", None)
             if isinstance(name, str):
@@ -356,6 +351,7 @@ def _match(frame: Frame, node: ast.Match) -> bool:
             test(frame, case.guard, "match")
         if run_block(frame, case.body):
             ends.append(frame.env)
+    frame.certain = certain and frame.departures == departures
     return _meet(frame, ends)
 
 

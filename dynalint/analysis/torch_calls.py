@@ -11,6 +11,12 @@ from dynalint.analysis.dtypes import CONVERSIONS, common_dtype, given_dtype, ten
 from dynalint.analysis.kinds import UNKNOWN, DType, Kind, join_all
 from dynalint.analysis.ranks import FROM_NUMBERS, broadcast, with_rank
 
+# Attributes of nearly all tensors, which decide what a function of an installed package does.
+OF_DENSE_TENSORS: dict[str, Kind] = {
+    **dict.fromkeys(("is_mkldnn", "is_nested", "is_quantized", "is_sparse", "is_sparse_csr"), k.Value("bool", False)),
+    "layout": k.Value("layout", "torch.strided"),
+}
+
 
 @cache
 def convert(kind: torch_kinds.Kind, dtype: DType | None) -> Kind:  # noqa: C901 - a list of cases

@@ -11,9 +11,10 @@ from functools import cache
 from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
 from dynalint.analysis.dispatch import evaluate
-from dynalint.analysis.frame import Frame
+from dynalint.analysis.frame import Environment, Frame
 from dynalint.analysis.kinds import UNKNOWN, Kind
 from dynalint.analysis.members import member
+from dynalint.analysis.subjects import subject
 from dynalint.analysis.torch_api import Entry
 
 # Many other objects have attributes with these names, but only tensors and arrays have methods with these names. (So do
@@ -135,3 +136,20 @@ def _note_elements(frame: Frame, name: str, value: ast.expr) -> None:
 def _note_element(frame: Frame, node: ast.expr) -> None:
     if isinstance(node, ast.Name):
         frame.note_tensor(node, frame.env.get(node.id, UNKNOWN))
+
+
+def note_filled_in(frame: Frame, node: ast.If, before: Environment, ends: list[Environment]) -> None:
+    """In `if mask is None: mask = torch.ones(...)`, the fallback shows the kind of the parameter.
+
+    A fallback with one element (`if length is None: length = lengths.max()`) often replaces a number.
+    """
+    asked = subject(node.test, None)
+    if asked is None or asked.asks != "none" or not asked.positive or len(ends) != 2:
+        return
+    kind, filled = before.get(asked.name), ends[0].get(asked.name)
+    given = isinstance(kind, k.Unknown) and kind.parameter == asked.name and ends[1].get(asked.name) == kind
+    if kind is not None and filled is not None and given:
+        ends[1][asked.name] = k.stand_in(kind, filled)
+    if kind is not None and given and isinstance(filled, k.Tensor) and filled.rank != 0 and not filled.array:
+        frame.env = ends[1]
+        frame.note_tensor(ast.Name(asked.name, ast.Load()), kind)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynalint.analysis.disk import Disk, bounds, listing
+from dynalint.analysis.disk import Disk, bounds, extension_in, listing
 from dynalint.analysis.source import read_file
 from dynalint.config import OPTIONS
 from dynalint.project_files import project_files
@@ -93,6 +93,7 @@ def _answers(disk: Disk) -> Basis | None:
         "contents": {str(path): _identity(data) for path, data in disk.contents.items()},
         "is_file": {str(path): known for path, known in disk.files.items()},
         "names": disk.names,
+        "extensions": disk.extensions,
         "inside": {str(path): known for path, known in disk.inside.items()},
     }
 
@@ -103,6 +104,7 @@ def _still_answers(answers: Basis, checked: Iterable[Path]) -> bool:
     return (
         all(os.path.isfile(path) is known for path, known in answers["is_file"].items())  # noqa: PTH113 - faster
         and all(_has_still(folder, names) for folder, names in answers["names"].items())
+        and all(_has_extensions(folder, known) for folder, known in answers["extensions"].items())
         and all(any(is_inside(Path(one), root) for root in roots) is known for one, known in answers["inside"].items())
         and all(_identity(read_file(Path(path))) == known for path, known in answers["contents"].items())
     )
@@ -111,6 +113,11 @@ def _still_answers(answers: Basis, checked: Iterable[Path]) -> bool:
 def _has_still(folder: str, names: Mapping[str, bool]) -> bool:
     now = listing(folder)
     return all((name in now) is known for name, known in names.items())
+
+
+def _has_extensions(folder: str, known: Mapping[str, str | None]) -> bool:
+    now = listing(folder)
+    return all(extension_in(now, name) == file for name, file in known.items())
 
 
 def _files(workspace: Workspace) -> Basis:

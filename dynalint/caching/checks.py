@@ -18,7 +18,7 @@ from dynalint.analysis.source import decode_source
 from dynalint.caching.basis import Basis, basis_of, content, still_holds
 from dynalint.caching.folders import Records
 from dynalint.caching.stamp import stamp
-from dynalint.environments import release_for
+from dynalint.environments import package_folders, release_for
 from dynalint.findings import NO_COST, Cost, Edit, Finding, Fix, Step
 from dynalint.workspace import search_folders
 
@@ -158,6 +158,7 @@ def _question(workspace: Workspace) -> dict[str, Any] | None:
         "named": [str(path) for path in workspace.named],
         "roots": settings.roots if isinstance(settings.roots, str) else list(settings.roots),
         "origin of roots": settings.origins.get("roots"),  # Appears in the message about an unknown root.
+        "packages": [str(folder) for folder in package_folders(settings)],
         "search": [str(folder) for folder in search_folders(settings)],
         "suppressions": not workspace.ignore_suppressions,
         "codes": sorted(settings.selection.enabled),

@@ -141,6 +141,31 @@ def test_a_module_that_only_an_import_reads(check: Check, project: Path) -> None
     assert check("package/model.py") == check("package/model.py", "--no-cache") != before
 
 
+def test_an_installed_package(check: Check, project: Path) -> None:
+    """Its code is read where compiled code calls it, so that the result rests on it."""
+    package = project / "environment/lib/python3.11/site-packages/helpers.py"
+    write(package, "def scale(x, by):\n    return x * by\n")
+    edit(
+        project / "package/model.py",
+        "from .ops import scale, threshold",
+        "from .ops import threshold\nfrom helpers import scale",
+    )
+    python = ("--python", "environment/bin/python", "--output-format", "json")
+    before = check(*python)
+    assert is_recalled(check, *python)
+    write(package, "def scale(x, by):\n    return x * x.max().item()\n")
+    assert not is_recalled(check, *python)
+    now = check(*python)
+    assert now == check(*python, "--no-cache") != before
+    assert "helpers.py:2" in now.out
+    native = package.parent / "helpers/_core.cpython-311-x86_64-linux-gnu.so"
+    write(package.parent / "helpers/__init__.py", "from ._core import scale\n")
+    without = check(*python)
+    write(native, "")
+    assert not is_recalled(check, *python)
+    assert check(*python) == check(*python, "--no-cache") != without
+
+
 def test_a_change_that_has_no_bearing(check: Check, project: Path, findings: Findings) -> None:
     write(project / "unrelated.py", "x = 1\n")
     check("package/ops.py")

@@ -186,7 +186,7 @@ def _merge(left: Kind, right: Kind) -> Kind | None:
         return _merge_sequences(left, right) if left.fields == right.fields else None
     if isinstance(left, Dictionary) and isinstance(right, Dictionary) and left.type == right.type:
         return _merge_dictionaries(left, right)
-    return None
+    return Object(left.type) if isinstance(left, Object) and left.type == getattr(right, "type", None) else None
 
 
 def _merge_functions(left: Function, right: Function) -> Function | None:

@@ -54,11 +54,10 @@ class Kind:
 
 
 class Composite(Kind):
-    """A kind that contains other kinds.
+    """A kind that contains other kinds, in `depth` nested containers or fewer.
 
-    `depth` is at least as large as the number of nested containers. There can be at most `MOST_PARTS` parts. If there
-    would be more, the contents are unknown. For example, a value that a loop puts into itself twice in each iteration
-    doubles in size every time.
+    There can be at most `MOST_PARTS` parts. If there would be more, the contents are unknown. For example, a value that
+    a loop puts into itself twice in each iteration doubles in size every time.
     """
 
     __slots__ = ("depth", "made", "size")
@@ -208,9 +207,8 @@ class Dictionary(Composite):
         """Return whether both hold the same information. The order of keys does not matter."""
         if not isinstance(other, Dictionary) or self.type != other.type or self.home != other.home:
             return False
-        if self.optional != other.optional or self.rest != other.rest:
-            return False
-        return self.value == other.value and (self.items == other.items or self.by_key() == other.by_key())
+        same = self.optional == other.optional and self.rest == other.rest and self.value == other.value
+        return same and (self.items == other.items or self.by_key() == other.by_key())
 
     def by_key(self) -> dict[Key, Kind]:
         """Return the kinds by key and type, because 1 and True must be different keys."""
@@ -248,6 +246,7 @@ class Object(Kind):
     """An instance of a class outside the project, given by its dotted name: `logging.Logger`, `torch.nn.Linear`, ..."""
 
     type: str
+    maker: Partial | None = None  # the call that has created an object of an installed package, if known
 
 
 @record(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -11,11 +12,15 @@ from dynalint.analysis.kinds.values import (
     MISSING,
     NONE,
     NOTHING,
+    UNKNOWN,
     Composite,
     Dictionary,
+    External,
     Home,
     Instance,
     Kind,
+    Object,
+    Partial,
     Sequence,
     Tensor,
     Union,
@@ -66,6 +71,29 @@ def as_input(kind: Kind) -> Kind:
         pairs = tuple((key, as_input(item)) for key, item in kind.items)
         return replace(kind, value=as_input(kind.value), items=pairs, others=as_input(kind.rest))
     return kind
+
+
+def outside(kind: Kind) -> Kind:
+    """Return what is known of an argument of code that is not part of the project, without classes and functions.
+
+    What NumPy returns may be a number, which matters more there.
+    """
+    if isinstance(kind, Tensor):
+        return UNKNOWN if kind.array else Tensor(kind.dtype, kind.rank, foreseen=kind.foreseen, sparse=kind.sparse)
+    if isinstance(kind, (Value, External)):
+        return kind
+    if isinstance(kind, Object):
+        return Object(kind.type) if kind.type.startswith("torch.") else UNKNOWN
+    if isinstance(kind, Sequence):
+        items = None if kind.items is None else tuple(map(outside, kind.items))
+        return Sequence(kind.type, outside(kind.element), items)
+    return rejoined(kind, [outside(one) for one in kind.alternatives]) if isinstance(kind, Union) else UNKNOWN
+
+
+def outside_call(name: str, args: Iterable[Kind], keywords: Mapping[str, Kind]) -> Partial:
+    """Return a call of code that is not part of the project, by its dotted name."""
+    given = tuple((keyword, outside(kind)) for keyword, kind in keywords.items())
+    return Partial(External(name), tuple(map(outside, args)), given)
 
 
 def only_tensor(kind: Kind) -> Tensor | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import Call, Declined, Project, Rewrite, Rule, Violation, k, leads_to_raise
+from dynalint.rulekit import Call, Declined, InstalledCall, Project, Rewrite, Rule, Violation, k, leads_to_raise
 from dynalint_rules._code.settings import captures_scalars, captures_shapes
 
 # All of these were run with Dynamo, with arguments that Dynamo knows.
@@ -55,6 +55,8 @@ _TRACED_LATER = {
     **dict.fromkeys(("functools.cmp_to_key", "inspect.cleandoc", "operator.indexOf", "operator.setitem"), "<2.15"),
     **dict.fromkeys(("statistics.mode", "types.SimpleNamespace"), "<2.15"),
 }
+# Packages that Dynamo does not trace at all, so that every call breaks the graph.
+_SKIPPED = ("networkx", "onnx", "onnxruntime", "pandas", "sklearn", "tabulate", "tensorflow", "xarray")
 # Functions from other packages whose Python code breaks the graph, by package and break. They were run with torchvision
 # 0.28, opt_einsum 3.4, pandas 3.1, networkx 3.6, torch-geometric 2.8, torchdiffeq 0.2.5, ptwt 1.0.1, pyro 1.9.2,
 # gpytorch 1.15, torchmetrics 1.9, torchaudio 2.11, torch-einops-utils 0.2 and pydantic 2.
@@ -84,9 +86,7 @@ _COUNTS = [
 _SCORES = {"GB0036": " ".join(_SCORE_NAMES)}
 _DISTRIBUTIONS = "Bernoulli Beta Categorical Delta Dirichlet Gamma LogNormal Normal Poisson Uniform"
 _PACKAGES: dict[str, dict[str, str]] = {
-    "networkx": {"GB0007": "DiGraph Graph"},
     "opt_einsum": {"GB0156": "contract contract_expression contract_path"},
-    "pandas": {"GB0008": "DataFrame Series"},
     "ptwt": {"GB0156": "cwt wavedec wavedec2 waverec waverec2", "GB0208": "wavedec3 waverec3"},
     **{
         f"pydantic.{name}": {"GB0156": "__init__ model_dump model_dump_json model_validate", "GB0007": "model_copy"}
@@ -203,14 +203,45 @@ class LibraryCall(Rule):
         *("GB0007", "GB0059", "GB0147", "GB0156", "GB0134", "GB0055", "GB0088", "GB4411", "GB6815", "GB7786"),
         *("GB0008", "GB0036", "GB0124", "GB0157", "GB0170", "GB0207", "GB0208", "GB0257", "GB0294"),
     )
-    events = (Call,)
-    calls = frozenset({*(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split()), *_OTHERS})
+    events = (Call, InstalledCall)
+    calls = frozenset(
+        {
+            *(f"{owner}.{name}" for owner, names in _CALLS.items() for name in names.split()),
+            *(f"{package}.*" for package in _SKIPPED),
+            *_OTHERS,
+        }
+    )
 
-    def check(self, event: Call, project: Project) -> Iterable[Violation]:
+    def check(self, event: Call | InstalledCall, project: Project) -> Iterable[Violation]:
         """Flag every call."""
         if leads_to_raise(event, project):
             return
-        if event.callee in _OTHERS:
+        if isinstance(event, InstalledCall):
+            cause = event.cause
+            if cause is not None:
+                if any(_CAPTURED[gb](project, event.function) for gb in cause.gb if gb in _CAPTURED):
+                    return
+                shown = event.callee.removesuffix(".__call__")
+                where = f" in {cause.place}" if cause.place else ""
+                yield Violation(
+                    event.node,
+                    f"`{shown}` breaks the graph{where}: {cause.message}"
+                    if cause.message
+                    else f"`{shown}` is compiled code{where}, which Dynamo does not trace, so the graph breaks there",
+                    help="call it outside the compiled code, or write it with torch operations",
+                    gb=cause.gb,
+                    setting=cause.setting,
+                )
+            return
+        if event.callee.partition(".")[0] in _SKIPPED:
+            if not event.callee.endswith(".__instancecheck__"):
+                shown = event.callee.removesuffix(".__call__").removesuffix(".__init__")
+                yield Violation(
+                    event.node,
+                    f"Dynamo does not trace `{shown}`, nor anything else of its package, so the graph breaks there",
+                    help="call it outside the compiled code",
+                )
+        elif event.callee in _OTHERS:
             captured = _CAPTURED.get(_OTHERS[event.callee])
             if (captured is not None and captured(project, event.function)) or _is_spared(event):
                 return
@@ -232,9 +263,9 @@ class LibraryCall(Rule):
                 torch=_TRACED_LATER.get(event.callee, ""),
             )
 
-    def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
+    def fix(self, event: Call | InstalledCall, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Offer no fix, because the right place to compute the value depends on the arguments."""
-        if event.callee in _OTHERS:
+        if isinstance(event, InstalledCall) or event.callee in _OTHERS:
             return Declined("the call has no general equivalent in torch operations; move it out of the compiled code")
         return Declined("compute its value in the constructor or at module level, if its arguments are available there")
 

@@ -1,0 +1,235 @@
+"""Code of installed packages: what a call from the project comes to in it.
+
+The project's own code is analysed as a whole. Installed code is only read where the project calls it, and each call by
+itself: its arguments are known, so most tests of options have one outcome. Nothing is shared with the analysis of the
+project, neither classes nor attributes, so that a call means the same whatever else the project contains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dynalint.analysis import kinds as k
+from dynalint.analysis.build import build_module
+from dynalint.analysis.decorators import wrappers_of
+from dynalint.analysis.disk import Disk
+from dynalint.analysis.events import Event, InstalledCall
+from dynalint.analysis.frame import Context, Environment, Frame
+from dynalint.analysis.index import FunctionInfo, Import
+from dynalint.analysis.interpreter import Interpreter
+from dynalint.analysis.kinds import UNKNOWN, Kind
+from dynalint.analysis.members import member
+from dynalint.analysis.project import EXTERNAL, Project
+from dynalint.analysis.source import parse_source
+from dynalint.analysis.steps import Budget, Budgets
+
+# The maximum number of steps for the analysis of one call.
+_MOST_STEPS = 300_000
+# Packages whose functions need not be traced, because Dynamo has been told what they do.
+_OPAQUE = frozenset({"einops", "optree"})
+_CALLEE = "callee"
+CALL = Path("<call>")
+"""The path of the code that makes a call."""
+# Decorators that leave a function as it is, or only run it in another mode.
+_TRANSPARENT = frozenset(
+    "abstractmethod cache cached_property classmethod contextmanager enable_grad final inference_mode lru_cache "
+    "no_grad override overload property script script_if_tracing script_method staticmethod unused wraps".split()
+)
+
+
+@dataclass(eq=False)
+class Inside:
+    """What one call comes to: the events that it cannot avoid, in the order in which they happen, and their project.
+
+    `extension` is the file of the compiled module that contains the callee, if there is one. `cut` says that not all
+    of the code could be analysed.
+    """
+
+    project: Project
+    events: list[Event] = field(default_factory=list)
+    extension: Path | None = None
+    cut: bool = False
+
+
+class Installed:
+    """The packages in some folders. `watched` selects the calls that become events, as for the project."""
+
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        disk: Disk,
+        options: Mapping[str, object],
+        watched: Callable[[str], str | None],
+    ) -> None:
+        self.folders = tuple(folders)
+        self._disk, self._options, self._watched = disk, options, watched
+        self._known: dict[tuple[object, ...], Inside | None] = {}
+
+    def follow(self, call: InstalledCall) -> Inside | None:
+        """Return what a call comes to; None if its code is not there or not known."""
+        key = (call.callee, call.maker, call.call, call.starred)
+        if key not in self._known:
+            self._known[key] = self._follow(call)
+        return self._known[key]
+
+    def shown(self, path: Path) -> str:
+        """Return the path of a file relative to the folder of packages that contains it."""
+        folder = next((one for one in self.folders if path.is_relative_to(one)), None)
+        return (path if folder is None else path.relative_to(folder)).as_posix()
+
+    def _follow(self, call: InstalledCall) -> Inside | None:
+        if not self.folders or call.callee.partition(".")[0] in _OPAQUE:
+            return None
+        project = _Packages(roots=list(self.folders), disk=self._disk, options=self._options)
+        interpreter = _CallInterpreter(project, self._watched)
+        callee = _callee(interpreter, call)
+        if isinstance(callee, k.External):
+            return Inside(project, extension=self._extension(callee.name))
+        if not isinstance(callee, (k.Function, k.Class, k.Instance)):
+            return None
+        context = _call(interpreter, callee, call.call, call, starred=call.starred)
+        interpreter.note_unsettled()
+        cut = bool(interpreter.budgets.left_out or interpreter.failures)
+        return Inside(project, list(_firm_events(context, {})), cut=cut)
+
+    def _extension(self, name: str) -> Path | None:
+        """Return the file of the compiled module that contains a function or class."""
+        *parents, module, _ = ["", *name.split(".")]
+        for folder in (one.joinpath(*parents) for one in self.folders):
+            file = self._disk.extension(folder, module) if module else None
+            if file is not None:
+                return folder / file
+        return None
+
+
+class _Packages(Project):
+    """The code in the folders of packages, as far as a call reaches it."""
+
+    def locate(self, name: str) -> Path | None:
+        parts = name.split(".")
+        if not name or parts[0] in EXTERNAL or parts[0] in _OPAQUE:
+            return None
+        return next((path for root in self.roots if (path := self._locate(root, parts)) is not None), None)
+
+
+class _CallInterpreter(Interpreter):
+    """Interprets what one call reaches. No other code calls these functions."""
+
+    exact = True
+
+    def __init__(self, project: Project, watched: Callable[[str], str | None]) -> None:
+        super().__init__(project, watched)
+        self.budgets = _OneBudget(_MOST_STEPS)
+        self._frames: list[Frame] = []
+
+    def interpret(self, context: Context) -> None:
+        """Run a context once, as for the project."""
+        depth = len(self._frames)
+        super().interpret(context)
+        del self._frames[depth:]
+
+    def context_for(self, function: FunctionInfo, params: Environment) -> Context:
+        """Return the context of a call. A call that may not be made is not followed, so that its result is unknown.
+
+        It cannot contain an event on every path, and following all such calls takes four times as long.
+        """
+        if all(frame.certain and frame.condition is None for frame in self._frames):
+            return super().context_for(function, params)
+        return Context(function, params, returns=UNKNOWN)
+
+    def _frame(self, context: Context) -> Frame:
+        frame = super()._frame(context)
+        if self._frames and self._frames[-1].context is context:
+            del self._frames[-1]
+        self._frames.append(frame)
+        return frame
+
+    def runs(self, function: FunctionInfo) -> bool:
+        """Whether calling a function runs it: nothing is known about its decorators that says otherwise."""
+        return function.decorators <= _TRANSPARENT or bool(wrappers_of(self, function))
+
+    def _is_open(self, function: FunctionInfo) -> bool:
+        return False
+
+
+class _OneBudget(Budgets):
+    """A single budget for all files."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self._all = Budget(most)
+
+    def of(self, file: object) -> Budget:
+        """Return the budget."""
+        return self._all
+
+
+def _callee(interpreter: Interpreter, call: InstalledCall) -> Kind:
+    """What is called: for a method, that of a new object."""
+    if call.maker is None:
+        return _resolve(interpreter, call.callee)
+    type_, _, method = call.callee.rpartition(".")
+    cls = _resolve(interpreter, type_)
+    if not isinstance(cls, k.Class):
+        return UNKNOWN
+    instance = k.lasting(_call(interpreter, cls, call.maker, call, starred=False).returns)
+    if not isinstance(instance, k.Instance) or method == "__call__":
+        return instance
+    return member(Frame(interpreter, cls.cls.module), instance, method)
+
+
+def _resolve(interpreter: Interpreter, name: str) -> Kind:
+    """The kind of a dotted name, through the re-exports of packages."""
+    first, *rest = name.split(".")
+    kind = interpreter.scopes.imported(Import(first, None))
+    for part in rest:
+        if isinstance(kind, k.External):
+            kind = k.external(f"{kind.name}.{part}")
+            continue
+        if not isinstance(kind, (k.Module, k.Class)):
+            return UNKNOWN
+        owner, module = kind, kind.module if isinstance(kind, k.Module) else kind.cls.module
+        kind = member(Frame(interpreter, module), owner, part)
+        if isinstance(kind, k.Unknown) and isinstance(owner, k.Module):
+            kind = k.external(f"{module.name}.{part}")  # a compiled module
+    return kind
+
+
+def _call(interpreter: Interpreter, callee: Kind, given: k.Partial, call: InstalledCall, *, starred: bool) -> Context:
+    """Interpret a function that makes a call; its first parameter is what it calls."""
+    params: Environment = {_CALLEE: callee}
+    args, keywords = [], []
+    for number, kind in enumerate(given.args):
+        args.append(f"argument{number}")
+        params[args[-1]] = kind
+    for number, (name, kind) in enumerate(given.keywords):
+        keywords.append(f"{name}=keyword{number}")
+        params[f"keyword{number}"] = kind
+    if starred:
+        args.append("*rest")
+        params["rest"] = k.Sequence("tuple", UNKNOWN)
+    text = f"def call({', '.join(params)}):\n    return {_CALLEE}({', '.join([*args, *keywords])})\n"
+    module = build_module("", parse_source(CALL, text.encode()), False)
+    module.hierarchy = interpreter.project
+    entry = module.functions[0]
+    entry.caller = call.function
+    context = interpreter.context_for(entry, params)
+    interpreter.run(())
+    return context
+
+
+def _firm_events(context: Context, seen: dict[Context, None]) -> Iterator[Event]:
+    """The events on every path through a call, in the order of lines; a callee counts at the line of the call."""
+    if context in seen:
+        return
+    seen[context] = None
+    own = [(event.node.lineno, event) for key, event in context.events.items() if key in context.firm_events]
+    calls = [(line, callee) for callee, line in context.firm_calls.items()]
+    steps: list[tuple[int, Event | Context]] = sorted([*own, *calls], key=lambda pair: pair[0])
+    for _, one in steps:
+        if isinstance(one, Context):
+            yield from _firm_events(one, seen)
+        else:
+            yield one

@@ -187,7 +187,7 @@ def test_a_rewrite_that_leaves_the_finding() -> None:
 def test_a_fix_that_is_declined() -> None:
     declined = Declined("there is no way; do it by hand")
     _proof(Example("branch", _BRANCH, declined="no way"), declined).prove()
-    assert "without 'other words'" in _fault(_proof(Example("branch", _BRANCH, declined="other words"), declined))
+    assert "does not contain 'other words'" in _fault(_proof(Example("branch", _BRANCH, declined="other words"), declined))
     assert "the fix is declined" in _fault(_proof(Example("branch", _BRANCH, fixed=_FIXED), declined))
     assert "which should be declined" in _fault(_proof(Example("branch", _BRANCH, declined="no way"), _WHERE))
 

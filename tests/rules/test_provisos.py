@@ -61,7 +61,7 @@ class Model(nn.Module):
 """
     first, second = [one for one in dynalint.check_source("m.py", code) if one.line > 8]
     assert (first.line, first.category, second.line, second.category) == (10, "graph-break", 11, "advice")
-    assert "that reach line 10" in second.message
+    assert "if line 10 runs" in second.message
 
 
 def test_the_two_arms_of_a_test_for_an_argument_hide_nothing_from_each_other() -> None:
@@ -117,7 +117,7 @@ class Model(nn.Module):
 """
     (found,) = dynalint.check_source("m.py", code)
     assert (found.line, found.code, found.category) == (10, "DYN601", "advice")
-    assert "`self.rnn` may be something else" in found.message
+    assert "`self.rnn` may refer to something else" in found.message
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="comprehensions are part of the function around them")

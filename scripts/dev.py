@@ -199,7 +199,8 @@ def attacks(arguments: Sequence[str]) -> int:
 
 def side_by_side(*arguments: str) -> int:
     """Run pytest in more than one process. If CI is set, skipped tests fail."""
-    processes = min(max(os.cpu_count() or 1, 2), MAX_TEST_PROCESSES)
+    # One process more than there are cores, because many tests wait for the processes that they start.
+    processes = min((os.cpu_count() or 1) + 1, MAX_TEST_PROCESSES)
     # All tests in a file run in the same process because they share fixtures. `tests/conftest.py` defines the order.
     options = ["-n", str(processes), "--dist", "loadfile", "--no-loadscope-reorder"]
     if os.environ.get("CI"):

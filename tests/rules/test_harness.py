@@ -187,9 +187,11 @@ def test_a_rewrite_that_leaves_the_finding() -> None:
 def test_a_fix_that_is_declined() -> None:
     declined = Declined("there is no way; do it by hand")
     _proof(Example("branch", _BRANCH, declined="no way"), declined).prove()
-    assert "does not contain 'other words'" in _fault(_proof(Example("branch", _BRANCH, declined="other words"), declined))
+    assert "does not contain 'other words'" in _fault(
+        _proof(Example("branch", _BRANCH, declined="other words"), declined)
+    )
     assert "the fix is declined" in _fault(_proof(Example("branch", _BRANCH, fixed=_FIXED), declined))
-    assert "which should be declined" in _fault(_proof(Example("branch", _BRANCH, declined="no way"), _WHERE))
+    assert "but it should be declined" in _fault(_proof(Example("branch", _BRANCH, declined="no way"), _WHERE))
 
 
 def test_a_rewrite_that_raises_where_the_original_does_not() -> None:

@@ -115,6 +115,16 @@ class Chooses(nn.Module):
             raise NotImplementedError(mode)
 
 
+BINARY, MULTICLASS = "binary", "multiclass"
+
+
+class ChoosesByName(nn.Module):
+    def __init__(self, mode):
+        assert mode in {BINARY, MULTICLASS}
+        super().__init__()
+        self.mode = mode
+
+
 class HandsOn(nn.Conv2d):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -122,7 +132,22 @@ class HandsOn(nn.Conv2d):
 
 @pytest.mark.parametrize(
     "cls",
-    [FourStages, Three, OneWidth, Groups, Normed, Makes, MakesNorm, Reads, Follows, Masked, Placed, Chooses, HandsOn],
+    [
+        FourStages,
+        Three,
+        OneWidth,
+        Groups,
+        Normed,
+        Makes,
+        MakesNorm,
+        Reads,
+        Follows,
+        Masked,
+        Placed,
+        Chooses,
+        ChoosesByName,
+        HandsOn,
+    ],
 )
 def test_the_error_leads_to_arguments_that_work(cls: type) -> None:
     ways = constructions(cls)

@@ -6,7 +6,7 @@ import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -17,17 +17,26 @@ _TAKE_ONE = frozenset(("max", "min"))
 
 @cache
 def compared_in(cls: type) -> dict[str, list[Any]]:
-    """Return the literals that a class's methods compare names with."""
+    """Return the literals and module constants that a class's methods compare names with."""
     found: dict[str, list[Any]] = {}
+    constants = vars(sys.modules.get(cls.__module__, object))
     for node in _nodes_in(cls):
         if isinstance(node, ast.Compare) and isinstance(node.left, (ast.Name, ast.Attribute)):
             name = node.left.id if isinstance(node.left, ast.Name) else node.left.attr
             for other in node.comparators:
                 items = other.elts if isinstance(other, (ast.Tuple, ast.List, ast.Set)) else [other]
-                values = [item.value for item in items if isinstance(item, ast.Constant) and item.value is not None]
+                values = [_value(item, constants) for item in items]
                 known = found.setdefault(name, [])
-                known += [value for value in values if value not in known]
+                known += [value for value in values if value is not None and value not in known]
     return found
+
+
+def _value(node: ast.expr, constants: Mapping[str, Any]) -> Any:
+    """Return the value of a literal or of a global name for a string or a number, or None for anything else."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    value = constants.get(node.id) if isinstance(node, ast.Name) else None
+    return value if isinstance(value, (str, int, float)) else None
 
 
 @cache

@@ -228,7 +228,10 @@ def render(case: Case, result: Result) -> str:
     before, after = result.before, result.after
     source = f"[{case.version[:9]}](https://github.com/{case.repo}/tree/{case.version})" if case.repo else case.version
     options = " ".join(case.options)
-    reasons = "\n".join(f"- {one}" for one in before["reasons"])
+    said = dynamo_said(before)
+    compiles = ["no" if found["fullgraph"] else "yes" for found in (before, after)]
+    is_hidden = before["fullgraph"] and not before["reasons"]
+    hidden = [f"| compiles with `fullgraph=True` | {' | '.join(compiles)} |"] if is_hidden else []
     equal = "the same as before" if after["equals_before"] and after["compiled_equals_eager"] else "**different**"
     parts = [
         f"# {case.title}",
@@ -237,8 +240,7 @@ def render(case: Case, result: Result) -> str:
         "## What dynalint says",
         f"    dynalint check --static {case.file}\n\n```text\n{result.said}\n```",
         "## What Dynamo says",
-        (reasons or ("No graph breaks, but a recompilation." if before["recompiled"] else "No graph breaks."))
-        + f"\n\nThe call:\n\n```python\n{case.driver.strip()}\n```",
+        f"{said}\n\nThe call:\n\n```python\n{case.driver.strip()}\n```",
         "## The fix",
         f"    dynalint fix --apply {options + ' ' if options else ''}{case.file}\n\n```diff\n{result.diff}\n```",
         "\n".join(
@@ -246,6 +248,7 @@ def render(case: Case, result: Result) -> str:
                 "| | before | after |\n| --- | --- | --- |",
                 f"| graphs | {before['graphs']} | {after['graphs']} |",
                 f"| graph breaks | {before['breaks']} | {after['breaks']} |",
+                *hidden,
                 f"| graphs recompiled in {before['calls']} calls | {before['recompiled']} | {after['recompiled']} |",
                 f"| results in eager and compiled code | | {equal} |",
             ]
@@ -267,6 +270,18 @@ def render(case: Case, result: Result) -> str:
     if case.patch:
         parts.append(f"The fix is ready to be submitted: `gallery/patches/{case.patch}`.")
     return "\n\n".join(parts) + "\n"
+
+
+def dynamo_said(found: dict[str, Any]) -> str:
+    """Return what Dynamo says about a call, as Markdown."""
+    if found["reasons"]:
+        return "\n".join(f"- {one}" for one in found["reasons"])
+    if found["fullgraph"]:
+        return (
+            "`torch._dynamo.explain` reports no graph break, because Dynamo gives up on the function before its first "
+            f"operation and runs it in eager mode. With `fullgraph=True`, the error is `{found['fullgraph']}`."
+        )
+    return "No graph breaks, but a recompilation." if found["recompiled"] else "No graph breaks."
 
 
 def index(cases: Sequence[Case]) -> str:

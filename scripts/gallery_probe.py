@@ -61,6 +61,7 @@ def probed(target: Any, calls: list[Any], outputs: Path) -> dict[str, Any]:
     first = len(graphs)
     results += [called(compiled, one) for one in calls[1:]]
     return {
+        "fullgraph": refusal(target, calls[0]),
         "graphs": explained.graph_count,
         "breaks": explained.graph_break_count,
         "reasons": list(dict.fromkeys(worded(one) for one in explained.break_reasons)),
@@ -69,6 +70,16 @@ def probed(target: Any, calls: list[Any], outputs: Path) -> dict[str, Any]:
         "compiled_equals_eager": same(results, eager),
         "equals_before": same(torch.load(outputs, weights_only=False), eager),
     }
+
+
+def refusal(target: Any, arguments: Any) -> str | None:
+    """Return the first line of Dynamo's error if a function does not compile with `fullgraph=True`, otherwise None."""
+    torch.compiler.reset()
+    try:
+        called(torch.compile(fresh(target), backend="eager", fullgraph=True), arguments)
+    except torch._dynamo.exc.Unsupported as error:
+        return str(error).strip().splitlines()[0]
+    return None
 
 
 def worded(found: Any) -> str:

@@ -213,61 +213,86 @@ class LibraryCall(Rule):
     )
 
     def check(self, event: Call | InstalledCall, project: Project) -> Iterable[Violation]:
-        """Flag every call."""
+        """Flag the call, unless a setting or its arguments let Dynamo trace it."""
         if leads_to_raise(event, project):
             return
         if isinstance(event, InstalledCall):
-            cause = event.cause
-            if cause is not None:
-                if any(_CAPTURED[gb](project, event.function) for gb in cause.gb if gb in _CAPTURED):
-                    return
-                shown = event.callee.removesuffix(".__call__")
-                where = f" in {cause.place}" if cause.place else ""
-                yield Violation(
-                    event.node,
-                    f"`{shown}` breaks the graph{where}: {cause.message}"
-                    if cause.message
-                    else f"`{shown}` is compiled code{where}, which Dynamo does not trace, so the graph breaks there",
-                    help="call it outside the compiled code, or write it with torch operations",
-                    gb=cause.gb,
-                    setting=cause.setting,
-                )
-            return
-        if event.callee.partition(".")[0] in _SKIPPED:
-            if not event.callee.endswith(".__instancecheck__"):
-                shown = event.callee.removesuffix(".__call__").removesuffix(".__init__")
-                yield Violation(
-                    event.node,
-                    f"Dynamo does not trace `{shown}`, nor anything else of its package, so the graph breaks there",
-                    help="call it outside the compiled code",
-                )
+            found = _followed(event, project)
+        elif event.callee.partition(".")[0] in _SKIPPED:
+            found = _skipped(event)
         elif event.callee in _OTHERS:
-            captured = _CAPTURED.get(_OTHERS[event.callee])
-            if (captured is not None and captured(project, event.function)) or _is_spared(event):
-                return
-            # A project class may override `forward`.
-            if event.receiver is None or isinstance(event.receiver, k.Object):
-                shown = event.callee.removesuffix(".__call__").removesuffix(".__init__")
-                yield Violation(
-                    event.node,
-                    f"Dynamo cannot trace the code of `{shown}`, which breaks the graph",
-                    help="call it outside the compiled code, or write it with torch operations",
-                    gb=(_OTHERS[event.callee],),
-                )
+            found = _listed(event, project)
         else:
-            shown = event.callee.removeprefix("builtins.")
-            yield Violation(
-                event.node,
-                f"Dynamo does not trace `{shown}()`, and breaks the graph there",
-                help="compute its value earlier: in the constructor, or at module level",
-                torch=_TRACED_LATER.get(event.callee, ""),
-            )
+            found = _untraced(event)
+        if found is not None:
+            yield found
 
     def fix(self, event: Call | InstalledCall, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Offer no fix, because the right place to compute the value depends on the arguments."""
         if isinstance(event, InstalledCall) or event.callee in _OTHERS:
             return Declined("the call has no general equivalent in torch operations; move it out of the compiled code")
         return Declined("compute its value in the constructor or at module level, if its arguments are available there")
+
+
+def _followed(event: InstalledCall, project: Project) -> Violation | None:
+    """Return the violation for a call to installed code that was analysed, or None if it does not break the graph."""
+    cause = event.cause
+    if cause is None or any(_CAPTURED[gb](project, event.function) for gb in cause.gb if gb in _CAPTURED):
+        return None
+    where = f" in {cause.place}" if cause.place else ""
+    why = (
+        f"breaks the graph{where}: {cause.message}"
+        if cause.message
+        else f"breaks the graph: it is compiled code{where}"
+    )
+    return Violation(
+        event.node,
+        f"`{_shown(event.callee)}` {why}",
+        help="call it outside the compiled code, or write it with torch operations",
+        gb=cause.gb,
+        setting=cause.setting,
+    )
+
+
+def _skipped(event: Call) -> Violation | None:
+    """Return the violation for a call to a package that Dynamo skips as a whole."""
+    if event.callee.endswith(".__instancecheck__"):
+        return None
+    package = event.callee.partition(".")[0]
+    return Violation(
+        event.node,
+        f"Dynamo skips all code in `{package}`, so the call to `{_shown(event.callee)}` breaks the graph",
+        help="call it outside the compiled code",
+    )
+
+
+def _listed(event: Call, project: Project) -> Violation | None:
+    """Return the violation for a call to another package's function whose code is known to break the graph."""
+    captured = _CAPTURED.get(_OTHERS[event.callee])
+    if (captured is not None and captured(project, event.function)) or _is_spared(event):
+        return None
+    if event.receiver is not None and not isinstance(event.receiver, k.Object):
+        return None  # A project class may override `forward`.
+    return Violation(
+        event.node,
+        f"Dynamo cannot trace the code of `{_shown(event.callee)}`, which breaks the graph",
+        help="call it outside the compiled code, or write it with torch operations",
+        gb=(_OTHERS[event.callee],),
+    )
+
+
+def _untraced(event: Call) -> Violation:
+    """Return the violation for a call to a function of the standard library."""
+    return Violation(
+        event.node,
+        f"Dynamo does not trace `{event.callee.removeprefix('builtins.')}()`, so the call breaks the graph",
+        help="compute its value earlier: in the constructor, or at module level",
+        torch=_TRACED_LATER.get(event.callee, ""),
+    )
+
+
+def _shown(callee: str) -> str:
+    return callee.removesuffix(".__call__").removesuffix(".__init__")
 
 
 def _is_spared(event: Call) -> bool:

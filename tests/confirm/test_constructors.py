@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -161,6 +162,11 @@ def test_the_error_leads_to_arguments_that_work(cls: type) -> None:
 
 def test_the_choices_that_a_body_compares_with_are_tried() -> None:
     assert built(Chooses)[1] == "Chooses(mode='sum')"
+
+
+def test_what_is_no_module_in_the_modules_of_the_package_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, f"{__name__.partition('.')[0]}.odd", None)
+    assert isinstance(built(Masked)[0], Masked)
 
 
 class Recorded(nn.Module):

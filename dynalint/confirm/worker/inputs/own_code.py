@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 # Python functions that take a sequence. `max` and `min` take a sequence if they get a single argument.
@@ -48,7 +49,7 @@ def sequences_in(cls: type) -> frozenset[str]:
 def classes_with(attribute: str, package: str) -> Iterator[type]:
     """Yield the classes in the imported modules of a package that define an attribute or set it on `self`."""
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == package:
+        if name.partition(".")[0] == package and isinstance(module, ModuleType):  # `sys.modules` may contain any object
             for cls in list(vars(module).values()):
                 if isinstance(cls, type) and cls.__module__ == name and attribute in _attributes_of(cls):
                     yield cls

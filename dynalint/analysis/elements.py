@@ -5,6 +5,8 @@ from __future__ import annotations
 from dynalint.analysis import kinds as k
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 
+_ITERATORS = ("generator", "range_iterator")
+
 
 def element_of(kind: Kind) -> Kind:
     """Return the kind of the elements that iterating over a value yields."""
@@ -15,9 +17,15 @@ def element_of(kind: Kind) -> Kind:
 
 
 def has_elements(kind: Kind) -> bool:
-    """Return whether iterating over a value yields something, as far as real calls go."""
+    """Return whether iterating over a value yields something in nearly all runs.
+
+    A range may depend on an option that is 0, and an iterator may be based on something empty. Of these, only a range
+    over a tensor's size counts.
+    """
     if isinstance(kind, k.Sequence):
-        return kind.element is not NOTHING and kind.items != ()
+        if kind.type == "range":
+            return isinstance(kind.element, k.Value) and kind.element.source == "shape"
+        return kind.element is not NOTHING and kind.items != () and kind.type not in _ITERATORS
     return isinstance(kind, k.Tensor)
 
 

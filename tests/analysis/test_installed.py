@@ -66,6 +66,22 @@ LIBRARY = {
         def wrapping(x):
             return x.tolist()
 
+        def repeated(x, times=0):
+            for _ in range(times):
+                x = x * x.sum().item()
+            return x
+
+        def summed(x, times=0):
+            return x + sum(x.sum().item() for _ in range(times))
+
+        def numbered(x, hooks=()):
+            for number, hook in enumerate(hooks):
+                print(number, hook)
+            return x
+
+        def by_row(x):
+            return [x[i].tolist() for i in range(x.shape[0])]
+
         @unclear
         def odd(x):
             return x.tolist()
@@ -153,6 +169,7 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Check:
         ("helpers.optional(x)", "helpers/_masks.py:31"),
         ("helpers.optional(x, mask=x)", "helpers/_masks.py:31"),
         ("helpers.wrapping(x)", "helpers/_masks.py:51"),
+        ("helpers.by_row(x)", "helpers/_masks.py:"),
         ("helpers.disabled(x)", "breaks the graph: "),
         ("self.norm(x)", "helpers/layers.py:10"),
         ("self.free.scale(x)", "helpers/layers.py:15"),
@@ -176,6 +193,9 @@ def test_a_break_in_a_package_belongs_to_the_call(check: Check, call: str, place
         "helpers.checked(x)",
         "helpers.quiet(xs)",
         "helpers.odd(x)",
+        "helpers.repeated(x)",
+        "helpers.summed(x)",
+        "helpers.numbered(x)",
         "helpers.missing(x)",
         "self.free(x)",
         "unknown.count(x)",

@@ -18,6 +18,7 @@ from dynalint.rules import Rewrite
 # Matches only at the start of a line, and therefore only at the top level of a module.
 _CONSTANT = re.compile(r"^(_[A-Z][A-Z0-9_]*) = ", re.MULTILINE)
 _BUFFER = re.compile(r"""\bregister_buffer\(\s*["'](\w+)["']""")
+_UNMOVED = re.compile(r"`self\.(\w+)`, which keeps its device and dtype")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,11 @@ class Unit:
         return frozenset(
             name for content in contents for found in (_BUFFER, _CONSTANT) for name in found.findall(content)
         )
+
+    @property
+    def unmoved(self) -> frozenset[str]:
+        """Names of the attributes whose tensor the new code no longer moves or converts, as a condition says."""
+        return frozenset(name for condition in self.conditions for name in _UNMOVED.findall(condition))
 
 
 @dataclass(frozen=True, slots=True)

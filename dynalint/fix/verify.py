@@ -246,6 +246,7 @@ class WorkerVerifier:
             "half": any("float16" in text for text in comparison.after.values()),
             "exact": _exact(cases),
             "numbers": sorted({name for case in cases for name in case.unit.new_state}),
+            "unmoved": sorted({name for case in cases for name in case.unit.unmoved}),
             "methods": _methods(cases),
             "search_seconds": options.timeout * _SEARCH,
         }

@@ -196,6 +196,20 @@ def test_other_precisions_are_tried_where_equality_is_practical(prove: Prove, ne
     assert f"with {words}" in proof.detail
 
 
+def test_a_tensor_that_is_no_longer_moved_may_keep_its_dtype_where_the_fix_says_so(prove: Prove) -> None:
+    code = model("self.mean = self.mean.to(x.dtype)\nh = h - self.mean").replace(
+        "self.n = 0", "self.mean = torch.ones(8) / 3"
+    )
+    edits = (("self.mean = self.mean.to(x.dtype)\nh = h - self.mean", "mean = self.mean.to(x.dtype)\nh = h - mean"),)
+    told = ("no code outside this project reads `self.mean`, which keeps its device and dtype",)
+    proof = prove(code, *edits, safety="conditional", practical=True)
+    assert "attribute mean: dtype torch.bfloat16 became torch.float32" in proof.detail
+    assert prove(code, *edits, safety="conditional", practical=True, conditions=told).outcome == "proven"
+    wrong = ((edits[0][0], "mean = self.mean.to(x.dtype)\nself.mean = mean * 2\nh = h - mean"),)
+    proof = prove(code, *wrong, safety="conditional", practical=True, conditions=told)
+    assert "attribute mean" in proof.detail
+
+
 def test_code_that_does_not_run_in_a_precision_is_not_compared_there(prove: Prove) -> None:
     old = "assert h.dtype == torch.float32\nif h.sum() > 0:\n    h = h * 2"
     new = "assert h.dtype == torch.float32, 'other words'\nh = torch.where(h.sum() > 0, h * 2, h)"

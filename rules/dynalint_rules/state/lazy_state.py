@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import TypeGuard
 
 from dynalint.rulekit import (
     Call,
     ContainerChange,
     Declined,
+    FunctionInfo,
     Project,
     Refusal,
     Rewrite,
@@ -22,7 +25,9 @@ from dynalint.rulekit import (
 from dynalint_rules._code.absent import Asking, asking, is_made_for_sure, key_added, turns_from_none
 from dynalint_rules._code.growth import is_counter, is_held, same
 from dynalint_rules._code.memo import Memo
+from dynalint_rules._code.order import always_before
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.uses import Attribute
 
 _REGISTERING = frozenset(f"torch.nn.Module.{name}" for name in ("register_buffer", "register_parameter", "add_module"))
 _HELP = "Create it in the constructor, or call the model once before compiling it."
@@ -104,7 +109,7 @@ class LazyState(Rule):
         if isinstance(event, Call):
             return Declined("the state becomes part of `state_dict()`; register it in the constructor instead")
         if isinstance(event, StateChange) and _is_moved(event, project):
-            return Declined("other code may read the moved tensor; register a buffer instead")
+            return _moved_in_each_call(Scope.of(event, project), event)
         if isinstance(event, ContainerChange) and _new_key(event, project) is not None:
             return Declined(
                 "the code does not say which values the keys have before the first call; add them in the constructor"
@@ -134,6 +139,44 @@ def _created_in_each_call(scope: Scope, event: StateChange | ContainerChange, fo
     return Rewrite("Use the cached value only in eager mode", "conditional", edits, (condition,), scope.imports)
 
 
+def _moved_in_each_call(scope: Scope, event: StateChange) -> Rewrite:
+    """Return the rewrite that assigns the moved tensor to a local variable, which the rest of the function reads.
+
+    Raises:
+        Refusal: If code may read the attribute without moving it first.
+    """
+    assert event.function.owner is not None
+    assert isinstance(event.statement, ast.Assign)
+    local = scope.fresh_name(event.home.name.strip("_"))
+    changes: list[rw.Change] = [(event.statement.targets[0], local)]
+    moves: dict[FunctionInfo, list[ast.AST]] = defaultdict(list)
+    uses = Attribute(event.function.owner, event.home.name, scope.project).uses()
+    inside = [(use, use.function) for use in uses if use.function is not None and use.function.name != "__init__"]
+    for use, function in inside:
+        if use.stored and _is_move(use.statement()):
+            moves[function].append(use.node)
+    for use, function in inside:
+        if _is_move(use.statement()):
+            continue
+        parents = scope.project.parents(function)
+        after = any(always_before(one, use.node, parents) for one in moves[function])
+        if use.stored or len(moves[function]) != 1 or not (after or _is_earlier(use.node, moves[function][0], parents)):
+            raise Refusal(f"{use.place} may read the moved tensor; register a buffer instead")
+        if function is event.function and after:
+            changes.append((use.node, local))
+    condition = f"no code outside this project reads `{_place(event)}`, which keeps its device and dtype"
+    edits = rw.written(scope.file, *changes)
+    return Rewrite("Assign the moved tensor to a local variable", "conditional", edits, (condition,))
+
+
+def _is_earlier(read: ast.expr, move: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Return whether a read is only reached before a move. The first call has not moved the tensor there either."""
+    node: ast.AST | None = read
+    while node is not None and not isinstance(node, ast.For | ast.While):
+        node = parents.get(node)
+    return node is None and read.lineno < getattr(move, "lineno", 0)
+
+
 def _may_be_first(event: StateChange | ContainerChange, project: Project) -> bool:
     """Return whether a change may be the first change to state that outlives the call."""
     if event.home.type not in ("attribute", "class", "global", "closure"):
@@ -155,21 +198,26 @@ def _comes_of_none(event: StateChange, project: Project) -> bool:
 
 def _is_moved(event: StateChange, project: Project) -> bool:
     """Return whether a tensor that is not a buffer is moved or converted to the device or dtype of the input."""
-    statement = event.statement
-    if event.home.type != "attribute" or event.fresh or not isinstance(statement, ast.Assign):
-        return False
-    call = statement.value
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+    if event.home.type != "attribute" or event.fresh or not _is_move(event.statement):
         return False
     kinds = project.kinds(event.function)
-    given = [kinds.get(one, k.UNKNOWN) for one in (*call.args, *(keyword.value for keyword in call.keywords))]
+    call = event.statement.value
+    given = [*call.args, *(keyword.value for keyword in call.keywords)] if isinstance(call, ast.Call) else []
     return (
-        call.func.attr in ("to", "type_as")
-        and same(call.func.value, statement.targets[0])
-        and any(map(_is_of_the_call, given))
+        any(_is_of_the_call(kinds.get(one, k.UNKNOWN)) for one in given)
         and is_held(event.function, project, compiled=True)
         and _is_plain_tensor(event, project)
     )
+
+
+def _is_move(statement: ast.stmt | None) -> TypeGuard[ast.Assign]:
+    """Return whether a statement is `self.x = self.x.to(...)`."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
+        return False
+    called = statement.value.func if isinstance(statement.value, ast.Call) else None
+    if not isinstance(called, ast.Attribute) or called.attr not in ("to", "type_as"):
+        return False
+    return same(called.value, statement.targets[0])
 
 
 def _is_plain_tensor(event: StateChange, project: Project) -> bool:

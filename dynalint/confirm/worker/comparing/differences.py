@@ -29,7 +29,8 @@ class Equality:
 
     `exact` requires identical numbers. Otherwise, numbers must agree within the precision of their dtype. Autograd does
     not guarantee the order in which it sums gradients, so even if `exact` is true, gradients may differ by a sum's
-    rounding. `numbers` are attributes in which a 0-dim tensor may replace a Python number. `compiled` allows what a
+    rounding. `numbers` are attributes in which a 0-dim tensor may replace a Python number. `unmoved` are attributes
+    whose tensor may keep its device and dtype, if equality is practical. `compiled` allows what a
     compiler needs: rounding, zero gradients instead of none, its own exceptions, views and effects. `practical` allows
     what a reviewer would: numbers within the tolerances of `torch.testing.assert_close`, zero gradients instead of none
     (if a parameter gets no gradient or an output requires none), and a separate output instead of one that shared
@@ -39,6 +40,7 @@ class Equality:
 
     exact: bool = True
     numbers: frozenset[str] = frozenset()
+    unmoved: frozenset[str] = frozenset()
     compiled: bool = False
     practical: bool = False
     computed_in: torch.dtype | None = None
@@ -182,6 +184,9 @@ def _states_differ(one: Observation, other: Observation, equality: Equality) -> 
         left, right = one.state[name], other.state[name]
         if number and isinstance(right, torch.Tensor) and right.dim() == 0 and not isinstance(left, torch.Tensor):
             right = right.item()
+        unmoved = equality.practical and name.rpartition(".")[2] in equality.unmoved
+        if unmoved and isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
+            right = right.to(left)
         found = _differ(_kept(name), left, right, equality, set())
         if found:
             return found

@@ -16,7 +16,7 @@ additional keys:
     rewritten   the source files after the fix
     sides       what has to run: `[mark, truth]`, where truth is null for a statement
     anyway      whether to compile even if none of these ran
-    exact, numbers, practical   what counts as equal (see `differences.Equality`)
+    exact, numbers, unmoved, practical   what counts as equal (see `differences.Equality`)
     methods     methods to call in between, as "Class.method", if no call has reached them
     half        whether to also try more inputs in half precision
     left_out    names of inputs that must not be tried
@@ -78,7 +78,8 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     marks = Marks()
     marks.install()
     wanted = frozenset((mark, truth) for mark, truth in request["sides"])
-    equality = Equality(request["exact"], frozenset(request["numbers"]), practical=request["practical"])
+    numbers, unmoved = frozenset(request["numbers"]), frozenset(request["unmoved"])
+    equality = Equality(request["exact"], numbers, unmoved, practical=request["practical"])
     name = request["target"]["qualname"]
     search = _search(request, marks, wanted)
     try:

@@ -239,12 +239,12 @@ def _followed(event: InstalledCall, project: Project) -> Violation | None:
     cause = event.cause
     if cause is None or any(_CAPTURED[gb](project, event.function) for gb in cause.gb if gb in _CAPTURED):
         return None
-    where = f" in {cause.place}" if cause.place else ""
-    why = (
-        f"breaks the graph{where}: {cause.message}"
-        if cause.message
-        else f"breaks the graph: it is compiled code{where}"
-    )
+    if not cause.message:
+        why = f"breaks the graph, because it is compiled code in {cause.place}"
+    elif cause.place:
+        why = f"always runs {cause.place}: {cause.message}"
+    else:
+        why = f"breaks the graph: {cause.message}"
     return Violation(
         event.node,
         f"`{_shown(event.callee)}` {why}",

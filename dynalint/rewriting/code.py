@@ -25,6 +25,9 @@ If the replacement is a function, it wraps the old expression or the replacement
 include statements that are kept, even statements that are being replaced.
 """
 _NEWLINE = re.compile(r"\r\n?")
+# A parenthesis after an operator or a bracket, which does not belong to a call.
+_OPENED = re.compile(r"[-+*/%@&|^<>=~,(\[]\s*(\(\s*)$")
+_CLOSED = re.compile(r"\s*\)")
 
 
 def written(file: SourceFile, *changes: Change) -> tuple[Replacement, ...]:
@@ -75,8 +78,15 @@ def spliced(file: SourceFile, node: ast.expr, parts: Mapping[ast.expr, str]) -> 
     places = sorted(((*file.span(part), new) for part, new in parts.items()), key=lambda one: (one[0], -one[1]))
     for first, last, new in places:
         if first >= start:
+            before, after = _OPENED.search(file.text[start:first]), _CLOSED.match(file.text, last, end)
+            if before and after and _is_call(new):  # only the old part needed its parentheses
+                first, last = start + before.start(1), after.end()
             text, start = text + file.text[start:first] + new, last
     return text + file.text[start:end]
+
+
+def _is_call(text: str) -> bool:
+    return isinstance(ast.parse(f"({text}\n)", mode="eval").body, ast.Call)
 
 
 def _lines(tree: Tree, new: Sequence[str | ast.stmt], indent: str) -> Iterator[cst.CSTNode]:

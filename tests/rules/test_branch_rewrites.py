@@ -570,6 +570,26 @@ def test_early_returns_one_after_the_other() -> None:
     """)
 
 
+def test_an_early_result_is_computed_where_it_is_selected() -> None:
+    body = """
+        if x.sum() == 0:
+            return torch.zeros_like(x)
+        z = x - y
+        return (x + 1) / (z + 1)
+    """
+    assert fixed(body) == lines("""
+        condition = x.sum() == 0
+        z = x - y
+        return torch.where(condition, torch.zeros_like(x), (x + 1) / torch.where(condition, 1, z + 1))
+    """)
+
+
+@pytest.mark.parametrize("later", ["x = x + 1", "x.add_(1)"])
+def test_an_early_result_is_computed_before_what_it_reads_changes(later: str) -> None:
+    text = fixed(f"x = x + 1\nif x.sum() == 0:\n    return x * 2\n{later}\nreturn x")
+    assert "early = x * 2\n" in text
+
+
 def test_a_side_that_goes_on_moves_out_of_the_branch() -> None:
     body = """
         if x.sum() > 0:
@@ -666,9 +686,8 @@ def test_a_side_that_goes_on_moves_out_of_the_branch() -> None:
             """
             if flag:
                 condition = x.sum() > 0
-                early = x * 2
                 y = y + x
-                return torch.where(condition, early, x * y)
+                return torch.where(condition, x * 2, x * y)
             return x
             """,
         ),

@@ -72,14 +72,13 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
     if rest is None:
         python, test = split_test(scope, statement)
         truth = truth_of(scope, test).negated
-        check = f"{scope.torch}._assert_async({truth.text}, {_shown(scope, raising)})"
-        lines = [check] if python is None else [f"if {python}:", f"    {check}"]
+        check = _asserted(scope, truth, raising)
+        lines = check if python is None else [f"if {python}:", *(f"    {line}" for line in check)]
         new = [rw.branch(compiling(scope), rw.statements(lines), otherwise=old)]
     else:
         # The Python part is still tested and raises as before.
         truth = rest.good
-        check = f"{scope.torch}._assert_async({truth.text}, {_shown(scope, raising)})"
-        asked = rw.branch(compiling(scope), rw.statements([check]))
+        asked = rw.branch(compiling(scope), rw.statements(_asserted(scope, truth, raising)))
         new = [rw.asking(old, rest.left_out(scope, tree)), asked]
     edits = rw.replacements(tree, [rw.Substitution((old,), tuple(new))])
     return Rewrite(CHECKED, "conditional" if truth.conditions else "safe", edits, truth.conditions, scope.imports)
@@ -136,6 +135,16 @@ def compiling(scope: Scope) -> Any:
 def _is_plain(statement: ast.stmt) -> bool:
     """Return whether control always continues with the next statement."""
     return isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Pass)
+
+
+def _asserted(scope: Scope, truth: Truth, raising: ast.Raise) -> list[str]:
+    """Return the lines of a call that checks on the device. A message on several lines is indented like an argument."""
+    message = _shown(scope, raising)
+    lines = [line.strip() for line in message.splitlines()]
+    if len(lines) < 2 or '"""' in message or "'''" in message:
+        return [f"{scope.torch}._assert_async({truth.text}, {message})"]
+    arguments = [f"{truth.text},", *lines[:-1], f"{lines[-1]},"]
+    return [f"{scope.torch}._assert_async(", *(f"    {line}" for line in arguments), ")"]
 
 
 def _shown(scope: Scope, raising: ast.Raise) -> str:

@@ -174,12 +174,24 @@ class _EarlyReturn:
         early: list[str] = []
         for part in parts_of(block.result):
             text = lasting(scope, part, self._rendered(part, guards, GUARD_ORDERS[0]), self.statement)
-            if not text.isidentifier() or text in stored:
+            if not (text.isidentifier() and text not in stored) and not self._can_wait(part, stored):
                 name = scope.fresh_name("early", [*early, *plan.temporaries.values()])
                 lines.append(f"{name} = {held_together(text)}")
                 text = name
             early.append(text)
         return (self.statement, [*lines, *self.going_on]), early
+
+    def _can_wait(self, part: ast.expr, stored: set[str]) -> bool:
+        """Return whether part of the early result is the same if it is computed in the only `return` that selects it."""
+        names = {node.id for node in walk(part) if isinstance(node, ast.Name)}
+        if names & stored or sum(len(returns_of(one)) for one in self.following) > 1:
+            return False
+        try:
+            for name in sorted(names & self.scope.function.locals):
+                refuse_changed_alias(self.scope, name, self.statement)
+        except Refusal:
+            return False
+        return True
 
     def _choice(self, later: ast.Return, value: ast.expr, first: ast.expr, early: list[str]) -> str:
         """Return the value of a later `return`, which selects between its own value and the early result."""

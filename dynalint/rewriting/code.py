@@ -78,10 +78,11 @@ def spliced(file: SourceFile, node: ast.expr, parts: Mapping[ast.expr, str]) -> 
     places = sorted(((*file.span(part), new) for part, new in parts.items()), key=lambda one: (one[0], -one[1]))
     for first, last, new in places:
         if first >= start:
-            before, after = _OPENED.search(file.text[start:first]), _CLOSED.match(file.text, last, end)
-            if before and after and _is_call(new):  # only the old part needed its parentheses
-                first, last = start + before.start(1), after.end()
-            text, start = text + file.text[start:first] + new, last
+            before, after = file.text[start:first], _CLOSED.match(file.text, last, end)
+            if after and (opened := _OPENED.search(before)) and _is_call(new):  # only the old part needs parentheses
+                text, start = text + before[: opened.start(1)] + new, after.end()
+            else:
+                text, start = text + before + new, last
     return text + file.text[start:end]
 
 

@@ -417,6 +417,27 @@ def test_a_dict_has_the_keys_that_the_code_reads() -> None:
     assert "batch['features']=" in found.text
 
 
+class Prompts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(2, 16)
+        self.labels = nn.Embedding(2, 16)
+
+    def forward(self, points: tuple[torch.Tensor, torch.Tensor] | None, boxes: torch.Tensor | None):
+        coordinates, labels = points
+        if boxes is not None:
+            raise ValueError("these boxes are not on the picture")
+        coordinates = torch.cat([coordinates, torch.zeros(coordinates.shape[0], 1, 2)], dim=1)
+        return self.fc(coordinates)[:, 1:] + self.labels(labels)
+
+
+def test_each_tensor_of_a_tuple_has_its_own_shape_and_what_may_be_none_is_left_out() -> None:
+    found = find_call(Prompts(), "cpu", 30)
+    assert found.text == "points[0]=float[5, 7, 2], points[1]=int[5, 7], boxes=None"
+    ((coordinates, labels), boxes), _ = found.call
+    assert (coordinates.shape, labels.shape, boxes) == ((5, 7, 2), (5, 7), None)
+
+
 def test_a_size_that_only_the_message_tells_of_is_taken_from_there() -> None:
     (x,), _ = find_call(Sized(), "cpu", 30).call
     assert x.shape[1] == 24

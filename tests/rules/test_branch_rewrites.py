@@ -518,6 +518,13 @@ def test_messages_without_values_do_not_say_what_was_given(message: str, kept: s
     assert f'torch._assert_async(~(x.sum() > 0), "{kept}")' in fixed(body, RaiseOnTensor())
 
 
+def test_a_message_on_several_lines_is_indented_like_an_argument() -> None:
+    body = "if x.sum() > 0:\n    raise ValueError('one '\n                     'two')\nreturn x"
+    assert "    torch._assert_async(\n        ~(x.sum() > 0),\n        'one '\n        'two',\n    )\n" in fixed(
+        body, RaiseOnTensor()
+    )
+
+
 def test_guards_keep_their_python_part() -> None:
     body = "if flag and x.sum() > 0:\n    raise ValueError('no')\nreturn x"
     assert fixed(body, RaiseOnTensor()) == (
@@ -584,10 +591,8 @@ def test_an_early_result_is_computed_where_it_is_selected() -> None:
     """)
 
 
-@pytest.mark.parametrize("later", ["x = x + 1", "x.add_(1)"])
-def test_an_early_result_is_computed_before_what_it_reads_changes(later: str) -> None:
-    text = fixed(f"x = x + 1\nif x.sum() == 0:\n    return x * 2\n{later}\nreturn x")
-    assert "early = x * 2\n" in text
+def test_an_early_result_is_computed_before_what_it_reads_changes() -> None:
+    assert "early = x * 2\n" in fixed("if x.sum() == 0:\n    return x * 2\nx = x + y\nreturn x")
 
 
 def test_a_side_that_goes_on_moves_out_of_the_branch() -> None:

@@ -26,8 +26,8 @@ from torch.utils import _pytree as pytree
 
 from ..dynamo import runs
 from ..dynamo.runs import Call, force_eager
-from .dict_arguments import items_read, with_dicts
 from .guessed_values import BATCH, LENGTH, NoGuessError, by_name, for_parameter, hints_of
+from .items import elements_of, items_read, with_items
 from .stated_shapes import stated_specs
 from .tensor_shapes import (
     GENERIC,
@@ -84,6 +84,8 @@ def find_call(function: Callable[..., Any], device: str, seconds: float) -> Foun
         if found is not None:
             return found
     found = search.run(plain, ATTEMPTS, generic=True)
+    if found is None and (fewer := _without_optional(function, plain)) != plain:
+        found = search.run(fewer, ATTEMPTS + ATTEMPTS // 2, generic=False)
     if found is None:
         last = first_line(search.last.message)
         raise NoInputsError(
@@ -178,21 +180,38 @@ def _first_guess(function: Callable[..., Any]) -> Specs:
     return specs
 
 
+def _without_optional(function: Callable[..., Any], specs: Specs) -> Specs:
+    """Return specs with None for each parameter that may be None, except for the first parameter."""
+    hints = hints_of(function.forward if isinstance(function, nn.Module) else function)
+    of = {name: name.partition("[")[0] for name in specs}
+    names = list(dict.fromkeys(of.values()))[1:]
+    optional = [name for name in names if type(None) in typing.get_args(hints.get(name))]
+    return {name: value for name, value in specs.items() if of[name] not in optional} | dict.fromkeys(optional)
+
+
 def _guesses(function: Callable[..., Any], parameter: inspect.Parameter, *, first: bool) -> Specs:
-    """Return a guess for a parameter, or for each item that is read from it by a string key.
+    """Return a guess for a parameter, or for each of its items.
 
     The result is empty if nothing is known about its annotation.
     """
     target = function.forward if isinstance(function, nn.Module) else function
-    hint = hints_of(target).get(parameter.name, parameter.annotation)
-    items = items_read(function, parameter.name) if _may_be_dict(hint) else {}
-    named = items or {parameter.name: parameter.name}
+    hint = _required(hints_of(target).get(parameter.name, parameter.annotation))
+    read = items_read(function, parameter.name) if _may_be_dict(hint) else {}
+    items = {spec: (key, Any) for spec, key in read.items()} or elements_of(function, parameter.name, hint)
     found: dict[str, Any] = {}
-    for spec, name in named.items():
-        guess = _guess(function, name, Any if items else hint, first=first and not found)
+    for spec, (name, kind) in (items or {parameter.name: (parameter.name, hint)}).items():
+        guess = _guess(function, name, kind, first=first and not found)
         if guess is not None:
             found[spec] = guess
     return found
+
+
+def _required(hint: Any) -> Any:
+    """Return the annotation of a value that is given, for a value that may be None."""
+    choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
+    if len(choices) == 1 and typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return choices[0]
+    return hint
 
 
 def _may_be_dict(hint: Any) -> bool:
@@ -202,9 +221,6 @@ def _may_be_dict(hint: Any) -> bool:
 
 def _guess(function: Callable[..., Any], name: str, hint: Any, *, first: bool) -> Any:
     """Return a guess for a parameter with this name and annotation, or None if the annotation says nothing."""
-    choices = [choice for choice in typing.get_args(hint) if choice is not type(None)]
-    if len(choices) == 1 and typing.get_origin(hint) in (typing.Union, types.UnionType):
-        hint = choices[0]
     # Annotations with dimensions are from jaxtyping. `stated_shapes` reads them.
     unknown = isinstance(hint, str) or hint in (inspect.Parameter.empty, Any) or hasattr(hint, "dim_str")
     if (unknown or hint in KINDS) and not (unknown and name.startswith(_FLAG)):
@@ -228,7 +244,7 @@ def _guess(function: Callable[..., Any], name: str, hint: Any, *, first: bool) -
 def _supplied(function: Callable[..., Any], specs: Specs, trouble: Trouble) -> Iterator[Specs]:
     """Yield specs that add an optional parameter if the error shows that it is needed."""
     target = function.forward if isinstance(function, nn.Module) else function
-    given = with_dicts(specs)
+    given = with_items(specs)
     missed = [item for item in parameters_of(target) if item.name not in given and item.name in trouble.missed]
     for parameter in missed:
         guesses = _guesses(function, parameter, first=not specs)
@@ -300,7 +316,7 @@ def _call(function: Callable[..., Any], made: Mapping[str, Any]) -> Call:
     """Return a call with these values, positional where the signature allows it, as a user would write it."""
     target = function.forward if isinstance(function, nn.Module) else function
     args: list[Any] = []
-    values = with_dicts(made)
+    values = with_items(made)
     for parameter in parameters_of(target):
         if parameter.name not in values or parameter.kind == parameter.KEYWORD_ONLY:
             break
@@ -324,7 +340,7 @@ def _attempt(function: Callable[..., Any], made: Mapping[str, Any], call: Call) 
             layer, given = entered[-1] if entered else (None, None)
             received = given if isinstance(given, torch.Tensor) else None
             direct = next((name for name, value in made.items() if received is not None and value is received), None)
-            missed = _missed(error, [name for name in _names(function) if name not in with_dicts(made)])
+            missed = _missed(error, [name for name in _names(function) if name not in with_items(made)])
             return Trouble(f"{type(error).__name__}: {error}", layer, received, direct, missed, error)
     return None
 

@@ -182,7 +182,7 @@ class _EarlyReturn:
         return (self.statement, [*lines, *self.going_on]), early
 
     def _can_wait(self, part: ast.expr, stored: set[str]) -> bool:
-        """Return whether part of the early result is the same if it is computed in the only `return` that selects it."""
+        """Return whether part of the early result is the same if the `return` that selects it computes it."""
         names = {node.id for node in walk(part) if isinstance(node, ast.Name)}
         if names & stored or sum(len(returns_of(one)) for one in self.following) > 1:
             return False

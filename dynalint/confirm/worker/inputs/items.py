@@ -1,18 +1,21 @@
-"""Arguments that code reads by string keys, such as `batch["image"]`: dicts with a guessed value for each key.
+"""Arguments with items that are guessed separately.
 
-In a call's specs, an item in this kind of dict is named "batch['image']".
+These are dicts that code reads by string keys, such as `batch["image"]`, and tuples of tensors. In a call's specs, the
+items are named "batch['image']" and "state[0]".
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from torch import nn
 
 from .own_code import nodes_of
+from .tensor_shapes import KINDS
 
 _DEEPEST = 3
 
@@ -25,16 +28,40 @@ def items_read(function: Callable[..., Any], parameter: str) -> dict[str, str]:
     return {f"{parameter}[{key!r}]": key for key in _keys(function, parameter, _DEEPEST)}
 
 
-def with_dicts(made: Mapping[str, Any]) -> dict[str, Any]:
-    """Put items, as named by `items_read`, into dicts, and return a value for each parameter."""
+def elements_of(function: Callable[..., Any], parameter: str, hint: Any) -> dict[str, tuple[str, Any]]:
+    """Return the name and annotation of each element of a parameter that is annotated as a tuple of tensors.
+
+    The keys are the elements' names in specs. An element is called what the function's own code calls it.
+    """
+    kinds = typing.get_args(hint) if typing.get_origin(hint) is tuple else ()
+    if not kinds or not all(isinstance(kind, type) and kind in KINDS for kind in kinds):
+        return {}
+    names = _unpacked(function, parameter)
+    names = names if len(names) == len(kinds) else [parameter] * len(kinds)
+    return {f"{parameter}[{at}]": one for at, one in enumerate(zip(names, kinds, strict=True))}
+
+
+def with_items(made: Mapping[str, Any]) -> dict[str, Any]:
+    """Put items into dicts and tuples, and return a value for each parameter."""
     values: dict[str, Any] = {}
+    tuples = set()
     for name, value in made.items():
         parameter, bracket, key = name.partition("[")
         if bracket:
-            values.setdefault(parameter, {})[ast.literal_eval(key.removesuffix("]"))] = value
+            item = ast.literal_eval(key.removesuffix("]"))
+            values.setdefault(parameter, {})[item] = value
+            tuples |= {parameter} if isinstance(item, int) else set()
         else:
             values[name] = value
-    return values
+    return {name: tuple(value.values()) if name in tuples else value for name, value in values.items()}
+
+
+def _unpacked(function: Callable[..., Any], parameter: str) -> list[str]:
+    """Return the names that a function unpacks a parameter to, or none if it does not."""
+    for node in nodes_of(function.forward if isinstance(function, nn.Module) else function):
+        if isinstance(node, ast.Assign) and _is_name(node.value, parameter) and isinstance(node.targets[0], ast.Tuple):
+            return [one.id if isinstance(one, ast.Name) else parameter for one in node.targets[0].elts]
+    return []
 
 
 def _keys(function: Callable[..., Any], parameter: str, depth: int) -> Iterator[str]:

@@ -40,9 +40,15 @@ def ancestors(node: ast.AST, parents: Parents) -> list[tuple[ast.AST, str]]:
     found = []
     parent = parents.get(node)
     while parent is not None and not isinstance(parent, _FUNCTIONS):
-        found.append((parent, next(name for name, value in ast.iter_fields(parent) if _holds(value, node))))
+        found.append((parent, _field(parent, node)))
         node, parent = parent, parents.get(parent)
     return found
+
+
+def _field(parent: ast.AST, child: ast.AST) -> str:
+    """Return the name of the field that holds a child."""
+    values = ((name, getattr(parent, name, None)) for name in parent._fields)
+    return next(name for name, value in values if value is child or (type(value) is list and child in value))
 
 
 def way(node: ast.AST, parents: Parents) -> Way:
@@ -67,6 +73,8 @@ def ends_function(event: Event, parents: Parents) -> bool:
     first, as after the test of a `while`, it resumes after the break.
     """
     child: ast.AST = event.node
+    if not _is_in_loop(child, parents):
+        return False
     following: list[ast.stmt] = []
     for parent, field in ancestors(event.node, parents):
         if isinstance(child, ast.Return):
@@ -80,6 +88,13 @@ def ends_function(event: Event, parents: Parents) -> bool:
             return not isinstance(_leaving(following), ast.Return)
         child = parent
     return False
+
+
+def _is_in_loop(node: ast.AST, parents: Parents) -> bool:
+    parent = parents.get(node)
+    while parent is not None and not isinstance(parent, (*_FUNCTIONS, *_LOOPS)):
+        parent = parents.get(parent)
+    return isinstance(parent, _LOOPS)
 
 
 def _leaving(statements: Sequence[ast.stmt]) -> ast.stmt | None:
@@ -154,7 +169,7 @@ def find_stranded(
 def _leads_to(event: Event, loop: ast.AST, breaks: Collection[Event], project: Project) -> bool:
     """Return whether no statement between an event and a loop can break the graph."""
     parents = project.parents(event.function)
-    block = next(value for _, value in ast.iter_fields(parents[loop]) if _holds(value, loop))
+    block = getattr(parents[loop], _field(parents[loop], loop))
     if not isinstance(block, list) or event.statement not in block:
         return False
     between: list[ast.AST] = block[block.index(event.statement) : block.index(loop)]
@@ -185,7 +200,3 @@ def _origin(kind: Kind) -> str:
     if isinstance(kind, (k.External, k.Object)):
         return (kind.name if isinstance(kind, k.External) else kind.type).partition(".")[0]
     return "builtins" if isinstance(kind, (k.Tensor, k.Value, k.Sequence, k.Dictionary)) else ""
-
-
-def _holds(value: object, child: ast.AST) -> bool:
-    return value is child or (isinstance(value, list) and any(item is child for item in value))

@@ -8,6 +8,16 @@ from typing import Any
 
 import libcst as cst
 
+
+class _Types(dict[type, bool]):
+    """Whether a type is a type of nodes. `isinstance` is slow, because libcst's types are abstract."""
+
+    def __missing__(self, type_: type) -> bool:
+        self[type_] = found = issubclass(type_, cst.CSTNode)
+        return found
+
+
+_IS_NODE = _Types()
 _FIELDS: dict[type[cst.CSTNode], tuple[str, ...]] = {}
 
 
@@ -16,10 +26,10 @@ def parts(node: cst.CSTNode) -> list[cst.CSTNode]:
     found: list[cst.CSTNode] = []
     for name in _names(node):
         value = getattr(node, name)
-        if isinstance(value, cst.CSTNode):
+        if isinstance(value, (tuple, list)):
+            found += value
+        elif _IS_NODE[type(value)]:
             found.append(value)
-        elif isinstance(value, tuple | list):
-            found += [one for one in value if isinstance(one, cst.CSTNode)]
     return found
 
 
@@ -27,6 +37,7 @@ def unlike(old: Sequence[cst.CSTNode], new: Sequence[cst.CSTNode]) -> tuple[list
     """Return the nodes in each sequence, without most of the nodes that are in both."""
     before, after = list(old), list(new)
     while True:
+        before, after = _middle(before, after)
         shared = {id(one) for one in before} & {id(one) for one in after}
         before = [one for one in before if id(one) not in shared]
         after = [one for one in after if id(one) not in shared]
@@ -69,8 +80,8 @@ class Change:
         return module.code.removeprefix(head)
 
 
-def _middle(old: Sequence[Any], new: Sequence[Any]) -> tuple[list[cst.BaseStatement], list[cst.BaseStatement]]:
-    """Return the statements without those that both sequences start or end with."""
+def _middle(old: Sequence[Any], new: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Return two sequences of nodes without those that both start or end with."""
     most = min(len(old), len(new))
     first = next((index for index in range(most) if old[index] is not new[index]), most)
     last = next((index for index in range(most - first) if old[-1 - index] is not new[-1 - index]), most - first)

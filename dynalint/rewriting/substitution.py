@@ -100,6 +100,7 @@ class _Pass(cst.CSTTransformer):
                 if self._changes.setdefault(node, change) is not change:
                     raise Refusal("two rewrites change the same code")
         self._touched = {around for node in self._changes for around in tree.ancestors(node)}
+        self._concerned = {id(node) for node in (*self._changes, *self._touched)}
 
     def on_visit(self, node: cst.CSTNode) -> bool:
         """Visit the children of new nodes, and of old nodes that contain changes."""
@@ -134,7 +135,7 @@ class _Pass(cst.CSTTransformer):
         return fitting(line, self._indent, self._tree.module, self._made, spread=spread)
 
     def _is_new(self, node: cst.CSTNode) -> bool:
-        return node not in self._tree.parents and node is not self._tree.module
+        return id(node) not in self._tree.ids
 
     def _change(self, node: cst.CSTNode) -> Substitution | None:
         change = self._changes.get(node)
@@ -142,9 +143,6 @@ class _Pass(cst.CSTTransformer):
 
     def _changes_of(self, line: _Line) -> set[Substitution]:
         return {change for part in _parts(line) if (change := self._change(part)) is not None}
-
-    def _changes_in(self, node: cst.CSTNode) -> bool:
-        return self._is_new(node) or node in self._touched or node in self._lifted
 
     def _new_nodes(self, change: Substitution) -> list[cst.CSTNode]:
         """Return a change's new nodes, after making other changes in them."""
@@ -215,7 +213,15 @@ class _Pass(cst.CSTTransformer):
         lines: list[cst.BaseStatement] = []
         waiting: list[cst.EmptyLine] = []
         start = 0
+        # Most statements of a block are old ones without changes, so they are only looked at together.
+        kept = [one not in self._concerned and one in self._tree.ids for one in map(id, old)]
+        kept.append(False)
         while start < len(old):
+            if kept[start]:
+                stop = kept.index(False, start)
+                lines += [led_by(waiting, old[start]), *old[start + 1 : stop]]  # type: ignore[arg-type, list-item]
+                waiting, start = [], stop
+                continue
             stop, changes = start + 1, self._changes_of(old[start])
             while stop < len(old) and changes & self._changes_of(old[stop]):
                 changes |= self._changes_of(old[stop])
@@ -230,8 +236,6 @@ class _Pass(cst.CSTTransformer):
 
     def _kept(self, old: _Line) -> tuple[list[cst.BaseStatement], list[cst.EmptyLine]]:
         """Return a statement that is kept, with the changes made inside it."""
-        if isinstance(old, cst.BaseStatement) and not self._changes_in(old):
-            return [old], []
         new = self._visited(old)
         if isinstance(new, cst.BaseSmallStatement):
             new = self._line([new])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from weakref import WeakKeyDictionary
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
+from dynalint.analysis.index import children
 from dynalint.analysis.source import SourceFile
 from dynalint.rules import Refusal
 
@@ -17,7 +18,11 @@ Statement = cst.BaseSmallStatement | cst.BaseCompoundStatement
 Span = tuple[int, int]
 _OLD_MAC = re.compile(r"\r(?!\n)")
 
+# libcst takes time that is quadratic in the depth, which also grows with each operator in `a + b + c`.
+_DEEPEST = 300
+
 _TREES: WeakKeyDictionary[SourceFile, dict[Span, Tree]] = WeakKeyDictionary()
+_DEEP: WeakKeyDictionary[SourceFile, set[int]] = WeakKeyDictionary()
 
 
 class Tree:
@@ -25,14 +30,14 @@ class Tree:
 
     `first` and `last` are 1-based line numbers, and `text` is the text between them. `module` is the tree of this text.
     Indented text is put inside an `if 1:`, so that columns stay the same. `parents` maps each node to its parent. Only
-    `module` and new nodes do not have a parent.
+    `module` and new nodes do not have a parent. `ids` are the `id` of all nodes, which libcst hashes in Python.
     """
 
     def __init__(self, file: SourceFile, first: int, last: int) -> None:
         """Parse a range of lines.
 
         Raises:
-            Refusal: If libcst cannot parse the lines.
+            Refusal: If libcst cannot parse the lines, or would take too long.
         """
         self.file, self.first, self.last = file, first, last
         self.start = file.line_starts[first - 1]
@@ -41,6 +46,8 @@ class Tree:
         self.text = _OLD_MAC.sub("\n", text)
         newline = "\r\n" if file.newline == "\r\n" else "\n"
         self.head = f"if 1:{newline}" if self.text[:1] in (" ", "\t", "\f") else ""
+        if any(first <= line <= last for line in _deep_lines(file)):
+            raise Refusal(f"an expression in this function is nested more than {_DEEPEST} levels deep; split it first")
         try:
             wrapper = MetadataWrapper(cst.parse_module(self.head + self.text), unsafe_skip_copy=True)
         except cst.ParserSyntaxError as fault:
@@ -51,6 +58,7 @@ class Tree:
         self._expressions: dict[Span, cst.BaseExpression] = {}
         self._statements: dict[Span, Statement] = {}
         self._index()
+        self.ids = frozenset(map(id, (self.module, *self.parents)))
 
     @classmethod
     def around(cls, file: SourceFile, node: ast.expr | ast.stmt) -> Tree:
@@ -156,6 +164,21 @@ class Tree:
     def _offset(self, position: cst.metadata.CodePosition) -> int:
         starts, line = self.file.line_starts, position.line - 1 + self.first - 1 - bool(self.head)
         return starts[max(line, 0)] + position.column if line < len(starts) else len(self.file.text)
+
+
+def _deep_lines(file: SourceFile) -> Collection[int]:
+    """Return the lines of expressions that are nested too deeply."""
+    if file not in _DEEP:
+        assert file.tree is not None
+        _DEEP[file] = found = set[int]()
+        pending: list[tuple[ast.AST, int]] = [(file.tree, 0)]
+        while pending:
+            node, depth = pending.pop()
+            if depth > _DEEPEST and isinstance(node, ast.expr):
+                found.add(node.lineno)
+            else:
+                pending += [(child, 0 if isinstance(child, ast.stmt) else depth + 1) for child in children(node)]
+    return _DEEP[file]
 
 
 def _lines_around(file: SourceFile, node: ast.expr | ast.stmt) -> Span:

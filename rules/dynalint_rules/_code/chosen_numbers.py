@@ -8,37 +8,35 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dynalint.rulekit import k, walk
-from dynalint_rules._code.names import is_named
+from dynalint.rulekit import k
+from dynalint_rules._code.names import stores
 from dynalint_rules._code.scope import Scope
 
 
 def tensor_again_conditions(scope: Scope, *nodes: ast.expr) -> list[str]:
     """Return the conditions under which expressions are guaranteed to be tensors."""
-    known: dict[tuple[str, frozenset[str]], list[str]] = {}
-    return list(dict.fromkeys(text for node in nodes for text in _conditions(scope, node, frozenset(), known)))
+    return list(dict.fromkeys(text for node in nodes for text in _conditions(scope, node, frozenset())))
 
 
-def _conditions(
-    scope: Scope, node: ast.expr, seen: frozenset[str], known: dict[tuple[str, frozenset[str]], list[str]]
-) -> Iterator[str]:
+def _conditions(scope: Scope, node: ast.expr, seen: frozenset[str]) -> Iterator[str]:
     if isinstance(node, ast.Call):
         yield from _of_call(scope, node)
     elif isinstance(node, ast.Name) and node.id not in seen:
-        if (node.id, seen) not in known:
-            stored = [one for one in walk(scope.function.node) if isinstance(one, ast.Assign)]
-            values = [one.value for one in stored if any(is_named(target, node.id) for target in one.targets)]
-            texts = (text for one in values for text in _conditions(scope, one, seen | {node.id}, known))
-            known[node.id, seen] = list(dict.fromkeys(texts))
-        yield from known[node.id, seen]
+        known, key = scope.function.known, (_conditions, node.id, seen)
+        if key not in known:
+            stored = [scope.parents.get(one) for one in stores(scope, node.id)]
+            values = [one.value for one in stored if isinstance(one, ast.Assign)]
+            texts = (text for one in values for text in _conditions(scope, one, seen | {node.id}))
+            known[key] = list(dict.fromkeys(texts))
+        yield from known[key]
     elif isinstance(node, ast.IfExp):
-        yield from _conditions(scope, node.body, seen, known)
-        yield from _conditions(scope, node.orelse, seen, known)
+        yield from _conditions(scope, node.body, seen)
+        yield from _conditions(scope, node.orelse, seen)
     elif isinstance(node, ast.UnaryOp):
-        yield from _conditions(scope, node.operand, seen, known)
+        yield from _conditions(scope, node.operand, seen)
     elif isinstance(node, ast.BinOp | ast.Compare):
         operands = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
-        found = [(scope.tensor(operand), list(_conditions(scope, operand, seen, known))) for operand in operands]
+        found = [(scope.tensor(operand), list(_conditions(scope, operand, seen))) for operand in operands]
         # If one operand is always a tensor, the whole expression is.
         if not any(tensor is not None and not texts for tensor, texts in found):
             yield from (text for _, texts in found for text in texts)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from typing import Literal
 
-from dynalint.rulekit import walk
+from dynalint.rulekit import remembered, walk
 from dynalint_rules._code.names import around, is_shared
 from dynalint_rules._code.scope import Scope
 
@@ -18,7 +18,7 @@ def is_dead_after(scope: Scope, name: str, statement: ast.stmt) -> bool:
 
     If a jump, an exception or the next iteration of a loop may lead to other code, return False.
     """
-    if _is_used_elsewhere(scope, name) or any(isinstance(one, ast.Break | ast.Continue) for one in walk(statement)):
+    if _is_used_elsewhere(scope, name) or _jumps(statement):
         return False
     current: ast.AST = statement
     found: _Use = None
@@ -31,6 +31,11 @@ def is_dead_after(scope: Scope, name: str, statement: ast.stmt) -> bool:
             return False
         current = parent
     return found != "read"
+
+
+def _jumps(statement: ast.stmt) -> bool:
+    jumps = (ast.Break, ast.Continue)
+    return remembered((_jumps, statement), lambda: any(isinstance(one, jumps) for one in walk(statement)))
 
 
 def _is_used_elsewhere(scope: Scope, name: str) -> bool:

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import TypeGuard
 
 from dynalint.rulekit import FunctionInfo, is_mask, k, remembered, walk, walk_function
-from dynalint_rules._code.names import end_of, is_named, kind_of_name, last_value, parameters, within
+from dynalint_rules._code.names import (
+    end_of,
+    is_named,
+    kind_of_name,
+    last_value,
+    lineage,
+    named,
+    names,
+    parameters,
+    within,
+)
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.size_arguments import callee_name, sizes
 
@@ -39,17 +50,24 @@ def may_change_in_place(scope: Scope, name: str) -> bool:
 
 def sharing(scope: Scope, name: str) -> set[str]:
     """Return the names that may share memory with the tensor called `name`, or contain it, including `name`."""
-    bound = []
+    known = scope.function.known
+    if sharing not in known:
+        known[sharing] = list(_bound_together(scope))
+    if (sharing, name) not in known:
+        found, before = {name}, 0
+        while len(found) > before:
+            before = len(found)
+            found.update(*(names for names in known[sharing] if not found.isdisjoint(names)))
+        known[sharing, name] = found
+    return set(known[sharing, name])
+
+
+def _bound_together(scope: Scope) -> Iterator[set[str]]:
+    """Yield the names that each assignment in the function binds, with those whose tensors it passes on to them."""
     for node in walk_function(scope.function.node):
         if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            bound.append({name for part in targets for name in _bound_by(part)})
-            bound[-1] |= set(_kept_in(scope, node.value))
-    found, before = {name}, 0
-    while len(found) > before:
-        before = len(found)
-        found.update(*(names for names in bound if not found.isdisjoint(names)))
-    return found
+            yield {name for part in targets for name in _bound_by(part)} | set(_kept_in(scope, node.value))
 
 
 def _bound_by(target: ast.AST) -> Iterator[str]:
@@ -81,8 +99,10 @@ def changed_in_place(scope: Scope, name: str, outside: ast.AST | None = None) ->
 
 def in_one_loop(scope: Scope, one: ast.AST, other: ast.AST) -> bool:
     """Return whether both nodes are in the same loop of the function."""
-    loops = (node for node in walk_function(scope.function.node) if isinstance(node, ast.For | ast.While))
-    return any(within(one, loop, scope) and within(other, loop, scope) for loop in loops)
+    known = scope.function.known
+    if in_one_loop not in known:
+        known[in_one_loop] = {one for one in walk_function(scope.function.node) if isinstance(one, ast.For | ast.While)}
+    return any(loop in known[in_one_loop] and within(other, loop, scope) for loop in lineage(scope, one))
 
 
 def may_run_after(scope: Scope, place: ast.stmt | ast.expr, around: ast.stmt | ast.expr) -> bool:
@@ -115,39 +135,39 @@ def changes_in_place(scope: Scope, name: str, outside: ast.AST | None = None) ->
 
 
 def _changed(scope: Scope, name: str) -> Iterator[ast.stmt | ast.expr]:
-    for node in walk_function(scope.function.node):
-        if isinstance(node, ast.AugAssign):
-            target: ast.expr = node.target
-            if isinstance(target, ast.Name) and target.id == name and k.is_number(kind_of_name(scope, name, node)):
-                continue
-            while isinstance(target, ast.Subscript):
-                target = target.value
-            if isinstance(target, ast.Name) and target.id == name:
-                yield node
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
-            base = node.value
-            while isinstance(base, ast.Subscript | ast.Attribute):
-                base = base.value
-            if isinstance(base, ast.Name) and base.id == name:
-                yield node
-        elif isinstance(node, ast.Call) and _changes(node, name):
+    known = scope.function.known
+    if _changed not in known:
+        by_name = defaultdict[str, list[ast.AST]](list)
+        for node in walk_function(scope.function.node):
+            for base in {one.id for one in _changed_by(node) if isinstance(one, ast.Name)}:
+                by_name[base].append(node)
+        known[_changed] = by_name
+    for node in known[_changed].get(name, ()):
+        number = isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
+        if not (number and k.is_number(kind_of_name(scope, name, node))):
             yield node
 
 
-def _changes(node: ast.Call, name: str) -> bool:
-    """Return whether a call is an in-place method of `name`, or writes to `name` as `out`."""
-    function = node.func
-    if isinstance(function, ast.Attribute) and function.attr.endswith("_") and not function.attr.endswith("__"):
-        owner = function.value
-        while isinstance(owner, ast.Subscript | ast.Attribute | ast.Call):
-            owner = owner.func if isinstance(owner, ast.Call) else owner.value
-        first = node.args[0] if node.args else None
-        if any(isinstance(one, ast.Name) and one.id == name for one in (owner, first)):
-            return True
-    return any(
-        keyword.arg == "out" and isinstance(keyword.value, ast.Name) and keyword.value.id == name
-        for keyword in node.keywords
-    )
+def _changed_by(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the expressions whose tensors a statement or expression may change in place."""
+    if isinstance(node, ast.AugAssign):
+        yield _base(node.target, ast.Subscript)
+    elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+        yield _base(node.value, ast.Subscript, ast.Attribute)
+    elif isinstance(node, ast.Call):
+        yield from (one.value for one in node.keywords if one.arg == "out")
+        function = node.func
+        if isinstance(function, ast.Attribute) and function.attr.endswith("_") and not function.attr.endswith("__"):
+            owner = function.value
+            while isinstance(owner, ast.Subscript | ast.Attribute | ast.Call):
+                owner = owner.func if isinstance(owner, ast.Call) else owner.value
+            yield from (owner, *node.args[:1])
+
+
+def _base(node: ast.expr, *kinds: type[ast.Subscript | ast.Attribute]) -> ast.expr:
+    while isinstance(node, kinds):
+        node = node.value
+    return node
 
 
 def is_own(scope: Scope, name: str, at: ast.AST) -> bool:
@@ -169,12 +189,9 @@ def _is_own_since_made(scope: Scope, name: str, at: ast.AST) -> bool:
         return loop is not None and not _is_set_in(scope, name, loop) and _is_own_since_made(scope, name, loop)
     if value is None or not makes_tensor(scope, value):
         return False
-    own = set(walk_function(scope.function.node))
     start, end = end_of(made), end_of(at)
-    for node in walk(scope.function.node):
-        if not is_named(node, name):
-            continue
-        if node not in own:
+    for node in named(scope, name):
+        if node not in _own_nodes(scope):
             return False  # a nested function can run at any time
         if not start <= (node.lineno, node.col_offset) < end:
             continue
@@ -187,6 +204,15 @@ def _is_own_since_made(scope: Scope, name: str, at: ast.AST) -> bool:
         elif not within(node, at, scope) and not isinstance(parent, ast.AugAssign):
             return False
     return True
+
+
+def _own_nodes(scope: Scope) -> set[ast.AST]:
+    """Return the nodes of the function, without the bodies of nested functions and classes."""
+    known = scope.function.known
+    if _own_nodes not in known:
+        known[_own_nodes] = set(walk_function(scope.function.node))
+    nodes: set[ast.AST] = known[_own_nodes]
+    return nodes
 
 
 def _loop_around(scope: Scope, node: ast.AST) -> ast.For | ast.While | None:
@@ -205,19 +231,23 @@ def _is_set_in(scope: Scope, name: str, loop: ast.AST) -> bool:
 
 def _is_always_own(scope: Scope, name: str) -> bool:
     """Return whether `name` is not a parameter, and its values are created here and not stored anywhere else."""
-    if name in parameters(scope):
-        return False
+    key = (_is_always_own, name, scope.above)
+    if key not in scope.function.known:
+        scope.function.known[key] = name not in parameters(scope) and _is_made_here(scope, name)
+    return bool(scope.function.known[key])
+
+
+def _is_made_here(scope: Scope, name: str) -> bool:
     stores = 0
-    for node in walk(scope.function.node):
-        if isinstance(node, ast.Name) and node.id == name:
-            parent = scope.parents.get(node)
-            if isinstance(node.ctx, ast.Load):
-                if not is_read_only(scope, node, parent):
-                    return False
-            elif _sets_alone(parent, node) and makes_tensor(scope, parent.value, name):
-                stores += 1
-            elif not isinstance(parent, ast.AugAssign):
+    for node in names(scope, name):
+        parent = scope.parents.get(node)
+        if isinstance(node.ctx, ast.Load):
+            if not is_read_only(scope, node, parent):
                 return False
+        elif _sets_alone(parent, node) and makes_tensor(scope, parent.value, name):
+            stores += 1
+        elif not isinstance(parent, ast.AugAssign):
+            return False
     return stores > 0
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TypeGuard
 
-from dynalint.rulekit import Refusal, k, step, walk
+from dynalint.rulekit import Refusal, k, remembered, step, walk
 from dynalint_rules._code.scope import Scope, as_tensor
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -18,20 +18,42 @@ _CONDITIONAL = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, as
 
 def loads(scope: Scope, name: str) -> Iterator[ast.Name]:
     """Yield every read of `name` in the function, including nested functions."""
-    return (node for node in names(scope, name) if isinstance(node.ctx, ast.Load))
+    return _stepping(_in_context(scope, name, ast.Load))
 
 
-def names(scope: Scope, name: str) -> list[ast.Name]:
-    """Return every use of `name` in the function, including nested functions."""
+def names(scope: Scope, name: str) -> Iterator[ast.Name]:
+    """Yield every use of `name` in the function, including nested functions."""
+    return _stepping(scope.names.get(name, ()))
+
+
+def named(scope: Scope, name: str) -> Iterator[ast.Name | ast.pattern | ast.excepthandler]:
+    """Yield every use of `name` in the function like `names`, and then the patterns and handlers that bind it."""
+    yield from names(scope, name)
     known = scope.function.known
-    if names not in known:
-        known[names] = by_name = defaultdict[str, list[ast.Name]](list)
-        for node in walk(scope.function.node):
-            if isinstance(node, ast.Name):
-                by_name[node.id].append(node)
-    found: list[ast.Name] = known[names].get(name, [])
-    step(len(found))
+    if named not in known:
+        bound = (ast.MatchAs, ast.MatchStar, ast.ExceptHandler)
+        known[named] = [node for node in walk(scope.function.node) if isinstance(node, bound)]
+    yield from (node for node in known[named] if node.name == name)
+
+
+def stores(scope: Scope, name: str) -> Iterator[ast.Name]:
+    """Yield every assignment to `name` in the function, including nested functions."""
+    return _stepping(_in_context(scope, name, ast.Store))
+
+
+def _in_context(scope: Scope, name: str, context: type[ast.expr_context]) -> list[ast.Name]:
+    known, key = scope.function.known, (_in_context, name, context)
+    if key not in known:
+        known[key] = [node for node in names(scope, name) if isinstance(node.ctx, context)]
+    found: list[ast.Name] = known[key]
     return found
+
+
+def _stepping(nodes: Iterable[ast.Name]) -> Iterator[ast.Name]:
+    """Yield nodes, of which only those that are looked at take a step."""
+    for node in nodes:
+        step()
+        yield node
 
 
 def reads(scope: Scope, node: ast.expr, kept: str) -> Iterator[ast.expr]:
@@ -55,12 +77,15 @@ def reads(scope: Scope, node: ast.expr, kept: str) -> Iterator[ast.expr]:
 
 def within(node: ast.AST, outer: ast.AST, scope: Scope) -> bool:
     """Return whether `node` is `outer` or inside it."""
+    return any(one is outer for one in lineage(scope, node))
+
+
+def lineage(scope: Scope, node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and the nodes around it in the function, innermost first."""
     current: ast.AST | None = node
     while current is not None:
-        if current is outer:
-            return True
+        yield current
         current = scope.parents.get(current)
-    return False
 
 
 def kind_of_name(scope: Scope, name: str, around: ast.stmt) -> k.Kind:
@@ -68,12 +93,19 @@ def kind_of_name(scope: Scope, name: str, around: ast.stmt) -> k.Kind:
 
     A read after the statement sees the join of the values from before it and from inside it, so its kind covers both.
     """
+    inside, end, kinds = nodes_in(around), around.end_lineno or 0, scope.kinds
+    reads = _in_context(scope, name, ast.Load)
+    step(len(reads))
+    seen = [kinds.get(node) for node in reads if node.lineno > end or node in inside]
     found: k.Kind = k.NOTHING
-    for node in loads(scope, name):
-        known = scope.kinds.get(node)
-        if known is not None and (node.lineno > (around.end_lineno or 0) or within(node, around, scope)):
-            found = k.join(found, known)
+    for kind in {id(kind): kind for kind in seen if kind is not None}.values():
+        found = k.join(found, kind)
     return found
+
+
+def nodes_in(node: ast.AST) -> frozenset[ast.AST]:
+    """Return a node and all its descendants."""
+    return remembered((nodes_in, node), lambda: frozenset(walk(node)))
 
 
 def kind_left(scope: Scope, name: str, around: ast.stmt) -> k.Kind:
@@ -271,18 +303,18 @@ def only_value(scope: Scope, name: str, outside: ast.AST) -> ast.expr | None:
 
     Assignments inside `outside` do not count.
     """
-    inside = {id(node) for node in walk(outside)}
-    stores = [node for node in names(scope, name) if isinstance(node.ctx, ast.Store) and id(node) not in inside]
-    if len(stores) != 1 or name in parameters(scope):
+    inside = nodes_in(outside)
+    found = list(islice((node for node in stores(scope, name) if node not in inside), 2))
+    if len(found) != 1 or name in parameters(scope):
         return None
-    parent = scope.parents.get(stores[0])
-    return parent.value if isinstance(parent, ast.Assign) and parent.targets == stores else None
+    parent = scope.parents.get(found[0])
+    return parent.value if isinstance(parent, ast.Assign) and parent.targets == found else None
 
 
 def has_one_value(scope: Scope, name: str) -> bool:
     """Return whether a local name or parameter has a single value in the whole function."""
-    stores = [one for one in names(scope, name) if not isinstance(one.ctx, ast.Load)]
-    return name in scope.function.locals and len(stores) + (name in parameters(scope)) == 1
+    found = [one for one in names(scope, name) if not isinstance(one.ctx, ast.Load)]
+    return name in scope.function.locals and len(found) + (name in parameters(scope)) == 1
 
 
 def is_shared(scope: Scope, name: str) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 from dynalint.rulekit import (
     Event,
@@ -23,6 +25,8 @@ from dynalint.rulekit import (
     walk,
 )
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class Scope:
@@ -30,8 +34,8 @@ class Scope:
 
     `parents` maps nodes to their parents. `torch` is the name by which the function can refer to the torch module, and
     `imports` lists the imports that this name requires. `renamed` maps reads of names to their replacements in a
-    rewrite. `composed` holds expressions that a rewrite has assembled from expressions in the file. `above` are the
-    functions in the call chain that leads to this one.
+    rewrite. `composed` holds expressions that a rewrite has assembled from expressions in the file, and `made` has the
+    kinds of its own nodes. `above` are the functions in the call chain that leads to this one.
     """
 
     project: Project
@@ -41,6 +45,7 @@ class Scope:
     imports: tuple[str, ...]
     renamed: dict[ast.AST, str] = field(default_factory=dict)
     composed: set[ast.AST] = field(default_factory=set)
+    made: dict[ast.AST, k.Kind] = field(default_factory=dict)
     above: tuple[FunctionInfo, ...] = ()
 
     @classmethod
@@ -55,14 +60,22 @@ class Scope:
         return cls(project, function, project.parents(function), name, imports)
 
     @cached_property
-    def kinds(self) -> dict[ast.AST, k.Kind]:
-        """The kinds of expressions by node, computed when they are needed.
+    def kinds(self) -> Mapping[ast.AST, k.Kind]:
+        """The kinds of the function's expressions by node, computed when they are needed."""
+        return self.project.kinds(self.function)
 
-        A rewrite can add the kinds of its own nodes.
-        """
-        kinds = self.project.kinds(self.function)
-        step(len(kinds))
-        return dict(kinds)
+    @property
+    def names(self) -> dict[str, list[ast.Name]]:
+        """Every use of each name in the function, including nested functions."""
+        known = self.function.known
+        if Scope not in known:
+            found = defaultdict[str, list[ast.Name]](list)
+            for node in walk(self.function.node):
+                if isinstance(node, ast.Name):
+                    found[node.id].append(node)
+            known[Scope] = found
+        names: dict[str, list[ast.Name]] = known[Scope]
+        return names
 
     @property
     def file(self) -> SourceFile:
@@ -72,7 +85,7 @@ class Scope:
     def kind(self, node: ast.AST) -> k.Kind:
         """Return the kind of an expression."""
         step()  # code that examines an expression without `walk` also needs the kind
-        return self.kinds.get(node, k.UNKNOWN)
+        return self.made[node] if node in self.made else self.kinds.get(node, k.UNKNOWN)
 
     def tensor(self, node: ast.AST) -> k.Tensor | None:
         """Return the kind of an expression that is certainly a torch tensor, or None."""
@@ -88,12 +101,30 @@ class Scope:
 
     def fresh_name(self, stem: str, others: Iterable[str] = ()) -> str:
         """Return `stem`, with a number if necessary, as a name that is neither used here nor in `others`."""
-        taken = {node.id for node in walk(self.function.node) if isinstance(node, ast.Name)}
-        taken |= self.function.locals | self.function.module.bindings.keys() | set(dir(builtins)) | set(others)
+        taken = (self.names, self.function.locals, self.function.module.bindings, dir(builtins), set(others))
         name, number = stem, 2
-        while name in taken:
+        while any(name in some for some in taken):
             name, number = f"{stem}_{number}", number + 1
         return name
+
+
+def shared(key: object, compute: Callable[[], T]) -> T:
+    """Return the result of `compute` like `remembered`, or raise its `Refusal` again.
+
+    Raises:
+        Refusal: If `compute` raises one.
+    """
+
+    def result() -> T | Refusal:
+        try:
+            return compute()
+        except Refusal as refusal:
+            return Refusal(str(refusal))
+
+    found = remembered(key, result)
+    if isinstance(found, Refusal):
+        raise Refusal(str(found))
+    return found
 
 
 def as_tensor(kind: k.Kind) -> k.Tensor | None:

@@ -9,7 +9,7 @@ from dynalint.rulekit import Branch, Declined, Project, Refusal, Rewrite, Rule, 
 from dynalint_rules._code.decision import Decision, asks_tensor, decision_of, operand_of, thing
 from dynalint_rules._code.effects import effects_of_always, is_pure
 from dynalint_rules._code.raising import raising_conditions
-from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._code.scope import Scope, as_tensor, shared
 from dynalint_rules._shared.branch.choice import finished, target_of
 from dynalint_rules._shared.branch.sides import Side, alias_conditions, gradient_conditions, reads_of, tensor_conditions
 from dynalint_rules._shared.branch.truth import truth_of
@@ -70,6 +70,10 @@ def _rewrite(scope: Scope, operand: ast.expr, form: str) -> Rewrite:
             "this is part of a larger expression with `and`, `or` or `not`; rewrite the whole expression with "
             "tensor operations"
         )
+    return shared((_rewrite, scope.function, whole), lambda: _rewrite_whole(scope, whole))
+
+
+def _rewrite_whole(scope: Scope, whole: ast.expr) -> Rewrite:
     text, conditions = _comparison(scope, whole) if isinstance(whole, ast.Compare) else _bool_op(scope, whole)
     return finished(scope, TITLE, rw.written(scope.file, (whole, text)), conditions)
 

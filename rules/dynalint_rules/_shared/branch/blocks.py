@@ -250,7 +250,7 @@ def _stored(scope: Scope, statement: ast.stmt) -> Assignment | None:
     if not isinstance(owner, ast.Name) or scope.tensor(owner) is None or not is_own(scope, owner.id, statement):
         return None
     read = ast.copy_location(ast.Tuple([owner, target.slice, statement.value], ast.Load()), statement)
-    scope.kinds[read] = scope.kind(owner)
+    scope.made[read] = scope.kind(owner)
     scope.composed.add(read)
     return Assignment(owner.id, read, statement, place=target.slice)
 
@@ -279,5 +279,5 @@ def _sum(scope: Scope, name: str, statement: ast.AugAssign) -> ast.expr:
     """Return the result of an augmented assignment as an expression."""
     old = ast.copy_location(ast.Name(name, ast.Load()), statement)
     result = ast.copy_location(ast.BinOp(old, statement.op, statement.value), statement)
-    scope.kinds[old] = scope.kinds[result] = kind_of_name(scope, name, statement)
+    scope.made[old] = scope.made[result] = kind_of_name(scope, name, statement)
     return result

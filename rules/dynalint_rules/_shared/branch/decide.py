@@ -6,7 +6,7 @@ import ast
 
 from dynalint.rulekit import Declined, Event, Project, Refusal, Rewrite
 from dynalint_rules._code.decision import Decision, decision_of, is_guard
-from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.scope import Scope, shared
 from dynalint_rules._shared.branch.checking_calls import rewrite_checking_call
 from dynalint_rules._shared.branch.checks import rewrite_assert, rewrite_guard
 from dynalint_rules._shared.branch.choice import rewrite_conditional_expression
@@ -37,7 +37,9 @@ def rewrite_decision(event: Event, operand: ast.expr, project: Project, *, value
     """
     scope = Scope.of(event, project)
     decision = decision_of(scope.parents, operand)
-    rewrite = _rewritten(scope, decision, operand)
+    # All operands of a test have the same rewrite.
+    key = operand if decision.form == "value" else decision.node
+    rewrite = shared((rewrite_decision, event.function, key), lambda: _rewritten(scope, decision, operand))
     if rewrite is None:
         return Declined({"comprehension": _FILTER, "match": _MATCH}.get(decision.form, value))
     return rewrite

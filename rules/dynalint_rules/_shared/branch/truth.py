@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 
-from dynalint.rulekit import Refusal, k, walk
+from dynalint.rulekit import Refusal, k, remembered, walk
 from dynalint_rules._code.chosen_numbers import tensor_again_conditions
 from dynalint_rules._code.effects import effects_of
 from dynalint_rules._code.memory import makes_tensor, may_change_in_place
@@ -98,11 +98,15 @@ def is_tensor_test(scope: Scope, test: ast.expr) -> bool:
         return any(is_tensor_test(scope, value) for value in test.values)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return is_tensor_test(scope, test.operand)
-    try:
-        truth_of(scope, test)
-    except Refusal:
-        return k.may_be_tensor(scope.kind(test))
-    return True
+
+    def found() -> bool:
+        try:
+            truth_of(scope, test)
+        except Refusal:
+            return k.may_be_tensor(scope.kind(test))
+        return True
+
+    return remembered((is_tensor_test, scope.function, test), found)
 
 
 def is_plain_tensor(scope: Scope, test: ast.expr) -> bool:

@@ -12,12 +12,13 @@ from dynalint_rules._code.effects import effects_of, effects_of_always
 from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.names import is_bound_before, kind_left, kind_of_name, may_be_unbound
 from dynalint_rules._code.raising import raising_conditions
-from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.scope import Scope, shared
 from dynalint_rules._shared.branch.blocks import (
     Assignment,
     Block,
     Chain,
     chain_of,
+    head_of,
     split_test,
     statements_after,
 )
@@ -83,6 +84,12 @@ def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
     python, test = split_test(scope, statement)
     if python is not None and (statement.orelse or isinstance(statement.body[-1], ast.Return | ast.Continue)):
         raise Refusal(f"`{python}` is not a tensor, but it is part of a test with a tensor; test it in a separate `if`")
+    # All tests of a chain have the same rewrite.
+    key = (_rewrite_chain, scope.function, head_of(scope, statement), python)
+    return shared(key, lambda: _rewrite_chain(scope, statement, python, test))
+
+
+def _rewrite_chain(scope: Scope, statement: ast.If, python: str | None, test: ast.expr) -> Rewrite:
     chain = chain_of(scope, statement)
     truths = [truth_of(scope, one) for one in ([test] if python is not None else chain.tests)]
     writer = _Writer(scope, chain, python)

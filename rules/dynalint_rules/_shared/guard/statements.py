@@ -6,14 +6,15 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from dynalint.rulekit import Call, Refusal, Replacement, Rewrite, Safety, k, rw, walk
+from dynalint.rulekit import Call, Refusal, Replacement, Rewrite, Safety, k, remembered, rw, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import implies_nothing, is_pure
 from dynalint_rules._code.names import around, loads, within
 from dynalint_rules._code.raising import never_raises, shows_without_raising
-from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.scope import Scope, shared
 from dynalint_rules._shared.text import WIDTH
 
 if TYPE_CHECKING:
@@ -45,7 +46,11 @@ def guarded(
     together = asked_in_eager(scope, parent) if isinstance(parent, ast.If) and len(parent.body) > 1 else None
     if together is not None:
         return replace(together, title=title, safety=safety, conditions=conditions)
-    run = _neighbours(scope, statement, alike) if alike is not None else [statement]
+    run: list[ast.stmt] = [statement]
+    if alike is not None:
+        run = remembered((title, statement), lambda: _neighbours(scope, statement, alike))
+        for other in run:
+            remembered((title, other), lambda: run)
     return Rewrite(title, safety, _behind_guard(scope, run), conditions, imports=scope.imports)
 
 
@@ -125,12 +130,16 @@ def guarded_all(
 
 def _behind_guard(scope: Scope, run: Sequence[ast.stmt]) -> tuple[Replacement, ...]:
     """Return the replacements that put consecutive statements under one test."""
-    tree = rw.Tree.around(scope.file, run[0])
-    joined = _joined_to_branch(scope, tree, run)
-    if joined is not None:
-        return joined
-    guarded = rw.branch(_guard(scope), [tree.line(one) for one in run])
-    return rw.replacements(tree, [rw.Substitution(tuple(tree.statement(one) for one in run), (guarded,))])
+
+    def found() -> tuple[Replacement, ...]:
+        tree = rw.Tree.around(scope.file, run[0])
+        joined = _joined_to_branch(scope, tree, run)
+        if joined is not None:
+            return joined
+        guarded = rw.branch(_guard(scope), [tree.line(one) for one in run])
+        return rw.replacements(tree, [rw.Substitution(tuple(tree.statement(one) for one in run), (guarded,))])
+
+    return shared((_behind_guard, scope.function, run[0], run[-1]), found)  # for each statement of the run
 
 
 def _joined_to_branch(scope: Scope, tree: rw.Tree, run: Sequence[ast.stmt]) -> tuple[Replacement, ...] | None:
@@ -300,15 +309,11 @@ def _neighbours(scope: Scope, statement: ast.Expr, alike: Callable[[ast.Call], b
             return False
         return True
 
-    block = _block(scope, statement)
-    first = last = block.index(statement)
     if not fits(statement):
         return [statement]
-    while first > 0 and fits(block[first - 1]):
-        first -= 1
-    while last + 1 < len(block) and fits(block[last + 1]):
-        last += 1
-    return block[first : last + 1]
+    earlier, later = around(scope.parents, statement)
+    before = list(takewhile(fits, reversed(earlier)))
+    return [*reversed(before), statement, *takewhile(fits, later)]
 
 
 def _block(scope: Scope, statement: ast.stmt) -> list[ast.stmt]:

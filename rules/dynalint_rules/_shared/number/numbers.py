@@ -10,11 +10,11 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 
-from dynalint.rulekit import Refusal, k, rw, walk_function
+from dynalint.rulekit import Refusal, k, rw, step, walk_function
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.decision import decision_of
 from dynalint_rules._code.handover import asks_for_tensor, calls_on_self, is_passed_up
-from dynalint_rules._code.names import end_of, kind_of_name, loads, names, parameters, statement_of
+from dynalint_rules._code.names import end_of, kind_of_name, loads, parameters, statement_of
 from dynalint_rules._code.precision import is_double, is_nonzero, is_short, is_small, is_wide
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.number.arguments import Arguments
@@ -257,7 +257,9 @@ class _Follower(Arguments):
         self.flow.conditions[f"no code outside this project calls `{scope.function.name}` for a Python number"] = None
         followed = {name for name in self.names if "." in name} | {scope.function.qualname}
         for user, call in calls:
-            there = replace(scope, function=user, parents=scope.project.parents(user), renamed={}, composed=set())
+            there = replace(
+                scope, function=user, parents=scope.project.parents(user), renamed={}, composed=set(), made={}
+            )
             _Follower(there, self.flow, followed, self.double, self.wide).climb(call, dtype)
 
     def follow_name(self, target: ast.expr, statement: ast.stmt, dtype: k.DType | None) -> None:
@@ -270,7 +272,8 @@ class _Follower(Arguments):
                 "tensor, store the tensor's `.detach()` instead"
             )
         name = target.id
-        uses = list(names(self.scope, name))
+        uses = self.scope.names.get(name, [])
+        step(len(uses))
         stores = [use for use in uses if not isinstance(use.ctx, ast.Load)]
         alone = stores == [target] and name not in parameters(self.scope)
         mixed = not alone and not self._is_last(statement, stores)

@@ -59,7 +59,7 @@ def test_it_ends_within_the_budgets_though_it_takes_seconds(name: str, tmp_path:
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let budgets bite early: how they do does not depend on how large they are."""
     monkeypatch.setattr(steps, "MOST_STEPS", 5_000)
-    monkeypatch.setattr(steps, "MOST_REWRITE_STEPS", 20_000)
+    monkeypatch.setattr(steps, "MOST_REWRITE_STEPS", 10_000)
 
 
 LOOPS = INPUTS["climbing_loops"]
@@ -90,7 +90,7 @@ def test_rewrites_that_cost_too_much_are_declined_and_the_finding_stays(tmp_path
     bad = [one for one in made if one.finding.path == "m.py"]
     assert len(bad) == 40
     reasons = {one.finding.fix.declined for one in bad if one.finding.fix is not None and one.rewrite is None}
-    assert "the rewrites in this file take more than 20000 steps; split the file, or fix by hand" in reasons
+    assert "the rewrites in this file take more than 10000 steps; split the file, or fix by hand" in reasons
     assert next(one for one in made if one.finding.path == "good.py").rewrite is not None
 
 

@@ -97,7 +97,8 @@ def mask_of_something(scope: Scope, test: ast.expr) -> ast.expr | None:
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Gt | ast.NotEq):
         bound = test.comparators[0]
         summed = isinstance(bound, ast.Constant) and bound.value == 0 and type(bound.value) is int
-        mask = reduced_as_whole(scope, test.left, "sum") if summed else None
+        counted = (reduced_as_whole(scope, test.left, name) for name in ("sum", "count_nonzero"))
+        mask = next((one for one in counted if one is not None), None) if summed else None
         return mask if mask is not None and _is_bool(scope, mask) else None
     return reduced_as_whole(scope, test, "any")
 

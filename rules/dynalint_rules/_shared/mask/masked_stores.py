@@ -24,6 +24,7 @@ from dynalint_rules._shared.text import atom
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
 # The gradients of these operators, if one operand is a number, do not need the other operand, so it can be overwritten.
 _FORGETFUL = (ast.Add, ast.Sub, ast.Mult, ast.Div)
+_ELEMENTWISE = (*_OPERATORS, ast.Mod, ast.FloorDiv)
 # Operators whose results are harmless for zeros, which replace the values that are not selected.
 _HARMLESS = (ast.Add, ast.Sub, ast.Mult)
 
@@ -284,7 +285,7 @@ class _Store:
             else:
                 self.given.append(node)
             return
-        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, _ELEMENTWISE):
             parts: list[ast.expr] = [node.left, node.right]
             harmless = harmless and isinstance(node.op, _HARMLESS)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):

@@ -1,24 +1,31 @@
 """Indices computed from a mask by `nonzero()` or `torch.where(mask)` that are only used to index or to count.
 
-i = (x > 0).nonzero()               i_mask = x > 0 return x[i[:, 0], i[:, 1]].sum()    return x[i_mask].sum()
+i = (x > 0).nonzero()                   i_mask = x > 0
+return x[i[:, 0], i[:, 1]].sum()        return x[i_mask].sum()
+
+idx = torch.where(mask)[0]
+x[idx] = y[idx]                         x[mask] = y[mask]
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, field
 
 from dynalint.rulekit import Call, Rewrite, k, rw, walk
 from dynalint_rules._code.counts import Count, count_of
 from dynalint_rules._code.effects import is_pure
-from dynalint_rules._code.names import loads, parameters
+from dynalint_rules._code.memory import may_change_in_place
+from dynalint_rules._code.names import has_one_value, loads, parameters, statement_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.number.flow import Flow
 from dynalint_rules._shared.number.numbers import flow_of
 from dynalint_rules._shared.text import atom
 
 _FLATTENED = ("flatten()", "squeeze(1)", "squeeze(-1)", "view(-1)", "reshape(-1)")
-_SELECTED = "DYN301"
+_SELECTED, _STORED = "DYN301", "DYN302"
+_INDEX = re.compile(r"_?(?:idxs?|inds?|index|indexes|indices|ids)$")
 
 
 @dataclass
@@ -64,11 +71,13 @@ def masked_instead(scope: Scope, event: Call) -> Rewrite | None:
     names, rows = names_of(scope, statement, event.node, apart=apart)
     if not names or not all(is_bound_once(scope, name) for name in names):
         return None
-    places = _Places(mask, names, rows, scope.fresh_name(f"{names[0]}_mask"), known.rank)
+    kept = known.dtype == "bool" and isinstance(mask, ast.Name) and _is_kept(scope, mask.id)
+    text = scope.text(mask) if kept else scope.fresh_name(f"{_INDEX.sub('', names[0])}_mask".lstrip("_"))
+    places = _Places(mask, names, rows, text, known.rank)
     if not all(_replace(scope, places, load) for name in names for load in loads(scope, name)):
         return None
-    made = f"{places.text} = {mask_text(scope, mask, known)}"
-    edits = rw.written(scope.file, (statement, [made]), *places.edits, *places.flow.edits)
+    made = [] if kept else [f"{text} = {mask_text(scope, mask, known)}"]
+    edits = rw.written(scope.file, (statement, made), *places.edits, *places.flow.edits)
     flow, leaves = places.flow, (*places.flow.leaves, *places.leaves)
     title = "Use the mask instead of the indices"
     return Rewrite(title, flow.safety, edits, flow.clauses, scope.imports, tuple(dict.fromkeys(leaves)))
@@ -95,6 +104,11 @@ def is_bound_once(scope: Scope, name: str) -> bool:
     names = [node for node in walk(scope.function.node) if isinstance(node, ast.Name) and node.id == name]
     stores = sum(not isinstance(node.ctx, ast.Load) for node in names)
     return stores == 1 and name not in parameters(scope)
+
+
+def _is_kept(scope: Scope, name: str) -> bool:
+    """Return whether a name has the same value, with the same elements, in the whole function."""
+    return has_one_value(scope, name) and not may_change_in_place(scope, name)
 
 
 def mask_text(scope: Scope, mask: ast.expr, known: k.Tensor) -> str:
@@ -136,9 +150,17 @@ def _is_compared_with_zero(scope: Scope, node: ast.expr) -> bool:
 
 
 def _indexed(scope: Scope, places: _Places, load: ast.Name) -> bool:
-    """Return whether the indices are the whole index of a read, so that the mask can replace them."""
+    """Return whether the indices are the whole index of a read or a store, so that the mask can replace them."""
     read, dimensions = _read_by(scope, places, load)
-    if read is None or not isinstance(read.ctx, ast.Load) or places.rank not in (None, dimensions):
+    if read is None or places.rank not in (None, dimensions):
+        return False
+    statement = statement_of(scope, read)
+    stores = isinstance(statement, ast.Assign | ast.AugAssign) and _stores_selected(scope, places, statement)
+    if isinstance(read.ctx, ast.Load):
+        places.leaves[_STORED if stores else _SELECTED] = None
+    elif isinstance(statement, ast.AugAssign):
+        places.leaves[_STORED] = None
+    elif not isinstance(statement, ast.Assign) or not (stores or k.is_number(scope.kind(statement.value))):
         return False
     if places.rank is None:
         many = "one dimension" if dimensions == 1 else f"{dimensions} dimensions"
@@ -147,8 +169,17 @@ def _indexed(scope: Scope, places: _Places, load: ast.Name) -> bool:
     shown = f"{scope.quote(places.mask)} has the same size as {read_from} in each of the mask's dimensions"
     places.flow.conditions[shown] = None
     places.edits.append((read, rw.item(rw.kept(scope.file, read.value), rw.name(places.text))))
-    places.leaves[_SELECTED] = None
     return True
+
+
+def _stores_selected(scope: Scope, places: _Places, statement: ast.Assign | ast.AugAssign) -> bool:
+    """Return whether a statement only stores elements through the indices that it also reads through them."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    stored, read = (
+        [_read_by(scope, places, one)[0] for one in walk(part) if isinstance(one, ast.Name) and one.id in places.names]
+        for part in (targets[0], statement.value)
+    )
+    return len(targets) == 1 and targets[0] in stored and bool(read) and None not in read
 
 
 def _read_by(scope: Scope, places: _Places, load: ast.Name) -> tuple[ast.Subscript | None, int]:

@@ -80,7 +80,10 @@ def _value(body: Sequence[ast.stmt], *, returned: bool) -> ast.expr | None:
 
 
 def _expressions(statements: Sequence[ast.stmt], mask: ast.expr) -> set[str]:
-    """Return the expressions in statements that select with a mask, with the whole tensor instead of the selection."""
+    """Return the expressions in statements that select with a mask, with the whole tensor instead of the selection.
+
+    Operands are left out, because the result of the operation is different.
+    """
     wanted = ast.dump(mask)
     selecting = any(
         ast.dump(part) == wanted
@@ -90,7 +93,12 @@ def _expressions(statements: Sequence[ast.stmt], mask: ast.expr) -> set[str]:
         for part in ast.iter_child_nodes(node)
     )
     whole = [_Whole(wanted).visit(copy.deepcopy(one)) for one in statements] if selecting else []
-    return {ast.dump(node) for one in whole for node in walk(one) if isinstance(node, ast.expr)}
+    parts = [(node, part) for one in whole for node in walk(one) for part in ast.iter_child_nodes(node)]
+    return {
+        ast.dump(part)
+        for node, part in parts
+        if isinstance(part, ast.expr) and not isinstance(node, ast.BinOp | ast.UnaryOp | ast.Compare)
+    }
 
 
 class _Whole(ast.NodeTransformer):

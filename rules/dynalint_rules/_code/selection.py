@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from dynalint.rulekit import Subscript, is_mask, k
+from dynalint.rulekit import Call, Subscript, is_mask, k
 from dynalint_rules._code.names import only_value
 from dynalint_rules._code.scope import Scope
 
@@ -53,7 +53,18 @@ def is_selected(scope: Scope, node: ast.expr) -> bool:
     return False
 
 
-def target_of(event: Subscript) -> ast.Subscript | None:
+def source_of(scope: Scope, node: ast.AST, mask: ast.expr) -> ast.expr | None:
+    """Return the tensor from which an expression selects the elements of a mask, or None for any other expression."""
+    if isinstance(node, ast.Call):
+        callee = scope.kind(node.func)
+        name = callee.name if isinstance(callee, k.Method | k.External) else ""
+        if name not in ("masked_select", "torch.masked_select"):
+            return None
+    found = selection_of(node) if isinstance(node, ast.Subscript | ast.Call) else None
+    return found.source if found is not None and ast.dump(found.mask) == ast.dump(mask) else None
+
+
+def target_of(event: Subscript | Call) -> ast.Subscript | None:
     """Return the `x[mask]` to which a read's statement stores through the same mask, or None."""
     statement = event.statement
     if isinstance(statement, ast.AugAssign):
@@ -62,5 +73,6 @@ def target_of(event: Subscript) -> ast.Subscript | None:
         target = statement.targets[0]
     else:
         return None
-    same = isinstance(target, ast.Subscript) and ast.dump(target.slice) == ast.dump(event.node.slice)
+    found = selection_of(event.node)
+    same = isinstance(target, ast.Subscript) and found is not None and ast.dump(target.slice) == ast.dump(found.mask)
     return target if same and isinstance(target, ast.Subscript) else None

@@ -9,12 +9,12 @@ import ast
 from collections.abc import Iterator
 from contextlib import suppress
 
-from dynalint.rulekit import Refusal, Rewrite, Subscript, k, rw, walk
+from dynalint.rulekit import Call, Refusal, Rewrite, Subscript, k, rw, walk
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.memory import changed_in_place, is_own
 from dynalint_rules._code.names import loads, within
 from dynalint_rules._code.scope import Scope, as_tensor
-from dynalint_rules._code.selection import target_of
+from dynalint_rules._code.selection import source_of, target_of
 from dynalint_rules._shared.branch.blocks import statements_after
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.sides import FINITE
@@ -25,11 +25,13 @@ _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mul
 # The gradients of these operators, if one operand is a number, do not need the other operand, so it can be overwritten.
 _FORGETFUL = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 _ELEMENTWISE = (*_OPERATORS, ast.Mod, ast.FloorDiv)
+# The parts of an index that is written in the code, such as `..., 0`. It selects a view.
+_FIXED = (ast.Constant, ast.Slice, ast.Tuple, ast.UnaryOp, ast.USub, ast.Load)
 # Operators whose results are harmless for zeros, which replace the values that are not selected.
 _HARMLESS = (ast.Add, ast.Sub, ast.Mult)
 
 
-def stored(scope: Scope, event: Subscript) -> Rewrite:
+def stored(scope: Scope, event: Subscript | Call) -> Rewrite:
     """Return the rewrite of a statement that reads and stores elements through the same mask.
 
     Raises:
@@ -122,28 +124,34 @@ class _Store:
             Refusal: If the rewrite would not be equivalent.
         """
         scope, target, file = self.scope, self.target, self.scope.file
-        if not isinstance(target.value, ast.Name):
+        base = target.value
+        while isinstance(base, ast.Subscript) and all(isinstance(one, _FIXED) for one in walk(base.slice)):
+            base = base.value
+        if not isinstance(base, ast.Name):
             raise Refusal(
                 f"assign {scope.quote(target.value)} to a variable, so that `torch.where` can select between "
                 "its old and new value"
             )
-        name = target.value.id
+        name, place = base.id, scope.text(target.value)
         harmless = not isinstance(self.statement, ast.AugAssign) or isinstance(self.statement.op, _HARMLESS)
         self._require_elementwise(self.value, harmless=harmless)
         mask = self._full_mask()
         if self.row and isinstance(self.statement, ast.AugAssign) and isinstance(self.statement.op, ast.Add | ast.Sub):
             row = f"{scope.torch}.where({mask}, {scope.text(self.value)}, 0)"
-            added = f"{name} {_OPERATORS[type(self.statement.op)]}= {row}"
+            added = f"{place} {_OPERATORS[type(self.statement.op)]}= {row}"
             edits = rw.written(file, (self.statement, [added]))
-            conditions = tuple(self._conditions(name))
+            conditions = tuple(self._conditions(place))
             return Rewrite("Add zeros where the mask is false", "conditional", edits, conditions, scope.imports)
-        own = self.put or is_own(scope, name, self.last)
+        # Part of a tensor is assigned in place.
+        own = self.put or (target.value is base and is_own(scope, name, self.last))
+        if not own and target.value is not base and self._keeps_old_value(name):
+            raise Refusal(f"`{place}` is assigned in place, and the gradient needs its old value; copy `{name}` first")
         if not own and self._keeps_old_value(name):
             raise Refusal(
                 f"`{name}` comes from elsewhere, and the gradient needs its old value; if no other code relies "
                 f"on the change, copy it first with `{name} = {name}.clone()`"
             )
-        head = f"{name if own else f'{name}[...]'} = "
+        head = f"{place if own or target.value is not base else f'{name}[...]'} = "
         if self.put and isinstance(self.statement, ast.Assign):
             head = f"{scope.text(self.statement.targets[0])} = "
         self.guards = self._guarded()
@@ -153,15 +161,15 @@ class _Store:
             if sign is None:
                 raise Refusal("no harmless number is known for this operator where the mask is false")
             plain = k.is_number(scope.kind(self.value)) and isinstance(self.value, ast.Constant | ast.UnaryOp)
-            text = f"{name} {sign} {text if plain or self.value in self.given else atom(self.value, text)}"
+            text = f"{place} {sign} {text if plain or self.value in self.given else atom(self.value, text)}"
         after = [] if self.last is self.first else statements_after(scope, self.first)
         run = [self.first, *after[: after.index(self.last) + 1 if after else 0]]
-        copied = self._copied(name)
-        run, old = ([copied[0], *run], copied[1]) if copied is not None else (run, name)
+        copied = self._copied(place)
+        run, old = ([copied[0], *run], copied[1]) if copied is not None else (run, place)
         edits = rw.written(file, (run, [f"{head}{scope.torch}.where({mask}, {text}, {old})"]))
         title = "Compute the value for all elements and select with `torch.where`"
         known = [is_certain(scope, one, self.mask) for one in self.reads.values()] if self.rows else []
-        conditions = tuple(self._conditions(name))
+        conditions = tuple(self._conditions(place))
         return Rewrite(title, "conditional", edits, conditions, scope.imports, own_calls=not all(known))
 
     def _copied(self, name: str) -> tuple[ast.stmt, str] | None:
@@ -185,10 +193,10 @@ class _Store:
         reads = any(isinstance(one, ast.Name) and one.id == name for one in walk(self.value))
         return None if reads and source.id != name else (before, source.id)
 
-    def _conditions(self, name: str) -> Iterator[str]:
+    def _conditions(self, place: str) -> Iterator[str]:
         scope = self.scope
         less = f"{self.row} dimension{'s' if self.row > 1 else ''} less than" if self.row else "as many dimensions as"
-        yield f"the mask has {less} `{name}`, and the dtypes are equal"
+        yield f"the mask has {less} `{place}`, and the dtypes are equal"
         if self.rows:
             yield f"{scope.quote(self.value)} computes each row independently"
         for one in self.given:
@@ -196,7 +204,7 @@ class _Store:
         if self.computed:
             yield FINITE
             for read in dict.fromkeys(one.id for one in self.reads.values() if isinstance(one, ast.Name)):
-                if read != name and changed_in_place(scope, read, self.first) is not None:
+                if read != place and changed_in_place(scope, read, self.first) is not None:
                     yield f"nothing modifies `{read}` in place before the backward pass"
 
     def _full_mask(self) -> str:
@@ -206,6 +214,9 @@ class _Store:
         if isinstance(mask, ast.Tuple) and len(mask.elts) > 1 and all(map(_is_full, mask.elts[1:])):
             full = len(mask.elts) - 1
             mask = mask.elts[0]
+        kind = scope.kind(mask)
+        if isinstance(kind, k.Tensor) and kind.array:
+            raise Refusal(f"{scope.quote(mask)} is a NumPy array; compute the mask with tensors")
         if not is_pure(scope, mask) or isinstance(mask, ast.Tuple):
             raise Refusal(f"{scope.quote(mask)} is more than a mask; select with `torch.where` instead")
         full = full or self.row
@@ -224,8 +235,9 @@ class _Store:
 
     def _reads(self, node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
         """Yield the outermost reads through the mask, each with the tensor that is read."""
-        if isinstance(node, ast.Subscript) and ast.dump(node.slice) == ast.dump(self.mask):
-            yield node, node.value
+        source = source_of(self.scope, node, self.mask)
+        if source is not None and isinstance(node, ast.expr):
+            yield node, source
             return
         if self.named is not None and isinstance(node, ast.Name) and node.id == self._name_of_read():
             assert isinstance(self.named.value, ast.Subscript)
@@ -262,8 +274,8 @@ class _Store:
         if node in self.reads:
             return atom(self.reads[node], file.segment(self.reads[node]))
         if node in self.given:
-            assert isinstance(self.target.value, ast.Name)
-            return f"{self.scope.torch}.zeros_like({self.target.value.id}).masked_scatter({mask}, {file.segment(node)})"
+            place = file.segment(self.target.value)
+            return f"{self.scope.torch}.zeros_like({place}).masked_scatter({mask}, {file.segment(node)})"
         marked = {*self.reads, *self.given, *self.guards} - {node}
         parts = {one: self._part(one, mask) for one in walk(node) if isinstance(one, ast.expr) and one in marked}
         return rw.spliced(file, node, parts)

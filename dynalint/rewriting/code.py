@@ -27,6 +27,7 @@ include statements that are kept, even statements that are being replaced.
 _NEWLINE = re.compile(r"\r\n?")
 # A parenthesis after an operator or a bracket, which does not belong to a call.
 _OPENED = re.compile(r"[-+*/%@&|^<>=~,(\[]\s*(\(\s*)$")
+_FIRST = re.compile(r"(\(\s*)$")
 _CLOSED = re.compile(r"\s*\)")
 
 
@@ -79,7 +80,8 @@ def spliced(file: SourceFile, node: ast.expr, parts: Mapping[ast.expr, str]) -> 
     for first, last, new in places:
         if first >= start:
             before, after = file.text[start:first], _CLOSED.match(file.text, last, end)
-            if after and (opened := _OPENED.search(before)) and _is_call(new):  # only the old part needs parentheses
+            opened = _OPENED.search(before) or (_FIRST.match(before) if start == file.span(node)[0] else None)
+            if after and opened and _is_call(new):  # only the old part needs parentheses
                 text, start = text + before[: opened.start(1)] + new, after.end()
             else:
                 text, start = text + before + new, last

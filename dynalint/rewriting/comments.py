@@ -12,19 +12,14 @@ from dynalint.rewriting.changed import parts, unlike
 
 # Comments that tell a tool something about the code on the same line. They are pointless without the code.
 _FOR_TOOLS = re.compile(r"#\s*(noqa|type:|dynalint:|pragma:|pylint:|pyright:|mypy:|ruff:|fmt:|nosec)")
-# A comment like this would apply to the next statement if it were on a separate line.
-_OWN = re.compile(r"#\s*dynalint:")
 
 
-def lost(old: Sequence[cst.CSTNode], new: Sequence[cst.CSTNode], *, nothing: bool = False) -> list[str]:
-    """Return the comments in the old nodes that are missing from the new nodes, in order.
-
-    If `nothing` is true, no code remains, so comments for tools are dropped.
-    """
+def lost(old: Sequence[cst.CSTNode], new: Sequence[cst.CSTNode]) -> list[str]:
+    """Return the comments in the old nodes that are missing from the new nodes, in order, without those for tools."""
     before, after = unlike(old, new)
     if Counter(_found_in(before)) <= Counter(_found_in(after)):
         return []
-    return _missing(_comments_of(old), _comments_of(new), _FOR_TOOLS if nothing else _OWN)
+    return _missing(_comments_of(old), _comments_of(new))
 
 
 def _found_in(nodes: Sequence[cst.CSTNode]) -> Iterator[str]:
@@ -48,12 +43,12 @@ def _comments_of(nodes: Iterable[cst.CSTNode]) -> list[str]:
     return found
 
 
-def _missing(old: Iterable[str], new: Iterable[str], left_out: re.Pattern[str]) -> list[str]:
+def _missing(old: Iterable[str], new: Iterable[str]) -> list[str]:
     there, found = Counter(new), []
     for comment in old:
         if there[comment]:
             there[comment] -= 1
-        elif not left_out.match(comment):
+        elif not _FOR_TOOLS.match(comment):
             found.append(comment)
     return found
 

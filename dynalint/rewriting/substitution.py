@@ -243,7 +243,7 @@ class _Pass(cst.CSTTransformer):
             new = self._fitting(new)
         assert isinstance(new, cst.BaseStatement)
         before = without_lead(old) if old in self._lifted else old
-        if new is not old and (gone := lost([before], [new], nothing=True)):
+        if new is not old and (gone := lost([before], [new])):
             new = new.with_changes(leading_lines=[*getattr(new, "leading_lines", ()), *above(gone)])
         return [new], []
 
@@ -252,7 +252,7 @@ class _Pass(cst.CSTTransformer):
         lead = list(getattr(old[0], "leading_lines", ()))
         self._lifted.add(old[0])
         lines = [new for line in old for new in self._apart(line)]
-        gone = lost(old, [*lead, *lines], nothing=not lines)
+        gone = lost(old, [*lead, *lines])
         behind = _behind(old[-1])
         if lines and gone and behind is not None and behind.comment is not None and gone[-1] == behind.comment.value:
             last = lines[-1]

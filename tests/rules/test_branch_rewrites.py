@@ -464,7 +464,36 @@ def test_a_number_beside_a_tensor_without_dimensions() -> None:
 
 def test_a_guarded_whole_number_stays_one() -> None:
     body = "m = x > 0\nif m.sum() == 0:\n    return x.mean()\nreturn x.sum() / m.sum()"
-    assert "torch.where(condition, 1, m.sum())" in fixed(body)
+    assert "x.sum() / m.sum().clamp(min=1))" in fixed(body)
+    less = "k = (x > 0).sum() - 1\nif k == 0:\n    return x.mean()\nreturn x.sum() / k"
+    assert "torch.where(condition, 1, k)" in fixed(less)
+    other = "m = x > 0\nif m.sum() == 0:\n    return x.mean() / m.sum()\nreturn x.sum()"
+    assert "torch.where(condition, m.sum(), 1)" in fixed(other)
+    weights = "n = x.sum()\nif n > 0:\n    x = x / n\nreturn x"
+    assert "torch.where(condition, n, 1)" in fixed(weights)
+
+
+def test_more_guards_than_anyone_would_read() -> None:
+    body = "if x.sum() > 0:\n    x = x / y / (y + 1) / (y + 2) / (y + 3) / (y + 4)\nreturn x"
+    assert "more than 4 operations are not defined for all inputs" in reason(body)
+
+
+def test_parentheses_around_a_guarded_operand_are_dropped() -> None:
+    body = "if x.sum() > 0:\n    x = (x + y).sqrt() / (y + 1)\nreturn x"
+    new = "torch.where(condition, x + y, 1).sqrt() / torch.where(condition, y + 1, 1)"
+    assert fixed(body) == f"condition = x.sum() > 0\nx = torch.where(condition, {new}, x)\nreturn x"
+
+
+def test_comments_for_tools_are_dropped_with_their_lines() -> None:
+    body = "if x.sum() > 0:  # type: ignore[operator]\n    # twice\n    x = x * 2  # noqa: E501\nreturn x"
+    assert fixed(body) == "# twice\nx = torch.where(x.sum() > 0, x * 2, x)\nreturn x"
+
+
+def test_the_opposite_of_a_comparison() -> None:
+    body = "if not x.sum() == y.sum():\n    x = x * 2\nreturn x"
+    assert fixed(body) == "x = torch.where(x.sum() != y.sum(), x * 2, x)\nreturn x"
+    body = "if not x.sum() > y.sum():\n    x = x * 2\nreturn x"
+    assert fixed(body) == "x = torch.where(~(x.sum() > y.sum()), x * 2, x)\nreturn x"
 
 
 @pytest.mark.parametrize(
@@ -511,6 +540,8 @@ def test_assertions_share_no_line() -> None:
         ("x must be in [0, {limit}), got {x.tolist()}.", "x must be in [0, ...)"),
         ("x: {x} is too large", "x: ... is too large"),
         ("Got {x}", "Got ..."),
+        ("the sizes must be equal, but got {x} and {y}", "the sizes must be equal"),
+        ("expected no offset, but got {x} instead", "expected no offset"),
     ],
 )
 def test_messages_without_values_do_not_say_what_was_given(message: str, kept: str) -> None:

@@ -25,7 +25,8 @@ from dynalint_rules._shared.branch.truth import (
 from dynalint_rules._shared.text import held_together
 
 _SENTENCES = re.compile(r"(.*[.!?])(?:\s|$)", re.DOTALL)
-_GIVEN = re.compile(r"[\s,;:.(]+(?:but\s+)?(?:got|found|received|given)\b[\s:=]*\.\.\.\)?\.?$", re.IGNORECASE)
+_VALUES = r"\.\.\.(?:(?:,| and| vs\.?) \.\.\.)*(?: instead)?"
+_GIVEN = re.compile(rf"[\s,;:.(]+(?:but\s+)?(?:got|found|received|given)\b[\s:=]*{_VALUES}\)?\.?$", re.IGNORECASE)
 CHECKED = "Check with `torch._assert_async` in compiled code"
 
 

@@ -87,7 +87,7 @@ def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str
         return "{} if {} else {}".format(*held) if held else ast.unparse(node)
     inside = {one.node: one for one in guards if one.node is not node and _contains(node, one.node)}
     new: dict[ast.expr, str] = {
-        child: scope.renamed[child] for child in walk(node) if isinstance(child, ast.Name) and child in scope.renamed
+        child: scope.renamed[child] for child in walk(node) if isinstance(child, ast.expr) and child in scope.renamed
     }
     new |= {child: guarded(scope, one, guards, guard) for child, one in inside.items()}
     return rw.spliced(scope.file, node, new)

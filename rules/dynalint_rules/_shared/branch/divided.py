@@ -27,7 +27,7 @@ from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
 
 _TITLE = "Test the Python value in a separate `if`, and compute both branches of the tensor test"
 _LEFT = ("DYN101", "DYN106", "DYN107", "DYN202")
-_MOST_REPEATED = 10
+_MOST_REPEATED = 4
 _PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.expr_context, ast.UnaryOp, ast.Not)
 
 

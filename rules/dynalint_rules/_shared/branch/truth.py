@@ -219,10 +219,18 @@ def _comparison(scope: Scope, node: ast.Compare) -> Truth:
         links.append(f"{operand_text(scope, left)} {COMPARISONS[type(operator)]} {operand_text(scope, right)}")
     scalar = numbers and all(tensor.rank == 0 for tensor in tensors)
     if len(links) == 1:
-        return Truth(scope.text(node), False, scalar)
+        return Truth(scope.text(node), False, scalar, (), _opposite(scope, node, scalar))
     effects_of(scope, values[1:])
     conditions = raising_conditions(scope, values[2:])
     return Truth(" & ".join(f"({link})" for link in links), False, scalar, tuple(conditions))
+
+
+def _opposite(scope: Scope, node: ast.Compare, scalar: bool) -> Truth | None:
+    """Return the comparison with the opposite result, or None for an order, which NaN would change."""
+    sign = {ast.Eq: "!=", ast.NotEq: "=="}.get(type(node.ops[0]))
+    if sign is None:
+        return None
+    return Truth(f"{operand_text(scope, node.left)} {sign} {operand_text(scope, node.comparators[0])}", False, scalar)
 
 
 def _bool_op(scope: Scope, node: ast.BoolOp) -> Truth:

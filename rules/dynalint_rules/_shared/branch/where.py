@@ -49,10 +49,12 @@ from dynalint_rules._shared.branch.sides import (
 from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.truth import Truth, truth_of
 from dynalint_rules._shared.guard.statements import asked_in_eager, leaves_loop_in_eager
-from dynalint_rules._shared.mask.masked import rewrite_masked, rewrite_spared
+from dynalint_rules._shared.mask.masked import clamped, rewrite_masked, rewrite_spared
 from dynalint_rules._shared.mask.shortcuts import rewrite_shortcut
 from dynalint_rules._shared.text import held_together, indentation, inner_indentation
 
+# With more of them, the new code is harder to read than the branch.
+_MOST_GUARDS = 4
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**", ast.MatMult: "@"}
 
 
@@ -126,6 +128,11 @@ class _Writer:
         self.conditions += raising_conditions(self.scope, chain.tests[1:], [truth.scalar for truth in truths[1:]])
         self.plan = plan_of(self.scope, chain)
         self.guards = [self._guards(block) for block in chain.blocks]
+        if sum(map(len, self.guards)) > _MOST_GUARDS:
+            raise Refusal(
+                f"more than {_MOST_GUARDS} operations are not defined for all inputs; move the branch into a function, "
+                "and pass it operands that are harmless where the test selects the other branch"
+            )
         statements = len(self.plan.rows) + len(self.plan.temporaries)
         results = [block.result for block in chain.blocks if block.result is not None]
         bind = statements + _choices(results) > 1 or any(self.guards)
@@ -151,7 +158,9 @@ class _Writer:
 
     def _guards(self, block: Block) -> list[Guarded]:
         values = [one.value for one in block.assignments] + ([] if block.result is None else [block.result])
-        return [guarded for value in values for guarded in guarded_operands(self.scope, value)]
+        found = [guarded for value in values for guarded in guarded_operands(self.scope, value)]
+        single = self.chain.tests[0] if len(self.chain.tests) == 1 else None
+        return found if single is None else clamped(self.scope, found, single, block is self.chain.blocks[0])
 
     def _name_tests(self, truths: Sequence[Truth], *, bind: bool) -> None:
         """Find the code of each test. A test that is repeated or must not move is first assigned to a name."""

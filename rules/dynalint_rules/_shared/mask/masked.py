@@ -6,6 +6,7 @@ If no element is selected, the body does nothing. The same applies to `x[mask] =
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
@@ -14,13 +15,15 @@ from dynalint_rules._code.autograd import keeps_graph
 from dynalint_rules._code.effects import effects_of_always
 from dynalint_rules._code.kept import change_conditions, kept_conditions, refuse_changed_later, switch_conditions
 from dynalint_rules._code.memory import is_own, sharing
-from dynalint_rules._code.names import only_value, parameters, statement_of
+from dynalint_rules._code.names import has_one_value, only_value, parameters, statement_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.temporaries import computed_inside
 from dynalint_rules._shared.branch.blocks import is_elif, split_test, statements_after
 from dynalint_rules._shared.branch.choice import finished
+from dynalint_rules._shared.branch.domain import Guarded
 from dynalint_rules._shared.branch.sides import FINITE, NO_RAISE, SAME_FORM, refuse_changed_alias
 from dynalint_rules._shared.branch.truth import is_tensor_test
+from dynalint_rules._shared.text import atom
 
 _TITLE = "Remove the test, because it does not change the result"
 # Methods that return a mask with the same elements selected, in another shape.
@@ -116,6 +119,53 @@ def reduced_as_whole(scope: Scope, node: ast.expr, name: str) -> ast.expr | None
     if isinstance(callee, k.External) and callee.name == f"torch.{name}" and len(node.args) == 1:
         return node.args[0]
     return None
+
+
+def clamped(scope: Scope, guards: Sequence[Guarded], test: ast.expr, outcome: bool) -> list[Guarded]:
+    """Return the operands to protect where a test has the other outcome, without counts, which are clamped instead.
+
+    `torch.where(m.any(), m.sum(), 1)` equals `m.sum().clamp(min=1)`.
+    """
+    rest = []
+    for one in guards:
+        if one.safe == "1" and one.node not in scope.renamed and _outcome_if_counted(scope, test, one.node) is outcome:
+            scope.renamed[one.node] = f"{atom(one.node, scope.text(one.node))}.clamp(min=1)"
+        else:
+            rest.append(one)
+    return rest
+
+
+def _outcome_if_counted(scope: Scope, test: ast.expr, operand: ast.expr) -> bool | None:
+    """Return the outcome of a test for which `operand`, an integer, is positive, or None if the test does not say."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        opposite = _outcome_if_counted(scope, test.operand, operand)
+        return None if opposite is None else not opposite
+    tensor = scope.tensor(operand)
+    if (
+        tensor is None
+        or tensor.dtype != "int"
+        or (isinstance(operand, ast.Name) and not has_one_value(scope, operand.id))
+    ):
+        return None
+    counted = _counted_mask(scope, operand)
+    asked = reduced_as_whole(scope, test, "any")
+    if asked is not None:
+        return True if counted is not None and ast.dump(asked) == ast.dump(counted) else None
+    if not isinstance(test, ast.Compare) or ast.dump(test.left) != ast.dump(operand) or len(test.ops) > 1:
+        return None
+    bound, sign = test.comparators[0], test.ops[0]
+    if not isinstance(bound, ast.Constant) or bound.value != 0 or isinstance(bound.value, bool):
+        return None
+    if isinstance(sign, ast.Gt | ast.LtE):
+        return isinstance(sign, ast.Gt)
+    return isinstance(sign, ast.NotEq) if isinstance(sign, ast.Eq | ast.NotEq) and counted is not None else None
+
+
+def _counted_mask(scope: Scope, operand: ast.expr) -> ast.expr | None:
+    """Return the bool tensor whose true elements an expression counts."""
+    value = only_value(scope, operand.id, operand) if isinstance(operand, ast.Name) else operand
+    masks = (reduced_as_whole(scope, value, name) for name in ("sum", "count_nonzero")) if value is not None else ()
+    return next((one for one in masks if one is not None and _is_bool(scope, one)), None)
 
 
 def _upright(mask: ast.expr) -> tuple[ast.expr, bool]:

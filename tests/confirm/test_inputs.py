@@ -417,6 +417,19 @@ def test_a_dict_has_the_keys_that_the_code_reads() -> None:
     assert "batch['features']=" in found.text
 
 
+class Cubes(nn.Module):
+    """As in transformers of videos: a patch is a number of frames too."""
+
+    def forward(self, x):
+        _, _, frames, height, width = (size // 8 for size in x.shape)
+        return x.flatten()[:frames].view(frames, 1, 1, -1).expand(frames, height, width, -1)
+
+
+def test_a_video_gets_more_frames_if_they_make_no_patch() -> None:
+    (video,), _ = find_call(Cubes(), "cpu", 30).call
+    assert video.shape[2:] == (16, 16, 16)
+
+
 class Prompts(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -303,8 +303,11 @@ def _alike(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
 
 
 def _larger(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
-    """Yield specs with larger inputs, because kernels or pooling windows were too large."""
+    """Yield specs with larger inputs, because kernels, patches or pooling windows were too large."""
     pictures = {name: spec for name, spec in _tensors(specs).items() if len(spec.shape) in (4, 5)}
+    # Videos are made with few frames.
+    cubes = {n: (*spec.shape[:2], *spec.shape[-1:] * 3) for n, spec in pictures.items() if len(spec.shape) == 5}
+    yield {**specs, **{name: replace(pictures[name], shape=shape) for name, shape in cubes.items()}}
     for side in (64, 128, 224):
         changed = {n: replace(spec, shape=(*spec.shape[:-2], side, side)) for n, spec in pictures.items()}
         if any(max(spec.shape[-2:]) < side for spec in pictures.values()):
@@ -376,7 +379,7 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _sizes(1, 2)),
     (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _sizes(2, 1)),
     (r"must match the size of tensor|[Tt]arget size|same (size|shape)|shapes? must|shape mismatch", _alike),
-    (r"[Oo]utput size is too small|Kernel size can't be greater|[Pp]adding size should be less", _larger),
+    (r"[Oo]utput size is too small|Kernel size can't be greater|[Pp]adding size should be|of 0 elements", _larger),
     (r"'indices' to have|used as indices must be|index tensor|Expected dtype int|of one of types Long", _whole),
     (r"0D or 1D target tensor expected", _labels),
     (r"index out of range|Class values must be|out of bounds", _lower),

@@ -34,6 +34,11 @@ class Importers:
         for outline in outlines:
             self._modules.setdefault(outline.name, outline)
             self._by_path[outline.path] = outline
+        for name in list(self._modules):
+            # A script above `src` makes the module's name `src.package.module`, but code imports `package.module`.
+            parts = name.split(".")
+            first = next(end for end in range(1, len(parts) + 1) if ".".join(parts[:end]) in self._modules)
+            self._modules.setdefault(".".join(parts[first - 1 :]), self._modules[name])
         self._packages = {name.partition(".")[0] for name in self._modules}
         self._known: dict[tuple[str, str], Collection[Outline] | None] = {}
         self._users: defaultdict[Outline, set[Outline]] = defaultdict(set)

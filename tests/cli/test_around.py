@@ -173,6 +173,12 @@ def test_only_what_has_a_bearing_is_read(project: Path) -> None:
     assert "scripts/train.py" not in _around("src/p/ops.py")[0]
 
 
+def test_a_script_beside_src_hides_no_user(project: Path) -> None:
+    (project / "setup.py").write_text("from setuptools import setup\n\nsetup()\n")
+    assert _around("src/p/free.py") == (["scripts/train.py"], ())
+    assert dynalint.check(["src/p/free.py"], static=True)
+
+
 def test_what_would_be_too_much_is_left_out_and_said_so(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,10 @@ Environment = dict[str, Kind]
 
 # Joining this many names takes as long as evaluating one expression.
 _MANY = 16
+# The maximum number of times a context with up to ten parameters is run. The lattice of kinds is far lower than this,
+# but the kind of each parameter grows by itself, so more parameters may need more runs. If a context has not settled by
+# then, it is reported.
+_MOST_RUNS = 100
 
 
 @cache
@@ -87,6 +91,11 @@ class Context:
     running: bool = False
     queued: bool = False
     outdated: bool = False
+
+    @property
+    def is_at_limit(self) -> bool:
+        """Whether the context is not run any more, even if what it depends on changes."""
+        return self.runs >= _MOST_RUNS * max(10, len(self.params)) // 10
 
     def forget_run(self) -> None:
         """Drop what the last run has recorded, before the next one."""

@@ -42,9 +42,6 @@ from dynalint.analysis.steps import Budgets, Exhausted, spent_now
 # The maximum number of argument combinations for which a small function is interpreted separately. Any others share one
 # context.
 _MOST_CONTEXTS = 6
-# The maximum number of times a context is run. The lattice of kinds is far lower than this. If a context has not
-# settled by then, it is reported.
-_MOST_RUNS = 100
 # After this many runs, results are joined with earlier results. Before that, not all arguments have been seen.
 _RUNS_AFRESH = 2
 # After this many runs, a context that is called with a larger kind waits for the remaining callers.
@@ -158,8 +155,9 @@ class Interpreter:
     def note_unsettled(self) -> None:
         """Record the functions that reached no fixpoint: they have not been interpreted with their last arguments."""
         for function, contexts in self.contexts.items():
-            if any(context.outdated and context.runs >= _MOST_RUNS for context in contexts):
-                text = f"it was still called in new ways after {_MOST_RUNS} runs"
+            unsettled = [context.runs for context in contexts if context.outdated and context.is_at_limit]
+            if unsettled:
+                text = f"it was still called in new ways after {max(unsettled)} runs"
                 self.failures.append(Failure(function.file.path, function.qualname, text))
 
     def runs(self, function: FunctionInfo) -> bool:
@@ -243,7 +241,7 @@ class Interpreter:
 
         Calls that are too deep are postponed, and excess runs are skipped.
         """
-        if context.running or context.runs >= _MOST_RUNS:
+        if context.running or context.is_at_limit:
             context.outdated = True  # it has called itself with a larger kind, or did not reach the fixpoint
             return
         if self.budgets.of(context.function.file).exhausted:
@@ -334,7 +332,7 @@ class Interpreter:
 
     def enqueue(self, context: Context) -> None:
         """Schedule a context to be interpreted again."""
-        if not context.queued and not context.running and context.runs < _MOST_RUNS:
+        if not context.queued and not context.running and not context.is_at_limit:
             context.queued = True
             self._queue.append(context)
 

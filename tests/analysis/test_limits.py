@@ -17,9 +17,9 @@ SOURCES = sorted(FOLDER.rglob("*.py"))
 # Each limit with a value so small that the program below goes beyond it.
 LIMITS = {
     "frame._MANY": 1,
+    "frame._MOST_RUNS": 1,
     "interpreter._DEEPEST_CALL": 1,
     "interpreter._MOST_CONTEXTS": 1,
-    "interpreter._MOST_RUNS": 1,
     "interpreter._RUNS_AFRESH": 0,
     "interpreter._RUNS_AT_ONCE": 0,
     "kinds.values.MOST_KEYS": 1,

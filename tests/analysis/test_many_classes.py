@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dynalint.analysis import Analysis, AnalysisOptions, analyze, interpreter
+from dynalint.analysis import Analysis, AnalysisOptions, analyze, frame
 from dynalint.analysis.events import Branch, StateChange
 from dynalint.analysis.kinds import only_tensor
 
@@ -147,11 +147,25 @@ def test_what_wraps_itself_comes_to_an_end(tmp_path: Path) -> None:
 
 
 def test_a_cut_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interpreter, "_MOST_RUNS", 1)
+    monkeypatch.setattr(frame, "_MOST_RUNS", 1)
     analysis = analysed(tmp_path, {"m.py": WRAPPED})
     told = {(failure.function, failure.fault) for failure in analysis.failures}
     assert told == {("packed", "it was still called in new ways after 1 runs")}
     assert branches(analysis) == {("m.py", 5)}
+
+
+def test_many_parameters_that_grow_one_after_the_other(tmp_path: Path) -> None:
+    """Each run passes the name on to the next parameter."""
+    names = [f"a{number}" for number in range(120)]
+    defaults = ", ".join(f"{name}=None" for name in names)
+    code = (
+        "import torch\n\n@torch.compile\ndef run(x: torch.Tensor):\n    shift(x, 'name')\n    return x\n\n"
+        f"def shift(x, {defaults}):\n    if {names[-1]} == 'name':\n        if x.sum() > 0:\n            return x\n"
+        f"    return shift(x, None, {', '.join(names[:-1])})\n"
+    )
+    analysis = analysed(tmp_path, {"m.py": code})
+    assert not analysis.failures
+    assert branches(analysis) == {("m.py", 10)}
 
 
 def test_a_chain_of_classes_of_which_each_makes_the_next_comes_to_an_end(tmp_path: Path) -> None:

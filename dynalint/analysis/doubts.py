@@ -84,8 +84,11 @@ def _takes_module(interpreter: Interpreter, function: FunctionInfo) -> bool:
 
 
 def _is_module(annotation: k.Kind, project: Project) -> bool:
+    """Return whether an annotation is a module that can be called. Some modules only hold data."""
     if isinstance(annotation, k.Class):
-        return project.is_module_class(annotation.cls)
+        forwards = project.find_method(annotation.cls, "forward") is not None
+        inherits = any(base != "torch.nn.Module" for base in project.lineage(annotation.cls)[1])
+        return project.is_module_class(annotation.cls) and (forwards or inherits)
     return isinstance(annotation, k.External) and annotation.name == "torch.nn.Module"
 
 

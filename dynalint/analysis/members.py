@@ -14,7 +14,7 @@ from dynalint.analysis.functions import call_function
 from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join, join_all
 from dynalint.analysis.named_attributes import HOLE, fits
-from dynalint.analysis.signatures import declared_kind, has_decorator
+from dynalint.analysis.signatures import declared_attribute, declared_kind, has_decorator
 from dynalint.analysis.torch_calls import OF_DENSE_TENSORS, convert
 
 # Layers whose weight is a matrix.
@@ -155,7 +155,7 @@ def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
         return bind(frame, method, owner)
     kind = stored(frame, owner, name)
     if kind is not NOTHING:
-        return kind
+        return _held(declared_attribute(frame.interpreter, owner.cls, name), name) if kind == UNKNOWN else kind
     for cls in project.mro(owner.cls):
         patterns = [pattern for pattern in cls.attributes if HOLE in pattern and fits(name, pattern)]
         if patterns:
@@ -174,7 +174,9 @@ def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
         return _differentiable(frame, k.Class(owner.cls))
     kind = _inherited(frame, owner.cls, owner, name)
     if isinstance(kind, k.Unknown) and project.is_module_class(owner.cls):
-        return _of_torch_class(frame, owner, "torch.nn.Module", name)
+        kind = _of_torch_class(frame, owner, "torch.nn.Module", name)
+    if isinstance(kind, k.Unknown):
+        return _held(declared_attribute(frame.interpreter, owner.cls, name), name)
     return kind
 
 

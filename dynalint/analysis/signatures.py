@@ -9,7 +9,7 @@ from dynalint.analysis import kinds as k
 from dynalint.analysis.annotations import annotation_kind
 from dynalint.analysis.documented import documented
 from dynalint.analysis.frame import Environment
-from dynalint.analysis.index import FunctionInfo, ModuleInfo
+from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
 from dynalint.analysis.kinds import UNKNOWN, Kind, Unknown, join, widened
 
 if TYPE_CHECKING:
@@ -63,6 +63,14 @@ def declared_kind(interpreter: Interpreter, annotation: ast.expr, module: Module
         if all(isinstance(one, (k.Tensor, k.Value, Unknown)) for one in known.members):
             interpreter.annotations[annotation] = known
     return known
+
+
+def declared_attribute(interpreter: Interpreter, cls: ClassInfo, name: str) -> Kind:
+    """Return the kind that an annotation in the body of a class or a base class gives an attribute of its instances."""
+    for one in interpreter.project.mro(cls):
+        if name in one.annotated:
+            return declared_kind(interpreter, one.annotated[name], one.module)
+    return UNKNOWN
 
 
 def parameter_kind(interpreter: Interpreter, function: FunctionInfo, argument: ast.arg) -> Kind:

@@ -116,6 +116,20 @@ def test_what_cannot_be_called_without_a_model_is_doubted(tmp_path: Path) -> Non
     assert doubts(tmp_path, text) == ["`Attribution.forward` takes a model as an argument"]
 
 
+def test_a_module_that_only_holds_data_is_no_model(tmp_path: Path) -> None:
+    text = """
+    class Grid(nn.Module):
+        def __init__(self, spacing: Tensor):
+            super().__init__()
+            self.register_buffer("spacing", spacing)
+
+    class Element(nn.Module):
+        def forward(self, grid: Grid, x: Tensor):
+            return clipped(x * grid.spacing)
+    """
+    assert doubts(tmp_path, text) == [""]
+
+
 def test_a_layer_that_may_be_given_is_no_sign(tmp_path: Path) -> None:
     text = """
     class Net(nn.Module):

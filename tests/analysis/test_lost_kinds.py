@@ -598,3 +598,28 @@ class Model(nn.Module):
         return x
 """
     assert bool(branches(tmp_path, code)) is entered
+
+
+@pytest.mark.parametrize("declared", ["Tensor", "Optional[Tensor]"])
+@pytest.mark.parametrize("stored", ["self.register_all(z)", "self.z = something(z)"])
+def test_an_attribute_of_which_only_the_declaration_is_known(tmp_path: Path, declared: str, stored: str) -> None:
+    code = f"""
+class Plane(nn.Module):
+    z: {declared}
+
+    def __init__(self, z):
+        super().__init__()
+        {stored}
+
+    def register_all(self, *values):
+        for name, value in zip(something.names, values):
+            self.register_buffer(name, value)
+
+
+class Model(nn.Module):
+    def forward(self, x: Tensor, plane: Plane):
+        if plane.z > 0:
+            return x
+        return -x
+"""
+    assert [branch.node.lineno - HEAD.count("\n") for branch in branches(tmp_path, code)] == [16]

@@ -256,7 +256,7 @@ class Watch:
 
     def whole(self, path: str) -> str:
         """Return the full path for a package file's shortened path in Dynamo's output, or "" for other files."""
-        found = [file for file in self.files if file == path or file.endswith(os.sep + path)]
+        found = [file for file in self.files if file.endswith(path)]
         return str(Path(found[0]).relative_to(self.root)) if len(found) == 1 else ""
 
     def write(self, file: str, name: str, mode: bool | None, **values: Any) -> None:

@@ -86,9 +86,10 @@ def _takes_module(interpreter: Interpreter, function: FunctionInfo) -> bool:
 def _is_module(annotation: k.Kind, project: Project) -> bool:
     """Return whether an annotation is a module that can be called. Some modules only hold data."""
     if isinstance(annotation, k.Class):
-        forwards = project.find_method(annotation.cls, "forward") is not None
-        inherits = any(base != "torch.nn.Module" for base in project.lineage(annotation.cls)[1])
-        return project.is_module_class(annotation.cls) and (forwards or inherits)
+        plain = ("torch.nn.Module", "abc.ABC", "typing.Generic", "typing.Protocol")
+        inherits = any(base not in plain for base in project.lineage(annotation.cls)[1])
+        forwards = inherits or project.find_method(annotation.cls, "forward") is not None
+        return forwards and project.is_module_class(annotation.cls)
     return isinstance(annotation, k.External) and annotation.name == "torch.nn.Module"
 
 

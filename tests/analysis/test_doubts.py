@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
+import pytest
+
 import dynalint
 from dynalint.findings import Finding
 
@@ -116,9 +118,12 @@ def test_what_cannot_be_called_without_a_model_is_doubted(tmp_path: Path) -> Non
     assert doubts(tmp_path, text) == ["`Attribution.forward` takes a model as an argument"]
 
 
-def test_a_module_that_only_holds_data_is_no_model(tmp_path: Path) -> None:
-    text = """
-    class Grid(nn.Module):
+@pytest.mark.parametrize("bases", ["nn.Module", "nn.Module, abc.ABC"])
+def test_a_module_that_only_holds_data_is_no_model(tmp_path: Path, bases: str) -> None:
+    text = f"""
+    import abc
+
+    class Grid({bases}):
         def __init__(self, spacing: Tensor):
             super().__init__()
             self.register_buffer("spacing", spacing)

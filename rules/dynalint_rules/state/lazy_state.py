@@ -164,9 +164,12 @@ def _moved_in_each_call(scope: Scope, event: StateChange) -> Rewrite:
             raise Refusal(f"{use.place} may read the moved tensor; register a buffer instead")
         if function is event.function and after:
             changes.append((use.node, local))
-    condition = f"no code outside this project reads `{_place(event)}`, which keeps its device and dtype"
+    conditions = (
+        f"no code outside this project reads `{_place(event)}`, which keeps its device and dtype",
+        "if the input is on another device, each call copies the tensor",
+    )
     edits = rw.written(scope.file, *changes)
-    return Rewrite("Assign the moved tensor to a local variable", "conditional", edits, (condition,))
+    return Rewrite("Assign the moved tensor to a local variable", "unsafe", edits, conditions)
 
 
 def _is_earlier(read: ast.expr, move: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:

@@ -127,7 +127,8 @@ class _Store:
         base = target.value
         while isinstance(base, ast.Subscript) and all(isinstance(one, _FIXED) for one in walk(base.slice)):
             base = base.value
-        if not isinstance(base, ast.Name):
+        # An item in a list or dict may also be known by other names, which an assignment to the item would not change.
+        if not isinstance(base, ast.Name) or (base is not target.value and scope.tensor(base) is None):
             raise Refusal(
                 f"assign {scope.quote(target.value)} to a variable, so that `torch.where` can select between "
                 "its old and new value"
@@ -156,12 +157,15 @@ class _Store:
             head = f"{scope.text(self.statement.targets[0])} = "
         self.guards = self._guarded()
         text = self._part(self.value, mask)
+        if self.value in self.reads and self.value not in self.guards:
+            text = scope.text(self.reads[self.value])  # an argument of `torch.where` needs no parentheses
         if isinstance(self.statement, ast.AugAssign):
             sign = _OPERATORS.get(type(self.statement.op))
             if sign is None:
                 raise Refusal("no harmless number is known for this operator where the mask is false")
             plain = k.is_number(scope.kind(self.value)) and isinstance(self.value, ast.Constant | ast.UnaryOp)
-            text = f"{place} {sign} {text if plain or self.value in self.given else atom(self.value, text)}"
+            operand = self.reads.get(self.value, self.value)
+            text = f"{place} {sign} {text if plain or self.value in self.given else atom(operand, text)}"
         after = [] if self.last is self.first else statements_after(scope, self.first)
         run = [self.first, *after[: after.index(self.last) + 1 if after else 0]]
         copied = self._copied(place)

@@ -9,7 +9,7 @@ from dynalint.analysis import torch_api
 from dynalint.analysis.builtin_calls import builtin_call, taken
 from dynalint.analysis.callbacks import TRANSFORMS, handed_arguments, handed_result
 from dynalint.analysis.containers import container_method
-from dynalint.analysis.decorators import wrappers_of
+from dynalint.analysis.decorators import kept_back, wrappers_of
 from dynalint.analysis.dispatch import evaluate, evaluates
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.events import Ordering
@@ -20,10 +20,10 @@ from dynalint.analysis.functions import DISABLED, call_function, keeping_out
 from dynalint.analysis.hooks import hooks_of, note_hook
 from dynalint.analysis.instances import instance_call, instantiate
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join, join_all
-from dynalint.analysis.members import trace_backward
+from dynalint.analysis.members import never_had, trace_backward
 from dynalint.analysis.method_calls import object_method, store_by_name, tensor_method
 from dynalint.analysis.named_attributes import name_of
-from dynalint.analysis.noting import note_call, note_installed
+from dynalint.analysis.noting import note_call, note_inherited, note_installed
 from dynalint.analysis.selected_members import CHILDREN, listed, named_member
 from dynalint.analysis.sparse import made_sparse, note_sparse_method
 from dynalint.analysis.torch_calls import torch_call
@@ -47,6 +47,7 @@ _SCRIPTING = ("torch.jit.script", "torch.jit.trace", "torch.jit.freeze", "torch.
 @evaluates(ast.Call)
 def _call(frame: Frame, node: ast.Call) -> Kind:
     """Return the kind of a call's result, following the call into project functions."""
+    frame.calling = node
     callee = method_of_tensors(frame, node) or evaluate(frame, node.func)
     note_converted(frame, node, callee)
     if isinstance(node.func, ast.Attribute):
@@ -61,6 +62,7 @@ def _call(frame: Frame, node: ast.Call) -> Kind:
         answer = unknown_method(frame, node.func, args)
         if answer is not None:
             return answer
+        _note_inherited(frame, node, args, keywords, starred=starred)
     if starred and isinstance(callee, k.External) and torch_api.canonical(callee.name) == SEQUENTIAL:
         return k.Sequence(SEQUENTIAL, k.shallow(k.join_all([*args, *unpacked])))
     result = apply(frame, callee, args, keywords, node, starred=starred)
@@ -70,6 +72,18 @@ def _call(frame: Frame, node: ast.Call) -> Kind:
         for hook, given in hooks_of(frame, node, args, result):
             result = join(result, k.without(apply(frame, hook, given, {}, None, starred=False), "none"))
     return result
+
+
+def _note_inherited(
+    frame: Frame, node: ast.Call, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
+) -> None:
+    """Record the call of a method that neither the project nor torch defines, if a base class may define it."""
+    assert isinstance(node.func, ast.Attribute)
+    value, name = node.func.value, node.func.attr
+    on_super = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "super"
+    owner = evaluate(frame, value) if on_super or isinstance(value, ast.Name) else UNKNOWN
+    if isinstance(owner, k.Super) or (isinstance(owner, k.Instance) and never_had(frame, owner, name)):
+        note_inherited(frame, node, owner, name, args, keywords, starred=starred)
 
 
 def _arguments(frame: Frame, node: ast.Call) -> Arguments:
@@ -109,8 +123,14 @@ def apply(
         return UNKNOWN
     if isinstance(callee, k.Function):
         merged = {**dict(callee.keywords), **keywords}
-        _run_wrappers(frame, callee, [*callee.args, *args], merged, starred=starred)
-        return call_function(frame, callee, [*callee.args, *args], merged, starred=starred, node=node)
+        given = [*callee.args, *args]
+        if callee.function.decorators:
+            _run_wrappers(frame, callee, given, merged, starred=starred)
+            most, own = kept_back(frame.interpreter, callee.function)
+            bound = callee.receiver is not None
+            given = given if most is None else given[: max(0, most - bound)]
+            merged = {name: kind for name, kind in merged.items() if name not in own}
+        return call_function(frame, callee, given, merged, starred=starred, node=node)
     if isinstance(callee, k.External):
         return _external(frame, callee.name, args, keywords, node, starred=starred)
     if isinstance(callee, k.Method):
@@ -136,7 +156,7 @@ def _run_wrappers(
     frame: Frame, callee: k.Function, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
 ) -> None:
     """Interpret the wrappers that decorators put around a function, assuming that they pass on its arguments."""
-    for wrapper in wrappers_of(frame.interpreter, callee.function) if callee.function.decorators else ():
+    for wrapper in wrappers_of(frame.interpreter, callee.function):
         if wrapper is not frame.function and keeping_out(frame, callee.function) is None:
             maker = wrapper.parent
             if maker is not None and maker not in frame.interpreter.contexts:

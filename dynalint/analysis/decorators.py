@@ -57,9 +57,29 @@ def _made(interpreter: Interpreter, maker: FunctionInfo) -> FunctionInfo | None:
 
 def _calls_parameter(wrapper: FunctionInfo, maker: FunctionInfo) -> bool:
     """Return whether a wrapper calls the first argument of the decorator that defines it."""
+    return bool(_inner_calls(wrapper, maker))
+
+
+def _inner_calls(wrapper: FunctionInfo, maker: FunctionInfo) -> list[ast.Call]:
     given = [argument.arg for argument in maker.node.args.args[:1]]
-    called = (node.func for node in walk_function(wrapper.node) if isinstance(node, ast.Call))
-    return any(isinstance(one, ast.Name) and one.id in given for one in called)
+    calls = (node for node in walk_function(wrapper.node) if isinstance(node, ast.Call))
+    return [one for one in calls if isinstance(one.func, ast.Name) and one.func.id in given]
+
+
+def kept_back(interpreter: Interpreter, function: FunctionInfo) -> tuple[int | None, frozenset[str]]:
+    """Return what wrappers do not pass on: all arguments after the first few, and keywords.
+
+    In `def wrapper(pred, target, weight=None, **kwargs): return function(pred, target, **kwargs)`, the third argument
+    is the wrapper's own. Other wrappers are assumed to pass on everything.
+    """
+    for wrapper in wrappers_of(interpreter, function):
+        names = [argument.arg for argument in wrapper.node.args.args]
+        calls = _inner_calls(wrapper, wrapper.parent) if wrapper.parent is not None else []
+        given = [one.id if isinstance(one, ast.Name) else "" for one in calls[0].args] if len(calls) == 1 else None
+        if given is not None and given == names[: len(given)] and wrapper.node.args.vararg is None:
+            named = {keyword.arg for keyword in calls[0].keywords}
+            return len(given), frozenset(names[len(given) :]) - named
+    return None, frozenset()
 
 
 def wrapped(frame: Frame, node: ast.Assign) -> Kind | None:

@@ -136,8 +136,15 @@ def note_comparison(frame: Frame, node: ast.Compare, operator: ast.cmpop, left: 
     """Emit an event for a comparison of two lists or tuples if it compares tensors in them."""
     if isinstance(operator, (ast.Is, ast.IsNot, ast.In, ast.NotIn)):
         return
+    left, right = _size(node.left, left), _size(node.comparators[0], right)
     if isinstance(left, k.Sequence) and isinstance(right, k.Sequence) and _compares_tensors(left, right):
         frame.emit(Operation, node, operator=type(operator), left=left, right=right)
+
+
+def _size(node: ast.expr, kind: Kind) -> Kind:
+    """Return the kind of a compared value: the attribute `shape` is a tuple, whatever has it."""
+    unknown = isinstance(kind, k.Unknown) and isinstance(node, ast.Attribute) and node.attr == "shape"
+    return k.SHAPE if unknown else kind
 
 
 def _compares_tensors(left: k.Sequence, right: k.Sequence) -> bool:

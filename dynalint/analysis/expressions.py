@@ -16,10 +16,12 @@ from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, join
 from dynalint.analysis.members import member
 from dynalint.analysis.narrowing import by_default, is_condition, narrow, truth
 from dynalint.analysis.operators import binary, compare, repeated, unary
+from dynalint.analysis.ranks import multiplied
 from dynalint.analysis.sparse import note_load, sum_of
 from dynalint.analysis.steps import walk
 from dynalint.analysis.stores import bind_target, note_attribute
 from dynalint.analysis.subjects import subject
+from dynalint.analysis.usage import is_of_tensor
 
 # Expressions that only exist in newer Python releases or inside other expressions.
 _NEWER = ("FormattedValue", "TemplateStr", "Interpolation")
@@ -58,9 +60,10 @@ def _attribute_kind(frame: Frame, node: ast.Attribute) -> Kind:
         known = narrowed(frame, node.attr) if frame.facts_of_self else None
         if known is not None:
             return known
+    call = frame.calling
     owner = evaluate(frame, value)
     if isinstance(owner, k.Unknown):
-        if node.attr in frame.interpreter.project.api.tensor_only():
+        if node.attr in frame.interpreter.project.api.tensor_only() and is_of_tensor(frame, node, call):
             frame.note_tensor(value, owner)
             owner = k.TENSOR
         elif node.attr in _OF_RECURRENT_LAYERS:
@@ -169,7 +172,7 @@ def _bin_op(frame: Frame, node: ast.BinOp) -> Kind:
             return UNKNOWN
         frame.note_tensor(node.left, left)
         frame.note_tensor(node.right, right)
-        return k.TENSOR
+        return k.Tensor(rank=multiplied(left, right))
     if isinstance(node.op, ast.Mod) and isinstance(left, k.Value) and left.type == "str":
         values = node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]
         items = right.items if isinstance(right, k.Sequence) and right.items and len(values) > 1 else (right,)

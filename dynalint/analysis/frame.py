@@ -119,10 +119,11 @@ class Frame:
 
     `env` maps local names to kinds, and "self.name" for attributes that this call has set. It is replaced at branches.
     `loop`, `try_` and `with_` count the enclosing statements of each type, and `walrus` counts the names that `:=` has
-    bound so far. `facts` holds the keys of all facts recorded in this run, even if they no longer hold, and
-    `facts_of_self` the keys of facts about attributes. `condition` is the expression in the current statement that
-    determines whether the current expression is evaluated. `certain` is true if every run with these arguments reaches
-    the current statement. Each evaluated expression takes a step from `budget`.
+    bound so far. `calling` is the last call whose callee has been evaluated. `facts` holds the keys of all facts
+    recorded in this run, even if they no longer hold, and `facts_of_self` the keys of facts about attributes.
+    `condition` is the expression in the current statement that determines whether the current expression is evaluated.
+    `certain` is true if every run with these arguments reaches the current statement. Each evaluated expression takes a
+    step from `budget`.
     """
 
     interpreter: Interpreter
@@ -146,6 +147,7 @@ class Frame:
     facts: set[str] = field(default_factory=set)
     facts_of_self: set[str] = field(default_factory=set)
     walrus: int = 0
+    calling: ast.Call | None = None
     condition: ast.expr | None = None
     certain: bool = True
     budget: Budget = field(init=False)

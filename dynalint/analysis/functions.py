@@ -171,6 +171,9 @@ def _bind(
     for index, argument in enumerate([*positional, *arguments.kwonlyargs]):
         name = argument.arg
         if index == 0 and own is not None and index < len(positional):
+            if frame.interpreter.exact and receiver is None and given[:1] == [UNKNOWN]:
+                env[name] = UNKNOWN  # `Class.method(self, ...)`, or a method that another class inherits
+                continue
             known = receiver is not None and all(isinstance(one, (k.Class, k.Instance)) for one in receiver.members)
             env[name] = receiver if receiver is not None and known else own
             continue

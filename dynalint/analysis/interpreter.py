@@ -325,9 +325,10 @@ class Interpreter:
         if receiver is not None:
             arguments = [*function.node.args.posonlyargs, *function.node.args.args]
             frame.self_name = arguments[0].arg if arguments else None
-            frame.receiver = receiver
-            if frame.self_name is not None and frame.env[frame.self_name] == UNKNOWN:
-                frame.env[frame.self_name] = receiver  # called on an unknown receiver
+            if frame.self_name is None or frame.env[frame.self_name] != UNKNOWN:
+                frame.receiver = receiver
+            elif not self.exact:
+                frame.receiver = frame.env[frame.self_name] = receiver  # called on an unknown receiver
         return frame
 
     def enqueue(self, context: Context) -> None:

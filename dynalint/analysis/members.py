@@ -114,11 +114,11 @@ def _of_union(frame: Frame, owner: k.Union, name: str) -> Kind:
         above = {cls for receiver in bound.values() for one in receiver.members for cls in _above(one)}
         lacking = [one for one in lacking if one.cls not in above]
     held = [(one, member(frame, one, name)) for one in lacking]
-    stored = [kind for one, kind in held if not (isinstance(kind, k.Unknown) and _never_had(frame, one, name))]
+    stored = [kind for one, kind in held if not (isinstance(kind, k.Unknown) and never_had(frame, one, name))]
     return join_all([*found, *(stored if found or stored else (kind for _, kind in held))])
 
 
-def _never_had(frame: Frame, owner: k.Instance, name: str) -> bool:
+def never_had(frame: Frame, owner: k.Instance, name: str) -> bool:
     """Return whether nothing suggests that instances of a class have an attribute with this name."""
     project = frame.interpreter.project
     if project.find_method(owner.cls, "__getattr__") is not None or any(name in cls.body for cls in owner.cls.above):

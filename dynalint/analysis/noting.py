@@ -8,7 +8,7 @@ import sys
 from dynalint.analysis import torch_api
 from dynalint.analysis.events import Call, InstalledCall
 from dynalint.analysis.frame import Frame
-from dynalint.analysis.kinds import Kind, Object, outside_call
+from dynalint.analysis.kinds import UNKNOWN, Instance, Kind, Object, Super, outside_call
 from dynalint.analysis.torch_calls import certain_flags
 
 # Packages whose functions are known without their code.
@@ -60,6 +60,27 @@ def note_installed(
     if frame.interpreter.watched(name) is None:
         maker, call = None if receiver is None else receiver.maker, outside_call(name, args, keywords)
         frame.emit(InstalledCall, node, extra=name, callee=name, maker=maker, call=call, starred=starred)
+
+
+def note_inherited(
+    frame: Frame,
+    node: ast.Call | None,
+    owner: Kind,
+    method: str,
+    args: list[Kind],
+    keywords: dict[str, Kind],
+    *,
+    starred: bool,
+) -> None:
+    """Emit a call to a method that a project class inherits from a class of an installed package.
+
+    Nothing is known about the method's `self`: its class may override what the method calls.
+    """
+    if isinstance(owner, (Instance, Super)):
+        bases = frame.interpreter.project.lineage(owner.cls)[1]
+        others = [base for base in bases if base.partition(".")[0] not in _KNOWN and base != "?"]
+        if len(others) == 1 and "?" not in bases:
+            note_installed(frame, node, f"{others[0]}.{method}", [UNKNOWN, *args], keywords, starred=starred)
 
 
 def _flags(

@@ -10,24 +10,27 @@ from dynalint.analysis.kinds import Kind
 
 # The results of these functions always have this rank.
 _FIXED = {
-    **dict.fromkeys(("arange", "linspace", "logspace", "randperm", "bincount", "masked_select", "ravel"), 1),
-    **dict.fromkeys(("nonzero", "argwhere", "eye"), 2),
+    **dict.fromkeys(("dot", "vdot"), 0),
+    **dict.fromkeys("arange linspace logspace randperm bincount histc masked_select mv ravel".split(), 1),
+    **dict.fromkeys("nonzero argwhere eye mm outer tril_indices triu_indices vander".split(), 2),
+    "bmm": 3,
 }
 # The rank of the result is the number of sizes given as positional arguments, as a sequence, or as `size`.
 _SIZED = frozenset("empty full normal ones rand randint randn zeros".split())
-_SIZED_METHODS = frozenset("view reshape expand new_zeros new_ones new_empty new_full".split())
+_SIZED_METHODS = frozenset("view reshape expand repeat new_zeros new_ones new_empty new_full".split())
 # The result has the rank of the first tensor, or of each tensor in a list.
 _KEEPING = frozenset(
-    "argsort cat clone concat concatenate contiguous cpu cuda cummax cummin cumprod cumsum detach empty_like flip "
-    "full_like gather index_add index_copy index_fill index_select log_softmax logcumsumexp masked_fill ones_like "
-    "permute rand_like randint_like randn_like roll scatter scatter_add softmax softmin sort t to "
-    "topk transpose tril triu type type_as zeros_like chunk split tensor_split narrow pad".split()
+    "argsort bucketize cat clone concat concatenate contiguous cpu cuda cummax cummin cumprod cumsum detach diff "
+    "empty_like flip full_like gather index_add index_copy index_fill index_put index_select isin log_softmax "
+    "logcumsumexp masked_fill masked_scatter moveaxis movedim multinomial ones_like permute rand_like randint_like "
+    "randn_like roll rot90 scatter scatter_add scatter_reduce softmax softmin sort swapaxes swapdims t to topk "
+    "transpose tril triu type type_as zeros_like chunk split tensor_split narrow pad".split()
 )
 _REDUCING = frozenset(
-    "all amax amin any argmax argmin logsumexp max mean median min mode nanmean nansum norm prod sum".split()
+    "all amax amin aminmax any argmax argmin logsumexp max mean median min mode nanmean nansum norm prod sum".split()
 )
-_LIKE_THE_OTHER = frozenset(("expand_as", "view_as", "reshape_as"))
-_ONE_MORE = frozenset(("unsqueeze", "stack", "one_hot"))
+_LIKE_THE_OTHER = frozenset(("expand_as", "view_as", "reshape_as", "searchsorted", "take"))
+_MORE = {**dict.fromkeys(("unsqueeze", "stack", "one_hot"), 1), **dict.fromkeys(("diagonal", "select", "unbind"), -1)}
 FROM_NUMBERS = ("torch.tensor", "torch.as_tensor", "torch.Tensor.new_tensor")
 """Functions that create a tensor from numbers in their argument."""
 
@@ -81,14 +84,14 @@ def _rank(
     rank = tensors[0].rank if tensors else None
     if last in _LIKE_THE_OTHER:
         return tensors[1].rank if len(tensors) > 1 else None
+    if last == "matmul":
+        return multiplied(*tensors) if len(tensors) == 2 else None
     if rank is None:
         return None
     if last in _KEEPING:
         return rank
-    if last in _ONE_MORE:
-        return rank + 1
-    if last == "unbind" and rank:
-        return rank - 1
+    if last in _MORE and rank + _MORE[last] >= 0:
+        return rank + _MORE[last]
     if last == "repeat_interleave":
         return rank if "dim" in keywords or len(others) > 1 else 1
     if last in ("std", "var"):
@@ -119,9 +122,20 @@ def _reduced(rank: int, others: Sequence[Kind], keywords: dict[str, Kind]) -> in
     by_place = others[0] if others else k.UNKNOWN
     dim = keywords.get("dim", keywords.get("axis", by_place))
     keep = keywords.get("keepdim", others[1] if len(others) > 1 else k.constant(False))
-    if not (isinstance(dim, k.Value) and dim.type == "int" and isinstance(keep, k.Value) and rank):
+    dims = dim.items if isinstance(dim, k.Sequence) else (dim,)
+    if not dims or not all(isinstance(one, k.Value) and one.type == "int" for one in dims):
         return None
-    return {True: rank, False: rank - 1}.get(keep.constant) if isinstance(keep.constant, bool) else None
+    if not (isinstance(keep, k.Value) and isinstance(keep.constant, bool) and rank >= len(dims)):
+        return None
+    return rank if keep.constant else rank - len(dims)
+
+
+def multiplied(left: Kind, right: Kind) -> int | None:
+    """Return the rank of a matrix product, in which each vector loses its dimension."""
+    ranks = [one.rank for one in (left, right) if isinstance(one, k.Tensor) and one.rank]
+    if len(ranks) < 2:
+        return None
+    return max(ranks) - 1 if 1 in ranks else max(ranks)
 
 
 def broadcast(operands: Iterable[Kind]) -> int | None:

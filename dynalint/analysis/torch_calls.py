@@ -149,7 +149,8 @@ def _result(
         given = given_dtype(entry.name, tensors, args, keywords)
         if given is not None:
             kind = k.Tensor(given[0], kind.rank)
-    kind = with_rank(kind, entry.name, tensors, args, keywords, method=isinstance(receiver, k.Tensor))
+    if not starred:
+        kind = with_rank(kind, entry.name, tensors, args, keywords, method=isinstance(receiver, k.Tensor))
     if isinstance(kind, k.Tensor) and _is_foreseen(entry.name, overload, tensors, args, keywords):
         kind = replace(kind, foreseen=True)
     return kind

@@ -24,12 +24,28 @@ _OF_TENSORS = ("max", "mean", "min", "var", "numpy", "long", "bool", "int")
 # method.
 _COMPUTING = ("exp", "log", "sqrt")
 _SHOWING = frozenset({*_OF_TENSORS, *_COMPUTING})
+# Layers often have these names. As methods of tensors, they take numbers, which are nearly always written out.
+_OF_LAYERS = frozenset(("log_softmax", "norm", "prelu", "relu", "sigmoid", "softmax", "tanh"))
 # Methods that return a size on any object.
 _MEASURING = ("size", "dim", "numel", "nelement", "ndimension")
 # These methods return the kind of their receiver, whether it is a tensor or a module.
 _CONVERTING = ("to", "cpu", "cuda", "float", "half", "double", "bfloat16", "clone")
 _CONVERSIONS = ("builtins.int", "builtins.float")
 _TAKING_SEQUENCES = ("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "block_diag")
+
+
+def is_of_tensor(frame: Frame, node: ast.Attribute, call: ast.Call | None) -> bool:
+    """Return whether an attribute whose name only tensors have is read in the way that it is read from a tensor.
+
+    `call` is the call whose callee is evaluated.
+
+    `norm = other.norm` and `other.norm(x)` read a layer, which often has the name of a tensor method.
+    """
+    if frame.interpreter.project.api.method(node.attr) is None:
+        return True
+    if call is None or call.func is not node:
+        return False
+    return node.attr not in _OF_LAYERS or all(isinstance(one, (ast.Constant, ast.UnaryOp)) for one in call.args)
 
 
 def method_of_tensors(frame: Frame, call: ast.Call) -> Kind | None:

@@ -116,6 +116,20 @@ LIBRARY = {
 
             def scale(self, x):
                 return x / x.max().item()
+
+        class Base(nn.Module):
+            def forward(self, x):
+                return self.step(x)
+
+            def step(self, x):
+                return x.tolist()
+
+            def record(self, x):
+                self.step(x)
+                return x.max().item()
+
+            def either(self, x):
+                return self.step(x)
     """,
     "native/__init__.py": "from native._core import run\nfrom .steps import call\n",
     "native/_core.cpython-311-x86_64-linux-gnu.so": "",
@@ -230,3 +244,35 @@ def test_code_that_is_too_large(check: Check, tmp_path: Path, capsys: pytest.Cap
     python = str(tmp_path / "environment/bin/python")
     run(["check", "--static", "--isolated", "--no-cache", "--python", python, "model.py"])
     assert "helpers.long could not be analysed" in capsys.readouterr().err
+
+
+INHERITING = """
+from torch import Tensor
+from helpers.layers import Base
+
+class Model(Base):
+    def step(self, x):
+        return x
+
+    def forward(self, x: Tensor):
+        return {call}
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "places"),
+    [
+        ("self.record(x)", ["helpers/layers.py:26"]),
+        ("super().record(x)", ["helpers/layers.py:26"]),
+        ("self.either(x)", []),
+        ("self.missing(x)", []),
+        ("super().forward(x)", []),
+    ],
+)
+def test_methods_of_an_installed_base_class(check: Check, call: str, places: list[str], tmp_path: Path) -> None:
+    """Nothing is known of `self`, whose class may override what the method calls."""
+    check("x")
+    (tmp_path / "project/model.py").write_text(INHERITING.format(call=call))
+    settings = {"python": str(tmp_path / "environment/bin/python"), "torch": "2.13"}
+    found = dynalint.check(["model.py"], static=True, settings=settings, isolated=True)
+    assert [finding.message.split(" ")[3].rstrip(":") for finding in found] == places

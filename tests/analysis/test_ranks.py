@@ -44,6 +44,14 @@ def codes(lines: str, index: str) -> list[str]:
         ("b, n = t.shape; i = t.nonzero(as_tuple=True)[0]", "i[0]"),
         ("b, n = t.shape; i = t.var(0, True).long()", "i[0]"),
         ("b, n = t.shape; i = t.norm(2, 1).long()", "i[0]"),
+        ("i = torch.searchsorted(x, t.reshape(1)) - 1", "i[0]"),
+        ("i = torch.bucketize(t.view(-1), x)", "i[0]"),
+        ("b, n = t.shape; i = t.sum(dim=(0,))", "i[0]"),
+        ("b, n = t.shape; i = t.diagonal()", "i[0]"),
+        ("b, n = t.shape; i = t.repeat(2, 1, 1)", "i[0, 0, 0]"),
+        ("b, n = t.shape; i = (t @ torch.arange(n)).long()", "i[0]"),
+        ("i = torch.triu_indices(3, 3)[0]", "i[0]"),
+        ("i = torch.arange(6).take(t.view(-1))", "i[0]"),
     ],
 )
 def test_an_index_without_dimensions_is_found(lines: str, index: str) -> None:
@@ -64,6 +72,9 @@ def test_an_index_without_dimensions_is_found(lines: str, index: str) -> None:
         ("i = torch.arange(6).view(t.shape)", "i[0]"),
         ("i = torch.arange(6)", "i[None, 0]"),
         ("b, n = t.shape; i = t.norm(2, 1).long()", "i"),
+        ("i = torch.arange(6).view(2, *t.shape)", "i[0]"),
+        ("b, n = t.shape; i = (t @ torch.arange(n)).long()", "i"),
+        ("b, n = t.shape; i = t.sum(dim=(0, 1))", "i[None]"),
         ("b, n = t.shape; i = t.norm(dim=1).long()", "i"),
     ],
 )

@@ -340,3 +340,44 @@ class Model(nn.Module):
             return x
 """
     assert branches(tmp_path, code) == []
+
+
+@pytest.mark.parametrize(
+    ("stored", "found"), [("other.norm", False), ("other.norm(p)", False), ("other.norm(2)", True)]
+)
+def test_the_layer_of_another_module_is_no_method_of_a_tensor(tmp_path: Path, stored: str, found: bool) -> None:
+    code = f"""
+class Model(nn.Module):
+    def forward(self, x: Tensor, other, p):
+        norm = {stored}
+        if other > 0:
+            return x
+        return norm
+"""
+    assert ("if other > 0:" in branches(tmp_path, code)) is found
+
+
+def test_an_argument_that_a_wrapper_keeps_is_not_passed_on(tmp_path: Path) -> None:
+    code = """
+import functools
+
+def weighted(function):
+    @functools.wraps(function)
+    def wrapper(pred, target, weight=None, **kwargs):
+        loss = function(pred, target, **kwargs)
+        return loss if weight is None else loss * weight
+    return wrapper
+
+@weighted
+def loss(pred, target, linear=False, scale=None):
+    if linear:
+        return pred - target
+    if scale > 0:
+        return pred
+    return (pred - target) * scale
+
+class Model(nn.Module):
+    def forward(self, x: Tensor, y: Tensor, weight: Tensor):
+        return loss(x, y, weight, scale=weight.mean())
+"""
+    assert branches(tmp_path, code) == ["if scale > 0:"]

@@ -42,6 +42,40 @@ SIZES: dict[str, tuple[int, int, tuple[str, ...]]] = {
     "Tensor.tril": (0, 1, ("diagonal",)),
     "Tensor.triu": (0, 1, ("diagonal",)),
     "Tensor.unfold": (1, 3, ("size", "step")),
+    "torch.unflatten": (2, 3, ("sizes",)),
+    "Tensor.unflatten": (1, 2, ("sizes",)),
+    "torch.as_strided": (1, 4, ("size", "stride", "storage_offset")),
+    "Tensor.as_strided": (0, 3, ("size", "stride", "storage_offset")),
+    **{f"torch.{name}_indices": (0, _ALL, ("row", "col", "offset")) for name in ("tril", "triu")},
+    "torch.kthvalue": (1, 2, ("k",)),
+    "Tensor.kthvalue": (0, 1, ("k",)),
+    "torch.multinomial": (1, 2, ("num_samples",)),
+    "Tensor.multinomial": (0, 1, ("num_samples",)),
+    "torch.normal": (2, 3, ("size",)),
+    "torch.logspace": (2, 3, ("steps",)),
+    "torch.select": (2, 3, ("index",)),
+    "torch.histc": (1, 2, ("bins",)),
+    "torch.rot90": (1, 2, ("k",)),
+    "torch.diag": (1, 2, ("diagonal",)),
+    "torch.diagonal": (1, 2, ("offset",)),
+    "Tensor.diagonal": (0, 1, ("offset",)),
+    "torch.diag_embed": (1, 2, ("offset",)),
+    "torch.repeat_interleave": (0, 0, ("output_size",)),
+    "Tensor.repeat_interleave": (0, 0, ("output_size",)),
+    "torch.stft": (1, 4, ("n_fft", "hop_length", "win_length")),
+    "torch.istft": (1, 4, ("n_fft", "hop_length", "win_length", "length")),
+    **{f"torch.fft.{name}": (1, 2, ("n",)) for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},
+    **{f"torch.{name}_window": (0, 1, ("window_length",)) for name in ("hann", "hamming", "blackman", "bartlett")},
+    **{
+        f"torch.nn.functional.adaptive_{kind}_pool{dims}d": (1, 2, ("output_size",))
+        for kind in ("avg", "max")
+        for dims in (1, 2, 3)
+    },
+    **{
+        f"torch.nn.functional.{kind}_pool{dims}d": (1, 4, ("kernel_size", "stride", "padding"))
+        for kind in ("avg", "max")
+        for dims in (1, 2, 3)
+    },
     "torch.nn.functional.pad": (1, 2, ("pad",)),
     "torch.nn.functional.interpolate": (1, 2, ("size",)),
     "torch.nn.functional.one_hot": (1, 2, ("num_classes",)),

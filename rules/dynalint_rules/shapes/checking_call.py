@@ -25,6 +25,16 @@ _DISTRIBUTIONS = (
     "NegativeBinomial Normal Poisson TransformedDistribution Uniform"
 ).split()
 _SAMPLES = frozenset(f"torch.distributions.{name}._validate_sample" for name in _DISTRIBUTIONS)
+# Their constructors check the parameters with constraints that Dynamo does not trace, if they are told to.
+_TOLD = frozenset(
+    f"torch.distributions.{name}"
+    for name in (
+        "Bernoulli Beta Binomial Categorical Cauchy Chi2 ContinuousBernoulli Dirichlet Exponential FisherSnedecor "
+        "Gamma GeneralizedPareto Geometric Gumbel HalfCauchy HalfNormal InverseGamma Kumaraswamy Laplace LogNormal "
+        "LogisticNormal LowRankMultivariateNormal Multinomial MultivariateNormal NegativeBinomial Normal "
+        "OneHotCategorical Pareto Poisson RelaxedBernoulli RelaxedOneHotCategorical StudentT Uniform VonMises Weibull"
+    ).split()
+)
 _CHECK = "torch._check_tensor_all"
 _SPLITTING = frozenset({"torch.tensor_split", "Tensor.tensor_split"})
 
@@ -34,10 +44,10 @@ class CheckingCall(Rule):
     name = "checking-call"
     summary = "A function that reads its arguments in order to validate them breaks the graph"
     severity = "warning"
-    gb = ("GB0033", "GB0055", "GB0124", "GB0170")
+    gb = ("GB0007", "GB0033", "GB0055", "GB0124", "GB0170")
     reads_data = True
     events = (Call,)
-    calls = frozenset(_INSTEAD) | _SPLITTING | _SAMPLES | {_CHECK}
+    calls = frozenset(_INSTEAD) | _SPLITTING | _SAMPLES | _TOLD | {_CHECK}
 
     def check(self, event: Call, project: Project) -> Iterable[Violation]:
         """Flag the call if it certainly reads its data."""
@@ -45,6 +55,8 @@ class CheckingCall(Rule):
             places = event.args[1:] if event.callee.startswith("torch.") else event.args
             given = places[0] if places else event.keywords.get("tensor_indices_or_sections", k.UNKNOWN)
             reads = k.only_tensor(given) is not None
+        elif event.callee in _TOLD:
+            reads = event.keywords.get("validate_args") == k.Value("bool", True)
         else:
             reads = event.callee == _CHECK or event.callee in _SAMPLES or _reads(event)
         if reads:
@@ -56,7 +68,7 @@ class CheckingCall(Rule):
                 help=_ASSERT
                 if event.callee == _CHECK
                 else _VALID
-                if event.callee in _SAMPLES
+                if event.callee in _SAMPLES or event.callee in _TOLD
                 else _INSTEAD.get(event.callee, _PIECES),
             )
 

@@ -29,7 +29,10 @@ _IN_PYTHON = ("builtins.range", "numpy.arange")
 # These only read a tensor if it is unpacked into dimensions with `*`.
 _PERMUTING = ("Tensor.permute", "torch.permute")
 # These fail for a data-dependent size even if Dynamo captures scalars. All of them were run with Dynamo.
-_NEVER_TRACED = frozenset({"split", "chunk", "permute", "roll", "tril", "triu", "select", "pad"})
+_NEVER_TRACED = frozenset(
+    "split chunk permute roll tril triu select pad unflatten kthvalue "
+    "hann_window hamming_window blackman_window bartlett_window".split()
+)
 
 
 class TensorAsSize(Rule):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 import doctest
+import itertools
 import os
 import re
 import textwrap
@@ -192,12 +193,20 @@ class CallSites:
         return self._above[test.path]
 
     def snippets(self, file: Path, name: str) -> list[dict[str, str]]:
-        """Return runnable code that names a class or function: docstrings, `__main__` blocks, READMEs and examples.
+        """Return runnable code that uses a class or function: docstrings, `__main__` blocks, READMEs and examples.
 
-        `file` is the file that defines the class or function.
+        `file` is the file that defines the class or function. Code that names it comes first, followed by code that
+        names what is built of it.
         """
-        found = [*self._beside(file, name), *self._in_documents(name), *self._examples(name)][:_MOST_SNIPPETS]
-        return [{"where": where, "code": self._importing(one, code), "file": str(one)} for where, code, one in found]
+        found: dict[tuple[str, Path], str] = {}
+        for names in self._ways(name):
+            some = itertools.chain(self._beside(file, names), self._in_documents(names), self._examples(names))
+            for where, code, one in itertools.islice(some, _MOST_SNIPPETS):
+                found.setdefault((code, one), where)
+            if len(found) >= _MOST_SNIPPETS:
+                break
+        best = itertools.islice(found.items(), _MOST_SNIPPETS)
+        return [{"where": where, "code": self._importing(one, code), "file": str(one)} for (code, one), where in best]
 
     def _importing(self, file: Path, code: str) -> str:
         """Return the code with imports for names that nothing binds, written as the project usually writes them."""
@@ -220,15 +229,15 @@ class CallSites:
                     found.setdefault(alias or original, Counter())[statement] += 1
         return {name: counts.most_common(1)[0][0] for name, counts in found.items() if name not in vars(builtins)}
 
-    def _beside(self, file: Path, name: str) -> Iterator[tuple[str, str, Path]]:
+    def _beside(self, file: Path, names: frozenset[str]) -> Iterator[tuple[str, str, Path]]:
         for one in self._library:
-            if name not in one.words:
+            if names.isdisjoint(one.words):
                 continue
             before: list[ast.stmt] = []
             for node in ast.walk(one.tree):
                 if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.Module)):
                     code = _examples_in(ast.get_docstring(node) or "")
-                    if name in WORD.findall(code):
+                    if not names.isdisjoint(WORD.findall(code)):
                         yield (
                             f"the docstring of `{getattr(node, 'name', one.path.name)}`",
                             _complete(before, code),
@@ -241,24 +250,28 @@ class CallSites:
                 text = ast.get_source_segment(one.text, node) or ""
                 if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
                     yield 'the block `if __name__ == "__main__"`', ast.unparse(ast.Module(node.body, [])), file
-                elif isinstance(node, ast.FunctionDef) and _CALLED.fullmatch(node.name) and name in text:
+                elif (
+                    isinstance(node, ast.FunctionDef)
+                    and _CALLED.fullmatch(node.name)
+                    and not names.isdisjoint(WORD.findall(text))
+                ):
                     body = ast.Module([*node.body[:-1], *_run(node.body[-1])], [])
                     yield f"`{node.name}`", ast.unparse(body), file
 
-    def _in_documents(self, name: str) -> Iterator[tuple[str, str, Path]]:
+    def _in_documents(self, names: frozenset[str]) -> Iterator[tuple[str, str, Path]]:
         for one in self._files:
-            if one.path.suffix in _DOCUMENTS and name in one.words:
+            if one.path.suffix in _DOCUMENTS and not names.isdisjoint(one.words):
                 before: list[ast.stmt] = []
                 for code in map(_plain, _blocks(one)):
-                    if name in WORD.findall(code):
+                    if not names.isdisjoint(WORD.findall(code)):
                         yield f"`{one.path.name}`", _complete(before, code), one.path
                     before += _statements(code)
 
-    def _examples(self, name: str) -> Iterator[tuple[str, str, Path]]:
+    def _examples(self, names: frozenset[str]) -> Iterator[tuple[str, str, Path]]:
         for one in self._files:
             if (
                 one.path.suffix == ".py"
-                and name in one.words
+                and not names.isdisjoint(one.words)
                 and not _EXAMPLE_FOLDERS.isdisjoint(self._parts(one.path))
             ):
                 yield f"`{one.path.name}`", one.text, one.path

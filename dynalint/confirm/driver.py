@@ -28,6 +28,7 @@ from dynalint.confirm.shards import WHOLE
 from dynalint.confirm.sources import Sources
 from dynalint.confirm.untrusted import sober, worded
 from dynalint.confirm.verdicts import (
+    CONFIRMABLE,
     Confirmation,
     Placed,
     not_run,
@@ -90,7 +91,7 @@ def examine(
     leading = leads or (lambda _: ())
     placed = [place(finding, options, sources, leading(finding)) for finding in (*findings, *silenced)]
     targets = sorted(resolved(roots))
-    if not targets:
+    if not targets and (parts is None or all(one.finding.category not in CONFIRMABLE for one in placed)):
         return list(findings), []
     files = {str(target.path) for target in targets} | {one.path for one in placed}
     rank = ranks(targets, placed)

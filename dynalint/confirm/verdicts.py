@@ -100,24 +100,22 @@ def _overlaps(spot: Spot, frame: Frame) -> bool:
 
 def with_verdicts(confirmation: Confirmation) -> list[Finding]:
     """Return the findings with their verdicts. Findings without a result are unchanged."""
-    verdicts = _best(confirmation)
-    return [
-        placed.finding if best is None else _with_verdict(placed.finding, best)
-        for placed, best in zip(confirmation.placed, verdicts, strict=True)
-    ]
+    verdicts = zip(confirmation.placed, _best(confirmation), strict=True)
+    return [placed.finding if best is None else _with_verdict(placed.finding, best) for placed, best in verdicts]
 
 
 def not_run(confirmation: Confirmation) -> list[Placed]:
-    """Return findings that were not reached because a target that should reach them could not be built or called."""
+    """Return findings whose roots could not be run. A root that is a local function cannot even be a target."""
     problems = [(one, one.problem) for one in confirmation.results if one.problem is not None]
     failed = [one for one, problem in problems if problem.phase in _NO_CALL and problem.outcome != "budget"]
-    if not failed:
-        return []
-    return [
-        placed
-        for placed, best in zip(confirmation.placed, _best(confirmation), strict=True)
-        if best is not None and best[0] in _NOT_REACHED and any(_concerns(one, placed) for one in failed)
-    ]
+
+    def is_stuck(placed: Placed, best: Verdict | None) -> bool:
+        if best is None:
+            return not placed.leads and placed.finding.category in CONFIRMABLE
+        return best[0] in _NOT_REACHED and any(_concerns(one, placed) for one in failed)
+
+    found = zip(confirmation.placed, _best(confirmation), strict=True)
+    return [placed for placed, best in found if is_stuck(placed, best)]
 
 
 def undecided(confirmation: Confirmation, targets: Iterable[Target]) -> dict[Target, dict[str, list[list[int]]]]:
@@ -324,9 +322,14 @@ def _unbroken(confirmation: Confirmation, placed: Placed, result: TargetResult) 
         text += ", and three identical calls needed only one compilation." if recompile else "."
         return _REFUTED, _evidence(result, "refuted", f"{result.inputs}: this {text}", placed, confirmation)
     elif default is not None and default.error is not None:
-        text = f"the compiled code failed with {default.error.type} before this could be judged."
+        hidden = f"hidden by code that fails with {default.error.type} when it is compiled"
+        return _uncovered(confirmation, placed, result, hidden, "that failure")
     elif (hiding := _hiding(confirmation, placed, result)) is not None:
-        return _uncovered(confirmation, placed, result, *hiding)
+        frame, hider = hiding
+        kind = f"{hider.gb}, {hider.gb_type}" if hider.gb else hider.gb_type
+        line = f"line {frame.line}" if frame.file == placed.path else f"{_short(frame.file)}:{frame.line}"
+        hidden = f"hidden by the graph break at {line} ({kind}), so this code runs in eager mode"
+        return _uncovered(confirmation, placed, result, hidden, "that break")
     elif coverage.traced:
         text = (
             f"{result.inputs}: only part of this ran, and that part was traced; to decide, an example has to run all "
@@ -337,13 +340,8 @@ def _unbroken(confirmation: Confirmation, placed: Placed, result: TargetResult) 
     return _UNSEEN, _evidence(result, "unconfirmed", text)
 
 
-def _uncovered(
-    confirmation: Confirmation, placed: Placed, result: TargetResult, frame: Frame, hiding: Break
-) -> Verdict:
-    """Judge a finding that a break hides, using the run in which that break was removed, if there was one."""
-    kind = f"{hiding.gb}, {hiding.gb_type}" if hiding.gb else hiding.gb_type
-    place = f"line {frame.line}" if frame.file == placed.path else f"{_short(frame.file)}:{frame.line}"
-    hidden = f"hidden by the graph break at {place} ({kind}), so this code runs in eager mode"
+def _uncovered(confirmation: Confirmation, placed: Placed, result: TargetResult, hidden: str, without: str) -> Verdict:
+    """Judge a finding that something hides, using the run without it, if there was one."""
     if result.latent is None or placed.finding.category != "graph-break":
         return _UNSEEN, _evidence(result, "unconfirmed", f"{hidden}.")
     seen = next((one for one in result.latent.run.breaks if placed in confirmation.attributed(one.stack, one.gb)), None)
@@ -351,7 +349,7 @@ def _uncovered(
         text = f"{break_text(seen)} It is currently {hidden}."
         return _LATENT, _evidence(result, "confirmed", text, gb=seen.gb)
     if result.latent.coverage.get(placed.path, {}).get(placed.spot, Coverage(0, 0)).whole:
-        text = f"{result.inputs}: this is {hidden}; without that break, it was traced completely."
+        text = f"{result.inputs}: this is {hidden}; without {without}, it was traced completely."
         return _REFUTED, _evidence(result, "refuted", text)
     return _UNSEEN, _evidence(result, "unconfirmed", f"{hidden}.")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from dynalint.confirm import Interrupted, confirm, driver
 from dynalint.confirm.call_sites import CallSites
 from dynalint.confirm.harvest import in_words, searches
+from dynalint.confirm.worker.harvesting.smaller_code import smaller
 from dynalint.findings import Finding, Step
 
 from .conftest import Project
@@ -640,6 +643,72 @@ def test_tests_may_write_into_the_working_directory(project: Project) -> None:
     (judged,) = _judged(project, _branch(project))
     assert judged.evidence.status == "confirmed"
     assert not (project.folder / "logs").exists()
+
+
+def test_code_that_builds_the_outer_class_confirms_what_is_inside(project: Project) -> None:
+    """A README shows the whole model. Its size is too large to run, and its weights cannot be downloaded."""
+    _written(project)
+    outer = """
+        from torch import hub, nn
+        from pkg.model import encoder
+
+        class Outer(nn.Module):
+            def __init__(self, depth, max_seq_len, pretrained=False):
+                super().__init__()
+                assert depth < 9 and max_seq_len < 1000
+                self.layers = nn.ModuleList([encoder(4) for _ in range(depth)])
+                if pretrained:
+                    self.load_state_dict(hub.load_state_dict_from_url("https://example.com/weights.pth"))
+
+            def forward(self, x):
+                assert x.shape == (2, 512, 4)
+                return [layer({"pos": x}) for layer in self.layers]
+        """
+    project.write("pkg/outer.py", outer)
+    call = "Outer(depth=24, max_seq_len=8192, pretrained=True)(torch.rand(16, 8192, 4))"
+    project.write("README.md", f"```python\nimport torch\nfrom pkg.outer import Outer\n{call}\n```\n")
+    reported: list[str] = []
+    (judged,) = _judged(project, _branch(project), note=reported.append, confirm_from=("docs",))
+    assert (judged.evidence.status, reported) == ("confirmed", [])
+
+
+def test_code_is_made_smaller_only_where_a_number_is_a_size() -> None:
+    code = """
+        model = Model(1024, dim=1024, num_layers=12, vocab_size=20000, dec_max_seq_len=4096, heads=16)
+        x, y = torch.randint(0, 20000, (16, 4096)), torch.randn(8, 1024)
+        z = torch.zeros(9)[:8]
+        """
+    found = smaller(ast.parse(textwrap.dedent(code)))
+    assert found is not None
+    expected = """
+        model = Model(1024, dim=1024, num_layers=4, vocab_size=128, dec_max_seq_len=512, heads=16)
+        x, y = (torch.randint(0, 128, (16, 512)), torch.randn(8, 1024))
+        z = torch.zeros(9)[:8]
+        """
+    assert ast.unparse(found) == textwrap.dedent(expected).strip()
+    assert smaller(ast.parse("Model(depth=2)(torch.randn(4, 1024))")) is None
+
+
+def test_pytest_that_cannot_start_is_reported(project: Project) -> None:
+    _written(project)
+    project.write("tests/conftest.py", "import nowhere\n")
+    project.write("tests/test_model.py", "from pkg.model import encoder\n\ndef test_it():\n    encoder(4)\n")
+    reported: list[str] = []
+    _judged(project, _branch(project), note=reported.append, confirm_from=("tests",))
+    assert any("No module named 'nowhere'" in one for one in reported)
+
+
+def test_what_only_a_local_function_leads_to_is_confirmed_by_tests_of_its_parts(project: Project) -> None:
+    """A function inside another, such as one that a benchmark compiles, cannot be imported."""
+    _written(project)
+    test = "import torch\nfrom pkg.model import rescaled\n\ndef test_it():\n    rescaled({'pos': torch.ones(2), 'scale': torch.ones(())})\n"
+    project.write("tests/test_model.py", test)
+    number = project.finding("pkg/model.py", 'batch["scale"].item()', "rescaled", gb=["GB0124"])
+    asked = replace(number, region=("bench.<locals>.func", "rescaled"))
+    part = project.target("pkg/model.py", "rescaled")
+    (judged,) = confirm([asked], [], project.options(), parts=lambda _: [part])
+    assert judged.evidence.status == "confirmed"
+    assert "This was only seen in a call to this part" in judged.evidence.detail
 
 
 def test_progress_bars_start_no_thread(project: Project) -> None:

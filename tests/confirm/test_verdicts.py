@@ -454,6 +454,16 @@ def test_what_breaks_once_another_is_gone_is_confirmed_as_advice() -> None:
     assert "It is currently hidden by the graph break at line 3 (GB0059, a kind)" in judged.evidence.detail
 
 
+def test_what_the_compiler_does_not_get_to_is_judged_by_the_run_without_its_failure() -> None:
+    failing = replace(RUN, error=Failure("AssertionError", "a bug", 0))
+    assert status(BRANCH, heard(default=failing)) == "unconfirmed"
+    latent = Latent(replace(RUN, breaks=(broken(5),)), {})
+    (judged,) = with_verdicts(confirmation([BRANCH], heard(default=failing, latent=latent)))
+    assert (judged.category, judged.evidence.status) == ("advice", "confirmed")
+    assert "hidden by code that fails with AssertionError" in judged.evidence.detail
+    assert status(BRANCH, heard(default=failing, latent=Latent(RUN, covered(BRANCH)))) == "refuted"
+
+
 def test_what_is_skipped_after_a_split_is_hidden_by_the_last_break_before_it() -> None:
     split = replace(RUN, breaks=(broken(2, "GB0124"), broken(3, "GB0124"), broken(6, "GB0007")))
     latent = Latent(replace(RUN, breaks=(broken(5),)), {})

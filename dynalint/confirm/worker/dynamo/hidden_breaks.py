@@ -61,7 +61,7 @@ def latent_run(
         if run is None:
             break
         latest = run
-        found = run if found is None else _joined(found, run)
+        found = run if found is None else joined(found, run)
     return found
 
 
@@ -82,7 +82,10 @@ def _hiding(run: Run, asked: Mapping[str, Asked]) -> Iterator[Place]:
             yield Place(frame.file, frame.line, *spots.pop())
 
 
-def _joined(first: Run, second: Run) -> Run:
+def joined(first: Run, second: Run | None) -> Run:
+    """Return a run with the breaks and the traced operations of both."""
+    if second is None:
+        return first
     traced: dict[str, tuple[Span, ...]] = {
         file: tuple(sorted({*first.traced.get(file, ()), *second.traced.get(file, ())}))
         for file in {*first.traced, *second.traced}

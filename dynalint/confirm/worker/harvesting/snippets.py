@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch import nn
 from ..source import loading
 from .calls import EnoughError, Harvest
 from .processor_time import limited
+from .smaller_code import smaller
 
 # The processor time for a snippet, in seconds.
 _SECONDS = 8.0
@@ -31,17 +32,31 @@ def run_snippets(snippets: Iterable[Mapping[str, Any]], harvest: Harvest) -> Non
             continue
         # Docstrings often leave out these imports.
         scope = {"torch": torch, "nn": nn, "F": nn.functional, **names, "__name__": "__main__"}
+        problems: list[str] = []
         try:
-            tree = _OnTheCpu().visit(ast.parse(snippet["code"]))
-            torch.manual_seed(0)
-            with limited(_SECONDS):
-                _run(tree.body, scope, harvest)
+            for tree in _versions(snippet["code"]):
+                harvest.begin()
+                problems = []
+                torch.manual_seed(0)
+                with limited(_SECONDS):
+                    _run(tree.body, dict(scope), problems)
+                if not problems:
+                    break
         except EnoughError:
             return
         except SyntaxError:
             continue
         except BaseException as error:  # noqa: BLE001 - user code may raise anything
-            harvest.note(harvest.where, f"{type(error).__name__}: {error}")
+            problems.append(f"{type(error).__name__}: {error}")
+        for one in problems:
+            harvest.note(harvest.where, one)
+
+
+def _versions(code: str) -> Iterator[ast.Module]:
+    """Yield the code with smaller sizes, if it has large ones, and then as it is written, in case that fails."""
+    for tree in (smaller(ast.parse(code)), ast.parse(code)):
+        if tree is not None:
+            yield _OnTheCpu().visit(tree)
 
 
 def _names(snippet: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,20 +73,21 @@ def _names(snippet: Mapping[str, Any]) -> dict[str, Any]:
     return names
 
 
-def _run(body: list[ast.stmt], scope: dict[str, Any], harvest: Harvest) -> None:
+def _run(body: list[ast.stmt], scope: dict[str, Any], problems: list[str]) -> None:
+    """Run the statements, and add to `problems` the reasons why some of them failed."""
     sys.argv = ["example"]
     missing: set[str] = set()
     for statement in body:
         module = ast.fix_missing_locations(ast.Module([statement], []))
         try:
             exec(compile(module, "<example>", "exec"), scope)  # noqa: S102
+        except TimeoutError:
+            raise
         except Exception as error:  # noqa: BLE001 - user code may raise anything
             missing |= _bound(statement) - scope.keys()
             if isinstance(error, NameError) and error.name in missing:
                 continue  # the statement that should have bound the name has failed, which has been noted
-            harvest.note(harvest.where, f"{type(error).__name__}: {error}")
-            if isinstance(error, TimeoutError):
-                return
+            problems.append(f"{type(error).__name__}: {error}")
 
 
 def _bound(statement: ast.stmt) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import io
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -38,10 +39,17 @@ def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest)
     _tame_progress_bars()
     # The configured options are meant for whole runs: coverage, multiple processes, reports.
     options = [*_OPTIONS.split(), "-o", "addopts=", "--rootdir", folder]
+    errors = io.StringIO()
     try:
-        pytest.main([*options, *dict.fromkeys(one["path"] for one in tests)], plugins=[_Plugin(tests, harvest)])
+        with contextlib.redirect_stderr(errors):
+            status = pytest.main(
+                [*options, *dict.fromkeys(one["path"] for one in tests)], plugins=[_Plugin(tests, harvest)]
+            )
     except BaseException as error:  # noqa: BLE001 - conftest.py may raise anything
         harvest.note("pytest", f"{type(error).__name__}: {error}")
+    else:
+        if status in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR):
+            harvest.note("pytest", _first_error(errors.getvalue()) or str(status))
 
 
 def _tame_hypothesis() -> None:
@@ -105,9 +113,7 @@ class _Plugin:
             self._note(report.nodeid, crash.message if crash is not None else str(report.longrepr))
 
     def _note(self, where: str, text: str) -> None:
-        lines = [line.removeprefix("E").strip() for line in text.splitlines() if line.startswith("E ")]
-        first = (lines or text.splitlines() or [""])[0]
-        self._harvest.note(where, first)
+        self._harvest.note(where, _first_error(text))
 
     def pytest_runtest_protocol(self, item: Any) -> Generator[None, Any, Any]:
         """Run a test with its fixtures, within its time limit."""
@@ -123,6 +129,12 @@ class _Plugin:
         """End the session before a test that is no longer needed."""
         if self._harvest.over:
             raise self._harvest.stop
+
+
+def _first_error(text: str) -> str:
+    """Return the first line that pytest marks as an error, or else the first line."""
+    lines = [line.removeprefix("E").strip() for line in text.splitlines() if line.startswith("E ")]
+    return (lines or text.splitlines() or [""])[0]
 
 
 def _names_of(item: Any) -> Iterator[tuple[str, str]]:

@@ -21,14 +21,16 @@ import tokenize
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from torch import nn
+from torch._dynamo import config
 
 from ..comparing.blame import place_of
 from ..comparing.compiled import compare, leaves_traces
 from ..dynamo import runs
-from ..dynamo.hidden_breaks import Asked, latent_run
+from ..dynamo.hidden_breaks import Asked, joined, latent_run
 from ..dynamo.records import EagerRun, Frame, Run, Span, encode
 from ..dynamo.runs import Call, Maker
 from ..inputs.chosen_calls import REPEATS, Calls, choose
@@ -153,7 +155,7 @@ class _Session:
             file: Asked(_text(path, request["overrides"]), request["spots"][path])
             for file, path in self.watched.items()
         }
-        latent = latent_run(make, [calls[0], *others], default, asked, seconds, lambda runs: self._is_open(eager, runs))
+        latent = self._uncovered(make, [calls[0], *others], eager, default, asked, seconds)
         if latent is not None:
             reply.part("latent", {"run": encode(replace(latent, traced={})), "coverage": self._coverage(latent)})
             if self.seen is not None:
@@ -163,6 +165,26 @@ class _Session:
             reply.stage(f"running {name} with fullgraph=True")
             reply.part("fullgraph", encode(_fullgraph(make, repeats, others)))
         return any(0 < one["traced"] < one["operations"] for counts in coverage.values() for one in counts)
+
+    def _uncovered(
+        self,
+        make: Maker,
+        calls: Sequence[Call],
+        eager: EagerRun,
+        default: Run,
+        asked: Mapping[str, Asked],
+        seconds: float,
+    ) -> Run | None:
+        """Run without the breaks that hide others.
+
+        If the compiled code fails, the frames that cannot be compiled run in eager mode.
+        """
+        is_open = partial(self._is_open, eager)
+        if default.error is None:
+            return latent_run(make, calls, default, asked, seconds, is_open)
+        with config.patch(suppress_errors=True):
+            seen = runs.default_run(make, calls, self.watched)
+            return joined(seen, latent_run(make, calls, seen, asked, seconds, is_open))
 
     def _is_open(self, eager: EagerRun, runs: Sequence[Run]) -> bool:
         """Return whether there is a requested range that ran but neither broke the graph nor was traced completely."""

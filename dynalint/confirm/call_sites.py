@@ -42,7 +42,7 @@ _MOST_FILES = 4000
 _LARGEST = 1 << 19
 # The maximum number of steps from a class to a name in a test: through code that builds it, code that builds that code,
 # and so on.
-_STEPS = 3
+STEPS = 3
 _MOST_TESTS = 24
 _MOST_SNIPPETS = 8
 
@@ -163,7 +163,7 @@ class CallSites:
     def _ways(self, name: str) -> Iterator[frozenset[str]]:
         """Yield the name, then the names of project code that mentions it, then the names of code mentioning those."""
         names, known = frozenset((name,)), {name}
-        for _ in range(_STEPS):
+        for _ in range(STEPS):
             yield names
             blocks = (block for one in self._library if not names.isdisjoint(one.words) for block in one.blocks)
             found = (one.name for one in blocks if not names.isdisjoint(one.words))
@@ -192,14 +192,14 @@ class CallSites:
             self._above[test.path] = [one for one in others if _is_helper(one.path, test)]
         return self._above[test.path]
 
-    def snippets(self, file: Path, name: str) -> list[dict[str, str]]:
+    def snippets(self, file: Path, name: str, steps: int = STEPS) -> list[dict[str, str]]:
         """Return runnable code that uses a class or function: docstrings, `__main__` blocks, READMEs and examples.
 
         `file` is the file that defines the class or function. Code that names it comes first, followed by code that
-        names what is built of it.
+        names what is built of it, in up to `steps` steps.
         """
         found: dict[tuple[str, Path], str] = {}
-        for names in self._ways(name):
+        for names in itertools.islice(self._ways(name), steps):
             some = itertools.chain(self._beside(file, names), self._in_documents(names), self._examples(names))
             for where, code, one in itertools.islice(some, _MOST_SNIPPETS):
                 found.setdefault((code, one), where)

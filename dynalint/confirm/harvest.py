@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dynalint.confirm.cache import VerdictCache
-from dynalint.confirm.call_sites import CallSites
+from dynalint.confirm.call_sites import STEPS, CallSites
 from dynalint.confirm.client import Worker
 from dynalint.confirm.options import ConfirmOptions, Target, resolved
 from dynalint.confirm.questions import Questions
@@ -86,8 +86,10 @@ def _found(
     target: Target, sites: CallSites, options: ConfirmOptions
 ) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     name = target.qualname.rpartition(".")[2]
-    snippets = sites.snippets(target.path, name) if "docs" in options.confirm_from else []
     tests = sites.tests(target.path, name) if "tests" in options.confirm_from else []
+    # Code that only builds what uses the target takes long. If there are tests, the time is for them.
+    steps = 1 if tests else STEPS
+    snippets = sites.snippets(target.path, name, steps) if "docs" in options.confirm_from else []
     where = _described(target)
     return [{**one, "target": where} for one in snippets], tests
 

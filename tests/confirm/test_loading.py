@@ -88,6 +88,19 @@ def test_a_name_that_does_not_import_falls_back_to_the_path(tmp_path: Path) -> N
     assert loading.load_module(str(file), "no_such_package.lonely_module").x == 1
 
 
+def test_a_module_below_a_hidden_folder_is_imported_as_part_of_its_package(package: Path, tmp_path: Path) -> None:
+    """A folder `src` is not a package, and loses to an installed package `src`, which some distributions leave behind."""
+    other = tmp_path / "installed/src"
+    other.mkdir(parents=True)
+    (other / "__init__.py").write_text("")
+    source = tmp_path / "project/src"
+    source.mkdir(parents=True)
+    package = package.rename(source / package.name)
+    loading.prepare([str(source.parent), str(other.parent)], {})
+    found = loading.load_module(str(package / "a.py"), "src.pkg_under_test.a")
+    assert found.__name__ == "pkg_under_test.a"
+
+
 def test_a_module_that_lacks_a_dependency_says_which(tmp_path: Path) -> None:
     (tmp_path / "needs_more.py").write_text("import no_such_dependency\n")
     loading.prepare([str(tmp_path)], {})

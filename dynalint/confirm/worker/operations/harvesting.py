@@ -50,7 +50,7 @@ def harvest(request: Mapping[str, Any], reply: Reply) -> None:
         # Calls are compiled only in forks. Compiling them in the project's own code first would only waste time.
         with found.on_the_cpu, runs.force_eager(), without_downloads():
             found.begin()
-            run_snippets(request["snippets"], found)
+            run_snippets(request["snippets"], found, patient=not request["tests"])
             found.begin()
             if request["tests"] and not found.over:
                 run_tests(request["tests"], request["folder"], found)

@@ -139,9 +139,10 @@ def import_once(path: str, name: str) -> None:
 
 
 def load_module(path: str, name: str) -> ModuleType:
-    """Import the file `path`, as module `name` if the name refers to this file, or else by its path.
+    """Import the file `path`, as module `name` if the name refers to this file, or else as a part of its package.
 
-    Raises whatever the module raises, and LoadError if the file does not exist.
+    A file that is not in a package is imported by its path. Raises whatever the module raises, and LoadError if the
+    file does not exist.
     """
     known = _once.get((path, name))
     if isinstance(known, BaseException):
@@ -150,16 +151,29 @@ def load_module(path: str, name: str) -> ModuleType:
         return known
     if not Path(path).is_file():
         raise LoadError(f"{path} does not exist")
-    if name:
-        try:
-            module = importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
-                raise
-        else:
-            if _same_file(file_of(module), path):
-                return module
-    return _load_by_path(path, name)
+    named = _imported(path, name) if name else None
+    return named or _load_in_package(path) or _load_by_path(path, name)
+
+
+def _imported(path: str, name: str) -> ModuleType | None:
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
+            raise
+        return None
+    return module if _same_file(file_of(module), path) else None
+
+
+def _load_in_package(path: str) -> ModuleType | None:
+    """Import a file by its name in its outermost package. `src.package` may be hidden by another package `src`."""
+    file = Path(path)
+    folders = list(takewhile(lambda folder: (folder / "__init__.py").is_file(), file.parents))
+    if not folders:
+        return None
+    sys.path.insert(0, str(folders[-1].parent))
+    inside = [folder.name for folder in reversed(folders)]
+    return _imported(path, ".".join(inside if file.name == "__init__.py" else [*inside, file.stem]))
 
 
 def _same_file(one: str | None, other: str) -> bool:

@@ -602,6 +602,11 @@ def test_without_walls_no_test_is_run(project: Project, monkeypatch: pytest.Monk
             "@expand\ndef test_shape(width):\n    checked(width)\n",
             id="generated",
         ),
+        pytest.param(
+            "import unittest\n\nclass TestEncoder(unittest.TestCase):\n    check = staticmethod(checked)\n\n"
+            "def add(width):\n    setattr(TestEncoder, f'test_{width}', lambda self: self.check(width))\n\nadd(4)\n",
+            id="added",
+        ),
     ],
 )
 def test_tests_that_have_no_text_of_their_own_are_found(project: Project, tests: str) -> None:

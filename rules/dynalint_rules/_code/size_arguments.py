@@ -14,7 +14,6 @@ SIZES: dict[str, tuple[int, int, tuple[str, ...]]] = {
     **{f"numpy.{name}": (0, _ALL, ("shape", "N")) for name in ("arange", "zeros", "ones", "empty", "eye", "full")},
     "numpy.linspace": (2, 3, ("num",)),
     "numpy.reshape": (1, 2, ("shape",)),
-    "numpy.pad": (1, 2, ("pad_width",)),
     **{f"torch.{name}": (0, _ALL, ("size",)) for name in ("zeros", "ones", "empty", "rand", "randn", "eye")},
     "torch.arange": (0, _ALL, ("start", "end", "step")),
     "torch.linspace": (2, 3, ("steps",)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dynalint.rulekit import Call, Project, Read, Rule, Violation, k, leads_to_raise
+from dynalint_rules._code.settings import captures_scalars
 
 # These are missing from `torch._numpy`. All of them were called with torch 2.13. DYN410 covers files, and DYN408 covers
 # random numbers.
@@ -18,8 +19,10 @@ _FUNCTIONS = (
     "polyval putmask ravel_multi_index require roots select setdiff1d setxor1d shares_memory sort_complex spacing "
     "trapezoid trim_zeros typename union1d unique_all unique_counts unique_inverse unique_values unpackbits "
     "unravel_index unwrap vecdot vecmat ndim size isscalar iscomplexobj isrealobj common_type isfortran "
-    "matrix_transpose unstack"
+    "matrix_transpose unstack ndenumerate ndindex"
 ).split()
+# Dynamo traces these as torch operations that read the data of their arguments, even of lists of numbers.
+_READING = frozenset(f"numpy.{name}" for name in ("allclose", "array_equal", "corrcoef", "cov", "pad"))
 _LINALG = "cross diagonal matmul matrix_norm matrix_transpose outer svdvals tensordot trace vecdot vector_norm".split()
 _METHODS = ("tobytes",)
 _ATTRIBUTES = ("dtype", "base")
@@ -31,11 +34,12 @@ class UntracedNumpy(Rule):
     code = "DYN209"
     name = "untraced-numpy"
     summary = "A NumPy function that Dynamo does not support breaks the graph"
-    gb = ("GB0294", "GB0158", "GB0157", "GB0208", "GB0008")
+    gb = ("GB0033", "GB0294", "GB0158", "GB0157", "GB0208", "GB0008")
     events = (Call, Read)
     calls = frozenset(
         {
             *(f"numpy.{name}" for name in _FUNCTIONS),
+            *_READING,
             *(f"numpy.linalg.{name}" for name in _LINALG),
             *(f"Tensor.{name}" for name in (*_METHODS, *_ATTRIBUTES)),
             *(f"numpy.{name}" for name in _INDEXED),
@@ -52,6 +56,8 @@ class UntracedNumpy(Rule):
             return
         if isinstance(event, Read):
             yield from _read(event)
+            return
+        if event.callee in _READING and captures_scalars(project, event.function):
             return
         name = event.callee.replace("numpy.", "np.")
         if event.callee.startswith("Tensor."):

@@ -40,7 +40,7 @@ def check(
     directory = Path.cwd()
     configuration = _configuration(directory, static=static, settings=settings, isolated=isolated)
     workspace, found = open_workspace([Path(path) for path in paths], configuration, directory)
-    return _findings(engine.check(workspace).offered(), found.failures)
+    return _findings(engine.check(workspace), found.failures)
 
 
 def check_source(
@@ -65,7 +65,7 @@ def check_source(
     directory = Path.cwd()
     configuration = _configuration(directory, static=static, settings=settings, isolated=isolated)
     workspace = text_workspace(Path(path), text.encode("utf-8"), configuration, directory)
-    return _findings(engine.check(workspace).offered(), ())
+    return _findings(engine.check(workspace), ())
 
 
 def _configuration(
@@ -84,7 +84,8 @@ def _configuration(
 def _findings(checked: Checked, failures: Iterable[str]) -> list[Finding]:
     if checked.interrupted:
         raise KeyboardInterrupt
-    failed = [*failures, *checked.failures]
+    findings = list(checked.with_fixes(checked.reported()))
+    failed = [*failures, *checked.failures, *checked.failures_in_fixes]
     if failed:
         raise DynalintError("; ".join(failed))
-    return list(checked.reported())
+    return findings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from dynalint.analysis.source import SourceFile
 from dynalint.around import Around, Outlines, around
 from dynalint.findings import Finding, Fix
 from dynalint.fix import Decider, FixOptions, FixResult, Keeper, Linted, View, Views, fix_findings, remembering
+from dynalint.fix.follow_ups import whole_fixes
 from dynalint.fix.settings import setting_line, with_settings
 from dynalint.lint import Linter, LintResult, unreadable
 from dynalint.placing import placed
@@ -64,7 +65,7 @@ class Checked:
         return tuple(fix and (placed(replace(one.finding, fix=fix[0]), one.file).fix,) for one, fix in known)
 
     def offered(self) -> Checked:
-        """Return the same result with fixes for all findings."""
+        """Return the same result with the rewrites for all findings, for `fix`."""
         linted = self.lint.offers.made(self.linted)
         return replace(self, linted=linted, failures=(*self.failures, *self.failures_in_fixes))
 
@@ -72,9 +73,14 @@ class Checked:
         """Return some of the reported findings with their fixes, or with the reasons why there are none."""
         known = {_key(placed(one.finding, one.file)): one for one in self.linted}
         findings = tuple(findings)
-        made = self.lint.offers.made(known[_key(finding)] for finding in findings)
+        made = self.lint.offers.shown((known[_key(finding)] for finding in findings), self._followed)
         pairs = zip(findings, made, strict=True)
         return tuple(replace(finding, fix=placed(one.finding, one.file).fix) for finding, one in pairs)
+
+    def _followed(self, path: Path, starts: Sequence[Linted]) -> Sequence[Fix | None]:
+        views = views_of(self)
+        some = [View(self.linter)] if views is None else (one([path]) for one in (views.alone, views.felt))
+        return whole_fixes(path, starts, self.lint.offers.made(self.lint.linted), some)
 
     def files(self) -> dict[str, SourceFile]:
         """Return all files with findings, keyed by the paths in the findings."""

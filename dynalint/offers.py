@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +12,14 @@ from dynalint.analysis.run import with_deep_stack
 from dynalint.analysis.steps import Budgets, Exhausted
 from dynalint.findings import Fix, as_sentence
 from dynalint.fix import EditError, Linted, to_edits
+from dynalint.fix.follow_ups import declined
 from dynalint.rules import Declined, Rewrite
 
 Answer = Callable[[], Rewrite | Declined | None]
 """Computes the rewrite for a finding, or a reason why no fix is offered, or None if the rule has no fixes."""
+
+Follow = Callable[[Path, Sequence[Linted]], Sequence[Fix | None]]
+"""Returns the whole fixes for findings in one file whose rewrites leave other findings, for the same findings."""
 
 _GENERATED = "the file is marked as generated; change its source instead"
 
@@ -39,18 +44,42 @@ class Offers:
         self.budgets = Budgets(steps.MOST_REWRITE_STEPS)
         self._shown, self._fixable, self._answers = shown, fixable, answers
         self._made: dict[object, tuple[Fix | None, Rewrite | None]] = {}
+        self._whole: dict[object, Fix | None] = {}
 
     def made(self, linted: Iterable[Linted]) -> tuple[Linted, ...]:
-        """Return the findings with their fixes, or with the reasons why there are none."""
+        """Return the findings with their rewrites, or with the reasons why there are none.
+
+        A rewrite may leave other findings. `shown` returns what `fix` makes of it.
+        """
         return with_deep_stack(lambda: tuple(self._with_fix(one) for one in linted))
+
+    def shown(self, linted: Iterable[Linted], follow: Follow) -> tuple[Linted, ...]:
+        """Return the findings with their fixes as `fix` makes them, or with the reasons why it makes none."""
+        made = self.made(linted)
+        starts: defaultdict[Path, list[Linted]] = defaultdict(list)
+        for one in made:
+            if one.finding.sort_key not in self._whole and _leaves(one.rewrite):
+                starts[one.file.path].append(one)
+        for path, some in starts.items():
+            keys = (one.finding.sort_key for one in some)
+            self._whole.update(zip(keys, follow(path, some), strict=True))
+        return tuple(
+            replace(one, finding=replace(one.finding, fix=self._whole[one.finding.sort_key]))
+            if one.finding.sort_key in self._whole
+            else one
+            for one in made
+        )
 
     def so_far(self, linted: Linted) -> tuple[Fix | None] | None:
         """Return a finding's fix in a tuple, or None if it has not been computed.
 
         The tuple contains None if there is no fix.
         """
-        known = self._made.get(linted.finding.sort_key)
-        return None if known is None else known[:1]
+        key = linted.finding.sort_key
+        if key in self._whole:
+            return (self._whole[key],)
+        fix, rewrite = self._made.get(key, (None, None))
+        return (fix,) if key in self._made and not _leaves(rewrite) else None
 
     def _with_fix(self, linted: Linted) -> Linted:
         key = linted.finding.sort_key
@@ -67,13 +96,13 @@ class Offers:
         if answer is None:
             return None, None
         if isinstance(answer, Declined):
-            return _declined(answer.reason), None
+            return declined(answer.reason), None
         if file.generated:
-            return _declined(_GENERATED), None
+            return declined(_GENERATED), None
         try:
             edits = to_edits(answer, file, lambda other: self._shown(other.path))
         except EditError as fault:
-            return _declined(str(fault)), None
+            return declined(str(fault)), None
         conditions = tuple(map(as_sentence, answer.conditions))
         return Fix(as_sentence(answer.title), answer.safety, conditions=conditions, edits=edits), answer
 
@@ -92,5 +121,6 @@ class Offers:
             return None
 
 
-def _declined(reason: str) -> Fix:
-    return Fix("No fix is offered", "suggestion", declined=as_sentence(reason))
+def _leaves(rewrite: Rewrite | None) -> bool:
+    """Return whether a rewrite is only a part of a fix."""
+    return rewrite is not None and bool(rewrite.leaves)

@@ -21,6 +21,9 @@ from dynalint.rules import Rewrite
 
 CAUTION: Sequence[Safety] = ("safe", "conditional", "unsafe", "suggestion")
 _MOST_STEPS = 6
+# Changes to a statement are at most this many lines apart. The lines between them may have moved into another block, so
+# no other fix may change them at the same time.
+_NEAR = 6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,6 +33,19 @@ class Start:
     item: Item
     unit: Unit
     leaves: tuple[str, ...]
+
+
+def start_of(item: Item) -> Start:
+    """Return the start for an item that has a rewrite.
+
+    Raises:
+        EditError: If the rewrite cannot be applied.
+    """
+    linted, rewrite = item.linted, item.linted.rewrite
+    assert rewrite is not None
+    sources = {replacement.file.path: replacement.file for replacement in rewrite.replacements}
+    about = (rewrite.title, rewrite.safety, rewrite.conditions, sources, rewrite.own_calls)
+    return Start(item, Unit((linted,), plan_of(rewrite), *about), rewrite.leaves)
 
 
 class Chains:
@@ -162,12 +178,16 @@ def _step(left: Linted, leaves: Collection[str]) -> Rewrite:
 
 
 def _changes(old: str, new: str) -> tuple[Change, ...]:
-    """Return the whole-line changes that turn `old` into `new`."""
+    """Return the whole-line changes that turn `old` into `new`. The lines between nearby changes are part of them."""
     before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
     starts = [0]
     for line in before:
         starts.append(starts[-1] + len(line))
+    joined: list[tuple[int, int, int, int]] = []
+    for start, end, new_start, new_end in differences(before, after):
+        near = joined.pop() if joined and start - joined[-1][1] <= _NEAR else (start, end, new_start, new_end)
+        joined.append((near[0], end, near[2], new_end))
     return tuple(
         Change(starts[start], starts[end], "".join(after[new_start:new_end]))
-        for start, end, new_start, new_end in differences(before, after)
+        for start, end, new_start, new_end in joined
     )

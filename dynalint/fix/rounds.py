@@ -16,8 +16,8 @@ from pathlib import Path
 from dynalint.analysis.source import SourceFile
 from dynalint.findings import Finding, Safety
 from dynalint.fix.applied import as_applied, as_repaired
-from dynalint.fix.chains import Chains, Start
-from dynalint.fix.edits import Accepted, merged, plan_of, replaced
+from dynalint.fix.chains import Chains, Start, start_of
+from dynalint.fix.edits import Accepted, merged, replaced
 from dynalint.fix.imports import EditError
 from dynalint.fix.model import (
     ChangedFile,
@@ -196,13 +196,10 @@ class Rounds:
             return None
         try:
             self._check_sources(rewrite.replacements)
-            plan = plan_of(rewrite)
+            return start_of(item)
         except EditError as fault:
             self._refused.setdefault(item.origin, Refused(item.origin, str(fault)))
             return None
-        sources = {replacement.file.path: replacement.file for replacement in rewrite.replacements}
-        about = (rewrite.title, rewrite.safety, rewrite.conditions, sources, rewrite.own_calls)
-        return Start(item, Unit((item.linted,), plan, *about), rewrite.leaves)
 
     def _unit(self, item: Item) -> Unit | None:
         """Return the item's unit with follow-up rewrites if it may be applied now. Otherwise, record why not."""

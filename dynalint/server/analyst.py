@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ from dynalint.diffs import hunks
 from dynalint.discover import is_excluded
 from dynalint.engine import check, in_project
 from dynalint.errors import DynalintError
-from dynalint.findings import Finding
+from dynalint.findings import Finding, Fix
 from dynalint.fingerprints import fingerprinted, repository_path, repository_top
-from dynalint.fix import FixOptions, Linted, fix_findings
+from dynalint.fix import FixOptions, Linted, View, fix_findings
+from dynalint.fix.follow_ups import whole_fixes
 from dynalint.last_verdicts import LastVerdicts
 from dynalint.lint import Linter
 from dynalint.offers import Offers
@@ -34,13 +35,19 @@ from dynalint.workspace import Workspace, open_workspace
 class Seen:
     """The analysis of a file: its text, its findings as the user sees them, and what is needed to compute their fixes.
 
-    `linted` has the same findings as the engine sees them, with positions in the file's text.
+    `linted` has the same findings as the engine sees them, with positions in the file's text. `linter` found them.
     """
 
     file: SourceFile
     findings: tuple[Finding, ...]
     linted: tuple[Linted, ...]
     offers: Offers
+    linter: Linter
+
+    def whole_fixes(self, path: Path, starts: Sequence[Linted]) -> Sequence[Fix | None]:
+        """Return the whole fixes for findings in this file whose rewrites leave other findings."""
+        alone = View(self.linter.narrowed([path]), frozenset([path]))
+        return whole_fixes(path, starts, self.offers.made(self.linted), [alone])
 
 
 class Analyst:
@@ -67,7 +74,8 @@ class Analyst:
         """
         with self._lock:
             workspace = self._workspace(texts)
-            result = Linter(workspace, all_rules(), self._sources).lint()
+            linter = Linter(workspace, all_rules(), self._sources)
+            result = linter.lint()
             verdicts = LastVerdicts(workspace.settings.cache_directory)
             shown = {workspace.shown(file.path): file for file in result.analysis.files}
             found = [placed(one.finding, one.file) for one in result.linted]
@@ -84,6 +92,7 @@ class Analyst:
                     tuple(finding for finding, _ in pairs if finding.path == path),
                     tuple(linted for finding, linted in pairs if finding.path == path),
                     result.offers,
+                    linter,
                 )
                 for path, file in shown.items()
                 if file.path in texts
@@ -93,7 +102,7 @@ class Analyst:
         """Return some of a file's findings with their fixes, or with the reasons why there are none."""
         with self._lock:
             wanted = [pair for pair in zip(seen.findings, seen.linted, strict=True) if pair[0] in findings]
-            made = seen.offers.made(linted for _, linted in wanted)
+            made = seen.offers.shown((linted for _, linted in wanted), seen.whole_fixes)
         pairs = zip((finding for finding, _ in wanted), made, strict=True)
         return [replace(finding, fix=placed(one.finding, one.file).fix) for finding, one in pairs]
 

@@ -75,7 +75,7 @@ def test_keeps_expressions_over_several_lines() -> None:
     z = torch.where(
         (x.sum() > 0) & (x.max() < 3),
         x * 2 +  # twice
-             1,
+         1,
         x - 1,
     )
     return z

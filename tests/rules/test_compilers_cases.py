@@ -112,11 +112,6 @@ DECLINED = {
         "if x.mean() > 0:\n    self.calls += 1\n    z = x\nelse:\n    z = y\nreturn z",
         "stores state",
     ),
-    "guard_body_effects": (
-        BRANCH,
-        "if x.mean() > 0:\n    print('up')\n    z = x\nelse:\n    z = y\nreturn z",
-        "for its side effect",
-    ),
     "guard_torch_effect_init": (
         BRANCH,
         "if x.mean() > 0:\n    torch.manual_seed(0)\n    z = x\nelse:\n    z = y\nreturn z",

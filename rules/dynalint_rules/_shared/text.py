@@ -44,3 +44,16 @@ def held_together(text: str) -> str:
     except SyntaxError:
         return f"({text})"
     return text
+
+
+def moved_left(text: str, columns: int) -> str:
+    """Return an expression's text for a place that many columns further left.
+
+    The lines after the first move along, unless a string spans lines or a line does not start that far right.
+    """
+    first, *others = text.split("\n")
+    if columns <= 0 or not others or '"""' in text or "'''" in text:
+        return text
+    if not all(line.startswith(" " * columns) or not line.strip() for line in others):
+        return text
+    return "\n".join([first, *(line[columns:] for line in others)])

@@ -85,7 +85,7 @@ def _is_part(scope: Scope, node: ast.expr) -> bool:
 
 def _comparison(scope: Scope, node: ast.Compare) -> tuple[str, list[str]]:
     truth = truth_of(scope, node)
-    return truth.text, [*truth.conditions, *_one_element(truth.scalar)]
+    return truth.text, [*truth.conditions, *_one_element(bool(truth.scalar))]
 
 
 def _one_element(scalar: bool) -> list[str]:
@@ -126,6 +126,7 @@ def _bool_op(scope: Scope, node: ast.expr) -> tuple[str, list[str]]:
         else [scope.text(first), scope.text(second)]
     )
     test = truth_of(scope, first)
+    conditions += test.selecting_conditions
     return f"{scope.torch}.where({test.without_dimensions}, {', '.join(taken)})", conditions
 
 

@@ -56,8 +56,9 @@ def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:
     if flow.leaves and isinstance(scope.parents[node], ast.Compare | ast.BoolOp | ast.UnaryOp | ast.If | ast.IfExp):
         # The comparison reads the value immediately and passes no gradient, so it does not need these calls.
         text = text.replace(".detach()", "").replace(".clone()", "")
+    kept = "Use `torch.as_tensor(...)`" if is_array else "Use `.detach()`" if ".detach()" in text else "Use the tensor"
     return Rewrite(
-        f"Use `{'torch.as_tensor(...)' if is_array else '.detach()'}` instead of `.item()` to keep the 0-dim tensor",
+        f"{kept} instead of `.item()` to keep the 0-dim tensor",
         flow.safety,
         rw.written(scope.file, (node, text), *flow.edits),
         flow.clauses,

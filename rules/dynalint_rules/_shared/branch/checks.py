@@ -11,6 +11,7 @@ from typing import Any
 
 from dynalint.rulekit import Refusal, Rewrite, Safety, k, rw, walk, walk_function
 from dynalint_rules._code.effects import effects_of
+from dynalint_rules._code.names import parameters
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import self_name
 from dynalint_rules._shared.branch.blocks import is_elif, split_test
@@ -199,19 +200,28 @@ def _handles_calls(node: ast.AST) -> bool:
 
 
 def _is_folded(scope: Scope, message: ast.expr) -> bool:
-    """Return whether Dynamo turns an f-string into a constant string because its values are settings.
+    """Return whether Dynamo turns an f-string into a constant string because its values are settings or local strings.
 
     A size in the f-string would cause a recompilation for each new size, and a tensor would break the graph.
     """
-    return isinstance(message, ast.JoinedStr) and all(
-        isinstance(part, ast.Constant)
-        or (isinstance(part, ast.FormattedValue) and _is_bare(part) and _is_setting(scope, part.value))
-        for part in message.values
-    )
+
+    def is_known(part: ast.expr) -> bool:
+        if not isinstance(part, ast.FormattedValue):
+            return isinstance(part, ast.Constant)
+        return _is_bare(part) and (_is_setting(scope, part.value) or _is_local_string(scope, part.value))
+
+    return isinstance(message, ast.JoinedStr) and all(map(is_known, message.values))
 
 
 def _is_bare(part: ast.FormattedValue) -> bool:
     return part.conversion == -1 and part.format_spec is None
+
+
+def _is_local_string(scope: Scope, value: ast.expr) -> bool:
+    """Return whether an expression is a string that the function itself binds, such as the key of a dict."""
+    kind, name = scope.kind(value), value.id if isinstance(value, ast.Name) else ""
+    bound = name in scope.function.locals and name not in parameters(scope)
+    return bound and isinstance(kind, k.Value) and (kind.type, kind.source) == ("str", "python")
 
 
 def _is_setting(scope: Scope, value: ast.expr) -> bool:
@@ -291,4 +301,5 @@ def without_values(node: ast.expr | None) -> str | None:
     parts = [str(part.value) if isinstance(part, ast.Constant) else None for part in node.values]
     sentences = _SENTENCES.match(parts[0] or "") if None in parts else None
     text = sentences[1] if sentences else "".join("..." if part is None else part for part in parts)
-    return json.dumps(_GIVEN.sub("", text) or text, ensure_ascii=False)
+    text = _GIVEN.sub("", text) or text
+    return json.dumps(text.removesuffix(".") if text.endswith("....") else text, ensure_ascii=False)

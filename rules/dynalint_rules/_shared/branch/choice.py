@@ -50,7 +50,7 @@ def _chosen(scope: Scope, node: ast.IfExp) -> tuple[str, list[str]]:
             inner += conditions
     effects = effects_of_always(scope, [node.body, node.orelse], node)
     sides = [Side(value, scope.kind(value)) for value in (node.body, node.orelse)]
-    conditions, name = [*truth.conditions, *inner], target_of(scope, node)
+    conditions, name = [*truth.selecting_conditions, *inner], target_of(scope, node)
     if all(k.is_number(side.kind) for side in sides):
         conditions += number_conditions(
             scope, sides, [node] if name is None else uses_of(scope, name, scope.parents[node])

@@ -128,7 +128,7 @@ def _write_of(scope: Scope, statement: ast.stmt, side: _Side) -> _Write | None:
     if isinstance(statement, ast.Assign):
         return None if k.is_number(scope.kind(value)) else _Write(statement, owner, "", text)
     sign = _OPERATORS.get(type(statement.op))
-    new = f"{owner} {sign} {atom(value, text)}"
+    new = f"{owner} {sign} {text if isinstance(value, ast.Constant) else atom(value, text)}"
     return None if sign is None else _Write(statement, owner, owner, new)
 
 
@@ -224,7 +224,7 @@ class _Writer:
                 return []
         self.negated = False
         truth = truth_of(self.scope, self.test)
-        self.conditions += truth.conditions
+        self.conditions += truth.selecting_conditions
         if len({*self.one.target_names(), *self.other.target_names()}) == 1:
             self.condition = truth.without_dimensions
             return []

@@ -81,7 +81,7 @@ def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 def _is_certain(scope: Scope, value: ast.expr) -> bool:
     """Return whether converting a value to bool never raises."""
-    return never_raises(scope, value) and truth_of(scope, value).scalar
+    return never_raises(scope, value) and truth_of(scope, value).scalar is True
 
 
 def _is_plain(value: ast.expr) -> bool:

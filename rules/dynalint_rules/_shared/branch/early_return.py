@@ -161,7 +161,7 @@ class _EarlyReturn:
         scope = self.scope
         truth = truth_of(scope, self.statement.test)
         truth = truth if self.returning is self.statement.body else truth.negated
-        self.conditions += truth.conditions
+        self.conditions += truth.selecting_conditions
         lines: list[str] = []
         self.condition = truth.without_dimensions
         stored = set(_stored(self.following)) | {one.name for one in block.assignments}

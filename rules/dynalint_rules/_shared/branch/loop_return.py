@@ -57,7 +57,7 @@ def rewrite_loop_return(scope: Scope, statement: ast.If) -> Rewrite | None:
         early.append(scope.fresh_name("early", early))
     mask, condition = scope.fresh_name("returned"), scope.fresh_name("condition")
     truth = truth_of(scope, statement.test)
-    conditions = list(truth.conditions)
+    conditions = list(truth.selecting_conditions)
     lines = [f"{condition} = {held_together(truth.without_dimensions)}"]
     guard = f"{scope.torch}.where({escaped(condition)}, {{operand}}, {{safe}})"
     for name, part in zip(early, parts, strict=True):

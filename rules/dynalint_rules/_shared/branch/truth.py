@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from dynalint.rulekit import Refusal, k, remembered, walk
@@ -35,13 +36,14 @@ class Truth:
     """A bool tensor with one element.
 
     `text` is its code, and `atomic` is true if an operator can follow the text without parentheses. `scalar` is true if
-    the tensor certainly has no dimensions. The tensor equals the truth of the test if the `conditions` hold. `opposite`
-    is its negation if that can be written more simply than with `~`.
+    the tensor certainly has no dimensions, false if it certainly has some, and None if that is unknown. The tensor
+    equals the truth of the test if the `conditions` hold. `opposite` is its negation if that can be written more simply
+    than with `~`.
     """
 
     text: str
     atomic: bool
-    scalar: bool
+    scalar: bool | None
     conditions: tuple[str, ...] = ()
     opposite: Truth | None = None
 
@@ -52,11 +54,19 @@ class Truth:
 
     @property
     def without_dimensions(self) -> str:
-        """The text of the same truth as a 0-dim tensor.
+        """The text of the same truth as a 0-dim tensor if the `selecting_conditions` hold.
 
         `where` would broadcast its result to the shape (1, 1) otherwise.
         """
-        return self.text if self.scalar else f"{self.operand}.reshape(())"
+        return f"{self.operand}.reshape(())" if self.scalar is False else self.text
+
+    @property
+    def selecting_conditions(self) -> tuple[str, ...]:
+        """The conditions for selecting with `without_dimensions`.
+
+        A test that has dimensions is rare, so an unknown one is taken to have none, which a run verifies.
+        """
+        return self.conditions if self.scalar is not None else (*self.conditions, f"`{self.text}` has no dimensions")
 
     @property
     def negated(self) -> Truth:
@@ -125,7 +135,7 @@ def _value(scope: Scope, node: ast.expr) -> Truth:
     if tensor is None:
         kind = scope.kind(node)
         if isinstance(kind, k.Tensor):  # a NumPy array
-            text, scalar = f"{scope.torch}.as_tensor({text})", kind.rank == 0
+            text, scalar = f"{scope.torch}.as_tensor({text})", _is_scalar([kind])
             return Truth(text, True, scalar) if kind.dtype == "bool" else Truth(f"{text} != 0", False, scalar)
         if k.may_be_tensor(kind):
             raise Refusal(f"{scope.quote(node)} is not always a tensor; handle the other case before this test")
@@ -133,7 +143,7 @@ def _value(scope: Scope, node: ast.expr) -> Truth:
             f"{scope.quote(node)} is not a tensor, but the condition of `torch.where` has to be a tensor; test it in "
             "a separate `if`"
         )
-    scalar = tensor.rank == 0 or _reduces_all(scope, node)
+    scalar = _reduces_all(scope, node) or _is_scalar([tensor])
     if tensor.dtype == "bool":
         opposite = None
         if _may_be_byte(scope, node):
@@ -217,7 +227,7 @@ def _comparison(scope: Scope, node: ast.Compare) -> Truth:
             raise Refusal(f"{scope.quote(node)} compares a tensor with something that may not be a number")
         tensors += own
         links.append(f"{operand_text(scope, left)} {COMPARISONS[type(operator)]} {operand_text(scope, right)}")
-    scalar = numbers and all(tensor.rank == 0 for tensor in tensors)
+    scalar = numbers and _is_scalar(tensors)
     if len(links) == 1:
         return Truth(scope.text(node), False, scalar, (), _opposite(scope, node, scalar))
     effects_of(scope, values[1:])
@@ -225,7 +235,17 @@ def _comparison(scope: Scope, node: ast.Compare) -> Truth:
     return Truth(" & ".join(f"({link})" for link in links), False, scalar, tuple(conditions))
 
 
-def _opposite(scope: Scope, node: ast.Compare, scalar: bool) -> Truth | None:
+def _is_scalar(tensors: Iterable[k.Tensor]) -> bool | None:
+    """Return whether no tensor has dimensions, or None if that is unknown."""
+    return _all_scalar(None if tensor.rank is None else tensor.rank == 0 for tensor in tensors)
+
+
+def _all_scalar(parts: Iterable[bool | None]) -> bool | None:
+    known = set(parts)
+    return False if False in known else None if None in known else True
+
+
+def _opposite(scope: Scope, node: ast.Compare, scalar: bool | None) -> Truth | None:
     """Return the comparison with the opposite result, or None for an order, which NaN would change."""
     sign = {ast.Eq: "!=", ast.NotEq: "=="}.get(type(node.ops[0]))
     if sign is None:
@@ -239,8 +259,8 @@ def _bool_op(scope: Scope, node: ast.BoolOp) -> Truth:
     effects_of(scope, list(node.values[1:]))
     operator = " & " if isinstance(node.op, ast.And) else " | "
     conditions = [text for part in parts for text in part.conditions]
-    conditions += raising_conditions(scope, node.values[1:], [part.scalar for part in parts[1:]])
-    scalar = all(part.scalar for part in parts)
+    conditions += raising_conditions(scope, node.values[1:], [bool(part.scalar) for part in parts[1:]])
+    scalar = _all_scalar(part.scalar for part in parts)
     return Truth(operator.join(part.operand for part in parts), False, scalar, tuple(dict.fromkeys(conditions)))
 
 
@@ -259,7 +279,7 @@ def _membership(scope: Scope, node: ast.Compare) -> Truth:
             effects_of(scope, [left])
         links = [f"{operand_text(scope, left)} == {operand_text(scope, one)}" for one in right.elts]
         text = " | ".join(f"({link})" for link in links) if len(links) > 1 else links[0]
-        found = Truth(text, False, tensor.rank == 0)
+        found = Truth(text, False, _is_scalar([tensor]))
     else:
         raise Refusal(f"the elements of {scope.quote(right)} are not literal; compare with `torch.isin`")
     return found if isinstance(node.ops[0], ast.In) else found.negated

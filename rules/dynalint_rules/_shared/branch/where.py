@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from dynalint.rulekit import Refusal, Rewrite, k, rw
 from dynalint_rules._code.effects import effects_of, effects_of_always
 from dynalint_rules._code.memory import is_own
-from dynalint_rules._code.names import is_bound_before, kind_left, kind_of_name, may_be_unbound
+from dynalint_rules._code.names import is_bound_before, kind_left, kind_of_name, may_be_unbound, statement_of
 from dynalint_rules._code.raising import raising_conditions
 from dynalint_rules._code.scope import Scope, shared
 from dynalint_rules._shared.branch.blocks import (
@@ -48,10 +48,10 @@ from dynalint_rules._shared.branch.sides import (
 )
 from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.truth import Truth, truth_of
-from dynalint_rules._shared.guard.statements import asked_in_eager, leaves_loop_in_eager
+from dynalint_rules._shared.guard.statements import asked_in_eager, leaves_loop_in_eager, shown_first
 from dynalint_rules._shared.mask.masked import clamped, rewrite_masked, rewrite_spared
 from dynalint_rules._shared.mask.shortcuts import rewrite_shortcut
-from dynalint_rules._shared.text import held_together, indentation, inner_indentation
+from dynalint_rules._shared.text import held_together, indentation, inner_indentation, moved_left
 
 # With more of them, the new code is harder to read than the branch.
 _MOST_GUARDS = 4
@@ -73,6 +73,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     except Refusal:
         found = rewrite_divided(scope, statement) or rewrite_writes(scope, statement)
         found = found or asked_in_eager(scope, statement) or leaves_loop_in_eager(scope, statement)
+        found = found or shown_first(scope, statement)
         if found is None:
             raise
         return found
@@ -125,7 +126,7 @@ class _Writer:
         """
         chain = self.chain
         layers = self._layers()
-        self.conditions += raising_conditions(self.scope, chain.tests[1:], [truth.scalar for truth in truths[1:]])
+        self.conditions += raising_conditions(self.scope, chain.tests[1:], [bool(truth.scalar) for truth in truths[1:]])
         self.plan = plan_of(self.scope, chain)
         self.guards = [self._guards(block) for block in chain.blocks]
         if sum(map(len, self.guards)) > _MOST_GUARDS:
@@ -145,7 +146,7 @@ class _Writer:
         if not any(self.tests[0] in line for line in self.lines):
             # If the values are equal in all branches, the test is removed, so it must not have side effects.
             effects_of(self.scope, self.chain.tests[:1])
-        self.conditions += [text for truth in truths for text in truth.conditions]
+        self.conditions += [text for truth in truths for text in truth.selecting_conditions]
         self.conditions += gradient_conditions([self._reads(block) for block in chain.blocks], layers)
 
     def _layers(self) -> dict[str, None]:
@@ -264,7 +265,8 @@ class _Writer:
 
     def _rendered(self, node: ast.expr, index: int) -> str:
         """Return the text of an expression in block `index`, with operands harmless where the block is not selected."""
-        return rendered(self.scope, node, self.guards[index], self._guard(index))
+        text = rendered(self.scope, node, self.guards[index], self._guard(index))
+        return moved_left(text, statement_of(self.scope, node).col_offset - len(self._indent))
 
     def _guard(self, *indices: int) -> str:
         """Return a format string for operands whose values only some blocks can use."""

@@ -15,13 +15,19 @@ from dynalint_rules._code.effects import implies_nothing, is_pure
 from dynalint_rules._code.names import around, loads, within
 from dynalint_rules._code.raising import never_raises, shows_without_raising
 from dynalint_rules._code.scope import Scope, shared
-from dynalint_rules._shared.text import WIDTH
+from dynalint_rules._shared.branch.truth import truth_of
+from dynalint_rules._shared.text import WIDTH, held_together
 
 if TYPE_CHECKING:
     import libcst as cst
 
 # Functions that only display their arguments.
 SHOWS = ("builtins.print", "logging.", "warnings.warn")
+
+_SHOWN_FIRST = "Show the output only in eager mode, and compute both branches of the test"
+_LONGEST_REPEATED_TEST = 40
+# Findings about the test that is left when the output of a branch has moved.
+_DECISIONS = ("DYN101", "DYN106", "DYN107", "DYN202", "DYN302")
 
 
 def guarded(
@@ -71,6 +77,40 @@ def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
     whole = rw.Substitution((tree.statement(statement),), (rw.branch(_guard(scope), [tree.line(statement)]),))
     edits = _joined_to_branch(scope, tree, statement.body) or rw.replacements(tree, [whole])
     return Rewrite("Test only in eager mode; compiled code has no output", "safe", edits, imports=scope.imports)
+
+
+def shown_first(scope: Scope, statement: ast.If) -> Rewrite | None:
+    """Return the rewrite that moves output at the start of a branch under an eager test of its own, or None.
+
+    if t.any():                 if not torch.compiler.is_compiling() and t.any():
+        print("repaired")           print("repaired")
+        x = repair(x)           if t.any():
+                                    x = repair(x)
+
+    What is left of the branch can then be rewritten.
+
+    Raises:
+        Refusal: If the test is too long to repeat, and is not a tensor.
+    """
+    shown = list(takewhile(lambda one: _only_shows(scope, [one]), statement.body))
+    rest, written = statement.body[len(shown) :], scope.file.segment(statement.test)
+    if not shown or not rest or scope.file.segment(statement).startswith("elif"):
+        return None
+    if "\n" in written or not may_go_unasked(scope, statement.test):
+        return None
+    tree = rw.Tree.around(scope.file, statement)
+    old, test = tree.statement(statement), tree.expression(statement.test)
+    first: Sequence[cst.BaseStatement] = ()
+    conditions: tuple[str, ...] = ()
+    if len(written) > _LONGEST_REPEATED_TEST:
+        name, truth = scope.fresh_name("condition"), truth_of(scope, statement.test)
+        test, first = rw.name(name), rw.statements([f"{name} = {held_together(truth.text)}"])
+        conditions = truth.conditions
+    asked = rw.branch(rw.operation(_guard(scope), "and", test), [tree.line(one) for one in shown])
+    left = rw.asking(old, test).with_changes(body=rw.block([tree.line(one) for one in rest]))
+    edits = rw.replacements(tree, [rw.Substitution((old,), (*first, asked, left))])
+    safety: Safety = "conditional" if conditions else "safe"
+    return Rewrite(_SHOWN_FIRST, safety, edits, conditions, scope.imports, _DECISIONS)
 
 
 def _only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from dynalint.rulekit import Refusal, k, walk_function
 from dynalint_rules._code.calls import callee
-from dynalint_rules._code.memory import makes_tensor
+from dynalint_rules._code.memory import is_read_only, makes_tensor, may_change_in_place
+from dynalint_rules._code.names import loads, only_value
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.text import atom
 
@@ -78,11 +79,23 @@ def _is_used_up(scope: Scope, read: ast.expr) -> bool:
 
 
 def _is_fresh(scope: Scope, node: ast.expr) -> bool:
+    """Return whether nothing changes the tensor later, because it is new, or part of one that is only read."""
     if isinstance(node, ast.BinOp | ast.Compare):
         return True
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+        return _never_changes(scope, node.value)
     if isinstance(node, ast.Call):
         return callee(scope, node).rpartition(".")[2] in _FRESH or makes_tensor(scope, node)
     return False
+
+
+def _never_changes(scope: Scope, name: ast.Name) -> bool:
+    """Return whether a name has a single value, a tensor that the function creates and only reads."""
+    value = only_value(scope, name.id, name)
+    if value is None or not makes_tensor(scope, value) or may_change_in_place(scope, name.id):
+        return False
+    parents = ((use, scope.parents.get(use)) for use in loads(scope, name.id))
+    return all(isinstance(one, ast.Subscript | ast.Attribute) or is_read_only(scope, use, one) for use, one in parents)
 
 
 def _is_changed(scope: Scope, source: ast.expr) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from dynalint.analysis.bases import common_bases
@@ -103,7 +103,9 @@ def _joined(members: list[Kind], further: Iterable[Kind]) -> list[Kind]:
     places: dict[object, list[int]] = {}
     for place, kind in enumerate(members):
         places.setdefault(_identity(kind), []).append(place)
-    bases = [kind for kind in members if isinstance(kind, Instance) and kind.below]
+    bases: dict[object, list[Instance]] = {}
+    for kind in members:
+        _note_base(bases, kind)
     for kind in further:
         same = places.setdefault(_identity(kind), [])
         for place in same:
@@ -112,15 +114,23 @@ def _joined(members: list[Kind], further: Iterable[Kind]) -> list[Kind]:
                 members[place] = merged
                 break
         else:
-            if bases and any(_covers(base, kind) for base in bases):
+            if next(_covering(bases, kind), None) is not None:
                 continue
             same.append(len(members))
             members.append(kind)
-        if isinstance(kind, Instance) and kind.below:
-            bases.append(kind)
-    return (
-        [one for one in members if not any(_covers(base, one) and base != one for base in bases)] if bases else members
-    )
+        _note_base(bases, kind)
+    return [one for one in members if all(base == one for base in _covering(bases, one))] if bases else members
+
+
+def _note_base(bases: dict[object, list[Instance]], kind: Kind) -> None:
+    if isinstance(kind, Instance) and kind.below:
+        bases.setdefault(kind.cls, []).append(kind)
+
+
+def _covering(bases: Mapping[object, list[Instance]], kind: Kind) -> Iterator[Instance]:
+    """Yield the `bases`, grouped by class, that cover a kind (see `_covers`)."""
+    for cls in kind.cls.above if bases and isinstance(kind, Instance) else ():
+        yield from bases.get(cls, ())
 
 
 def _identity(kind: Kind) -> object:

@@ -186,3 +186,11 @@ def test_none_does_not_hide_a_tensor() -> None:
     assert k.only_tensor(k.join(k.TENSOR, k.NONE)) == k.TENSOR
     assert k.only_tensor(k.join(k.TENSOR, k.INT)) is None
     assert k.without(k.join(k.TENSOR, k.NONE), "none") == k.TENSOR
+
+
+def test_a_partial_that_is_wrapped_in_itself_comes_to_rest() -> None:
+    kind = k.join(k.Function(CALL), k.Function(HELPER))
+    for _ in range(10):
+        before, wrapped = kind, k.sequence("list", [kind])
+        kind = k.join(kind, k.Partial(k.Function(HELPER), keywords=(("pickers", wrapped),)))
+    assert kind == before != k.UNKNOWN

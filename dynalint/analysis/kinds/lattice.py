@@ -190,8 +190,8 @@ def _merge(left: Kind, right: Kind) -> Kind | None:
         source = left.source if SOURCE_RANK[left.source] >= SOURCE_RANK[right.source] else right.source
         constant = left.constant if is_same_constant(left.constant, right.constant) else MISSING
         return left if constant is left.constant and source is left.source else Value(left.type, constant, source)
-    if isinstance(left, Function) and isinstance(right, Function):
-        return _merge_functions(left, right)
+    if isinstance(left, (Function, Partial)):
+        return _merge_functions(left, right) if isinstance(left, Function) else _merge_partials(left, right)
     if isinstance(left, Sequence) and isinstance(right, Sequence) and left.type == right.type:
         return _merge_sequences(left, right) if left.fields == right.fields else None
     if isinstance(left, Dictionary) and isinstance(right, Dictionary) and left.type == right.type:
@@ -199,13 +199,27 @@ def _merge(left: Kind, right: Kind) -> Kind | None:
     return Object(left.type) if isinstance(left, Object) and left.type == getattr(right, "type", None) else None
 
 
-def _merge_functions(left: Function, right: Function) -> Function | None:
+def _merge_functions(left: Function, right: Kind) -> Function | None:
     """Merge the same method of different objects, so that it is called once for all of them."""
+    assert isinstance(right, Function)
     if left.function is not right.function or left.receiver is None or right.receiver is None:
         return None
     if left.args != right.args or left.keywords != right.keywords:
         return None
     return replace(left, receiver=join(left.receiver, right.receiver))
+
+
+def _merge_partials(left: Partial, right: Kind) -> Partial | None:
+    """Merge what is wrapped with the same parameters, so that a function that wraps itself has one kind."""
+    assert isinstance(right, Partial)
+    same = left.callee == right.callee and len(left.args) == len(right.args)
+    if not same or [name for name, _ in left.keywords] != [name for name, _ in right.keywords]:
+        return None
+    args = tuple(shallow(join(one, other)) for one, other in zip(left.args, right.args, strict=True))
+    pairs = zip(left.keywords, right.keywords, strict=True)
+    return replace(
+        left, args=args, keywords=tuple((name, shallow(join(one, other))) for (name, one), (_, other) in pairs)
+    )
 
 
 def merge_tensors(left: Tensor, right: Tensor) -> Tensor:
@@ -303,6 +317,10 @@ def shallow(kind: Kind, depth: int = _DEEPEST) -> Kind:
         pairs = tuple((key, shallow(item, depth - 1)) for key, item in kind.items)
         value, rest = shallow(kind.value, depth - 1), shallow(kind.rest, depth - 1)
         return replace(kind, value=value, items=pairs, others=rest)
+    if isinstance(kind, Partial):
+        args = tuple(shallow(one, depth - 1) for one in kind.args)
+        keywords = tuple((name, shallow(one, depth - 1)) for name, one in kind.keywords)
+        return replace(kind, callee=shallow(kind.callee, depth - 1), args=args, keywords=keywords)
     if isinstance(kind, Union):
         return rejoined(kind, [shallow(member, depth) for member in kind.alternatives])
     return kind

@@ -10,6 +10,7 @@ from dynalint_rules._code.foreseen import is_folded, is_stored_number
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import captures_scalars
 from dynalint_rules._shared.branch.checking_calls import rewrite_checking_call
+from dynalint_rules._shared.guard.statements import shown_in_eager
 from dynalint_rules._shared.number.detached import detached
 from dynalint_rules._shared.number.numbers import flow_of, with_conditions
 
@@ -43,7 +44,8 @@ class ItemOfTensor(Rule):
         if not isinstance(event.node.func, ast.Attribute):
             return None
         scope, source = Scope.of(event, project), event.node.func.value
-        return rewrite_checking_call(scope, event.node) or _kept(scope, event.node, source)
+        found = rewrite_checking_call(scope, event.node) or shown_in_eager(scope, event.node)
+        return found or _kept(scope, event.node, source)
 
 
 def _kept(scope: Scope, node: ast.Call, source: ast.expr) -> Rewrite:

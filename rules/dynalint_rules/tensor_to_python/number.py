@@ -11,6 +11,7 @@ from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import captures_scalars
 from dynalint_rules._shared.branch.checking_calls import rewrite_checking_call
 from dynalint_rules._shared.branch.truth import operand_text
+from dynalint_rules._shared.guard.statements import shown_in_eager
 from dynalint_rules._shared.number.detached import detached
 from dynalint_rules._shared.number.flow import is_whole
 from dynalint_rules._shared.number.numbers import flow_of, with_conditions
@@ -51,7 +52,8 @@ class NumberOfTensor(Rule):
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Keep the value as a 0-dim tensor without a gradient."""
         scope = Scope.of(event, project)
-        return _multiplied(scope, event) or rewrite_checking_call(scope, event.node) or _kept(scope, event)
+        found = _multiplied(scope, event) or rewrite_checking_call(scope, event.node)
+        return found or shown_in_eager(scope, event.node) or _kept(scope, event)
 
 
 def _multiplied(scope: Scope, event: Call) -> Rewrite | None:

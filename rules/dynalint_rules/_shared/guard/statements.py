@@ -60,6 +60,24 @@ def guarded(
     return Rewrite(title, safety, _behind_guard(scope, run), conditions, imports=scope.imports)
 
 
+def shown_in_eager(scope: Scope, read: ast.expr) -> Rewrite | None:
+    """Return the rewrite of a statement that only shows what `read` reads from a tensor, or None for any other use.
+
+    Raises:
+        Refusal: If the arguments of the statement have side effects.
+    """
+    node: ast.AST = read
+    while isinstance(node, ast.expr | ast.keyword):
+        node = scope.parents[node]
+    call = node.value if isinstance(node, ast.Expr) else None
+    if not isinstance(node, ast.Expr) or not isinstance(call, ast.Call) or not callee(scope, call).startswith(SHOWS):
+        return None
+    check_arguments(scope, call)
+    title, parent = "Show the number only in eager mode", scope.parents[node]
+    together = asked_in_eager(scope, parent) if isinstance(parent, ast.If) and len(parent.body) > 1 else None
+    return together or Rewrite(title, "safe", _behind_guard(scope, [node]), imports=scope.imports)
+
+
 def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
     """Return the rewrite that only evaluates a test in eager code, or None if the test affects more than output.
 

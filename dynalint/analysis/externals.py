@@ -19,6 +19,8 @@ _WHILE_COMPILING = {
     "torch._dynamo.is_compiling": True,
     "torch._dynamo.external_utils.is_compiling": True,
     "torch._utils.is_compiling": True,
+    "transformers.utils.is_torchdynamo_compiling": True,
+    "transformers.utils.import_utils.is_torchdynamo_compiling": True,
     "torch.compiler.is_exporting": False,
     "torch.jit.is_scripting": False,
     "torch.jit.is_tracing": False,
@@ -26,7 +28,8 @@ _WHILE_COMPILING = {
     "torch._C._get_tracing_state": False,
 }
 
-_CERTAIN = frozenset(name.rsplit(".", dots)[0] for name in _WHILE_COMPILING for dots in range(name.count(".")))
+_OF_TORCH = [name for name in _WHILE_COMPILING if name.startswith("torch.")]
+_CERTAIN = frozenset(name.rsplit(".", dots)[0] for name in _OF_TORCH for dots in range(name.count(".")))
 
 _NUMPY_ELEMENTWISE = frozenset("abs absolute ceil cos exp floor log log10 log2 power rint round sin sqrt tan".split())
 _NUMPY_REDUCTIONS = frozenset("all any argmax argmin max mean median min prod std sum var".split())

@@ -623,3 +623,16 @@ class Model(nn.Module):
         return -x
 """
     assert [branch.node.lineno - HEAD.count("\n") for branch in branches(tmp_path, code)] == [16]
+
+
+def test_code_that_transformers_skips_while_compiling_is_skipped(tmp_path: Path) -> None:
+    code = """
+from transformers.utils import is_torchdynamo_compiling
+
+class Model(nn.Module):
+    def forward(self, x: Tensor):
+        if not is_torchdynamo_compiling() and x.sum() > 0:
+            print("positive")
+        return x if x.max() > 1 else -x
+"""
+    assert [event.node.lineno for event in branches(tmp_path, code)] == [HEAD.count("\n") + 8]

@@ -65,7 +65,8 @@ def _is_made_here(scope: Scope, node: ast.expr) -> bool:
     if any(keyword.arg in (None, "requires_grad", "out") for keyword in node.keywords):
         return False
     name = callee.name if isinstance(callee, k.External) else ""
-    copied = name.startswith("torch.") and name.endswith("Tensor") and all(isinstance(one, ast.List) for one in given)
+    listed = all(isinstance(one, ast.List | ast.Tuple) for one in given)
+    copied = name.startswith("torch.") and name.endswith("Tensor") and listed
     if name in _FACTORIES or copied:
         return True
     if not all(_is_plain(scope.kind(one)) for one in given):

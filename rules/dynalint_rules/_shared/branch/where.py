@@ -48,7 +48,8 @@ from dynalint_rules._shared.branch.sides import (
 )
 from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.truth import Truth, truth_of
-from dynalint_rules._shared.guard.statements import asked_in_eager, leaves_loop_in_eager, shown_first
+from dynalint_rules._shared.guard.saved_work import drops_tensor_in_eager, leaves_loop_in_eager
+from dynalint_rules._shared.guard.statements import asked_in_eager, shown_first
 from dynalint_rules._shared.mask.masked import clamped, rewrite_masked, rewrite_spared
 from dynalint_rules._shared.mask.shortcuts import rewrite_shortcut
 from dynalint_rules._shared.text import held_together, indentation, inner_indentation, moved_left
@@ -73,7 +74,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     except Refusal:
         found = rewrite_divided(scope, statement) or rewrite_writes(scope, statement)
         found = found or asked_in_eager(scope, statement) or leaves_loop_in_eager(scope, statement)
-        found = found or shown_first(scope, statement)
+        found = found or drops_tensor_in_eager(scope, statement) or shown_first(scope, statement)
         if found is None:
             raise
         return found

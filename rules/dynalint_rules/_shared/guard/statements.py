@@ -92,7 +92,7 @@ def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
     if len(others) == len(parts) and not _only_shows(scope, statement.body):
         return None
     tree = rw.Tree.around(scope.file, statement)
-    whole = rw.Substitution((tree.statement(statement),), (rw.branch(_guard(scope), [tree.line(statement)]),))
+    whole = rw.Substitution((tree.statement(statement),), (rw.branch(eager_test(scope), [tree.line(statement)]),))
     edits = _joined_to_branch(scope, tree, statement.body) or rw.replacements(tree, [whole])
     return Rewrite("Test only in eager mode; compiled code has no output", "safe", edits, imports=scope.imports)
 
@@ -124,7 +124,7 @@ def shown_first(scope: Scope, statement: ast.If) -> Rewrite | None:
         name, truth = scope.fresh_name("condition"), truth_of(scope, statement.test)
         test, first = rw.name(name), rw.statements([f"{name} = {held_together(truth.text)}"])
         conditions = truth.conditions
-    asked = rw.branch(rw.operation(_guard(scope), "and", test), [tree.line(one) for one in shown])
+    asked = rw.branch(rw.operation(eager_test(scope), "and", test), [tree.line(one) for one in shown])
     left = rw.asking(old, test).with_changes(body=rw.block([tree.line(one) for one in rest]))
     edits = rw.replacements(tree, [rw.Substitution((old,), (*first, asked, left))])
     safety: Safety = "conditional" if conditions else "safe"
@@ -158,26 +158,6 @@ def _stays_inside(scope: Scope, made: ast.Assign, body: Sequence[ast.stmt]) -> b
     return len(names) == len(made.targets) and all(any(within(one, other, scope) for other in body) for one in reads)
 
 
-def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite of `if test: break` that only tests in eager code, or None if the branch does more.
-
-    The remaining iterations must not change anything, as when an algorithm has converged. A run verifies this.
-    """
-    loop = scope.parents[statement]
-    ends = len(statement.body) == 1 and isinstance(statement.body[0], ast.Break) and not statement.orelse
-    if not ends or not isinstance(loop, ast.For) or loop.orelse or not may_go_unasked(scope, statement.test):
-        return None
-    told = {node.id for node in walk(loop.target) if isinstance(node, ast.Name)}
-    if any(read.lineno > (loop.end_lineno or 0) for name in told for read in loads(scope, name)):
-        return None
-    edits = rw.written(scope.file, (statement.test, lambda test: rw.operation(_guard(scope), "and", test)))
-    condition = (
-        f"the iterations after the `break` on line {statement.body[0].lineno} change nothing, so compiled code "
-        "runs them"
-    )
-    return Rewrite("Leave the loop only in eager mode", "conditional", edits, (condition,), scope.imports)
-
-
 def guarded_all(
     scope: Scope, statements: Sequence[ast.stmt], title: str, safety: Safety, conditions: tuple[str, ...]
 ) -> Rewrite:
@@ -194,7 +174,7 @@ def _behind_guard(scope: Scope, run: Sequence[ast.stmt]) -> tuple[Replacement, .
         joined = _joined_to_branch(scope, tree, run)
         if joined is not None:
             return joined
-        guarded = rw.branch(_guard(scope), [tree.line(one) for one in run])
+        guarded = rw.branch(eager_test(scope), [tree.line(one) for one in run])
         return rw.replacements(tree, [rw.Substitution(tuple(tree.statement(one) for one in run), (guarded,))])
 
     return shared((_behind_guard, scope.function, run[0], run[-1]), found)  # for each statement of the run
@@ -212,7 +192,7 @@ def _joined_to_branch(scope: Scope, tree: rw.Tree, run: Sequence[ast.stmt]) -> t
     first = any(_asks_tensor(scope, part) for part in others)
     if not others or (first and not all(may_go_unasked(scope, part) for part in others)):
         return None
-    old, guard = tree.statement(branch), _guard(scope)
+    old, guard = tree.statement(branch), eager_test(scope)
     test = tree.expression(branch.test)
     if len(others) < len(all_of(branch.test)):
         test = reduce(lambda one, other: rw.operation(one, "and", other), map(tree.expression, others))
@@ -235,7 +215,8 @@ def all_of(test: ast.expr) -> list[ast.expr]:
     return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
 
 
-def _guard(scope: Scope) -> cst.BaseExpression:
+def eager_test(scope: Scope) -> cst.BaseExpression:
+    """Return `not torch.compiler.is_compiling()`."""
     return rw.negation(rw.call(f"{scope.torch}.compiler.is_compiling"))
 
 

@@ -1,0 +1,53 @@
+"""Tests that only save work. Compiled code skips them and always does the work."""
+
+from __future__ import annotations
+
+import ast
+
+from dynalint.rulekit import Rewrite, k, rw, walk
+from dynalint_rules._code.names import loads
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.guard.statements import eager_test, may_go_unasked
+
+
+def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
+    """Return the rewrite of `if test: break` that only tests in eager code, or None if the branch does more.
+
+    The remaining iterations must not change anything, as when an algorithm has converged. A run verifies this.
+    """
+    loop = scope.parents[statement]
+    ends = len(statement.body) == 1 and isinstance(statement.body[0], ast.Break) and not statement.orelse
+    if not ends or not isinstance(loop, ast.For) or loop.orelse or not may_go_unasked(scope, statement.test):
+        return None
+    told = {node.id for node in walk(loop.target) if isinstance(node, ast.Name)}
+    if any(read.lineno > (loop.end_lineno or 0) for name in told for read in loads(scope, name)):
+        return None
+    edits = rw.written(scope.file, (statement.test, lambda test: rw.operation(eager_test(scope), "and", test)))
+    condition = (
+        f"the iterations after the `break` on line {statement.body[0].lineno} change nothing, so compiled code "
+        "runs them"
+    )
+    return Rewrite("Leave the loop only in eager mode", "conditional", edits, (condition,), scope.imports)
+
+
+def drops_tensor_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
+    """Return the rewrite of `if not mask.any(): mask = None` that only tests in eager code, or None for other code.
+
+    Without the mask, code does less, but its result must be the same, which a run verifies.
+    """
+    dropped = statement.body[0]
+    if statement.orelse or len(statement.body) > 1 or scope.file.segment(statement).startswith("elif"):
+        return None
+    if not isinstance(dropped, ast.Assign) or not isinstance(dropped.value, ast.Constant):
+        return None
+    names = [one.id for one in dropped.targets if isinstance(one, ast.Name)]
+    asked = [one for one in walk(statement.test) if isinstance(one, ast.Name) and [one.id] == names]
+    if dropped.value.value is not None or not any(k.may_be_tensor(scope.kind(one)) for one in asked):
+        return None
+    if not may_go_unasked(scope, statement.test):
+        return None
+    edits = rw.written(scope.file, (statement.test, lambda test: rw.operation(eager_test(scope), "and", test)))
+    condition = (
+        f"where line {dropped.lineno} drops `{names[0]}`, the result is the same with it, so compiled code keeps it"
+    )
+    return Rewrite("Drop the tensor only in eager mode", "conditional", edits, (condition,), scope.imports)

@@ -67,7 +67,7 @@ def shown_in_eager(scope: Scope, read: ast.expr) -> Rewrite | None:
         Refusal: If the arguments of the statement have side effects.
     """
     node: ast.AST = read
-    while isinstance(node, ast.expr | ast.keyword):
+    while isinstance(node, ast.expr | ast.keyword) and node in scope.parents:
         node = scope.parents[node]
     call = node.value if isinstance(node, ast.Expr) else None
     if not isinstance(node, ast.Expr) or not isinstance(call, ast.Call) or not callee(scope, call).startswith(SHOWS):

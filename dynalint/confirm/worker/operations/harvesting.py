@@ -28,7 +28,6 @@ from ..dynamo import runs
 from ..harvesting.calls import Harvest
 from ..harvesting.snippets import run_snippets
 from ..harvesting.suites import run_tests
-from ..harvesting.weights import without_downloads
 from ..process.wire import Reply
 from ..source import loading
 
@@ -48,7 +47,7 @@ def harvest(request: Mapping[str, Any], reply: Reply) -> None:
     _enter_copy(request["folder"])
     try:
         # Calls are compiled only in forks. Compiling them in the project's own code first would only waste time.
-        with found.on_the_cpu, runs.force_eager(), without_downloads():
+        with found.on_the_cpu, runs.force_eager():
             found.begin()
             run_snippets(request["snippets"], found, patient=not request["tests"])
             found.begin()

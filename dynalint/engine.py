@@ -21,6 +21,10 @@ from dynalint.placing import placed
 from dynalint.rules import all_rules
 from dynalint.workspace import Workspace, search_folders
 
+# To find out what a rewrite leaves, its file is linted again with all that it imports. This is only done if it means to
+# lint less text than this, even where each file imports the whole project, and otherwise for no rewrite.
+_MOST_TEXT = 32 << 20
+
 _COMPILES = frozenset({"torch.compile", "torch.nn.Module.compile"})
 
 Progress = Callable[[int, int, str], None]
@@ -78,9 +82,13 @@ class Checked:
         return tuple(replace(finding, fix=placed(one.finding, one.file).fix) for finding, one in pairs)
 
     def _followed(self, path: Path, starts: Sequence[Linted]) -> Sequence[Fix | None]:
+        linted = self.lint.offers.made(self.lint.linted)
+        parts = sum(one.rewrite is not None and bool(one.rewrite.leaves) for one in linted)
+        if parts * sum(len(file.text) for file in self.lint.analysis.files) > _MOST_TEXT:
+            return [one.finding.fix for one in starts]
         views = views_of(self)
         some = [View(self.linter)] if views is None else (one([path]) for one in (views.alone, views.felt))
-        return whole_fixes(path, starts, self.lint.offers.made(self.lint.linted), some)
+        return whole_fixes(path, starts, linted, some)
 
     def files(self) -> dict[str, SourceFile]:
         """Return all files with findings, keyed by the paths in the findings."""

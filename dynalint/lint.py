@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import platform
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
@@ -31,6 +32,8 @@ from dynalint.suppress import UNUSED_CODE, Suppression, Suppressions, read_suppr
 from dynalint.workspace import Workspace, search_folders
 
 SYNTAX_CODE = "DYN901"
+_PYTHON = ".".join(platform.python_version_tuple()[:2])
+_NEWER = f"dynalint runs on Python {_PYTHON}; if the code needs a newer one, run dynalint on that"
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +265,7 @@ def _syntax_error(file: SourceFile, shown: str, enabled: Collection[str]) -> Ite
         category=entry.category,
         severity=entry.severity,
         message=as_sentence(" ".join(fault.message.split())),
+        help=_NEWER,
         url=entry.url,
     )
     yield Linted(finding, file)

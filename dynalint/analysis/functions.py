@@ -144,6 +144,14 @@ def keeping_out(frame: Frame, function: FunctionInfo) -> str | None:
     return None
 
 
+def _may_be_no_method(frame: Frame, kind: k.Method) -> bool:
+    """Return whether an attribute of an object from another library, passed without a call, may be any value."""
+    receiver = kind.receiver
+    if not isinstance(receiver, k.Object) or frame.interpreter.project.api.torch_class(receiver.type) is not None:
+        return False
+    return frame.interpreter.watched(f"{receiver.type}.{kind.name}") is None
+
+
 def _bind(
     frame: Frame,
     function: FunctionInfo,
@@ -179,6 +187,8 @@ def _bind(
             continue
         kind = given[index] if index < len(given) and index < len(positional) else rest.pop(name, None)
         keeps = small or (kind is None and not _is_constructor(function) and not is_public(function))
+        if isinstance(kind, k.Method) and _may_be_no_method(frame, kind):
+            kind = UNKNOWN
         declared = None
         if kind is None or isinstance(kind, k.Unknown):
             declared = parameter_kind(frame.interpreter, function, argument)

@@ -636,3 +636,25 @@ class Model(nn.Module):
         return x if x.max() > 1 else -x
 """
     assert [event.node.lineno for event in branches(tmp_path, code)] == [HEAD.count("\n") + 8]
+
+
+def test_an_attribute_of_an_object_from_elsewhere_is_what_the_parameter_declares(tmp_path: Path) -> None:
+    code = """
+import elsewhere
+
+class Graphs:
+    def __init__(self, counts: torch.Tensor):
+        self.counts = counts
+
+def graphs(state: elsewhere.State) -> Graphs:
+    return Graphs(counts=state.counts)
+
+class Converted(nn.Module):
+    def forward(self, state: elsewhere.State):
+        return graphs(state)
+
+class Model(nn.Module):
+    def forward(self, batch: Graphs, x: Tensor):
+        return x if batch.counts.sum() > 3 else -x
+"""
+    assert len(branches(tmp_path, code)) == 1

@@ -14,7 +14,7 @@ from dynalint.analysis.source import SourceFile
 from dynalint.around import Around, Outlines, around
 from dynalint.findings import Finding, Fix
 from dynalint.fix import Decider, FixOptions, FixResult, Keeper, Linted, View, Views, fix_findings, remembering
-from dynalint.fix.follow_ups import whole_fixes
+from dynalint.fix.follow_ups import is_part, whole_fixes
 from dynalint.fix.settings import setting_line, with_settings
 from dynalint.lint import Linter, LintResult, unreadable
 from dynalint.placing import placed
@@ -81,14 +81,17 @@ class Checked:
         pairs = zip(findings, made, strict=True)
         return tuple(replace(finding, fix=placed(one.finding, one.file).fix) for finding, one in pairs)
 
-    def _followed(self, path: Path, starts: Sequence[Linted]) -> Sequence[Fix | None]:
+    def _followed(self, starts: Sequence[Linted]) -> Sequence[Fix | None]:
         linted = self.lint.offers.made(self.lint.linted)
-        parts = sum(one.rewrite is not None and bool(one.rewrite.leaves) for one in linted)
-        if parts * sum(len(file.text) for file in self.lint.analysis.files) > _MOST_TEXT:
+        if (
+            sum(is_part(one.rewrite) for one in linted) * sum(len(file.text) for file in self.lint.analysis.files)
+            > _MOST_TEXT
+        ):
             return [one.finding.fix for one in starts]
-        views = views_of(self)
-        some = [View(self.linter)] if views is None else (one([path]) for one in (views.alone, views.felt))
-        return whole_fixes(path, starts, linted, some)
+        views, whole = views_of(self), View(self.linter)
+        if views is None:
+            return whole_fixes(starts, linted, lambda _: [whole])
+        return whole_fixes(starts, linted, lambda path: (one([path]) for one in (views.alone, views.felt)))
 
     def files(self) -> dict[str, SourceFile]:
         """Return all files with findings, keyed by the paths in the findings."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +11,14 @@ from dynalint.analysis.run import with_deep_stack
 from dynalint.analysis.steps import Budgets, Exhausted
 from dynalint.findings import Fix, as_sentence
 from dynalint.fix import EditError, Linted, to_edits
-from dynalint.fix.follow_ups import declined
+from dynalint.fix.follow_ups import declined, is_part
 from dynalint.rules import Declined, Rewrite
 
 Answer = Callable[[], Rewrite | Declined | None]
 """Computes the rewrite for a finding, or a reason why no fix is offered, or None if the rule has no fixes."""
 
-Follow = Callable[[Path, Sequence[Linted]], Sequence[Fix | None]]
-"""Returns the whole fixes for findings in one file whose rewrites leave other findings, for the same findings."""
+Follow = Callable[[Sequence[Linted]], Sequence[Fix | None]]
+"""Returns the whole fixes for findings whose rewrites leave other findings."""
 
 _GENERATED = "the file is marked as generated; change its source instead"
 
@@ -56,13 +55,10 @@ class Offers:
     def shown(self, linted: Iterable[Linted], follow: Follow) -> tuple[Linted, ...]:
         """Return the findings with their fixes as `fix` makes them, or with the reasons why it makes none."""
         made = self.made(linted)
-        starts: defaultdict[Path, list[Linted]] = defaultdict(list)
-        for one in made:
-            if one.finding.sort_key not in self._whole and _leaves(one.rewrite):
-                starts[one.file.path].append(one)
-        for path, some in starts.items():
-            keys = (one.finding.sort_key for one in some)
-            self._whole.update(zip(keys, follow(path, some), strict=True))
+        starts = [one for one in made if one.finding.sort_key not in self._whole and is_part(one.rewrite)]
+        if starts:
+            keys = (one.finding.sort_key for one in starts)
+            self._whole.update(zip(keys, follow(starts), strict=True))
         return tuple(
             replace(one, finding=replace(one.finding, fix=self._whole[one.finding.sort_key]))
             if one.finding.sort_key in self._whole
@@ -79,7 +75,7 @@ class Offers:
         if key in self._whole:
             return (self._whole[key],)
         fix, rewrite = self._made.get(key, (None, None))
-        return (fix,) if key in self._made and not _leaves(rewrite) else None
+        return (fix,) if key in self._made and not is_part(rewrite) else None
 
     def _with_fix(self, linted: Linted) -> Linted:
         key = linted.finding.sort_key
@@ -119,8 +115,3 @@ class Offers:
             place = f"{finding.path}:{finding.line}"
             self.failures.append(f"{place}: {finding.code} failed: {type(fault).__name__}: {fault}")
             return None
-
-
-def _leaves(rewrite: Rewrite | None) -> bool:
-    """Return whether a rewrite is only a part of a fix."""
-    return rewrite is not None and bool(rewrite.leaves)

@@ -23,7 +23,7 @@ CAUTION: Sequence[Safety] = ("safe", "conditional", "unsafe", "suggestion")
 _MOST_STEPS = 6
 # Changes to a statement are at most this many lines apart. The lines between them may have moved into another block, so
 # no other fix may change them at the same time.
-_NEAR = 6
+_NEAR = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)

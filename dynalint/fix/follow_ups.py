@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from dynalint.findings import Fix, as_sentence
@@ -12,23 +12,33 @@ from dynalint.fix.imports import EditError
 from dynalint.fix.model import Linted, Unit
 from dynalint.fix.recheck import Item
 from dynalint.fix.views import View
+from dynalint.rules import Rewrite
+
+
+def is_part(rewrite: Rewrite | None) -> bool:
+    """Return whether a rewrite leaves other findings, so that it is only a part of a fix."""
+    return rewrite is not None and bool(rewrite.leaves)
 
 
 def whole_fixes(
-    path: Path, starts: Sequence[Linted], linted: Sequence[Linted], views: Iterable[View]
-) -> tuple[Fix | None, ...]:
-    """Return the whole fixes for `starts`, findings in the file `path` whose rewrites leave other findings.
+    starts: Sequence[Linted], linted: Sequence[Linted], views: Callable[[Path], Iterable[View]]
+) -> list[Fix | None]:
+    """Return the whole fixes for `starts`, findings whose rewrites leave other findings.
 
-    `linted` are all findings with their rewrites. The first of `views` that shows the same fixes for the file as the
-    whole project judges. If none does, only `fix` can tell what a rewrite leaves, and the fixes stay as offered.
+    `linted` are all findings with their rewrites, and `views` returns views for changes to a file. The first one that
+    shows the same fixes for the file as the whole project judges. If none does, only `fix` can tell what a rewrite
+    leaves, and the fixes stay as offered.
     """
-    items, files = [Item(one, one.finding) for one in linted], frozenset([path])
-    view = next((found for one in views if (found := one.fitted(files, items, {})) is not None), None)
-    if view is None:
-        return tuple(one.finding.fix for one in starts)
+    items = [Item(one, one.finding) for one in linted]
     at = {item.origin.sort_key: item for item in items}
-    units = completed([start_of(at[one.finding.sort_key]) for one in starts], view.split(items)[0], {}, view.lint)
-    return tuple(_fix(start, end, path) for start, end in zip(starts, units, strict=True))
+    found = {one.finding.sort_key: one.finding.fix for one in starts}
+    for path in dict.fromkeys(one.file.path for one in starts):
+        own = [one for one in starts if one.file.path == path]
+        view = next((fit for one in views(path) if (fit := one.fitted(frozenset([path]), items, {})) is not None), None)
+        if view is not None:
+            units = completed([start_of(at[one.finding.sort_key]) for one in own], view.split(items)[0], {}, view.lint)
+            found |= {one.finding.sort_key: _fix(one, unit, path) for one, unit in zip(own, units, strict=True)}
+    return [found[one.finding.sort_key] for one in starts]
 
 
 def _fix(start: Linted, end: Unit | EditError, path: Path) -> Fix | None:

@@ -44,10 +44,10 @@ class Seen:
     offers: Offers
     linter: Linter
 
-    def whole_fixes(self, path: Path, starts: Sequence[Linted]) -> Sequence[Fix | None]:
+    def whole_fixes(self, starts: Sequence[Linted]) -> Sequence[Fix | None]:
         """Return the whole fixes for findings in this file whose rewrites leave other findings."""
-        alone = View(self.linter.narrowed([path]), frozenset([path]))
-        return whole_fixes(path, starts, self.offers.made(self.linted), [alone])
+        alone = View(self.linter.narrowed([self.file.path]), frozenset([self.file.path]))
+        return whole_fixes(starts, self.offers.made(self.linted), lambda _: [alone])
 
 
 class Analyst:

@@ -288,7 +288,7 @@ def test_guards_in_a_chain() -> None:
 def test_a_test_of_unknown_rank_must_have_no_dimensions() -> None:
     body = "return x * 2 if y else x - 1"
     assert fixed(body) == "return torch.where(y != 0, x * 2, x - 1)"
-    assert "`y != 0` has no dimensions" in rewrite(body).conditions
+    assert "`y` has no dimensions" in rewrite(body).conditions
 
 
 def test_a_test_with_dimensions_loses_them() -> None:

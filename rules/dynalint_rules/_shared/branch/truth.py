@@ -38,7 +38,7 @@ class Truth:
     `text` is its code, and `atomic` is true if an operator can follow the text without parentheses. `scalar` is true if
     the tensor certainly has no dimensions, false if it certainly has some, and None if that is unknown. The tensor
     equals the truth of the test if the `conditions` hold. `opposite` is its negation if that can be written more simply
-    than with `~`.
+    than with `~`, and `shown` is the test as quoted in a sentence.
     """
 
     text: str
@@ -46,6 +46,7 @@ class Truth:
     scalar: bool | None
     conditions: tuple[str, ...] = ()
     opposite: Truth | None = None
+    shown: str = ""
 
     @property
     def operand(self) -> str:
@@ -66,14 +67,14 @@ class Truth:
 
         A test that has dimensions is rare, so an unknown one is taken to have none, which a run verifies.
         """
-        return self.conditions if self.scalar is not None else (*self.conditions, f"`{self.text}` has no dimensions")
+        return self.conditions if self.scalar is not None else (*self.conditions, f"{self.shown} has no dimensions")
 
     @property
     def negated(self) -> Truth:
         """The truth of the negated test."""
         if self.opposite is not None:
-            return replace(self.opposite, conditions=self.conditions)
-        return Truth(f"~{self.operand}", False, self.scalar, self.conditions, self)
+            return replace(self.opposite, conditions=self.conditions, shown=self.shown)
+        return Truth(f"~{self.operand}", False, self.scalar, self.conditions, self, self.shown)
 
 
 def truth_of(scope: Scope, test: ast.expr) -> Truth:
@@ -82,12 +83,14 @@ def truth_of(scope: Scope, test: ast.expr) -> Truth:
     Raises:
         Refusal: If an operand is not a tensor, or must not be evaluated where Python would have stopped earlier.
     """
-    if isinstance(test, ast.BoolOp):
-        return _bool_op(scope, test)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return truth_of(scope, test.operand).negated
-    truth = _truth_of_one(scope, test)
-    return replace(truth, conditions=(*truth.conditions, *tensor_again_conditions(scope, test)))
+    if isinstance(test, ast.BoolOp):
+        truth = _bool_op(scope, test)
+    else:
+        truth = _truth_of_one(scope, test)
+        truth = replace(truth, conditions=(*truth.conditions, *tensor_again_conditions(scope, test)))
+    return replace(truth, shown=scope.quote(test))
 
 
 def _truth_of_one(scope: Scope, test: ast.expr) -> Truth:

@@ -7,6 +7,7 @@ import ast
 from dynalint.rulekit import Rewrite, k, rw, walk
 from dynalint_rules._code.names import loads
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.branch.blocks import is_elif
 from dynalint_rules._shared.guard.statements import eager_test, may_go_unasked
 
 
@@ -22,12 +23,11 @@ def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
     told = {node.id for node in walk(loop.target) if isinstance(node, ast.Name)}
     if any(read.lineno > (loop.end_lineno or 0) for name in told for read in loads(scope, name)):
         return None
-    edits = rw.written(scope.file, (statement.test, lambda test: rw.operation(eager_test(scope), "and", test)))
     condition = (
         f"the iterations after the `break` on line {statement.body[0].lineno} change nothing, so compiled code "
         "runs them"
     )
-    return Rewrite("Leave the loop only in eager mode", "conditional", edits, (condition,), scope.imports)
+    return _only_in_eager(scope, statement, "Leave the loop only in eager mode", condition)
 
 
 def drops_tensor_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
@@ -36,7 +36,7 @@ def drops_tensor_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
     Without the mask, code does less, but its result must be the same, which a run verifies.
     """
     dropped = statement.body[0]
-    if statement.orelse or len(statement.body) > 1 or scope.file.segment(statement).startswith("elif"):
+    if statement.orelse or len(statement.body) > 1 or is_elif(scope, statement):
         return None
     if not isinstance(dropped, ast.Assign) or not isinstance(dropped.value, ast.Constant):
         return None
@@ -46,8 +46,10 @@ def drops_tensor_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
         return None
     if not may_go_unasked(scope, statement.test):
         return None
+    condition = f"keeping `{names[0]}` where line {dropped.lineno} drops it gives the same result"
+    return _only_in_eager(scope, statement, "Drop the tensor only in eager mode", condition)
+
+
+def _only_in_eager(scope: Scope, statement: ast.If, title: str, condition: str) -> Rewrite:
     edits = rw.written(scope.file, (statement.test, lambda test: rw.operation(eager_test(scope), "and", test)))
-    condition = (
-        f"where line {dropped.lineno} drops `{names[0]}`, the result is the same with it, so compiled code keeps it"
-    )
-    return Rewrite("Drop the tensor only in eager mode", "conditional", edits, (condition,), scope.imports)
+    return Rewrite(title, "conditional", edits, (condition,), scope.imports)

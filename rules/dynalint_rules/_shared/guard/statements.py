@@ -15,6 +15,7 @@ from dynalint_rules._code.effects import implies_nothing, is_pure
 from dynalint_rules._code.names import around, loads, within
 from dynalint_rules._code.raising import never_raises, shows_without_raising
 from dynalint_rules._code.scope import Scope, shared
+from dynalint_rules._shared.branch.blocks import is_elif
 from dynalint_rules._shared.branch.truth import truth_of
 from dynalint_rules._shared.text import WIDTH, held_together
 
@@ -48,8 +49,7 @@ def guarded(
     """
     statement = own_statement(scope, event)
     check_arguments(scope, event.node)
-    parent = scope.parents[statement]
-    together = asked_in_eager(scope, parent) if isinstance(parent, ast.If) and len(parent.body) > 1 else None
+    together = _with_test(scope, statement)
     if together is not None:
         return replace(together, title=title, safety=safety, conditions=conditions)
     run: list[ast.stmt] = [statement]
@@ -73,9 +73,15 @@ def shown_in_eager(scope: Scope, read: ast.expr) -> Rewrite | None:
     if not isinstance(node, ast.Expr) or not isinstance(call, ast.Call) or not callee(scope, call).startswith(SHOWS):
         return None
     check_arguments(scope, call)
-    title, parent = "Show the number only in eager mode", scope.parents[node]
-    together = asked_in_eager(scope, parent) if isinstance(parent, ast.If) and len(parent.body) > 1 else None
+    together = _with_test(scope, node)
+    title = "Show the number only in eager mode"
     return together or Rewrite(title, "safe", _behind_guard(scope, [node]), imports=scope.imports)
+
+
+def _with_test(scope: Scope, statement: ast.stmt) -> Rewrite | None:
+    """Return the rewrite of the whole `if` around a statement if the `if` does nothing but show values."""
+    parent = scope.parents[statement]
+    return asked_in_eager(scope, parent) if isinstance(parent, ast.If) and len(parent.body) > 1 else None
 
 
 def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
@@ -83,7 +89,7 @@ def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
 
     A test that is followed by `and not torch.compiler.is_compiling()` has no effect in compiled code.
     """
-    if statement.orelse or scope.file.segment(statement).startswith("elif"):
+    if statement.orelse or is_elif(scope, statement):
         return None
     parts = all_of(statement.test)
     others = [part for part in parts if not is_eager(part)]
@@ -112,7 +118,7 @@ def shown_first(scope: Scope, statement: ast.If) -> Rewrite | None:
     """
     shown = list(takewhile(lambda one: _only_shows(scope, [one]), statement.body))
     rest, written = statement.body[len(shown) :], scope.file.segment(statement.test)
-    if not shown or not rest or scope.file.segment(statement).startswith("elif"):
+    if not shown or not rest or is_elif(scope, statement):
         return None
     if "\n" in written or not may_go_unasked(scope, statement.test):
         return None

@@ -38,11 +38,11 @@ from dynalint.confirm.verdicts import (
     undecided,
     with_verdicts,
 )
+from dynalint.confirm.wording import not_run_text
 from dynalint.findings import Finding
 
 # Starting a worker imports torch, which takes about as long as running this many targets.
 _TARGETS_WORTH_A_WORKER = 4
-
 # If the root cannot be run, try at most this many functions between it and a finding, nearest first.
 _PARTS = 3
 
@@ -112,8 +112,11 @@ def examine(
             note(text)
     confirmation = confirmation_of(results)
     judged = with_verdicts(confirmation)[: len(findings)]
-    if obstacle is not None:
-        judged = [unconfirmed(one, obstacle) if one.evidence.status == "static" else one for one in judged]
+    if obstacle is not None or target_runs.is_whole:
+        guesses = "guesses" in options.confirm_from
+        texts = (obstacle or not_run_text(leads=bool(one.leads), guesses=guesses) for one in placed)
+        pairs = zip(judged, texts, strict=False)
+        judged = [unconfirmed(one, text) if one.evidence.status == "static" else one for one, text in pairs]
     told = [worded(one) for one in discoveries(confirmation, options.directory)]
     judged = [replace(one, evidence=sober(one.evidence)) for one in judged]
     found = sorted([*judged, *told], key=lambda finding: finding.sort_key)
@@ -177,6 +180,7 @@ class _TargetRuns:
         self._questions = Questions(options, compare)
         self._calls = ProjectCalls(options)
         self._shard = WHOLE if options.answers is None else options.answers.shard
+        self.is_whole = self._shard == WHOLE
         self._guesses = "guesses" in options.confirm_from
         self._lock = threading.Lock()
         self._done = 0
@@ -216,7 +220,7 @@ class _TargetRuns:
                     self._harvest(pool, workers, traced, wanted)
                     left = [one for one in self._targets if self._guesses or self._is_given(one)]
                     self._run_all(pool, workers, count, own.intersection(left))
-                    if self._shard == WHOLE:  # With more than one shard, another shard may reach the code.
+                    if self.is_whole:  # With more than one shard, another shard may reach the code.
                         self._run_parts(pool, workers, count, traced, more)
                 except BaseException as fault:
                     # Without this, the pool would run everything that is left before the interrupt takes effect.
@@ -231,9 +235,8 @@ class _TargetRuns:
                 worker.close()
         if self._obstacle is not None and not self.interrupted:
             return traced, self._obstacle
-        outdated = self._outdated()
-        found = (self._results[one] for one in self._targets if one in self._results)
-        built = [replace(one, outdated=one.target in outdated) for one in found]
+        results, outdated = self._results, self._outdated()
+        built = [replace(results[one], outdated=one in outdated) for one in self._targets if one in results]
         return [*built, *self._harvested, *traced], self._obstacle
 
     def _is_given(self, target: Target) -> bool:
@@ -328,7 +331,7 @@ class _TargetRuns:
 
     def _run_batch(self, batch: Sequence[Target], workers: SimpleQueue[Worker]) -> None:
         """Run the targets in a batch that are not in the cache."""
-        if self._is_stopped():
+        if self._obstacle is not None:
             return
         worker = workers.get()
         try:
@@ -353,13 +356,10 @@ class _TargetRuns:
             for target in targets:
                 self._tell(target.name)
                 result = self._result(target, worker, next(answers))
-                if self._is_stopped():  # The worker may have been closed.
+                if self._obstacle is not None:  # The worker may have been closed.
                     return
                 self._results[target] = result
                 self._tell(target.name, done=1)
-
-    def _is_stopped(self) -> bool:
-        return self._obstacle is not None
 
     def _tell(self, what: str, done: int = 0) -> None:
         with self._lock:

@@ -18,22 +18,29 @@ from dynalint.confirm.client import Worker
 from dynalint.confirm.options import ConfirmOptions, Target, resolved
 from dynalint.confirm.questions import Questions
 from dynalint.confirm.requests import request_for
-from dynalint.confirm.results import TargetResult, result_of
+from dynalint.confirm.results import Problem, TargetResult, result_of
 from dynalint.confirm.untrusted import sentence
+from dynalint.confirm.wording import problem_text
 from dynalint.reading import project_root, read_bounded
 
 _T = TypeVar("_T")
+_Named = tuple[Target, list[dict[str, Any]], list[dict[str, str]]]
+"""A target, with the snippets and the tests that may call it."""
 Lines = Mapping[str, Sequence[Sequence[int]]]
 """Line ranges (first and last line) by file."""
 
 OPERATION = "operations.harvesting:harvest"
 # The maximum number of targets whose tests run together, with a shared time limit.
 _TOGETHER = 12
-# The same for targets without tests. Documentation builds models of realistic sizes, and its calls take much longer.
+# The same for targets without tests, unless the same code calls them. Documentation builds models of realistic sizes,
+# and its calls take much longer.
 _TOGETHER_IN_DOCUMENTS = 3
 _MOST_REASONS = 10
 _MOST_RECORDED = 6
 _LONGEST_NUMBER = 9
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
+# The outcomes after which other tests may still run.
+_ENDED_BY_CODE = ("signal", "killed", "exit", "memory", "processes", "channel")
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ def searches(wanted: Mapping[Target, Lines], options: ConfirmOptions, *, record:
     for folder, group in itertools.groupby(sorted(wanted), key=lambda one: _project(one.path, options)):
         named = [(target, *_found(target, sites(folder), options)) for target in group]
         tested, documented = ([one for one in named if one[2]], [one for one in named if one[1] and not one[2]])
-        for some in (*_groups(tested, _TOGETHER), *_groups(documented, _TOGETHER_IN_DOCUMENTS)):
+        for some in (*_groups(tested, _TOGETHER), *_documented_groups(documented)):
             request = {
                 **request_for(some[0][0], options),
                 "example": None,
@@ -71,6 +78,23 @@ def searches(wanted: Mapping[Target, Lines], options: ConfirmOptions, *, record:
                 "record": record,
             }
             yield Search(tuple(target for target, _, _ in some), request)
+
+
+def _documented_groups(named: Sequence[_Named]) -> list[list[_Named]]:
+    """Group targets without tests. A target joins others whose snippets include its own, which therefore run once."""
+    groups: list[list[_Named]] = []
+    codes: list[set[str]] = []
+    for one in sorted(named, key=lambda one: -len(one[1])):
+        own = {snippet["code"] for snippet in one[1]}
+        at = next((at for at, code in enumerate(codes) if own <= code and len(groups[at]) < _TOGETHER), None)
+        if at is None:
+            at = next((at for at, group in enumerate(groups) if len(group) < _TOGETHER_IN_DOCUMENTS), len(groups))
+        if at == len(groups):
+            groups.append([])
+            codes.append(set())
+        groups[at].append(one)
+        codes[at] |= own
+    return groups
 
 
 def _groups(items: Sequence[_T], most: int) -> Iterator[Sequence[_T]]:
@@ -173,12 +197,34 @@ class Searcher:
         if known is not None:
             return known["answer"]["parts"], known["spots"]
         begun()
-        answer = worker.ask(OPERATION, {**search.request, **self.every})
+        parts, done = self._asked(search, worker)
         files = {str(target.path) for target in search.targets}
-        files.update(file for own in _calls_in(answer.parts) for file in own.get("files", ()))
-        own_files, record = filter(self.options.is_own_file, files), {"parts": dict(answer.parts)}
-        self.cache.put(question, spots, own_files, record, lasting=answer.done)
-        return answer.parts, spots
+        files.update(file for own in _calls_in(parts) for file in own.get("files", ()))
+        self.cache.put(question, spots, filter(self.options.is_own_file, files), {"parts": parts}, lasting=done)
+        return parts, spots
+
+    def _asked(self, search: Search, worker: Worker) -> tuple[dict[str, Any], bool]:
+        """Return the parts of the answer, and whether it is complete.
+
+        If a snippet or test ends the process, those after it run in a new process, within the same time limit.
+        """
+        parts: dict[str, Any] = {}
+        problems: list[Any] = []
+        after, left = 0, self.options.timeout
+        while True:
+            answer = worker.ask(OPERATION, {**search.request, **self.every, "after": after, "seconds": left})
+            parts = _joined(parts, answer.parts)
+            problems += _listed(answer.parts, "problems")
+            left -= answer.spent
+            started, where = _last_started(answer.parts)
+            if answer.done or not where:
+                break
+            problem = Problem("process", f"running {where}", answer.outcome, answer.ending, None)
+            problems.append([where, problem_text(problem, search.targets[0], "")])
+            if answer.outcome not in _ENDED_BY_CODE or started <= after or left < self.options.timeout / 4:
+                break
+            after = started
+        return {**parts, "problems": problems}, answer.done
 
 
 def _calls_in(parts: Parts) -> list[dict[str, Any]]:
@@ -191,12 +237,29 @@ def _calls_in(parts: Parts) -> list[dict[str, Any]]:
     return [own for _, own in sorted(calls.items())]
 
 
+def _joined(parts: Parts, more: Parts) -> dict[str, Any]:
+    """Return the parts of two answers to the same search. The calls in the second get other numbers."""
+    calls = enumerate([*_calls_in(parts), *_calls_in(more)])
+    unforked = [one for found in (parts, more) for one in _listed(found, "unforked")]
+    return {"unforked": unforked, **{f"{at}.{name}": value for at, own in calls for name, value in own.items()}}
+
+
+def _listed(parts: Parts, name: str) -> list[Any]:
+    value = parts.get(name)
+    return value if isinstance(value, list) else []
+
+
+def _last_started(parts: Parts) -> tuple[int, str]:
+    """Return how many snippets and tests have started, and the last one, or an empty string if this is unknown."""
+    with suppress(*_MALFORMED):
+        number, where = parts["started"]
+        return int(number), sentence(str(where))
+    return 0, ""
+
+
 def _targets_of(search: Search, told: Iterable[Mapping[str, str]]) -> list[Target]:
     known = {(str(one.path), one.qualname): one for one in search.targets}
     return [known[target["path"], target["qualname"]] for target in told]
-
-
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
 
 
 def harvested(search: Search, torch: str, parts: Parts, spots: Mapping[str, list[list[int]]]) -> Harvested:
@@ -209,13 +272,13 @@ def harvested(search: Search, torch: str, parts: Parts, spots: Mapping[str, list
             one = {"outcome": ended["outcome"], "ending": ending, "stage": stage, "parts": own}
             results += [result_of(target, torch, one, spots) for target in _targets_of(search, own["call"]["targets"])]
     problems = []
-    for one in parts.get("problems") or ():
+    for one in _listed(parts, "problems"):
         with suppress(TypeError, ValueError):
             where, reason = one
             problems.append((sentence(str(where)), sentence(str(reason))))
     unforked: list[Target] = []
     with suppress(*_MALFORMED):
-        unforked = _targets_of(search, parts.get("unforked") or ())
+        unforked = _targets_of(search, _listed(parts, "unforked"))
     return Harvested(search.targets, tuple(results), tuple(problems), tuple(unforked))
 
 

@@ -319,7 +319,7 @@ def _unbroken(confirmation: Confirmation, placed: Placed, result: TargetResult) 
     elif coverage.whole and placed.finding.category != "miscompile":
         text = "ran and was traced without a break"
         recompile = placed.finding.category == "recompile"
-        text += ", and three identical calls needed only one compilation." if recompile else "."
+        text += ", and identical calls needed only one compilation." if recompile else "."
         return _REFUTED, _evidence(result, "refuted", f"{result.inputs}: this {text}", placed, confirmation)
     elif default is not None and default.error is not None:
         hidden = f"hidden by code that fails with {default.error.type} when it is compiled"

@@ -64,6 +64,15 @@ def comparison_text(found: Comparison) -> str:
     )
 
 
+def not_run_text(*, leads: bool, guesses: bool) -> str:
+    """Say why nothing is known about a finding, given whether targets lead to it and inputs may be guessed."""
+    if not leads:
+        return "not run: the code that leads here cannot be imported by name, and no test of its parts broke here."
+    if not guesses:
+        return "not run: none of the code that `confirm-from` allows calls what leads here."
+    return "not run: no code that leads here was run."
+
+
 def problem_text(problem: Problem, target: Target, torch: str) -> str:
     """Return a sentence that explains why a target did not run and what may help."""
     if problem.failure is None:

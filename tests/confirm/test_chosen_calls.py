@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from dynalint.confirm.worker.inputs import chosen_calls
 from dynalint.confirm.worker.inputs.chosen_calls import REPEATS, choose
 
 pytestmark = pytest.mark.dynamo
@@ -38,8 +39,16 @@ def test_none_are_looked_for_where_no_file_is_watched() -> None:
     assert function.calls == 0
 
 
-@pytest.mark.parametrize(("spots", "others"), [([[24, 0, 24, 20]], 1), ([[23, 0, 23, 20]], 0)])
+@pytest.mark.parametrize(("spots", "others"), [([[25, 0, 25, 20]], 1), ([[24, 0, 24, 20]], 0)])
 def test_a_call_that_a_program_made_is_varied_for_lines_in_question_only(spots: list[list[int]], others: int) -> None:
     watched, call = {__file__: "counted.py"}, ((torch.ones(2),), {})
     chosen = choose(Counted, call, watched, {"counted.py": spots}, varied=False)
     assert (len(chosen.others), chosen.asked) == (others, True)
+
+
+def test_a_slow_call_is_repeated_but_not_varied(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([0.0, 1.0])
+    monkeypatch.setattr(chosen_calls.time, "process_time", lambda: next(times))
+    watched, call = {__file__: "counted.py"}, ((torch.ones(2),), {})
+    chosen = choose(Counted, call, watched, {"counted.py": [[26, 0, 26, 20]]})
+    assert (len(chosen.repeats), chosen.same, len(chosen.others), chosen.asked) == (2, 2, 0, True)

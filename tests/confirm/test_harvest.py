@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 import textwrap
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -487,17 +490,20 @@ def test_the_best_test_of_each_target_runs_before_others_and_in_any_case() -> No
     from dynalint.confirm.worker.harvesting import suites
 
     class Heard:
-        where, over, begun = "", False, 0
+        over, begun = False, 0
 
         def begin(self) -> None:
             self.begun += 1
+
+        def start(self, where: str) -> None:
+            assert where
 
     def item(path: str, name: str, number: int = 0) -> Any:
         return SimpleNamespace(path=path, name=name, originalname=name, obj=None, nodeid=f"{path}::{name}[{number}]")
 
     order = [("/a.py", "test_one", 0), ("/b.py", "test_two", 0), ("/a.py", "test_three", 1)]
     heard = Heard()
-    plugin = suites._Plugin([{"path": path, "name": name, "turn": turn} for path, name, turn in order], heard)
+    plugin = suites._Plugin([{"path": path, "name": name, "turn": turn} for path, name, turn in order], heard, 0)
     items = [
         item("/a.py", "test_three"),
         item("/a.py", "test_one"),
@@ -526,9 +532,8 @@ def test_a_harvest_ends_when_it_shows_nothing_new(monkeypatch: pytest.MonkeyPatc
     used = 0.0
     monkeypatch.setattr(calls, "seconds_used", lambda: used)
     target = {"path": "a.py", "qualname": "A"}
-    harvest = calls.Harvest(
-        {"seconds": 100, "record": 0, "wanted": [{"target": target, "lines": {"a.py": [[1, 1]]}}]}, Reply(-1, "")
-    )
+    request = {"seconds": 100, "record": 0, "after": 0, "wanted": [{"target": target, "lines": {"a.py": [[1, 1]]}}]}
+    harvest = calls.Harvest(request, Reply(-1, ""))
     used = 5.0
     assert not harvest.over
     harvest.begin()
@@ -546,7 +551,7 @@ def test_a_slow_call_does_not_end_the_harvest(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(calls, "seconds_used", lambda: used)
     monkeypatch.setattr(calls, "can_fork", lambda: True)
     target = {"path": "a.py", "qualname": "A"}
-    request = {"seconds": 100, "record": 0, "wanted": [{"target": target, "lines": {"a.py": [[1, 1]]}}]}
+    request = {"seconds": 100, "record": 0, "after": 0, "wanted": [{"target": target, "lines": {"a.py": [[1, 1]]}}]}
     harvest = calls.Harvest(request, Reply(-1, ""))
 
     def slow(*_: object) -> None:
@@ -712,6 +717,11 @@ def test_what_only_a_local_function_leads_to_is_confirmed_by_tests_of_its_parts(
     (judged,) = confirm([asked], [], project.options(), parts=lambda _: [part])
     assert judged.evidence.status == "confirmed"
     assert "This was only seen in a call to this part" in judged.evidence.detail
+    (unknown,) = confirm([asked], [], project.options(confirm_from=("docs",)), parts=lambda _: [part])
+    assert (unknown.evidence.status, unknown.evidence.detail) == (
+        "unconfirmed",
+        "not run: the code that leads here cannot be imported by name, and no test of its parts broke here.",
+    )
 
 
 def test_progress_bars_start_no_thread(project: Project) -> None:
@@ -758,3 +768,68 @@ def test_a_part_is_confirmed_by_a_test_of_its_own(project: Project) -> None:
     for one in confirm(asked, [root], project.options(), parts=lambda finding: ways[finding.function]):
         assert one.evidence.status == "confirmed"
         assert "tests/test_parts.py::test_" in one.evidence.detail
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason"),
+    [
+        ("ctypes.string_at(0)", "the code crashed with SIGSEGV"),
+        ("os._exit(3)", "the code exited with status 3"),
+        ("time.sleep(60)", "it waited for more than 5 s"),
+    ],
+)
+def test_a_test_that_ends_the_process_or_waits_leaves_the_others_to_run(
+    project: Project, harm: str, reason: str
+) -> None:
+    _written(project)
+    test = (
+        "import ctypes, os, time, torch\nfrom pkg.model import encoder\n\n"
+        f"def test_harm():\n    encoder(4)\n    {harm}\n\n"
+        "def test_later():\n    encoder(4)({'pos': torch.ones(2, 4), 'mask': torch.ones(2)})\n"
+    )
+    project.write("tests/test_model.py", test)
+    number = project.finding("pkg/model.py", 'float(batch["mask"].sum())', "Encoder.forward")
+    never = project.finding("pkg/model.py", "PermissionError", "Encoder.forward")
+    reported: list[str] = []
+    asked = (never, _branch(project), number)
+    found = _judged(project, *asked, note=reported.append, confirm_from=("tests",))
+    assert [one.evidence.status for one in found] == ["unreached", "confirmed", "confirmed"]
+    (only,) = reported
+    assert only.startswith("dynalint got no calls from tests/test_model.py::test_harm ")
+    assert reason in only
+
+
+def test_a_test_may_wait_while_its_calls_are_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dynalint.confirm.worker.harvesting import processor_time
+
+    monkeypatch.setattr(processor_time, "_TICK", 0.01)
+    with processor_time.limited(9, 0.2):
+        with processor_time.unhurried():
+            time.sleep(0.4)
+        sum(range(10**7))
+    with pytest.raises(TimeoutError, match="waited"), processor_time.limited(9, 0.2):
+        time.sleep(3)
+
+
+def test_a_thread_of_an_allocator_does_not_keep_a_process_from_being_forked() -> None:
+    code = """
+        import ctypes, sys, threading
+        from dynalint.confirm.worker.process.batch import can_fork
+
+        def wait(name):
+            ctypes.CDLL(None).prctl(15, name, 0, 0, 0)
+            named.set()
+            done.wait()
+
+        print(can_fork())
+        for name in (b"jemalloc_bg_thd", b"other"):
+            named, done = threading.Event(), threading.Event()
+            thread = threading.Thread(target=wait, args=(name,))
+            thread.start()
+            named.wait()
+            print(can_fork())
+            done.set()
+            thread.join()
+        """
+    ran = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["True", "True", "False"]

@@ -6,12 +6,10 @@ Whatever happens in the fork, the calling code continues unchanged. All of this 
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
 import os
 import resource
-import select
 import signal
 import sys
 import time
@@ -37,7 +35,8 @@ from ..tracing import signature
 from ..tracing.instrument import instrument
 from ..tracing.live import maker
 from .devices import OnTheCpu
-from .processor_time import seconds_used
+from .forks import Part, heard
+from .processor_time import seconds_used, unhurried
 from .recipes import Constructions, NoRecipeError, recipe_of
 from .wanted import Span, Wanted, wanted_of
 
@@ -45,15 +44,13 @@ from .wanted import Span, Wanted, wanted_of
 _MOST_KINDS = 24
 # Fractions of the request's time: when to stop accepting calls, how long to continue without a call that reaches
 # required lines, and the limit for a single call.
-_SHARE, _FRUITLESS, _FOR_A_CALL = 0.7, 0.06, 0.3
+_SHARE, _FRUITLESS, _FOR_A_CALL = 0.7, 0.06, 0.5
 # The limit for an eager call, in seconds of processor time. A slower call would take too long when compiled.
 _QUICK = 4
 # The maximum number of bytes in a call's tensors. More would make each of its many runs slow.
 _MOST_BYTES = 1 << 29
 # The maximum length of a problem's text, in characters.
 _LONGEST = 200
-# The wall-clock limit for a call, as a multiple of its processor-time limit, because some calls wait for something.
-_PATIENCE = 4
 
 
 class EnoughError(BaseException):
@@ -63,9 +60,9 @@ class EnoughError(BaseException):
 class Harvest:
     """Receives all calls to modules. See `instrument`.
 
-    `where` describes the code that is running. `problems` are pairs of a description and the reason why the code gave
-    no call. Harvesting stops when it has used its share of the request's processor time, or if the most recent part of
-    that time showed nothing new.
+    `where` describes the code that is running, and `started` counts the snippets and tests that have started.
+    `problems` are pairs of a description and the reason why the code gave no call. Harvesting stops when it has used
+    its share of the request's processor time, or if the most recent part of that time showed nothing new.
     """
 
     busy = False
@@ -86,6 +83,7 @@ class Harvest:
         self._originals: dict[types.FunctionType, types.CodeType] = {}
         self._constructions = Constructions() if request["record"] else None
         self._count = 0
+        self.started: int = request["after"]
         self.begin()
 
     def install(self) -> None:
@@ -142,6 +140,11 @@ class Harvest:
         eval_frame.skip_code(called.__code__)
         # If a function has a closure, its code can only be replaced by code with the same number of free variables.
         function.__code__ = _calling(called).replace(co_freevars=original.co_freevars)
+
+    def start(self, where: str) -> None:
+        """Note that a snippet or test starts. If it ends the process, the client asks again for those after it."""
+        self.where, self.started = where, self.started + 1
+        self._reply.part("started", [self.started, where[:_LONGEST]])
 
     def note(self, where: str, reason: str) -> None:
         """Record why some code gave no call."""
@@ -210,7 +213,8 @@ class Harvest:
             self._without_fork(wanted, subject, call)
             return
         started = seconds_used()
-        reached = self._confirmed(wanted, subject, call)
+        with unhurried():
+            reached = self._confirmed(wanted, subject, call)
         if reached is None:
             # A single slow call must not keep all others from being considered.
             self._since += seconds_used() - started
@@ -226,7 +230,7 @@ class Harvest:
         if self._constructions is None:
             self.unforked.update((_key(one.target), one.target) for one in wanted)
             raise signature.DeclinedError("the process has started threads, so it cannot be forked")
-        reply = _Part(str(self._count), self._reply)
+        reply = Part(str(self._count), self._reply)
         self._count += 1
         said = self._recorded(self._constructions, subject, call, reply, {})
         if "raises" in said:
@@ -246,9 +250,9 @@ class Harvest:
         child = os.fork()
         if child == 0:
             os.close(source)
-            self._watched_child(wanted, subject, call, _Part(str(number), self._reply), sink)
+            self._watched_child(wanted, subject, call, Part(str(number), self._reply), sink)
         os.close(sink)
-        said, outcome = _heard(child, source, self._seconds)
+        said, outcome = heard(child, source, self._seconds)
         if "reached" not in said:
             if said.get("raises"):
                 self.note(self.where, said["raises"])
@@ -260,8 +264,8 @@ class Harvest:
 
     def _watched_child(self, wanted: list[Wanted], subject: Any, call: Call, reply: Reply, sink: int) -> None:
         def job(_: Reply) -> None:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            signal.signal(signal.SIGPROF, signal.SIG_IGN)
+            for number in (signal.SIGPROF, signal.SIGALRM):
+                signal.signal(number, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_CPU, (self._seconds, self._seconds))
             gc.freeze()
             self._wanted = {}
@@ -350,45 +354,6 @@ def _tried(wanted: list[Wanted], subject: Any, call: Call, request: Mapping[str,
     seen = {(watched[file], line) for file, lines in run.lines.items() for line in lines}
     reached = sorted(set[Span]().union(*(one.new(seen) for one in wanted)))
     return {"reached": reached} if reached or not any(one.calls for one in wanted) else {}
-
-
-def _heard(child: int, source: int, seconds: float) -> tuple[dict[str, Any], str]:
-    """Wait for a fork to end. Return its message, and how it ended."""
-    end = time.monotonic() + _PATIENCE * seconds
-    text = b""
-    with os.fdopen(source, "rb", buffering=0) as stream:
-        while select.select([stream], [], [], max(0.0, end - time.monotonic()))[0]:
-            chunk = stream.read(1 << 16)
-            if not chunk:
-                break
-            text += chunk
-    status = None
-    while status is None:
-        ended, code = os.waitpid(child, os.WNOHANG)
-        status = code if ended else None
-        if status is None and time.monotonic() > end:
-            with contextlib.suppress(OSError):
-                os.killpg(child, signal.SIGKILL)
-        time.sleep(0.005)
-    with contextlib.suppress(OSError):
-        os.killpg(child, signal.SIGKILL)
-    said: dict[str, Any] = {}
-    with contextlib.suppress(ValueError):
-        said = json.loads(text or b"{}")
-    return said, "done" if status == 0 else "timeout" if os.WIFSIGNALED(status) else "exit"
-
-
-class _Part(Reply):
-    """Forwards parts, with the call's number as a prefix, and forwards stages as parts."""
-
-    def __init__(self, name: str, reply: Reply) -> None:
-        self._name, self._reply = name, reply
-        self.broken = False
-
-    def send(self, kind: str, value: Any) -> None:
-        """Forward a part, or a stage as a part."""
-        name, content = value if kind == "part" else (kind, value)
-        self._reply.part(f"{self._name}.{name}", content)
 
 
 def _key(target: Mapping[str, str]) -> tuple[str, str]:

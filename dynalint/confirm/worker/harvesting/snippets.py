@@ -15,8 +15,8 @@ from .calls import EnoughError, Harvest
 from .processor_time import limited
 from .smaller_code import smaller
 
-# The processor time for a snippet, in seconds.
-_SECONDS = 8.0
+# The processor time for a snippet, and the time for which it may wait, in seconds.
+_SECONDS, _WAITING = 8.0, 4.0
 _ON_THE_CPU = ("cuda", "half")
 
 
@@ -28,7 +28,7 @@ def run_snippets(snippets: Iterable[Mapping[str, Any]], harvest: Harvest, *, pat
     for snippet in snippets:
         if harvest.over:
             return
-        harvest.where = snippet["where"]
+        harvest.start(snippet["where"])
         try:
             names = _names(snippet)
         except BaseException:  # noqa: BLE001, S112 - user code; `Harvest.install` has recorded why it cannot be imported
@@ -42,7 +42,7 @@ def run_snippets(snippets: Iterable[Mapping[str, Any]], harvest: Harvest, *, pat
                     harvest.begin()
                 problems = []
                 torch.manual_seed(0)
-                with limited(_SECONDS):
+                with limited(_SECONDS, _WAITING):
                     _run(tree.body, dict(scope), problems)
                 if not problems:
                     break

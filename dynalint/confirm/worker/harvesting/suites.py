@@ -16,15 +16,15 @@ import torch
 from .calls import Harvest
 from .processor_time import limited
 
-# The processor time in seconds for a single test, excluding confirmations, and for importing all tests.
-_SECONDS = 10.0
+# The processor time for a single test, and the time for which it may wait, in seconds, excluding confirmations.
+_SECONDS, _WAITING = 10.0, 5.0
 # The number of examples for a property test that does not set one.
 _EXAMPLES = 20
 _OPTIONS = "-q -s -p no:cacheprovider -p no:randomly --continue-on-collection-errors --no-header -W ignore"
 
 
-def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest) -> None:
-    """Run tests in the given order. Each is `{"path", "name", "turn"}`.
+def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest, skipped: int) -> None:
+    """Run tests in the given order, except for the first `skipped`. Each is `{"path", "name", "turn"}`.
 
     Names look like `test_one`, `All::test_two` or `All::*`.
     """
@@ -43,7 +43,7 @@ def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest)
     try:
         with contextlib.redirect_stderr(errors):
             status = pytest.main(
-                [*options, *dict.fromkeys(one["path"] for one in tests)], plugins=[_Plugin(tests, harvest)]
+                [*options, *dict.fromkeys(one["path"] for one in tests)], plugins=[_Plugin(tests, harvest, skipped)]
             )
     except BaseException as error:  # noqa: BLE001 - conftest.py may raise anything
         harvest.note("pytest", f"{type(error).__name__}: {error}")
@@ -81,7 +81,8 @@ def _tame_progress_bars() -> None:
 class _Plugin:
     """Selects from the collected tests, and records failures."""
 
-    def __init__(self, tests: Sequence[Mapping[str, Any]], harvest: Harvest) -> None:
+    def __init__(self, tests: Sequence[Mapping[str, Any]], harvest: Harvest, skipped: int) -> None:
+        self._skipped = skipped
         self._rank = {(one["path"], one["name"]): (one["turn"], at) for at, one in enumerate(tests)}
         self._first: set[str] = set()
         self._harvest = harvest
@@ -98,7 +99,7 @@ class _Plugin:
                 if rounds[name] == self._rank[key][0] == 0:
                     self._first.add(item.nodeid)
                 rounds[name] += 1
-        items[:] = [item for _, item in sorted(order, key=lambda one: one[0])]
+        items[:] = [item for _, item in sorted(order, key=lambda one: one[0])][self._skipped :]
         self._harvest.begin()
 
     def pytest_collectreport(self, report: Any) -> None:
@@ -117,12 +118,12 @@ class _Plugin:
 
     def pytest_runtest_protocol(self, item: Any) -> Generator[None, Any, Any]:
         """Run a test with its fixtures, within its time limit."""
-        self._harvest.where = item.nodeid
+        self._harvest.start(item.nodeid)
         if item.nodeid in self._first:
             # This test gets its time no matter how long another target's best test took without new calls.
             self._harvest.begin()
         torch.manual_seed(0)
-        with limited(_SECONDS):
+        with limited(_SECONDS, _WAITING):
             yield
 
     def pytest_runtest_setup(self) -> None:

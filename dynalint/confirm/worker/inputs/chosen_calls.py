@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,10 @@ from ..dynamo.runs import Call, Maker
 from .variants import options, other_batch, other_ranks, variants
 
 REPEATS = 3
+# A call that takes longer, in seconds of processor time, is only repeated once, and is not varied, because every mode
+# makes each call.
+_SLOW = 0.5
+_SLOW_REPEATS = 2
 _OPTIONS = 4
 
 Lines = set[tuple[str, int]]
@@ -22,12 +27,13 @@ Spots = Mapping[str, Sequence[Sequence[int]]]
 class Calls:
     """`repeats` should need only one compilation, even if the last has another batch size. `others` may need more.
 
-    `asked` indicates whether any of the calls reaches a requested line.
+    The first `same` calls are identical. `asked` indicates whether any of the calls reaches a requested line.
     """
 
     repeats: list[Call]
     others: list[Call]
     asked: bool
+    same: int = REPEATS
 
     @property
     def all(self) -> list[Call]:
@@ -36,14 +42,22 @@ class Calls:
 
 
 def choose(
-    make: Maker, call: Call, watched: Mapping[str, str], spots: Spots, *, guessed: bool = False, varied: bool = True
+    make: Maker,
+    call: Call,
+    watched: Mapping[str, str],
+    spots: Spots,
+    *,
+    guessed: bool = False,
+    varied: bool = True,
+    resized: bool = False,
 ) -> Calls:
     """Return the calls to run. `watched` maps file names in code objects to the paths in `spots`.
 
-    If the call's shapes are `guessed`, calls with other ranks are tried too, so that no verdict depends on the guess.
-    If no requested line is reached, more compilations can only lead to discoveries, so other calls are kept only if
-    they reach more lines. If `varied` is false, they must reach more of the requested lines. If no file is watched,
-    there are no other calls.
+    `resized` means that a finding needs a call with another batch size, and without `varied`, there is none otherwise.
+    A slow call is only repeated, apart from that. If the call's shapes are `guessed`, calls with other ranks are tried
+    too, so that no verdict depends on the guess. If no requested line is reached, more compilations can only lead to
+    discoveries, so other calls are kept only if they reach more lines. If `varied` is false, they must reach more of
+    the requested lines. If no file is watched, there are no other calls.
     """
     if not watched:
         return Calls([call] * REPEATS, [], asked=False)
@@ -58,8 +72,13 @@ def choose(
             return None
         return {(watched[file], line) for file, seen in run.lines.items() for line in seen}
 
+    started = time.process_time()
     reached = lines(call) or set()
-    batch = other_batch(call)
+    slow = time.process_time() - started > _SLOW
+    batch = other_batch(call) if resized or (varied and not slow) else None
+    if slow:
+        asked, wider = _concerns(reached, spots), _wider(batch, lines)
+        return Calls([call] * _SLOW_REPEATS + wider, [], asked, _SLOW_REPEATS)
     others = _others(function, call, lines)
     if guessed:
         for alternatives in other_ranks(call):
@@ -71,8 +90,11 @@ def choose(
         if _concerns(new, spots) if not varied else asked or new:
             kept.append(other)
             reached |= seen
-    wider = [batch] if asked and batch is not None and lines(batch) is not None else []
-    return Calls([*[call] * REPEATS, *wider], kept, asked)
+    return Calls([*[call] * REPEATS, *(_wider(batch, lines) if asked else ())], kept, asked)
+
+
+def _wider(batch: Call | None, lines: Callable[[Call], Lines | None]) -> list[Call]:
+    return [batch] if batch is not None and lines(batch) is not None else []
 
 
 def _others(

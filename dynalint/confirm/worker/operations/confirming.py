@@ -88,13 +88,19 @@ def run_modes(subject: Subject, request: Mapping[str, Any], reply: Reply, seen: 
     make, name = subject.make, request["target"]["qualname"]
     watched = code_names(request["spots"])
     reply.stage(f"running {name} without the compiler")
-    chosen = choose(make, subject.call, watched, request["spots"], guessed=subject.guessed, varied=subject.varied)
-    if not subject.varied and set(request["resized"]).isdisjoint(loading.imported_files(request["resized"])):
-        chosen = replace(chosen, repeats=chosen.repeats[:REPEATS])
+    chosen = choose(
+        make,
+        subject.call,
+        watched,
+        request["spots"],
+        guessed=subject.guessed,
+        varied=subject.varied,
+        resized=not set(request["resized"]).isdisjoint(loading.imported_files(request["resized"])),
+    )
     calls = chosen.all
     eager = runs.eager_run(make, calls, watched)
     if eager.error is not None:
-        if eager.error.call < REPEATS:
+        if eager.error.call < chosen.same:
             raise ProblemError("run", eager.error)
         # The call works alone but fails after the others, so keep only the calls before it.
         calls = calls[: eager.error.call]
@@ -115,7 +121,7 @@ def run_modes(subject: Subject, request: Mapping[str, Any], reply: Reply, seen: 
     if asked or (in_time and leaves_traces(make, subject.call)):
         reply.stage(f"comparing {name} with and without the compiler")
         grown = rising(subject.call, REPEATS)
-        grown = grown if runs.eager_run(make, grown).error is None else calls[:REPEATS]
+        grown = grown if runs.eager_run(make, grown).error is None else [subject.call] * REPEATS
         found = compare(make, grown)
         if not found.same:
             place = place_of(make, grown, found, request["roots"], request["seconds"] / 4)
@@ -140,7 +146,7 @@ class _Session:
         request, reply, name = self.request, self.reply, self.request["target"]["qualname"]
         calls, repeats, others = chosen.all, chosen.repeats, chosen.others
         reply.part("eager", encode(_by_path(eager, self.watched)))
-        reply.part("calls", {"same": REPEATS, "batch": len(repeats) - REPEATS, "all": len(calls)})
+        reply.part("calls", {"same": chosen.same, "batch": len(repeats) - chosen.same, "all": len(calls)})
         reply.stage(f"running {name} under torch.compile")
         started = time.process_time()
         default = runs.default_run(make, calls, self.watched)

@@ -7,12 +7,14 @@ The request is the same as for `confirming` with the file of `target`, with thes
                it and the target that it names
     resized    files whose findings need calls with another batch size
     tests      `[{"path", "name", "turn"}]`: test functions in order. The first turn has the best test for each target
+    after      how many snippets and tests to skip, because an earlier request has run them
     record     how many calls to each target to record, so that they can be repeated, or 0 to confirm calls instead.
                Each recorded call runs lines, in any file, that no recorded call before it ran
 
 Parts of the answer: for each call, with its number as a prefix, the parts from `confirming`, or `inputs` and `recipe`
 (see `recipes`). `N.call`, `{"targets", "outcome", "seconds"}`, is sent when the call has ended. `problems` contains
-pairs of code and the reason why it gave no calls. `unforked` contains targets whose calls could only be recorded.
+pairs of code and the reason why it gave no calls. `started` is how many snippets and tests have started, including the
+skipped ones, and a description of the last. `unforked` contains targets whose calls could only be recorded.
 """
 
 from __future__ import annotations
@@ -49,10 +51,12 @@ def harvest(request: Mapping[str, Any], reply: Reply) -> None:
         # Calls are compiled only in forks. Compiling them in the project's own code first would only waste time.
         with found.on_the_cpu, runs.force_eager():
             found.begin()
-            run_snippets(request["snippets"], found, patient=not request["tests"])
+            snippets = request["snippets"]
+            run_snippets(snippets[request["after"] :], found, patient=not request["tests"])
             found.begin()
             if request["tests"] and not found.over:
-                run_tests(request["tests"], request["folder"], found)
+                found.started = max(found.started, len(snippets))
+                run_tests(request["tests"], request["folder"], found, found.started - len(snippets))
     finally:
         reply.part("problems", list(found.problems)[:_MOST_PROBLEMS])
         reply.part("unforked", list(found.unforked.values()))

@@ -21,6 +21,9 @@ from ..sandbox import syscalls
 from .supervisor import run_to_end
 from .wire import Reply
 
+# The names of threads that their libraries stop before a fork, such as those of allocators. Importing pyarrow, which
+# pandas and others do, starts one.
+_PREPARED_FOR_FORKS = frozenset(("jemalloc_bg_thd",))
 _REAP_ATTEMPTS = 20
 _REAP_TICK = 0.005
 
@@ -42,9 +45,11 @@ def run_apart(jobs: Sequence[Callable[[Reply], None]], reply: Reply) -> None:
 
 
 def can_fork() -> bool:
-    """Return whether this process has only one thread. A fork cannot release locks that other threads held."""
+    """Return whether a fork of this process is safe. A fork cannot release locks that other threads held."""
+    own = str(threading.get_native_id())
     try:
-        return len(list(Path("/proc/self/task").iterdir())) == 1
+        others = [one for one in Path("/proc/self/task").iterdir() if one.name != own]
+        return all((one / "comm").read_text().strip() in _PREPARED_FOR_FORKS for one in others)
     except OSError:
         return hasattr(os, "fork") and threading.active_count() == 1
 

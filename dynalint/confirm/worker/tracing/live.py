@@ -40,6 +40,8 @@ def run_call(
         "spots": {path: [_WHOLE] for path in own},
         "overrides": {},
         "compare": [],
+        # A later check may judge any kind of finding by this call.
+        "resized": [*own],
         "roots": roots,
         "seconds": seconds,
     }

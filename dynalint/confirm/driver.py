@@ -23,7 +23,7 @@ from dynalint.confirm.options import ConfirmOptions, Target, resolved
 from dynalint.confirm.order import batches, nearest_parts, ranks
 from dynalint.confirm.questions import Questions
 from dynalint.confirm.requests import request_for, worker_options
-from dynalint.confirm.results import TargetResult, as_part, record_of, result_of
+from dynalint.confirm.results import Interrupted, TargetResult, as_part, record_of, result_of
 from dynalint.confirm.shards import WHOLE
 from dynalint.confirm.sources import Sources
 from dynalint.confirm.untrusted import sober, worded
@@ -45,6 +45,8 @@ from dynalint.findings import Finding
 _TARGETS_WORTH_A_WORKER = 4
 # If the root cannot be run, try at most this many functions between it and a finding, nearest first.
 _PARTS = 3
+# The share of the time for a target that leads to no finding. It is only run to discover breaks that no rule finds.
+_FOR_DISCOVERIES = 0.25
 
 Progress = Callable[[int, int, str], None]
 Parts = Callable[[Finding], Sequence[Target]]
@@ -143,14 +145,6 @@ def run_targets(
     return results
 
 
-class Interrupted(KeyboardInterrupt):
-    """Raised on Ctrl-C. `findings` have the verdicts that are known so far, and the rest are unconfirmed."""
-
-    def __init__(self, findings: Sequence[Finding]) -> None:
-        super().__init__()
-        self.findings = tuple(findings)
-
-
 class _TargetRuns:
     """A run of all targets, with its workers, its cache and its progress."""
 
@@ -176,6 +170,7 @@ class _TargetRuns:
         )
         self._every = {"spots": spots, "compare": compare, "resized": resized}
         self._traced_in = traced_in
+        self._leading = {target for one in placed for target in one.leads}
         self._progress = progress
         self._questions = Questions(options, compare)
         self._calls = ProjectCalls(options)
@@ -223,8 +218,9 @@ class _TargetRuns:
                     if self.is_whole:  # With more than one shard, another shard may reach the code.
                         self._run_parts(pool, workers, count, traced, more)
                 except BaseException as fault:
-                    # Without this, the pool would run everything that is left before the interrupt takes effect.
-                    self._obstacle = "not run: interrupted."
+                    self._obstacle = (
+                        "not run: interrupted."  # Otherwise, the pool would run everything else first.
+                    )
                     for worker in started:
                         worker.close()
                     if not isinstance(fault, KeyboardInterrupt):
@@ -349,7 +345,8 @@ class _TargetRuns:
 
     def _ask(self, targets: Sequence[Target], worker: Worker) -> None:
         calls = self._calls.of
-        requests = [{**request_for(target, self._options, calls(target)), **self._every} for target in targets]
+        asked = [(request_for(one, self._options, calls(one)), self._seconds(one)) for one in targets]
+        requests = [{**request, **self._every, "seconds": seconds} for request, seconds in asked]
         with contextlib.closing(
             worker.ask_each("operations.confirming:confirm", requests, prepare="operations.confirming:prepare")
         ) as answers:
@@ -378,7 +375,12 @@ class _TargetRuns:
             return None
 
     def _question(self, target: Target, worker: Worker) -> dict[str, Any]:
-        return {**self._questions.about(target, worker.hello), "calls": [*self._calls.of(target)]}
+        extra = {"calls": [*self._calls.of(target)], "seconds": self._seconds(target)}
+        return {**self._questions.about(target, worker.hello), **extra}
+
+    def _seconds(self, target: Target) -> float:
+        full = not self._leading or target in self._leading or self._is_given(target)
+        return self._options.timeout * (1.0 if full else _FOR_DISCOVERIES)
 
     def _result(self, target: Target, worker: Worker, answer: Answer) -> TargetResult:
         """Return the result in the worker's answer, and store the answer in the cache."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,6 +21,7 @@ from dynalint.confirm.worker.dynamo.records import (
     Run,
     decode,
 )
+from dynalint.findings import Finding
 
 Spot = tuple[int, int, int, int]
 """A range of source code in bytecode positions: 1-based lines, 0-based columns in UTF-8 bytes, and an exclusive end."""
@@ -108,6 +109,14 @@ class TargetResult:
     def recompiles(self) -> tuple[Compile, ...]:
         """Recompilations on identical calls, which should have reused the compiled code."""
         return tuple(c for c in self.default.recompiles if c.call < self.same) if self.default is not None else ()
+
+
+class Interrupted(KeyboardInterrupt):
+    """Raised on Ctrl-C. `findings` have the verdicts that are known so far, and the rest are unconfirmed."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        super().__init__()
+        self.findings = tuple(findings)
 
 
 def result_of(

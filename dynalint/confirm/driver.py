@@ -218,9 +218,7 @@ class _TargetRuns:
                     if self.is_whole:  # With more than one shard, another shard may reach the code.
                         self._run_parts(pool, workers, count, traced, more)
                 except BaseException as fault:
-                    self._obstacle = (
-                        "not run: interrupted."  # Otherwise, the pool would run everything else first.
-                    )
+                    self._obstacle = "not run: interrupted."  # Otherwise, the pool would run everything else first.
                     for worker in started:
                         worker.close()
                     if not isinstance(fault, KeyboardInterrupt):
@@ -344,9 +342,8 @@ class _TargetRuns:
             workers.put(worker)
 
     def _ask(self, targets: Sequence[Target], worker: Worker) -> None:
-        calls = self._calls.of
-        asked = [(request_for(one, self._options, calls(one)), self._seconds(one)) for one in targets]
-        requests = [{**request, **self._every, "seconds": seconds} for request, seconds in asked]
+        plain = ((one, request_for(one, self._options, self._calls.of(one))) for one in targets)
+        requests = [{**request, **self._every, **self._pace(one)} for one, request in plain]
         with contextlib.closing(
             worker.ask_each("operations.confirming:confirm", requests, prepare="operations.confirming:prepare")
         ) as answers:
@@ -375,12 +372,12 @@ class _TargetRuns:
             return None
 
     def _question(self, target: Target, worker: Worker) -> dict[str, Any]:
-        extra = {"calls": [*self._calls.of(target)], "seconds": self._seconds(target)}
+        extra = {"calls": [*self._calls.of(target)], **self._pace(target)}
         return {**self._questions.about(target, worker.hello), **extra}
 
-    def _seconds(self, target: Target) -> float:
-        full = not self._leading or target in self._leading or self._is_given(target)
-        return self._options.timeout * (1.0 if full else _FOR_DISCOVERIES)
+    def _pace(self, target: Target) -> dict[str, Any]:
+        brief = bool(self._leading) and target not in self._leading and not self._is_given(target)
+        return {"brief": brief, "seconds": self._options.timeout * (_FOR_DISCOVERIES if brief else 1.0)}
 
     def _result(self, target: Target, worker: Worker, answer: Answer) -> TargetResult:
         """Return the result in the worker's answer, and store the answer in the cache."""

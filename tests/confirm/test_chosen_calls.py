@@ -52,3 +52,9 @@ def test_a_slow_call_is_repeated_but_not_varied(monkeypatch: pytest.MonkeyPatch)
     watched, call = {__file__: "counted.py"}, ((torch.ones(2),), {})
     chosen = choose(Counted, call, watched, {"counted.py": [[26, 0, 26, 20]]})
     assert (len(chosen.repeats), chosen.same, len(chosen.others), chosen.asked) == (2, 2, 0, True)
+
+
+def test_a_brief_run_does_not_vary_the_call() -> None:
+    watched, call = {__file__: "counted.py"}, ((torch.ones(2),), {})
+    chosen = choose(Counted, call, watched, {"counted.py": []}, brief=True)
+    assert (len(chosen.repeats), len(chosen.others), chosen.asked) == (REPEATS, 0, False)

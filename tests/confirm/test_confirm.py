@@ -574,14 +574,14 @@ def test_targets_that_lead_to_no_finding_get_less_time(project: Project, monkeyp
     model = "from torch import nn\n\nclass {}(nn.Module):\n    def forward(self, x):\n        return x + 1\n\n"
     project.write("model.py", "".join(map(model.format, ("Flagged", "Plain"))))
     targets = [project.target("model.py", name) for name in ("Flagged", "Plain")]
-    asked: dict[str, float] = {}
+    asked: dict[str, tuple[float, bool]] = {}
     ask = Worker.ask_each
 
     def listen(worker: Worker, operation: str, requests: Any, **options: Any) -> Any:
-        asked.update((one["target"]["qualname"], one["seconds"]) for one in requests)
+        asked.update((one["target"]["qualname"], (one["seconds"], one["brief"])) for one in requests)
         return ask(worker, operation, requests, **options)
 
     monkeypatch.setattr(Worker, "ask_each", listen)
     finding = project.finding("model.py", "x + 1", "Flagged.forward")
     confirm([finding], targets, project.options(timeout=40.0), leads=lambda _: targets[:1])
-    assert asked == {"Flagged": 40.0, "Plain": 10.0}
+    assert asked == {"Flagged": (40.0, False), "Plain": (10.0, True)}

@@ -533,6 +533,18 @@ def test_a_picture_too_small_for_the_pools_is_made_larger() -> None:
     assert x.shape == (5, 3, 64, 64)
 
 
+class Crop(nn.Module):
+    def forward(self, x):
+        n, _, height, _ = x.shape
+        at = torch.randint(0, height - 83, (n,))
+        return torch.stack([one[:, start : start + 84] for one, start in zip(x, at, strict=True)])
+
+
+def test_a_picture_too_small_for_a_crop_is_made_larger() -> None:
+    (x,), _ = find_call(Crop(), "cpu", 30).call
+    assert x.shape[2] >= 84
+
+
 class Compared(nn.Module):
     def forward(self, prediction, target):
         if prediction.shape[-1] != 4:

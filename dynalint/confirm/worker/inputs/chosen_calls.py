@@ -15,7 +15,7 @@ from .variants import options, other_batch, other_ranks, variants
 REPEATS = 3
 # A call that takes longer, in seconds of processor time, is only repeated once, and is not varied, because every mode
 # makes each call.
-_SLOW = 0.5
+_SLOW = 0.25
 _SLOW_REPEATS = 2
 _OPTIONS = 4
 
@@ -50,14 +50,15 @@ def choose(
     guessed: bool = False,
     varied: bool = True,
     resized: bool = False,
+    brief: bool = False,
 ) -> Calls:
     """Return the calls to run. `watched` maps file names in code objects to the paths in `spots`.
 
     `resized` means that a finding needs a call with another batch size, and without `varied`, there is none otherwise.
-    A slow call is only repeated, apart from that. If the call's shapes are `guessed`, calls with other ranks are tried
-    too, so that no verdict depends on the guess. If no requested line is reached, more compilations can only lead to
-    discoveries, so other calls are kept only if they reach more lines. If `varied` is false, they must reach more of
-    the requested lines. If no file is watched, there are no other calls.
+    Apart from that, a slow call is only repeated, and so is any call if `brief` is true. If the call's shapes are
+    `guessed`, calls with other ranks are tried too, so that no verdict depends on the guess. If no requested line is
+    reached, more compilations can only lead to discoveries, so other calls are kept only if they reach more lines. If
+    `varied` is false, they must reach more of the requested lines. If no file is watched, there are no other calls.
     """
     if not watched:
         return Calls([call] * REPEATS, [], asked=False)
@@ -75,10 +76,11 @@ def choose(
     started = time.process_time()
     reached = lines(call) or set()
     slow = time.process_time() - started > _SLOW
+    same = _SLOW_REPEATS if slow else REPEATS
     batch = other_batch(call) if resized or (varied and not slow) else None
-    if slow:
-        asked, wider = _concerns(reached, spots), _wider(batch, lines)
-        return Calls([call] * _SLOW_REPEATS + wider, [], asked, _SLOW_REPEATS)
+    if slow or brief:
+        asked = _concerns(reached, spots)
+        return Calls([call] * same + _wider(batch if asked or resized else None, lines), [], asked, same)
     others = _others(function, call, lines)
     if guessed:
         for alternatives in other_ranks(call):

@@ -380,6 +380,7 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _sizes(2, 1)),
     (r"must match the size of tensor|[Tt]arget size|same (size|shape)|shapes? must|shape mismatch", _alike),
     (r"[Oo]utput size is too small|Kernel size can't be greater|[Pp]adding size should be|of 0 elements", _larger),
+    (r"expects 'from' to be less than 'to'", _larger),  # torch.randint, for the position of a crop
     (r"'indices' to have|used as indices must be|index tensor|Expected dtype int|of one of types Long", _whole),
     (r"0D or 1D target tensor expected", _labels),
     (r"index out of range|Class values must be|out of bounds", _lower),

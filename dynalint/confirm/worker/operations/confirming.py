@@ -63,6 +63,7 @@ def confirm(request: Mapping[str, Any], reply: Reply) -> None:
     """Handle a request: `target`, `example`, `search`, `overrides`, `folder`, `roots`, `spots`, `compare`, ...
 
     `spots` maps absolute paths to ranges `[line, column, end line, end column]`, with 0-based columns in UTF-8 bytes.
+    `brief` means that no finding is expected in the target's code, so that the call that works is not varied.
     """
     try:
         subject = subject_of(request, reply)
@@ -96,6 +97,7 @@ def run_modes(subject: Subject, request: Mapping[str, Any], reply: Reply, seen: 
         guessed=subject.guessed,
         varied=subject.varied,
         resized=not set(request["resized"]).isdisjoint(loading.imported_files(request["resized"])),
+        brief=request.get("brief", False),
     )
     calls = chosen.all
     eager = runs.eager_run(make, calls, watched)
@@ -113,7 +115,9 @@ def run_modes(subject: Subject, request: Mapping[str, Any], reply: Reply, seen: 
     evaluating = _evaluating(make) if seen is None and watched else None
     if evaluating is not None:
         reply.stage(f"running {name} in evaluation mode")
-        other = runs.eager_run(evaluating, calls, watched)
+        # Repeats of the same call reach no other lines.
+        distinct = [calls[0], *calls[chosen.same :]]
+        other = runs.eager_run(evaluating, distinct, watched)
         if other.error is None and (partly or not _reaches_no_more(other, eager)):
             replace(session, reply=_Under("evaluation", reply)).run(evaluating, chosen, other)
     asked = not set(request["compare"]).isdisjoint(loading.imported_files(request["compare"]))

@@ -245,24 +245,6 @@ def test_fresh_names_avoid_taken_ones() -> None:
     assert "condition_2 = x.sum() > 0\n" in fixed(body)
 
 
-def test_equal_values_need_no_choice() -> None:
-    body = """
-    if x.sum() > 0:
-        k = 2
-        z = x * k
-    else:
-        k = 2
-        z = x - k
-    return z, k
-    """
-    assert fixed(body) == lines("""
-    condition = x.sum() > 0
-    k = 2
-    z = torch.where(condition, x * k, x - k)
-    return z, k
-    """)
-
-
 def test_guards_in_a_chain() -> None:
     body = """
     if x.min() > 1:
@@ -422,13 +404,15 @@ def test_layers_made_inplace() -> None:
     ("body", "wanted"),
     [
         ("if m.any():\n    z[m] = 0\nreturn z", "z[m] = 0"),
-        ("if torch.any(m):\n    z[m[..., :]] = 0\nreturn z", "z[m[..., :]] = 0"),
         ("if m.sum() > 0:\n    # none\n    z.masked_fill_(m, 0.0)\nreturn z", "# none\nz.masked_fill_(m, 0.0)"),
         ("if m.any():\n    z = z.masked_fill(m.view(2, 3), 0.0)\nreturn z", "z = z.masked_fill(m.view(2, 3), 0.0)"),
         ("if m.any():\n    z = torch.where(m, y, z)\nreturn z", "z = torch.where(m, y, z)"),
         ("if flag and m.any():\n    z[m] = 0\nreturn z", "if flag:\n    z[m] = 0"),
         ("if m.any():\n    z[m] = y.mean(0)\nreturn z", "z[m] = y.mean(0)"),
-        ("if not m.all():\n    z = z.masked_fill(~m[:, None], 0.0)\nreturn z", "z = z.masked_fill(~m[:, None], 0.0)"),
+        (
+            "if not m.all():\n    z = z.masked_fill(~m.view(2, 3), 0.0)\nreturn z",
+            "z = z.masked_fill(~m.view(2, 3), 0.0)",
+        ),
     ],
 )
 def test_a_test_that_only_spares_work_is_dropped(body: str, wanted: str) -> None:
@@ -441,43 +425,17 @@ def test_a_test_for_the_opposite_of_a_mask_is_not_dropped() -> None:
         assert "torch.where" in fixed(body)
 
 
-@pytest.mark.parametrize(("value", "dropped"), [("z.detach()", True), ("z.mean()", False)])
-def test_a_store_to_a_buffer_must_not_give_it_a_gradient(value: str, dropped: bool) -> None:
-    code = f"""
-import torch
-from torch import nn
-
-class M(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("codes", torch.zeros(8))
-
-    def forward(self, z: torch.Tensor):
-        dead = self.codes < 1
-        if dead.any():
-            self.codes[dead] = {value}
-        return z + self.codes
-"""
-    rule = BranchOnTensor()
-    (found,) = Study(Case(rule, Example("x", code)), [rule]).own
-    assert isinstance(found.answer, Rewrite if dropped else Declined)
-
-
 def test_a_number_beside_a_tensor_without_dimensions() -> None:
     body = "s = x.mean()\nb = 1.0 if x.sum() > 0 else s / 2\nreturn x * b"
     assert "b = torch.where(x.sum() > 0, 1.0, s / 2)" in fixed(body)
     assert "use a tensor in both branches" in reason("b = 1.0 if x.sum() > 0 else x / 2\nreturn x * b")
 
 
-def test_a_guarded_whole_number_stays_one() -> None:
-    body = "m = x > 0\nif m.sum() == 0:\n    return x.mean()\nreturn x.sum() / m.sum()"
-    assert "x.sum() / m.sum().clamp(min=1))" in fixed(body)
-    less = "k = (x > 0).sum() - 1\nif k == 0:\n    return x.mean()\nreturn x.sum() / k"
-    assert "torch.where(condition, 1, k)" in fixed(less)
-    other = "m = x > 0\nif m.sum() == 0:\n    return x.mean() / m.sum()\nreturn x.sum()"
-    assert "torch.where(condition, m.sum(), 1)" in fixed(other)
-    weights = "n = x.sum()\nif n > 0:\n    x = x / n\nreturn x"
-    assert "torch.where(condition, n, 1)" in fixed(weights)
+@pytest.mark.parametrize(
+    "body", ["    x, y = y, x", "    x = x * 2\n    y = x + 1\nelse:\n    y = y * 2\n    x = y - x"]
+)
+def test_values_that_cannot_be_chosen_one_by_one_stay(body: str) -> None:
+    assert "swap values, or assign them in different orders" in reason(f"if x.sum() > 0:\n{body}\nreturn x - y")
 
 
 def test_more_guards_than_anyone_would_read() -> None:
@@ -773,57 +731,6 @@ def test_targets_assigned_at_once() -> None:
     """)
 
 
-def test_values_that_cannot_be_chosen_one_by_one_are_all_computed_first() -> None:
-    assert fixed("if x.sum() > 0:\n    x, y = y, x\nreturn x - y") == lines("""
-        condition = x.sum() > 0
-        x_2 = y
-        y_2 = x
-        x = torch.where(condition, x_2, x)
-        y = torch.where(condition, y_2, y)
-        return x - y
-    """)
-    body = """
-        if x.sum() > 0:
-            x = x * 2
-            y = x + 1
-        else:
-            y = y * 2
-            x = y - x
-        return x - y
-    """
-    assert fixed(body) == lines("""
-        condition = x.sum() > 0
-        x_2 = x * 2
-        y_2 = x_2 + 1
-        y_3 = y * 2
-        x_3 = y_3 - x
-        x = torch.where(condition, x_2, x_3)
-        y = torch.where(condition, y_2, y_3)
-        return x - y
-    """)
-
-
-def test_temporaries_that_swap() -> None:
-    body = """
-        if x.sum() > 0:
-            low = x * 2
-            high = y * 3
-            low, high = high, low
-            x = low - high
-        return x
-    """
-    assert fixed(body) == lines("""
-        condition = x.sum() > 0
-        low_2 = x * 2
-        high_2 = y * 3
-        low_3 = high_2
-        high_3 = low_2
-        x_2 = low_3 - high_3
-        x = torch.where(condition, x_2, x)
-        return x
-    """)
-
-
 @pytest.mark.parametrize("test", ["keep", "not keep", "keep[0]", "keep.view(2)[0]", "keep and x.sum() < 9"])
 @pytest.mark.parametrize("change", ["keep.logical_not_()", "keep[...] = False", "keep &= x[0] > 1"])
 def test_an_answer_that_is_changed_in_place_is_not_relied_on(test: str, change: str) -> None:
@@ -927,9 +834,7 @@ def test_a_name_that_is_used_afterwards_is_chosen(last: str) -> None:
 @pytest.mark.parametrize(
     ("made", "mask", "value", "condition"),
     [
-        ("x * 2.0", "torch.isnan(z)", "0", None),
         ("x * 2.0", "z > 9", "0", None),
-        ("torch.rand(2, 3)", "z.isinf()", "0.5", None),
         ("x * 2.0", "z > y", "0", "the mask is not larger than `z`"),
         ("x * 2.0", "y > 1", "0", "the mask is not larger than `z`"),
         ("x * 2", "z > 9", "0.5", "`z` is a floating-point tensor"),
@@ -1278,13 +1183,13 @@ def test_names_that_a_rewrite_adds_are_different_ones() -> None:
             a = x * 2
             b = y * 2
         else:
+            condition = x > y
+            a = torch.where(condition, x, y)
             b = x * 3
-            condition = b > y
-            a = torch.where(condition, x, b)
         return a - b"""
     text = fixed(textwrap.dedent(body))
-    assert "condition_2 = b_3 > y" in text
-    assert "condition_3 = y.sum() > 0" in text
+    assert "condition = x > y" in text
+    assert "condition_2 = y.sum() > 0" in text
 
 
 @pytest.mark.parametrize("fill", ["x = x.masked_fill(m, 0.0)", "x.masked_fill_(m, 0.0)", "x[m] = 0.0"])

@@ -38,8 +38,8 @@ def fixed(code: str, body: str) -> str:
             """
             h = x.clone()
             keep = x > 0
-            part = (x - y)[keep]
-            h[keep] = part * 2
+            part = (x - y)[keep] * 2
+            h[keep] = part
             return h
             """,
             "h = torch.where(keep, (x - y) * 2, h)",

@@ -56,25 +56,6 @@ def _stepping(nodes: Iterable[ast.Name]) -> Iterator[ast.Name]:
         yield node
 
 
-def reads(scope: Scope, node: ast.expr, kept: str) -> Iterator[ast.expr]:
-    """Yield the expression itself, or the reads of its value if the value is assigned to a single name.
-
-    Raises:
-        Refusal: If the value is stored in another way (with the message `kept`), or the name is also assigned
-            elsewhere.
-    """
-    statement = scope.parents[node]
-    if not isinstance(statement, ast.Assign):
-        yield node
-        return
-    target = statement.targets[0]
-    if len(statement.targets) > 1 or not isinstance(target, ast.Name) or target.id not in scope.function.locals:
-        raise Refusal(kept)
-    if any(one is not target and not isinstance(one.ctx, ast.Load) for one in names(scope, target.id)):
-        raise Refusal(f"`{target.id}` is assigned more than once; use a separate variable for this value first")
-    yield from loads(scope, target.id)
-
-
 def within(node: ast.AST, outer: ast.AST, scope: Scope) -> bool:
     """Return whether `node` is `outer` or inside it."""
     return any(one is outer for one in lineage(scope, node))

@@ -234,10 +234,6 @@ def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
         target = statement.target
         if isinstance(target, ast.Name):
             return [Assignment(target.id, _sum(scope, target.id, statement), statement, statement.op)]
-    elif (
-        isinstance(statement, ast.AnnAssign) and statement.value is not None and isinstance(statement.target, ast.Name)
-    ):
-        return [Assignment(statement.target.id, statement.value, statement)]
     raise Refusal(why_not(scope, statement))
 
 

@@ -10,17 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynalint.rulekit import Refusal, Rewrite, Safety, k, rw, walk, walk_function
-from dynalint_rules._code.effects import effects_of
 from dynalint_rules._code.names import parameters
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import self_name
 from dynalint_rules._shared.branch.blocks import is_elif, split_test
 from dynalint_rules._shared.branch.truth import (
-    COMPARISONS,
     Truth,
     is_plain_tensor,
     is_tensor_test,
-    operand_text,
     truth_of,
 )
 from dynalint_rules._shared.text import held_together
@@ -180,12 +177,9 @@ def refuse_caught(scope: Scope, statement: ast.stmt) -> None:
         if parent is None:
             return
         if isinstance(parent, ast.Try) and parent.handlers and node in parent.body:
-            handler = parent.handlers[0]
-            caught = scope.quote(handler.type) if handler.type is not None else "everything"
             raise Refusal(
-                f"an `except` around the check catches {caught}, but the exception would have a different type "
-                "and might be raised after the handler has finished; select with `torch.where` instead of "
-                "raising an exception"
+                "an `except` around the check may catch the exception, but its type would change, and it might be "
+                "raised after the handler has finished; select with `torch.where` instead of raising an exception"
             )
         node = parent
 
@@ -208,13 +202,10 @@ def _is_folded(scope: Scope, message: ast.expr) -> bool:
     def is_known(part: ast.expr) -> bool:
         if not isinstance(part, ast.FormattedValue):
             return isinstance(part, ast.Constant)
-        return _is_bare(part) and (_is_setting(scope, part.value) or _is_local_string(scope, part.value))
+        bare = part.conversion == -1 and part.format_spec is None
+        return bare and (_is_setting(scope, part.value) or _is_local_string(scope, part.value))
 
     return isinstance(message, ast.JoinedStr) and all(map(is_known, message.values))
-
-
-def _is_bare(part: ast.FormattedValue) -> bool:
-    return part.conversion == -1 and part.format_spec is None
 
 
 def _is_local_string(scope: Scope, value: ast.expr) -> bool:
@@ -258,14 +249,6 @@ def _tests(scope: Scope, test: ast.expr, changes: list[str]) -> list[str]:
     """Return the tests to assert one after another, which is equivalent to asserting all of them with `and`."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         return [text for value in test.values for text in _tests(scope, value, changes)]
-    if isinstance(test, ast.Compare) and len(test.ops) > 1 and is_tensor_test(scope, test):
-        values = [test.left, *test.comparators]
-        effects_of(scope, values[1:-1])
-        return [
-            f"{operand_text(scope, left)} {COMPARISONS[type(operator)]} {operand_text(scope, right)}"
-            for operator, left, right in zip(test.ops, values, values[1:], strict=False)
-            if type(operator) in COMPARISONS
-        ]
     if is_plain_tensor(scope, test) or not is_tensor_test(scope, test):
         return [scope.text(test)]
     truth = truth_of(scope, test)

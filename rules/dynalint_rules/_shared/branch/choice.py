@@ -21,7 +21,6 @@ from dynalint_rules._shared.branch.sides import (
 )
 from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
-from dynalint_rules._shared.text import LOOSE, atom
 
 TITLE = "Compute both branches and select with `torch.where`"
 
@@ -78,17 +77,9 @@ def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str
     """
     if node in scope.renamed:
         return scope.renamed[node]
-    if node in scope.composed and isinstance(node, ast.Subscript):
-        return f"{atom(node.value, rendered(scope, node.value, guards, guard))}[{ast.unparse(node.slice)}]"
-    if node in scope.composed:
-        parts = [node.body, node.test, node.orelse] if isinstance(node, ast.IfExp) else []
-        texts = [(part, rendered(scope, part, guards, guard)) for part in parts]
-        held = [f"({text})" if isinstance(part, LOOSE) else text for part, text in texts]
-        return "{} if {} else {}".format(*held) if held else ast.unparse(node)
-    inside = {one.node: one for one in guards if one.node is not node and _contains(node, one.node)}
-    new: dict[ast.expr, str] = {
-        child: scope.renamed[child] for child in walk(node) if isinstance(child, ast.expr) and child in scope.renamed
-    }
+    parts = [child for child in walk(node) if isinstance(child, ast.expr)]
+    inside = {one.node: one for one in guards if one.node is not node and one.node in parts}
+    new: dict[ast.expr, str] = {child: scope.renamed[child] for child in parts if child in scope.renamed}
     new |= {child: guarded(scope, one, guards, guard) for child, one in inside.items()}
     return rw.spliced(scope.file, node, new)
 
@@ -96,10 +87,6 @@ def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str
 def guarded(scope: Scope, one: Guarded, guards: Sequence[Guarded], guard: str) -> str:
     """Return the text of an operand that must be harmless where the other branch is selected."""
     return guard.format(operand=rendered(scope, one.node, guards, guard), safe=one.safe)
-
-
-def _contains(outer: ast.AST, inner: ast.AST) -> bool:
-    return any(child is inner for child in walk(outer))
 
 
 def require_tensors(scope: Scope, sides: Sequence[Side]) -> list[str]:

@@ -23,7 +23,7 @@ from dynalint_rules._shared.branch.blocks import does_nothing, is_elif, split_te
 from dynalint_rules._shared.branch.choice import finished
 from dynalint_rules._shared.branch.sides import NO_RAISE
 from dynalint_rules._shared.branch.truth import truth_of
-from dynalint_rules._shared.text import atom, inner_indentation
+from dynalint_rules._shared.text import atom
 
 _TITLE = "Write the result of `torch.where` on every call"
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
@@ -73,14 +73,11 @@ def rewrite_writes(scope: Scope, statement: ast.If) -> Rewrite | None:
     if one is None or other is None or not [*one.target_names(), *other.target_names()]:
         return None
     python, test = split_test(scope, statement)
-    if python is not None and (len(run) > 1 or statement.orelse):
+    if python is not None:
         return None
     effects_of_always(scope, [*one.values, *other.values], statement)
     writer = _Writer(scope, test, one, other)
     lines = writer.lines()
-    if python is not None:
-        step = inner_indentation(scope.file, statement)[statement.col_offset :]
-        lines = [f"if {python}:", *(f"{step}{line}" for line in lines)]
     conditions = [*writer.conditions, NO_RAISE, "no code relies on detecting writes that leave a tensor unchanged"]
     return finished(scope, _TITLE, rw.written(scope.file, (run, lines)), conditions)
 

@@ -38,7 +38,6 @@ from dynalint_rules._shared.branch.sides import (
 )
 from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
-from dynalint_rules._shared.mask.masked import clamped
 from dynalint_rules._shared.text import atom, held_together
 
 # A `return` in one of these leaves more than the function, or the statement may raise.
@@ -96,10 +95,6 @@ class _EarlyReturn:
     def following(self) -> list[ast.stmt]:
         """The code that runs unless the early result is selected."""
         return [*self.going_on, *self.after]
-
-    @property
-    def _returns_if_true(self) -> bool:
-        return self.returning is self.statement.body
 
     def rewrite(self) -> Rewrite:
         block = block_of(self.scope, self.returning)
@@ -171,7 +166,6 @@ class _EarlyReturn:
             self.condition = scope.fresh_name("condition", plan.temporaries.values())
             lines.append(f"{self.condition} = {held_together(truth.without_dimensions)}")
         guards = [guarded for value in block.values for guarded in guarded_operands(scope, value)]
-        guards = clamped(scope, guards, self.statement.test, self._returns_if_true)
         texts = {value: self._rendered(value, guards, GUARD_ORDERS[0]) for value in block.values}
         for one in block.assignments:
             if one.operator is not None:
@@ -207,7 +201,7 @@ class _EarlyReturn:
             raise Refusal(
                 f"{scope.quote(later)} does not return the same structure as the early return; make both the same"
             )
-        guards = clamped(scope, guarded_operands(scope, value), self.statement.test, not self._returns_if_true)
+        guards = guarded_operands(scope, value)
         texts = []
         stored = set(_stored(self.following))
         for one, other, text in zip(ones, others, early, strict=True):
@@ -233,9 +227,6 @@ class _EarlyReturn:
             )
         for expression in _expressions(self.after):
             guards = [] if expression in values else guarded_operands(scope, expression)
-            unsafe = clamped(scope, guards, self.statement.test, not self._returns_if_true)
-            yield from ((one.node, scope.renamed[one.node]) for one in guards if one not in unsafe)
-            guards = unsafe
             inner = {node for one in guards for node in walk(one.node) if node is not one.node}
             for one in guards:
                 if one.node not in inner:  # an inner operand is rewritten with the operand around it

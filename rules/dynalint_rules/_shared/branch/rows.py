@@ -22,22 +22,22 @@ class Plan:
     """How a chain's assignments are handled.
 
     `rows` are the names to select, in an order that is consistent with every block. `temporaries` are the values that
-    are computed independently of the test, each with its new name. If `late` is true, every value is a temporary, and
-    all values are computed before the first selection.
+    are computed independently of the test, each with its new name.
     """
 
     rows: list[Row] = field(default_factory=list)
     temporaries: dict[ast.expr, str] = field(default_factory=dict)
-    late: bool = False
 
 
 def plan_of(scope: Scope, chain: Chain) -> Plan:
     """Return the plan for a chain, and record renamed names in `scope.renamed`.
 
     Raises:
-        Refusal: If a name has more than one meaning in a block.
+        Refusal: If a name has more than one meaning in a block, or no order of the names fits every block.
     """
-    plan = Plan(late=any(map(assigns_at_once, chain.blocks)) or not _in_one_order(scope, chain))
+    if any(map(assigns_at_once, chain.blocks)) or not _in_one_order(scope, chain):
+        raise Refusal("the branches swap values, or assign them in different orders; use separate variables first")
+    plan = Plan()
     everywhere = set.intersection(*({one.name for one in block.assignments} for block in chain.blocks))
     blocks = [_sort_out(scope, chain, block, everywhere, plan) for block in chain.blocks]
     for name in _order(blocks):
@@ -76,14 +76,13 @@ def _sort_out(scope: Scope, chain: Chain, block: Block, everywhere: set[str], pl
         for assignment in assignments:
             unread = chain.returns and assignment.name not in everywhere
             unread = unread or _is_unread(scope, assignment.name, chain)
-            if _is_temporary(scope, assignment, block) and not plan.late:
+            if _is_temporary(scope, assignment, block):
                 plan.temporaries[assignment.value] = assignment.name
                 continue
             if last[assignment.name] is assignment and not unread:
                 chosen.append(assignment)
-                if not plan.late:
-                    current.pop(assignment.name, None)
-                    continue
+                current.pop(assignment.name, None)
+                continue
             name = scope.fresh_name(assignment.name, plan.temporaries.values())
             plan.temporaries[assignment.value] = current[assignment.name] = name
     if block.result is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -131,8 +130,6 @@ def _arithmetic(scope: Scope, node: ast.BinOp) -> _Profile | None:
 
 def _is_moderate(value: float, operator: ast.operator) -> bool:
     """Return whether a number, or its inverse for a division, is finite in every float dtype, and so is the slope."""
-    if isinstance(operator, ast.Add | ast.Sub):
-        return math.isfinite(value)
     least = 1e-4 if isinstance(operator, ast.Div) else 0.0
     return least <= abs(value) <= 1e4
 

@@ -50,7 +50,7 @@ from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.truth import Truth, truth_of
 from dynalint_rules._shared.guard.saved_work import drops_tensor_in_eager, leaves_loop_in_eager
 from dynalint_rules._shared.guard.statements import asked_in_eager, shown_first
-from dynalint_rules._shared.mask.masked import clamped, rewrite_masked, rewrite_spared
+from dynalint_rules._shared.mask.masked import rewrite_masked
 from dynalint_rules._shared.mask.shortcuts import rewrite_shortcut
 from dynalint_rules._shared.text import held_together, indentation, inner_indentation, moved_left
 
@@ -65,7 +65,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     Raises:
         Refusal: If the rewrite would not be equivalent.
     """
-    dropped = rewrite_masked(scope, statement) or rewrite_spared(scope, statement)
+    dropped = rewrite_masked(scope, statement)
     dropped = dropped or rewrite_shortcut(scope, statement)
     if dropped is not None:
         return dropped
@@ -160,9 +160,7 @@ class _Writer:
 
     def _guards(self, block: Block) -> list[Guarded]:
         values = [one.value for one in block.assignments] + ([] if block.result is None else [block.result])
-        found = [guarded for value in values for guarded in guarded_operands(self.scope, value)]
-        single = self.chain.tests[0] if len(self.chain.tests) == 1 else None
-        return found if single is None else clamped(self.scope, found, single, block is self.chain.blocks[0])
+        return [guarded for value in values for guarded in guarded_operands(self.scope, value)]
 
     def _name_tests(self, truths: Sequence[Truth], *, bind: bool) -> None:
         """Find the code of each test. A test that is repeated or must not move is first assigned to a name."""
@@ -178,12 +176,9 @@ class _Writer:
     def _write_rows(self) -> None:
         """Write the assignments. Names that a single block uses keep the order of that block."""
         waiting = [list(block.assignments) for block in self.chain.blocks]
-        if self.plan.late:
-            for index, rest in enumerate(waiting):
-                self._write_temporaries(rest, None, index)
         for name, values in self.plan.rows:
             for index, assignment in enumerate(values):
-                if assignment is not None and not self.plan.late:
+                if assignment is not None:
                     self._write_temporaries(waiting[index], assignment, index)
             self._write_choice(name, values)
         for index, rest in enumerate(waiting):
@@ -210,9 +205,6 @@ class _Writer:
                 texts.append(name)
             else:
                 raise Refusal(f"`{name}` is only assigned in one branch; assign it before the test as well")
-        if len(set(texts)) == 1:
-            self.lines.append(f"{name} = {held_together(texts[0])}")
-            return
         if all(side.node is not None and k.is_number(side.kind) for side in sides):
             self.conditions += number_conditions(scope, sides, uses_of(scope, name, head))
         else:
@@ -297,8 +289,6 @@ class _Writer:
         """Return the code of `torch.where`, nested once for each test after the first."""
         value = texts[-1]
         for test, text in zip(reversed(self.tests), reversed(texts[:-1]), strict=True):
-            if text == value:
-                continue
             value = f"{self.scope.torch}.where({test}, {text}, {value})"
         return value
 

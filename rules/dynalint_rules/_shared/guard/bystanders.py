@@ -28,18 +28,16 @@ def guarded_bystanders(scope: Scope, event: Event, watched: Callable[[str], bool
     """
     group = _Group(scope, watched)
     group.take(event.statement)
-    conditions = tuple(f"compiled code does not change {shown}" for shown in group.kept)
-    return guarded_all(scope, list(group.members), title, "unsafe" if conditions else "safe", conditions)
+    return guarded_all(scope, list(group.members), title)
 
 
 @dataclass
 class _Group:
-    """The statements found so far. `kept` are the attributes that some of them assign."""
+    """The statements found so far."""
 
     scope: Scope
     watched: Callable[[str], bool]
     members: dict[ast.stmt, None] = field(default_factory=dict)
-    kept: dict[str, None] = field(default_factory=dict)
 
     def take(self, statement: ast.stmt) -> None:
         """Add a statement and the statements that its value reaches."""
@@ -78,13 +76,6 @@ class _Group:
 
     def _follow(self, target: ast.expr) -> None:
         scope = self.scope
-        if (
-            isinstance(target, ast.Attribute)
-            and isinstance(target.value, ast.Name)
-            and scope.function.owner is not None
-        ):
-            self.kept[scope.quote(target)] = None
-            return
         if not isinstance(target, ast.Name) or target.id not in scope.function.locals:
             raise self._refusal(target)
         own = set(walk_function(scope.function.node))

@@ -16,8 +16,7 @@ from dynalint_rules._code.names import around, loads, within
 from dynalint_rules._code.raising import never_raises, shows_without_raising
 from dynalint_rules._code.scope import Scope, shared
 from dynalint_rules._shared.branch.blocks import is_elif
-from dynalint_rules._shared.branch.truth import truth_of
-from dynalint_rules._shared.text import WIDTH, held_together
+from dynalint_rules._shared.text import WIDTH
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -120,21 +119,14 @@ def shown_first(scope: Scope, statement: ast.If) -> Rewrite | None:
     rest, written = statement.body[len(shown) :], scope.file.segment(statement.test)
     if not shown or not rest or is_elif(scope, statement):
         return None
-    if "\n" in written or not may_go_unasked(scope, statement.test):
+    if "\n" in written or len(written) > _LONGEST_REPEATED_TEST or not may_go_unasked(scope, statement.test):
         return None
     tree = rw.Tree.around(scope.file, statement)
     old, test = tree.statement(statement), tree.expression(statement.test)
-    first: Sequence[cst.BaseStatement] = ()
-    conditions: tuple[str, ...] = ()
-    if len(written) > _LONGEST_REPEATED_TEST:
-        name, truth = scope.fresh_name("condition"), truth_of(scope, statement.test)
-        test, first = rw.name(name), rw.statements([f"{name} = {held_together(truth.text)}"])
-        conditions = truth.conditions
     asked = rw.branch(rw.operation(eager_test(scope), "and", test), [tree.line(one) for one in shown])
     left = rw.asking(old, test).with_changes(body=rw.block([tree.line(one) for one in rest]))
-    edits = rw.replacements(tree, [rw.Substitution((old,), (*first, asked, left))])
-    safety: Safety = "conditional" if conditions else "safe"
-    return Rewrite(_SHOWN_FIRST, safety, edits, conditions, scope.imports, _DECISIONS)
+    edits = rw.replacements(tree, [rw.Substitution((old,), (asked, left))])
+    return Rewrite(_SHOWN_FIRST, "safe", edits, (), scope.imports, _DECISIONS)
 
 
 def _only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:
@@ -164,12 +156,10 @@ def _stays_inside(scope: Scope, made: ast.Assign, body: Sequence[ast.stmt]) -> b
     return len(names) == len(made.targets) and all(any(within(one, other, scope) for other in body) for one in reads)
 
 
-def guarded_all(
-    scope: Scope, statements: Sequence[ast.stmt], title: str, safety: Safety, conditions: tuple[str, ...]
-) -> Rewrite:
+def guarded_all(scope: Scope, statements: Sequence[ast.stmt], title: str) -> Rewrite:
     """Run statements only in eager code. Consecutive statements share a test."""
     behind = tuple(one for run in _runs(scope, statements) for one in _behind_guard(scope, run))
-    return Rewrite(title, safety, behind, conditions, imports=scope.imports)
+    return Rewrite(title, "safe", behind, imports=scope.imports)
 
 
 def _behind_guard(scope: Scope, run: Sequence[ast.stmt]) -> tuple[Replacement, ...]:
@@ -243,9 +233,8 @@ def _runs(scope: Scope, statements: Sequence[ast.stmt]) -> Iterator[list[ast.stm
     """Yield lists of consecutive statements, in source order."""
     run: list[ast.stmt] = []
     for statement in sorted(statements, key=lambda one: one.lineno):
-        block = _block(scope, statement)
-        position = block.index(statement)
-        if run and position > 0 and block[position - 1] is run[-1]:
+        earlier = around(scope.parents, statement)[0]
+        if run and earlier and earlier[-1] is run[-1]:
             run.append(statement)
         else:
             if run:
@@ -277,10 +266,7 @@ def own_statement(scope: Scope, event: Call) -> ast.Expr:
     statement = scope.parents.get(event.node)
     if isinstance(statement, ast.Expr):
         return statement
-    shown = scope.quote(event.node)
-    if isinstance(scope.function.node, ast.Lambda):
-        raise Refusal(f"{shown} is in a lambda, which cannot contain statements; write the lambda as a function")
-    raise Refusal(f"{shown} is part of a larger expression; make it a separate statement")
+    raise Refusal(f"{scope.quote(event.node)} is part of a larger expression; make it a separate statement")
 
 
 def check_arguments(scope: Scope, call: ast.Call) -> None:
@@ -359,8 +345,3 @@ def _neighbours(scope: Scope, statement: ast.Expr, alike: Callable[[ast.Call], b
     earlier, later = around(scope.parents, statement)
     before = list(takewhile(fits, reversed(earlier)))
     return [*reversed(before), statement, *takewhile(fits, later)]
-
-
-def _block(scope: Scope, statement: ast.stmt) -> list[ast.stmt]:
-    earlier, later = around(scope.parents, statement)
-    return [*earlier, statement, *later]

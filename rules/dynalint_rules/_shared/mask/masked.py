@@ -1,33 +1,27 @@
 """Remove a test that only saves work, such as `if mask.any(): x[mask] = 0`.
 
-If no element is selected, the body does nothing. The same applies to `x[mask] = 0` after `if not mask.any(): return x`.
+If no element is selected, the body does nothing.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeGuard
 
 from dynalint.rulekit import Rewrite, k, rw, walk
-from dynalint_rules._code.autograd import keeps_graph
 from dynalint_rules._code.effects import effects_of_always
 from dynalint_rules._code.kept import change_conditions, kept_conditions, refuse_changed_later, switch_conditions
 from dynalint_rules._code.memory import is_own, sharing
-from dynalint_rules._code.names import has_one_value, only_value, parameters, statement_of
+from dynalint_rules._code.names import is_named, only_value, parameters, statement_of, stores
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.temporaries import computed_inside
-from dynalint_rules._shared.branch.blocks import is_elif, split_test, statements_after
+from dynalint_rules._shared.branch.blocks import is_elif, split_test
 from dynalint_rules._shared.branch.choice import finished
-from dynalint_rules._shared.branch.domain import Guarded
 from dynalint_rules._shared.branch.sides import FINITE, NO_RAISE, SAME_FORM, refuse_changed_alias
 from dynalint_rules._shared.branch.truth import is_tensor_test
-from dynalint_rules._shared.text import atom
 
 _TITLE = "Remove the test, because it does not change the result"
 # Methods that return a mask with the same elements selected, in another shape.
-_TORCH_LOOKS = frozenset({"torch.isnan", "torch.isinf", "torch.isfinite", "torch.isneginf", "torch.isposinf"})
 _RESHAPING = frozenset({"unsqueeze", "expand", "expand_as", "view", "view_as", "reshape", "contiguous", "bool"})
 
 
@@ -53,29 +47,6 @@ def rewrite_masked(scope: Scope, statement: ast.If) -> Rewrite | None:
     refuse_changed_later(scope, [mask], statement, handed=True)
     change = (statement, statement.body) if python is None else (statement.test, python)
     return finished(scope, _TITLE, rw.written(scope.file, change), body.conditions)
-
-
-def rewrite_spared(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite that removes `if not mask.any(): return x`, or None unless the rest only writes to `x`.
-
-    Raises:
-        Refusal: If a value in the rest must not be computed on every call.
-    """
-    returned, after = statement.body[0], statements_after(scope, statement)
-    mask = mask_of_nothing(scope, statement.test)
-    if mask is None or statement.orelse or is_elif(scope, statement) or len(after) < 2:
-        return None
-    last = after[-1]
-    if not (isinstance(returned, ast.Return) and isinstance(last, ast.Return)):
-        return None
-    if not isinstance(returned.value, ast.Name) or not _is_name(last.value, returned.value.id):
-        return None
-    body = _Body(scope, mask)
-    if not all(body.does_nothing_unselected(one) for one in after[:-1]):
-        return None
-    effects_of_always(scope, body.values, statement)
-    refuse_changed_later(scope, [mask], statement, handed=True)
-    return finished(scope, _TITLE, rw.written(scope.file, (statement, [])), body.conditions)
 
 
 def mask_of_nothing(scope: Scope, test: ast.expr) -> ast.expr | None:
@@ -121,53 +92,6 @@ def reduced_as_whole(scope: Scope, node: ast.expr, name: str) -> ast.expr | None
     return None
 
 
-def clamped(scope: Scope, guards: Sequence[Guarded], test: ast.expr, outcome: bool) -> list[Guarded]:
-    """Return the operands to protect where a test has the other outcome, without counts, which are clamped instead.
-
-    `torch.where(m.any(), m.sum(), 1)` equals `m.sum().clamp(min=1)`.
-    """
-    rest = []
-    for one in guards:
-        if one.safe == "1" and one.node not in scope.renamed and _outcome_if_counted(scope, test, one.node) is outcome:
-            scope.renamed[one.node] = f"{atom(one.node, scope.text(one.node))}.clamp(min=1)"
-        else:
-            rest.append(one)
-    return rest
-
-
-def _outcome_if_counted(scope: Scope, test: ast.expr, operand: ast.expr) -> bool | None:
-    """Return the outcome of a test for which `operand`, an integer, is positive, or None if the test does not say."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        opposite = _outcome_if_counted(scope, test.operand, operand)
-        return None if opposite is None else not opposite
-    tensor = scope.tensor(operand)
-    if (
-        tensor is None
-        or tensor.dtype != "int"
-        or (isinstance(operand, ast.Name) and not has_one_value(scope, operand.id))
-    ):
-        return None
-    counted = _counted_mask(scope, operand)
-    asked = reduced_as_whole(scope, test, "any")
-    if asked is not None:
-        return True if counted is not None and ast.dump(asked) == ast.dump(counted) else None
-    if not isinstance(test, ast.Compare) or ast.dump(test.left) != ast.dump(operand) or len(test.ops) > 1:
-        return None
-    bound, sign = test.comparators[0], test.ops[0]
-    if not isinstance(bound, ast.Constant) or bound.value != 0 or isinstance(bound.value, bool):
-        return None
-    if isinstance(sign, ast.Gt | ast.LtE):
-        return isinstance(sign, ast.Gt)
-    return isinstance(sign, ast.NotEq) if isinstance(sign, ast.Eq | ast.NotEq) and counted is not None else None
-
-
-def _counted_mask(scope: Scope, operand: ast.expr) -> ast.expr | None:
-    """Return the bool tensor whose true elements an expression counts."""
-    value = only_value(scope, operand.id, operand) if isinstance(operand, ast.Name) else operand
-    masks = (reduced_as_whole(scope, value, name) for name in ("sum", "count_nonzero")) if value is not None else ()
-    return next((one for one in masks if one is not None and _is_bool(scope, one)), None)
-
-
 def _upright(mask: ast.expr) -> tuple[ast.expr, bool]:
     """Return a mask without any `~`, and whether it was inverted."""
     inverted = False
@@ -199,7 +123,7 @@ class _Body:
         target, value = statement.targets[0], statement.value
         if isinstance(target, ast.Subscript):
             known = _is_bool(self.scope, self.mask) and self._selects(target.slice)
-            return known and self._may_be_written(target.value, statement) and self._is_stored(value)
+            return known and self._may_be_written(target.value) and self._is_stored(value)
         return isinstance(target, ast.Name) and not self._reads_mask(target.id) and self._keeps(target.id, value)
 
     def _fills_in_place(self, value: ast.expr) -> bool:
@@ -209,27 +133,16 @@ class _Body:
         fills = value.func.attr == "masked_fill_" and len(value.args) == 2 and self._selects(value.args[0])
         return fills and self._is_number(value.args[1]) and self._may_be_written(value.func.value)
 
-    def _may_be_written(self, base: ast.expr, store: ast.Assign | None = None) -> bool:
+    def _may_be_written(self, base: ast.expr) -> bool:
         while isinstance(base, ast.Subscript):
             base = base.value
-        scope, tensor, shown = self.scope, self.scope.tensor(base), self.scope.quote(base)
-        if isinstance(base, ast.Attribute) and tensor is not None and tensor.origin == "buffer":
-            # Even a store of no elements makes the buffer require a gradient if the value has one.
-            if store is not None and keeps_graph(store, [store.value], scope.function, base.attr, scope.project):
-                return False
-        elif not isinstance(base, ast.Name):
-            return False
-        if isinstance(self.scope.kind(base), k.Unknown):
-            # Only a tensor accepts a mask as an index. The run that verifies the conditions detects anything else.
-            self.conditions.append(f"{shown} is a tensor")
-        elif tensor is None:
+        shown = self.scope.quote(base)
+        if not isinstance(base, ast.Name) or self.scope.tensor(base) is None:
             return False
         if not _is_bool(self.scope, self.mask):
             self.conditions.append("the mask is a bool tensor")
-        if not isinstance(base, ast.Name) or not made_from(self.scope, self.mask, base.id):
+        if not made_from(self.scope, self.mask, base.id):
             self.conditions.append(f"the mask matches the shape of {shown}")
-        if not isinstance(base, ast.Name):
-            return True
         if not is_own(self.scope, base.id, base):
             if sharing(self.scope, base.id) & parameters(self.scope):
                 # A leaf that requires a gradient cannot be changed in place, even if no element is changed.
@@ -249,8 +162,8 @@ class _Body:
             kept = fits and isinstance(owner, ast.Name) and owner.id == name
         else:
             fits = isinstance(callee, k.External) and callee.name == "torch.where" and len(value.args) == 3
-            kept = fits and any(_is_name(one, name) for one in value.args[1:])
-            if kept and _is_name(value.args[2], name):
+            kept = fits and any(is_named(one, name) for one in value.args[1:])
+            if kept and is_named(value.args[2], name):
                 other = value.args[1]
             elif kept:
                 selected = ast.copy_location(ast.UnaryOp(ast.Invert(), selected), selected)
@@ -262,7 +175,8 @@ class _Body:
         if not made_from(self.scope, self.mask, name):
             self.conditions.append(f"the mask is not larger than `{name}`")
         tensor = self.scope.tensor(value.func.value if isinstance(value.func, ast.Attribute) else value)
-        fits = (tensor is not None and tensor.dtype == "float") or _is_whole(other)
+        whole = isinstance(other, ast.Constant) and isinstance(other.value, int)
+        fits = whole or (tensor is not None and tensor.dtype == "float")
         if self._is_number(other) and not fits:
             self.conditions.append(f"`{name}` is a floating-point tensor")
         self.conditions += switch_conditions(self.scope, name, value) + kept_conditions(self.scope, [self.mask])
@@ -279,8 +193,6 @@ class _Body:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _RESHAPING:
                 self.values += node.args
                 node = node.func.value
-            elif isinstance(node, ast.Subscript) and _adds_dimensions(node.slice):
-                node = node.value
             else:
                 return False
             node, turned = _upright(node)
@@ -309,44 +221,16 @@ def made_from(scope: Scope, mask: ast.expr, name: str) -> bool:
     mask = place = _upright(mask)[0]
     if isinstance(mask, ast.Name):
         known = only_value(scope, mask.id, place)
-        stores = [node for node in walk(scope.function.node) if _stores(node, name)]
+        lines = [node.lineno for node in stores(scope, name) if node.lineno < place.lineno]
         apart = known is None or _block_around(scope, known) is not _block_around(scope, place)
-        if known is None or apart or any(node.lineno >= known.lineno for node in stores if node.lineno < place.lineno):
+        if known is None or apart or any(line >= known.lineno for line in lines):
             return False
         mask = known
     if isinstance(mask, ast.Compare) and len(mask.ops) == 1:
-        return _is_name(mask.left, name) and k.is_number(scope.kind(mask.comparators[0]))
-    if isinstance(mask, ast.Call) and not mask.keywords:
-        callee = scope.kind(mask.func)
-        if isinstance(callee, k.External) and callee.name in _TORCH_LOOKS and len(mask.args) == 1:
-            return _is_name(mask.args[0], name)
-        if isinstance(callee, k.Method) and f"torch.{callee.name}" in _TORCH_LOOKS and not mask.args:
-            return isinstance(mask.func, ast.Attribute) and _is_name(mask.func.value, name)
+        return is_named(mask.left, name) and k.is_number(scope.kind(mask.comparators[0]))
     return False
-
-
-def _is_whole(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, int)
 
 
 def _block_around(scope: Scope, node: ast.AST) -> ast.AST | None:
     """Return the block that contains an expression's statement."""
     return scope.parents.get(statement_of(scope, node))
-
-
-def _is_name(node: ast.AST | None, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
-
-
-def _stores(node: ast.AST, name: str) -> TypeGuard[ast.Name]:
-    return isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load)
-
-
-def _adds_dimensions(index: ast.expr) -> bool:
-    """Return whether an index only adds dimensions, as `[..., None]` does."""
-    parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    return all(
-        (isinstance(part, ast.Constant) and part.value in (None, ...))
-        or (isinstance(part, ast.Slice) and part.lower is part.upper is part.step is None)
-        for part in parts
-    )

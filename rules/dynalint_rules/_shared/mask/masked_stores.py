@@ -44,10 +44,7 @@ def stored(scope: Scope, event: Subscript | Call) -> Rewrite:
 
 
 def stored_next(scope: Scope, event: Subscript) -> Rewrite | None:
-    """Return the rewrite of a read through a mask and a store of the same elements that follows, or None.
-
-    The computation is either in the read, as in `v = x[mask] + y; x[mask] = v`, or in the store, as in `v = x[mask];
-    x[mask] = v * 2`.
+    """Return the rewrite of a read and a store of the same elements, as in `v = x[mask] + y; x[mask] = v`, or None.
 
     Raises:
         Refusal: If the rewrite would not be equivalent.
@@ -61,12 +58,8 @@ def stored_next(scope: Scope, event: Subscript) -> Rewrite | None:
         return None
     if ast.dump(target.slice) != ast.dump(event.node.slice):
         return None
-    used = list(loads(scope, name.id))
-    if used == [value]:
-        return _Store(scope, statement, target, following[0]).rewrite()
-    if len(used) == 1 and statement.value is event.node and within(used[0], value, scope):
-        return _Store(scope, following[0], target, following[0], read=statement).rewrite()
-    return None
+    once = list(loads(scope, name.id)) == [value]
+    return _Store(scope, statement, target, following[0]).rewrite() if once else None
 
 
 def put_back(scope: Scope, event: Subscript) -> Rewrite | None:
@@ -94,8 +87,7 @@ def put_back(scope: Scope, event: Subscript) -> Rewrite | None:
 class _Store:
     """The rewrite of a statement whose value is stored in `target` through a mask, there or in the statement `last`.
 
-    `read` is an earlier statement that assigns the selected elements to a name, if there is one. If `value` is given,
-    the statement assigns a copy of the target with this value stored in it.
+    If `value` is given, the statement assigns a copy of the target with this value stored in it.
     """
 
     def __init__(
@@ -104,14 +96,11 @@ class _Store:
         statement: ast.Assign | ast.AugAssign,
         target: ast.Subscript,
         last: ast.stmt,
-        read: ast.Assign | None = None,
         value: ast.expr | None = None,
     ) -> None:
         self.scope, self.statement, self.target, self.last = scope, statement, target, last
         self.mask, self.value = target.slice, value or statement.value
         self.put, self.rows, self.row = value is not None, False, 0
-        self.first = read or statement
-        self.named = read
         self.reads = dict(self._reads(self.value))
         self.given: list[ast.expr] = []
         self.guards: dict[ast.expr, str] = {}
@@ -166,8 +155,8 @@ class _Store:
             plain = k.is_number(scope.kind(self.value)) and isinstance(self.value, ast.Constant | ast.UnaryOp)
             operand = self.reads.get(self.value, self.value)
             text = f"{place} {sign} {text if plain or self.value in self.given else atom(operand, text)}"
-        after = [] if self.last is self.first else statements_after(scope, self.first)
-        run = [self.first, *after[: after.index(self.last) + 1 if after else 0]]
+        after = [] if self.last is self.statement else statements_after(scope, self.statement)
+        run = [self.statement, *after[: after.index(self.last) + 1 if after else 0]]
         copied = self._copied(place)
         run, old = ([copied[0], *run], copied[1]) if copied is not None else (run, place)
         edits = rw.written(file, (run, [f"{head}{scope.torch}.where({mask}, {text}, {old})"]))
@@ -179,11 +168,11 @@ class _Store:
     def _copied(self, name: str) -> tuple[ast.stmt, str] | None:
         """Return the previous statement if it sets the target to a copy of a tensor, and the tensor's text."""
         scope = self.scope
-        outer = scope.parents.get(self.first)
+        outer = scope.parents.get(self.statement)
         block = next(
-            (one for one in (getattr(outer, "body", []), getattr(outer, "orelse", [])) if self.first in one), []
+            (one for one in (getattr(outer, "body", []), getattr(outer, "orelse", [])) if self.statement in one), []
         )
-        place = block.index(self.first) if block else 0
+        place = block.index(self.statement) if block else 0
         before = block[place - 1] if place else None
         call = before.value if isinstance(before, ast.Assign) else None
         if not isinstance(before, ast.Assign) or not isinstance(call, ast.Call):
@@ -208,7 +197,7 @@ class _Store:
         if self.computed:
             yield FINITE
             for read in dict.fromkeys(one.id for one in self.reads.values() if isinstance(one, ast.Name)):
-                if read != place and changed_in_place(scope, read, self.first) is not None:
+                if read != place and changed_in_place(scope, read, self.statement) is not None:
                     yield f"nothing modifies `{read}` in place before the backward pass"
 
     def _full_mask(self) -> str:
@@ -243,16 +232,8 @@ class _Store:
         if source is not None and isinstance(node, ast.expr):
             yield node, source
             return
-        if self.named is not None and isinstance(node, ast.Name) and node.id == self._name_of_read():
-            assert isinstance(self.named.value, ast.Subscript)
-            yield node, self.named.value.value
-            return
         for child in ast.iter_child_nodes(node):
             yield from self._reads(child)
-
-    def _name_of_read(self) -> str | None:
-        target = self.named.targets[0] if self.named is not None else None
-        return target.id if isinstance(target, ast.Name) else None
 
     def _guarded(self) -> dict[ast.expr, str]:
         """Return the operands that are not defined for all numbers, each with a harmless value."""

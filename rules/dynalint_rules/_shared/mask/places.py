@@ -17,7 +17,7 @@ from dynalint.rulekit import Call, Rewrite, k, rw, walk
 from dynalint_rules._code.counts import Count, count_of
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.memory import may_change_in_place
-from dynalint_rules._code.names import has_one_value, loads, parameters, statement_of
+from dynalint_rules._code.names import has_one_value, loads, parameters, statement_of, stores
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.number.flow import Flow
 from dynalint_rules._shared.number.numbers import flow_of
@@ -101,9 +101,7 @@ def names_of(scope: Scope, statement: ast.Assign, node: ast.expr, *, apart: bool
 
 def is_bound_once(scope: Scope, name: str) -> bool:
     """Return whether exactly one statement assigns to a name."""
-    names = [node for node in walk(scope.function.node) if isinstance(node, ast.Name) and node.id == name]
-    stores = sum(not isinstance(node.ctx, ast.Load) for node in names)
-    return stores == 1 and name not in parameters(scope)
+    return len(list(stores(scope, name))) == 1 and name not in parameters(scope)
 
 
 def _is_kept(scope: Scope, name: str) -> bool:
@@ -126,27 +124,20 @@ def _replace(scope: Scope, places: _Places, load: ast.Name) -> bool:
 
 
 def _counted(scope: Scope, places: _Places, asked: Count) -> bool:
-    text = f"{scope.torch}.count_nonzero({places.text})"
     if asked.elements and places.rows:
-        if not _is_compared_with_zero(scope, asked.node):
-            text = f"{text} * {places.text}.dim()"
-        elif places.rank is None:
-            places.flow.conditions[f"{scope.quote(places.mask)} has at least one dimension"] = None
-        elif places.rank == 0:
+        test = scope.parents.get(asked.node)
+        sides = (test.left, *test.comparators) if isinstance(test, ast.Compare) else ()
+        if places.rank == 0 or not any(ast.unparse(side) == "0" for side in sides):
             return False
+        if places.rank is None:
+            places.flow.conditions[f"{scope.quote(places.mask)} has at least one dimension"] = None
     flow = flow_of(scope, asked.node, "int", wide=True)
-    places.edits.append((asked.node, text))
+    places.edits.append((asked.node, f"{scope.torch}.count_nonzero({places.text})"))
     places.flow.conditions |= flow.conditions
     places.flow.changes |= flow.changes
     places.flow.edits += flow.edits
     places.flow.leaves = places.flow.leaves or flow.leaves
     return True
-
-
-def _is_compared_with_zero(scope: Scope, node: ast.expr) -> bool:
-    parent = scope.parents.get(node)
-    sides = [parent.left, *parent.comparators] if isinstance(parent, ast.Compare) else []
-    return len(sides) == 2 and any(isinstance(one, ast.Constant) and one.value == 0 for one in sides)
 
 
 def _indexed(scope: Scope, places: _Places, load: ast.Name) -> bool:

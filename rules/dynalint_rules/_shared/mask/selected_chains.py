@@ -17,13 +17,13 @@ from dynalint_rules._code.calls import callee
 from dynalint_rules._code.counts import count_of
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.memory import may_change_in_place
-from dynalint_rules._code.names import end_of, has_one_value, loads, only_value, parameters
+from dynalint_rules._code.names import end_of, has_one_value, loads, only_value, parameters, stores
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import Selection, is_selected, selection_of
 from dynalint_rules._shared.branch.domain import guarded_operands
 from dynalint_rules._shared.branch.sides import FINITE
 from dynalint_rules._shared.mask.selected_losses import Loss, loss_of
-from dynalint_rules._shared.mask.trailing import LESS, is_certain, is_last, row_size, trailing
+from dynalint_rules._shared.mask.trailing import is_certain, row_size, trailing
 from dynalint_rules._shared.number.numbers import flow_of
 
 if TYPE_CHECKING:
@@ -107,8 +107,7 @@ class _Chain:
             if isinstance(one, ast.Attribute) and not isinstance(one.ctx, ast.Load) and ast.unparse(one) in read:
                 return False
         for name in {one.id for one in walk(mask) if isinstance(one, ast.Name)}:
-            stores = [one for one in walk_function(scope.function.node) if _stores(one, name)]
-            later = any((one.lineno, one.col_offset) > first for one in stores if isinstance(one, ast.Name))
+            later = any((one.lineno, one.col_offset) > first for one in stores(scope, name))
             if later or may_change_in_place(scope, name):
                 return False
         return True
@@ -211,10 +210,10 @@ class _Chain:
     def _is_new(self, target: ast.Name) -> bool:
         """Return whether the order of statements shows where a name has this value."""
         function = self.scope.function
-        stores = [one for one in walk(function.node) if _stores(one, target.id)]
+        stored = list(stores(self.scope, target.id))
         top = [one.targets for one in function.statements if isinstance(one, ast.Assign)]
-        alone = stores == [target] and target.id not in parameters(self.scope)
-        return target.id in function.locals and (alone or all([one] in top for one in stores))
+        alone = stored == [target] and target.id not in parameters(self.scope)
+        return target.id in function.locals and (alone or all([one] in top for one in stored))
 
     def _climb(self, node: ast.expr, statement: ast.stmt | ast.expr, own: int) -> int | None:
         """Return the number of dimensions per mask element if a statement only uses an operand elementwise.
@@ -228,8 +227,6 @@ class _Chain:
             return -1
         if parent is statement:
             return own if isinstance(statement, ast.Assign) else None
-        if isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.USub):
-            return self._climb(parent, statement, own)
         if isinstance(parent, ast.BinOp) and isinstance(parent.op, _OPERATORS):
             other = parent.right if node is parent.left else parent.left
             return self._climb(parent, statement, own) if self._goes_along(other, own) else None
@@ -270,8 +267,6 @@ class _Chain:
         """Do the same as `_climb` for the receiver of a method."""
         if method.attr in ("sum", "mean") and not call.args and not call.keywords:
             return self._reduce(call, method.value, method.attr, own)
-        if method.attr in LESS and is_last(call) and own:
-            return self._climb(call, statement, own - 1)
         elementwise = method.attr in ELEMENTWISE and self._all_along(call, None, own)
         return self._climb(call, statement, own) if elementwise else None
 
@@ -378,7 +373,3 @@ class _Chain:
 
 def _is_same(one: Selection, other: Selection) -> bool:
     return ast.dump(one.mask) == ast.dump(other.mask)
-
-
-def _stores(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load)

@@ -59,16 +59,12 @@ class Loss:
         given = labels.value if isinstance(labels, ast.Subscript) else labels
         ignored = _ignored_by(scope, made, given)
         kept = rw.kept(file, given)
-        if ignored is None or (self.layer and ignored != _IGNORED):
+        if ignored != _IGNORED:
             kept = rw.call(f"{scope.torch}.where", rw.kept(file, mask), kept, rw.expression(_IGNORED))
         else:
             self.keeps_mask = False
         changes: list[rw.Change] = [(scores, rw.calling("flatten", rw.number(0), rw.number(-2)))] if flat else []
         changes.append((labels, rw.method(kept, "flatten") if flat else kept))
-        if not self.keeps_mask and ignored is not None and ignored != _IGNORED:
-            options = {one.arg: rw.kept(file, one.value) for one in call.keywords if one.arg}
-            function, operands = rw.kept(file, call.func), [rw.kept(file, one) for one in self.operands]
-            changes.append((call, rw.call(function, *operands, **options, ignore_index=rw.expression(ignored))))
         return changes
 
 

@@ -37,17 +37,9 @@ class _Form:
 def row_size(scope: Scope, function: ast.expr) -> int:
     """Return the number of dimensions per item for a layer or a sequence of layers, or 0 if unknown."""
     kind = scope.kind(function)
-    layers: tuple[k.Kind, ...] = (kind,)
-    if isinstance(kind, k.Sequence) and kind.type == "torch.nn.Sequential" and kind.items:
-        layers = kind.items
-    sizes = [_SIZES.get(one.type, 0) if isinstance(one, k.Object) else 0 for one in layers]
-    return max(sizes) if all(sizes) else 0
-
-
-def is_last(call: ast.Call) -> bool:
-    """Return whether the only argument of a call is the last dimension."""
-    given = [*call.args, *(one.value for one in call.keywords if one.arg == "dim")]
-    return len(given) == 1 == len(call.args) + len(call.keywords) and ast.unparse(given[0]) == "-1"
+    layers = kind.items if isinstance(kind, k.Sequence) and kind.type == "torch.nn.Sequential" else (kind,)
+    sizes = [_SIZES.get(one.type, 0) if isinstance(one, k.Object) else 0 for one in layers or ()]
+    return max(sizes, default=0) if all(sizes) else 0
 
 
 def trailing(scope: Scope, source: ast.expr, mask: ast.expr) -> int:
@@ -73,7 +65,7 @@ def _origins(scope: Scope, node: ast.expr, steps: int) -> set[str]:
         return {node.id} | (_origins(scope, value, steps - 1) if value is not None and steps else set())
     if isinstance(node, ast.Call):
         last = ast.unparse(node.func).rpartition(".")[2]
-        if (last in LESS and not is_last(node)) or not steps:
+        if last in LESS or not steps:
             return set()
         owner = [node.func.value] if isinstance(node.func, ast.Attribute) and scope.tensor(node.func.value) else []
         return set().union(*(_origins(scope, one, steps - 1) for one in (*owner, *node.args)))
@@ -108,9 +100,7 @@ def _guessed(scope: Scope, node: ast.expr, steps: int) -> _Form:
     if owner is None:
         return _Form()
     given, method = _form(scope, owner, steps - 1), ast.unparse(node.func).rpartition(".")[2]
-    if method in LESS:
-        return _Form(given.rank and given.rank - 1, max(given.own - 1, 0)) if is_last(node) else _Form()
-    return given
+    return _Form() if method in LESS else given
 
 
 def _size_fed(scope: Scope, name: str) -> int:

@@ -14,7 +14,7 @@ from dynalint.rulekit import Refusal, k, rw, step, walk_function
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.decision import decision_of
 from dynalint_rules._code.handover import asks_for_tensor, calls_on_self, is_passed_up
-from dynalint_rules._code.names import end_of, kind_of_name, loads, parameters, statement_of
+from dynalint_rules._code.names import end_of, kind_of_name, parameters
 from dynalint_rules._code.precision import is_double, is_nonzero, is_short, is_small, is_wide
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.number.arguments import Arguments
@@ -25,7 +25,6 @@ from dynalint_rules._shared.number.single_index import with_a_dimension
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, *DIVIDING)
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
-_BINDING = ast.Assign | ast.AnnAssign | ast.NamedExpr
 _ASKING = ast.If | ast.IfExp | ast.Assert | ast.BoolOp | ast.UnaryOp
 DECISIONS = ("DYN101", "DYN103", "DYN104", "DYN105")
 """The codes of findings that remain if the number selected a branch and is now a tensor."""
@@ -57,7 +56,7 @@ class _Follower(Arguments):
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
         """Check the use around `node` and the uses that it leads to."""
         parent = self.scope.parents[node]
-        self.flow.meets |= not isinstance(parent, ast.Assign | ast.NamedExpr | ast.Compare | _ASKING)
+        self.flow.meets |= not isinstance(parent, ast.Assign | ast.Compare | _ASKING)
         if isinstance(parent, ast.keyword):
             parent = self.scope.parents[parent]
         if isinstance(parent, ast.BinOp):
@@ -74,7 +73,7 @@ class _Follower(Arguments):
             self._formatted(parent)
         elif self._is_index(parent, node):
             self._index(parent if isinstance(parent, ast.Subscript) else self.scope.parents[parent], node, dtype)
-        elif isinstance(parent, _BINDING | ast.Tuple | ast.List | ast.Dict | ast.Return):
+        elif isinstance(parent, ast.Assign | ast.AnnAssign | ast.Tuple | ast.List | ast.Dict | ast.Return):
             self._result(parent, node, dtype)
         elif self._decides(node):
             self.flow.leaves = DECISIONS
@@ -229,10 +228,6 @@ class _Follower(Arguments):
             self.follow_name(parent.targets[0], parent, dtype)
         elif isinstance(parent, ast.AnnAssign):
             self.follow_name(parent.target, parent, dtype)
-        elif isinstance(parent, ast.NamedExpr):
-            if next(loads(self.scope, parent.target.id), None) is not None:
-                self.follow_name(parent.target, statement_of(self.scope, parent), dtype)
-            self.climb(parent, dtype)
         elif isinstance(parent, ast.Return) or (isinstance(parent, ast.expr) and self._is_returned(parent)):
             self._returned(node, dtype)
         else:

@@ -50,9 +50,4 @@ class AssertOnTensor(Rule):
         """Assert one tensor at a time, with a constant message."""
         if isinstance(event, Call):
             return Declined("call `torch._assert_async`, which checks on the device and raises RuntimeError")
-        operand = operand_of(event)
-        return (
-            None
-            if operand is None
-            else rewrite_decision(event, operand, project, value="this tensor is not the condition of an assertion")
-        )
+        return rewrite_decision(event, project, value="this tensor is not the condition of an assertion")

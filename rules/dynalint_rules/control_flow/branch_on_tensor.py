@@ -45,7 +45,4 @@ class BranchOnTensor(Rule):
 
     def fix(self, event: Branch, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Select with `torch.where`."""
-        operand = operand_of(event)
-        if operand is None:
-            return None
-        return rewrite_decision(event, operand, project, value="this tensor does not decide a branch")
+        return rewrite_decision(event, project, value="this tensor does not decide a branch")

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.rulekit import Branch, Call, Declined, Project, Rewrite, Rule, Violation, k, quote
-from dynalint_rules._code.decision import Decision, asks_tensor, decision_of, operand_of
+from dynalint_rules._code.decision import Decision, asks_tensor, decision_of
 from dynalint_rules._shared.branch.decide import rewrite_decision
 from dynalint_rules._shared.branch.truth import STAYS
 
@@ -34,14 +34,11 @@ class MembershipOnTensor(Rule):
 
     def fix(self, event: Branch | Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Compare and reduce with tensor operations, and rewrite the branch that depends on the result."""
-        operand = operand_of(event)
-        if operand is None:
-            return None
         if isinstance(event, Call) and event.callee in ("builtins.sorted", "list.sort"):
             return Declined(
                 "the tensors are sorted in Python; use `torch.stack` to combine them and `torch.sort` to sort them"
             )
-        return rewrite_decision(event, operand, project, value=_VALUE)
+        return rewrite_decision(event, project, value=_VALUE)
 
 
 def _check_call(event: Call) -> Iterable[Violation]:

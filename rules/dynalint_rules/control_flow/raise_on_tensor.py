@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dynalint.rulekit import Branch, Declined, Project, Rewrite, Rule, Violation, quote
-from dynalint_rules._code.decision import Decision, asks_tensor, decision_of, is_guard, operand_of
+from dynalint_rules._code.decision import asks_tensor, decision_of, is_guard, operand_of
 from dynalint_rules._shared.branch.decide import rewrite_decision
 
 
@@ -22,7 +22,7 @@ class RaiseOnTensor(Rule):
         operand = operand_of(event)
         if operand is None or event.form in ("in", "chained-comparison"):
             return
-        decision: Decision = decision_of(project.parents(event.function), operand)
+        decision = decision_of(project.parents(event.function), operand)
         if decision.form == "if" and is_guard(decision.node) and asks_tensor(event, project):
             shown = quote(event.function.file, operand)
             message = (
@@ -32,9 +32,4 @@ class RaiseOnTensor(Rule):
 
     def fix(self, event: Branch, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Check with `torch._assert_async`."""
-        operand = operand_of(event)
-        if operand is None:
-            return None
-        return rewrite_decision(
-            event, operand, project, value="this tensor does not decide whether to raise an exception"
-        )
+        return rewrite_decision(event, project, value="this tensor does not decide whether to raise an exception")

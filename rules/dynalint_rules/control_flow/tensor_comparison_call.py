@@ -34,4 +34,4 @@ class TensorComparisonCall(Rule):
         """Compare with tensor operations, and rewrite the branch that depends on the result."""
         instead = _INSTEAD[event.callee.rpartition(".")[2]]
         value = f"the result is a Python bool, which other code may need; use `{instead}` if a tensor is acceptable"
-        return rewrite_decision(event, event.node, project, value=value)
+        return rewrite_decision(event, project, value=value)

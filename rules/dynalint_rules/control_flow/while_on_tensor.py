@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dynalint.rulekit import Branch, Declined, Project, Rewrite, Rule, Violation, quote
-from dynalint_rules._code.decision import Decision, asks_tensor, decision_of, operand_of, thing
-from dynalint_rules._shared.branch.decide import rewrite_decision
+from dynalint.rulekit import Branch, Project, Rule, Violation, quote
+from dynalint_rules._code.decision import asks_tensor, decision_of, operand_of, thing
+from dynalint_rules._shared.branch.decide import ROUNDS
 
 
 class WhileOnTensor(Rule):
@@ -16,13 +16,14 @@ class WhileOnTensor(Rule):
     gb = ("GB0170",)
     reads_data = True
     events = (Branch,)
+    refusal = ROUNDS
 
     def check(self, event: Branch, project: Project) -> Iterable[Violation]:
         """Flag the operands of `while` conditions."""
         operand = operand_of(event)
         if operand is None or event.form in ("in", "chained-comparison"):
             return
-        decision: Decision = decision_of(project.parents(event.function), operand)
+        decision = decision_of(project.parents(event.function), operand)
         if decision.form == "while" and asks_tensor(event, project):
             shown = quote(event.function.file, operand)
             message = f"Dynamo cannot know how often this `while` loop runs because {shown} is {thing(event.kind)}"
@@ -31,12 +32,3 @@ class WhileOnTensor(Rule):
                 message,
                 help="Run a fixed number of iterations, and use `torch.where` to keep finished results.",
             )
-
-    def fix(self, event: Branch, violation: Violation, project: Project) -> Rewrite | Declined | None:
-        """Offer no fix, because the number of iterations is unknown."""
-        operand = operand_of(event)
-        return (
-            None
-            if operand is None
-            else rewrite_decision(event, operand, project, value="this tensor does not decide how often a loop runs")
-        )

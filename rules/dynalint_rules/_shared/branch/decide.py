@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from dynalint.rulekit import Declined, Event, Project, Refusal, Rewrite
-from dynalint_rules._code.decision import Decision, decision_of, is_guard
+from dynalint_rules._code.decision import Decision, decision_of, is_guard, operand_of
 from dynalint_rules._code.scope import Scope, shared
 from dynalint_rules._shared.branch.checking_calls import rewrite_checking_call
 from dynalint_rules._shared.branch.checks import rewrite_assert, rewrite_guard
@@ -21,20 +21,23 @@ _MATCH = (
     "compiled code"
 )
 
-_ROUNDS = (
+ROUNDS = (
     "the number of iterations depends on data; run a fixed number and use `torch.where` to keep finished "
     "results, or run the loop outside the compiled code"
 )
 
 
-def rewrite_decision(event: Event, operand: ast.expr, project: Project, *, value: str) -> Rewrite | Declined:
-    """Return the rewrite of the decision on `operand`, which `event` is about, or the reason why there is none.
+def rewrite_decision(event: Event, project: Project, *, value: str) -> Rewrite | Declined | None:
+    """Return the rewrite of the decision on an event's expression, or the reason why there is none.
 
-    `value` is the reason to give if the operand is used as a value rather than in a test.
+    `value` is the reason to give if the expression is used as a value rather than in a test.
 
     Raises:
         Refusal: If the rewrite would not be equivalent.
     """
+    operand = operand_of(event)
+    if operand is None:
+        return None
     scope = Scope.of(event, project)
     decision = decision_of(scope.parents, operand)
     # All operands of a test have the same rewrite.
@@ -46,14 +49,10 @@ def rewrite_decision(event: Event, operand: ast.expr, project: Project, *, value
 
 
 def _rewritten(scope: Scope, decision: Decision, operand: ast.expr) -> Rewrite | None:
-    """Return the rewrite of a decision, or None if no rewrite applies.
-
-    Raises:
-        Refusal: If the rewrite would not be equivalent.
-    """
+    """Return the rewrite of a decision, or None if no rewrite applies."""
     node = decision.node
     if isinstance(node, ast.While):
-        raise Refusal(_ROUNDS)
+        raise Refusal(ROUNDS)
     if isinstance(node, ast.If):
         return rewrite_guard(scope, node) if is_guard(node) else rewrite_if(scope, node)
     if decision.form == "ifexp" and isinstance(node, ast.IfExp):

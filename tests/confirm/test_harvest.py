@@ -724,6 +724,18 @@ def test_what_only_a_local_function_leads_to_is_confirmed_by_tests_of_its_parts(
     )
 
 
+def test_tests_may_fork_the_random_state_of_a_gpu(project: Project) -> None:
+    _written(project)
+    test = (
+        "import torch\nfrom pkg.model import encoder\n\ndef test_one():\n"
+        "    with torch.random.fork_rng():\n        torch.manual_seed(1)\n"
+        "        first = torch.rand(2, 4)\n        encoder(4)({'pos': first})\n"
+    )
+    project.write("tests/test_model.py", test)
+    (judged,) = _judged(project, _branch(project), confirm_from=("tests",))
+    assert judged.evidence.status == "confirmed"
+
+
 def test_progress_bars_start_no_thread(project: Project) -> None:
     pytest.importorskip("tqdm")
     _written(project)

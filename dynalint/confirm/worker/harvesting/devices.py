@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import torch
 from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
@@ -11,6 +12,13 @@ from torch.overrides import TorchFunctionMode, _pop_mode, _push_mode
 
 class OnTheCpu(TorchFunctionMode):  # type: ignore[misc]
     """While this mode is active, torch treats `cuda` as the CPU."""
+
+    def __enter__(self) -> OnTheCpu:  # noqa: PYI034 - typing.Self is not in Python 3.10
+        # `torch.random.fork_rng` asks the module of the device for its states.
+        for name in ("get_rng_state", "set_rng_state"):
+            if not hasattr(torch.cpu, name):
+                setattr(torch.cpu, name, partial(_without_device, getattr(torch, name)))
+        return cast("OnTheCpu", super().__enter__())
 
     def __torch_function__(
         self,
@@ -34,6 +42,11 @@ class OnTheCpu(TorchFunctionMode):  # type: ignore[misc]
             above.append(mode)
         for mode in reversed(above):
             _push_mode(mode)
+
+
+def _without_device(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function for the CPU with the arguments of one for a GPU, the last of which is the number of the GPU."""
+    return function(*args[:-1])
 
 
 def _moved(value: Any) -> Any:

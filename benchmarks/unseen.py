@@ -7,9 +7,9 @@ ROOT is an unpacked source distribution, and PACKAGE is the folder of the packag
 runs the tests and doctests in an environment that has torch, pytest and the package's dependencies. Outermost calls to
 modules, and to anything passed to `torch.compile`, are repeated in a fork of the process, on copies and on the real
 arguments. They run three times under Dynamo with a counting backend, in the current mode and in evaluation mode. TRUTH
-has a record for each file that a call ran. Its keys are those described for `accuracy.py`, `mode`, `traced` (the lines
-that Dynamo captured; lines in frames that it gave up also ran, but do not show anything), `recompiles` (function, line,
-guard, places) and `root`.
+has a record for each file that a call ran. Its keys are those described for `accuracy.py`, `torch`, `mode`, `traced`
+(the lines that Dynamo captured; lines in frames that it gave up also ran, but do not show anything), `recompiles`
+(function, line, guard, places) and `root`. The score judges by the release in `torch`.
 
 `--score` checks the whole package and compares the findings with TRUTH. A site is the innermost statement in the
 package at which the graph broke. A finding is false if Dynamo captured one of its lines and no call broke there.
@@ -262,7 +262,8 @@ class Watch:
     def write(self, file: str, name: str, mode: bool | None, **values: Any) -> None:
         """Append a record to the truth."""
         named = {"cls": name.rpartition(".")[2], "root": name, "mode": _MODES[mode]}
-        record = {"file": file, **named, "lines": [], "breaks": [], **values}
+        release = ".".join(self.torch.__version__.split(".")[:2])
+        record = {"file": file, "torch": release, **named, "lines": [], "breaks": [], **values}
         with self.truth.open("a", encoding="utf-8") as out:
             out.write(json.dumps(record) + "\n")
 
@@ -333,7 +334,8 @@ def score(options: argparse.Namespace) -> None:
             # On the first call, a frame is only compiled again because of a break in an outer frame.
             if one["call"] and not one["function"].startswith("torch_dynamo_resume_in_"):
                 again.setdefault((record["file"], one["line"]), one)
-    findings = check(options.root, [options.package])
+    release = [f"--torch={one}" for one in sorted({record.get("torch") for record in records} - {None})][-1:]
+    findings = check(options.root, [*release, options.package])
     seconds = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
     covered: dict[str, set[Place]] = defaultdict(set)
     right, wrong = list[dict[str, Any]](), list[dict[str, Any]]()

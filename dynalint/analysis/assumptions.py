@@ -10,6 +10,7 @@ from dynalint.analysis.elements import has_elements
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.reach import returned_value
 
+_COUNTING = ("numel", "nelement")
 # The outcome of comparing a number of elements with zero, if there are some.
 _FOR_SOME: dict[type[ast.cmpop], bool] = {ast.Eq: False, ast.NotEq: True, ast.Gt: True}
 
@@ -49,7 +50,9 @@ def if_not_empty(frame: Frame, node: ast.expr) -> bool | None:
 
 
 def _if_counted(node: ast.expr) -> bool | None:
-    if _counted(node, "numel", "nelement") is None:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _COUNTING:
+        return True
+    if _counted(node, *_COUNTING) is None:
         return None
     assert isinstance(node, ast.Compare)
     return _FOR_SOME.get(type(node.ops[0]))

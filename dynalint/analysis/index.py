@@ -67,6 +67,11 @@ class FunctionInfo:
         return self.module.file
 
     @property
+    def enclosing(self) -> FunctionInfo | None:
+        """The function whose variables this one closes over, as the methods of a class inside a function do."""
+        return self.parent or (self.owner.parent if self.owner is not None else None)
+
+    @property
     def chain(self) -> tuple[str, ...]:
         """The qualified names of the functions on the path of calls from a root to this function, both included."""
         return tuple(function.qualname for function in self.callers)

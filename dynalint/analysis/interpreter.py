@@ -103,8 +103,8 @@ class Interpreter:
         entered = list(functions)
         self._entered.update(entered)
         for function in entered:
-            if function.parent is not None and function.parent not in self.contexts:
-                self.default_context(function.parent)  # it binds the variables that the function closes over
+            if function.enclosing is not None and function.enclosing not in self.contexts:
+                self.default_context(function.enclosing)  # it binds the variables that the function closes over
             self.call_from_outside(function, self.method_receiver(function))
         waiting = self.attributes.waiting
         while waiting or self._queue:

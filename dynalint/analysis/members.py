@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.delegation import delegated
 from dynalint.analysis.dtypes import dtype_constant
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.functions import call_function
@@ -176,8 +177,8 @@ def _of_instance(frame: Frame, owner: k.Instance, name: str) -> Kind:
     if isinstance(kind, k.Unknown) and project.is_module_class(owner.cls):
         kind = _of_torch_class(frame, owner, "torch.nn.Module", name)
     if isinstance(kind, k.Unknown):
-        return _held(declared_attribute(frame.interpreter, owner.cls, name), name)
-    return kind
+        kind = _held(declared_attribute(frame.interpreter, owner.cls, name), name)
+    return delegated(frame, owner, name, member) if isinstance(kind, k.Unknown) else kind
 
 
 def _is_choice(kind: Kind) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
-from dynalint.analysis.assumptions import if_not_empty, if_shapes_agree
+from dynalint.analysis.assumptions import assumed
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.facts import learn, note_narrowed
 from dynalint.analysis.frame import Frame
@@ -63,9 +63,9 @@ def is_condition(frame: Frame, node: ast.expr, kind: Kind, way: bool | None = No
     """
     if k.may_be_tensor(kind) or (way is not None and (_is_mode(frame, node) or by_default(frame, node) is way)):
         return False
-    if (way and _is_late_round(frame, node)) or (way is not None and if_shapes_agree(node) is way):
+    if way and _is_late_round(frame, node):
         return False
-    if way is not None and way in (_if_filled(frame, node), if_not_empty(frame, node)):
+    if way is not None and way in (_if_filled(frame, node), assumed(frame, node)):
         return False
     context = frame.context
     if context is None or not (isinstance(node, ast.Compare) and isinstance(node.left, ast.Name)):

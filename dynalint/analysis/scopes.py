@@ -11,9 +11,10 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from dynalint.analysis import kinds as k
+from dynalint.analysis.build import bind_imports
 from dynalint.analysis.dispatch import evaluate
 from dynalint.analysis.frame import Context, Environment, Frame
-from dynalint.analysis.index import ClassInfo, FunctionInfo, Import, ModuleInfo
+from dynalint.analysis.index import ClassInfo, FunctionInfo, Import, ModuleInfo, walk_function
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, widened
 from dynalint.analysis.passing import either_known
 
@@ -61,14 +62,18 @@ class Scopes:
         function = frame.function
         while function is not None:
             kind = self._read(frame, function, name)
-            function = function.parent
-            if kind is None and function is not None:
-                kind = self._read(frame, function, name)
             if kind is not None:
                 return _closed_over(frame, name, kind)
-            if function is not None and name in function.locals:
-                return UNKNOWN
+            if (function is not frame.function or frame.context is None) and name in function.locals:
+                return self._imported_in(function, name)
+            function = function.enclosing
         return self.global_kind(frame.module, name)
+
+    def _imported_in(self, function: FunctionInfo, name: str) -> Kind:
+        """Return what an import in a function that nothing has called yet binds to a name."""
+        imports = (node for node in walk_function(function.node) if isinstance(node, (ast.Import, ast.ImportFrom)))
+        bound = (target for node in imports for one, target in bind_imports(function.module, node) if one == name)
+        return next(map(self.imported, bound), UNKNOWN)
 
     def _read(self, frame: Frame, function: FunctionInfo, name: str) -> Kind | None:
         """Join the variable over all reads so far.
@@ -76,7 +81,7 @@ class Scopes:
         It can differ between a nested function's definition and its call.
         """
         kind = self._captured(function, name)
-        if kind is not None and frame.context is not None and (function is not frame.function or function.parent):
+        if kind is not None and frame.context is not None and (function is not frame.function or function.enclosing):
             seen = self._readers.setdefault(function, {})
             kind = seen[name, frame.context] = either_known(seen.get((name, frame.context), NOTHING), kind)
         return kind

@@ -858,6 +858,9 @@ class Model(nn.Module):
     [
         ("is_empty(x) or x.max() < 0", True),
         ("x.numel() > 0 and x.max() < 0", True),
+        ("x.numel() and x.max() < 0", True),
+        ("not x.numel() or x.max() < 0", True),
+        ("not x.numel() and x.max() < 0", False),
         ("is_empty(x) and x.max() < 0", False),
         ("x.numel() > 8 and x.max() < 0", False),
     ],

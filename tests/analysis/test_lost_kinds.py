@@ -658,3 +658,102 @@ class Model(nn.Module):
         return x if batch.counts.sum() > 3 else -x
 """
     assert len(branches(tmp_path, code)) == 1
+
+
+INSIDE = """
+def make():
+    import torch.nn.functional as functional
+    limit = torch.zeros(1)
+
+    class Inner(nn.Module):
+        def forward(self, x: Tensor):
+            if {test}:
+                return x + 1
+            return x
+
+    return Inner()
+"""
+
+
+@pytest.mark.parametrize("test", ["limit > 0", "functional.relu(torch.ones(3)).sum() > 0"])
+def test_a_method_of_a_class_in_a_function_reads_the_function_s_variables(tmp_path: Path, test: str) -> None:
+    assert len(branches(tmp_path, INSIDE.format(test=test))) == 1
+
+
+def test_an_import_in_a_function_that_nothing_calls(tmp_path: Path) -> None:
+    code = """
+class Holder:
+    def __init__(self):
+        import torch.nn as layers
+
+        class Net(layers.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale = layers.Parameter(torch.ones(1))
+
+            def forward(self, x):
+                if self.scale > 0:
+                    return x + 1
+                return x
+
+        self.net = Net()
+"""
+    assert len(branches(tmp_path, code)) == 1
+
+
+DELEGATING = """
+class Inner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def encode(self, x: Tensor):
+        return x if x.sum() > 0 else x + 1
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner()
+
+    def __getattr__(self, name):
+        {body}
+
+    def forward(self, x):
+        if self.{read}:
+            return x
+        return self.encode(x)
+"""
+HOLDERS = (
+    "return getattr(self.inner, name)",
+    'return getattr(self._modules["inner"], name)',
+    'return getattr(super().__getattr__("inner"), name)',
+    "return super().__getattr__(name) if name in self._modules else getattr(self.inner, name, None)",
+)
+
+
+@pytest.mark.parametrize("body", HOLDERS)
+def test_an_attribute_that_getattr_reads_from_what_the_instance_holds(tmp_path: Path, body: str) -> None:
+    assert len(branches(tmp_path, DELEGATING.format(body=body, read="scale > 0"))) == 2
+
+
+@pytest.mark.parametrize(
+    "body", ["return getattr(self.inner, 'other')", "return getattr(self.itself, name)", "return 1"]
+)
+def test_another_getattr(tmp_path: Path, body: str) -> None:
+    assert branches(tmp_path, DELEGATING.format(body=body, read="scale > 0")) == []
+
+
+def test_wrappers_of_each_other(tmp_path: Path) -> None:
+    code = """
+class Outer(nn.Module):
+    def __init__(self, inner: "Outer"):
+        super().__init__()
+        self.inner = inner
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def forward(self, x):
+        return x if self.threshold > 0 else x + 1
+"""
+    assert branches(tmp_path, code) == []

@@ -39,15 +39,15 @@ def _holders(method: FunctionInfo) -> Iterator[str]:
     arguments = getattr(method.node, "args", None)
     given = [one.arg for one in (*arguments.posonlyargs, *arguments.args)] if arguments is not None else []
     for node in walk_function(method.node) if len(given) == 2 else ():
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr":
-            owner, name = (*node.args, None, None)[:2]
-            if isinstance(name, ast.Name) and name.id == given[1]:
-                held = _attribute(owner, given[0])
-                if held is not None:
-                    yield held
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr"):
+            continue
+        name = node.args[1] if len(node.args) > 1 else None
+        held = _attribute(node.args[0], given[0]) if isinstance(name, ast.Name) and name.id == given[1] else None
+        if held is not None:
+            yield held
 
 
-def _attribute(node: ast.expr | None, receiver: str) -> str | None:
+def _attribute(node: ast.expr, receiver: str) -> str | None:
     """Return the attribute in `self.inner`, `self._modules["inner"]` or `super().__getattr__("inner")`."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == receiver:
         return node.attr

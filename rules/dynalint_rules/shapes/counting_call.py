@@ -94,7 +94,9 @@ def _counts(event: Call) -> bool:
     if event.callee == _NUMPY_REPEAT:
         repeats = event.args[1] if len(event.args) > 1 else event.keywords.get("repeats", k.UNKNOWN)
         return k.only_tensor(repeats) is not None or isinstance(repeats, k.Sequence)
-    return event.callee in _NUMPY or "dynamic_shape" in event.flags
+    if event.callee in _NUMPY:
+        return not (event.args and k.is_number(event.args[0]))  # the result for a number is a constant
+    return "dynamic_shape" in event.flags
 
 
 def _counted(scope: Scope, event: Call) -> Rewrite | None:

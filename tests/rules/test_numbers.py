@@ -237,6 +237,10 @@ def test_what_is_asked_of_an_array_is_asked_of_a_tensor() -> None:
     assert found.safety == "safe"
 
 
+def test_a_number_that_an_expression_names() -> None:
+    assert "(n := t.sum().detach())" in new_code(rewrite("y = x * (n := t.sum().item())\nreturn y + n"))
+
+
 def test_a_number_that_a_test_may_replace() -> None:
     found = rewrite("s = t.sum().item()\nif s < 1.0:\n    s = 1.0\nreturn x / s")
     assert "s = t.sum().detach()" in new_code(found)

@@ -205,6 +205,9 @@ class _Writer:
                 texts.append(name)
             else:
                 raise Refusal(f"`{name}` is only assigned in one branch; assign it before the test as well")
+        if len(set(texts)) == 1:
+            self.lines.append(f"{name} = {held_together(texts[0])}")
+            return
         if all(side.node is not None and k.is_number(side.kind) for side in sides):
             self.conditions += number_conditions(scope, sides, uses_of(scope, name, head))
         else:

@@ -68,12 +68,7 @@ class Follower(ABC):
         if divides and (node is operation.right or not is_nonzero(other)):
             self.flow.conditions[f"{self.scope.quote(operation.right)} is not zero in {shown}"] = None
 
-    def meet(
-        self,
-        tensor: k.Tensor | None,
-        dtype: k.DType | None,
-        where: ast.expr,
-    ) -> None:
+    def meet(self, tensor: k.Tensor | None, dtype: k.DType | None, where: ast.expr) -> None:
         """Record the conditions under which a tensor combined with the number keeps its dtype.
 
         A number in the same category as the tensor never changes the dtype. Neither does a 0-dim tensor, unless the

@@ -14,7 +14,7 @@ from dynalint.rulekit import Refusal, k, rw, step, walk_function
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.decision import decision_of
 from dynalint_rules._code.handover import asks_for_tensor, calls_on_self, is_passed_up
-from dynalint_rules._code.names import end_of, kind_of_name, parameters
+from dynalint_rules._code.names import end_of, kind_of_name, loads, parameters, statement_of
 from dynalint_rules._code.precision import is_double, is_nonzero, is_short, is_small, is_wide
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.number.arguments import Arguments
@@ -25,18 +25,13 @@ from dynalint_rules._shared.number.single_index import with_a_dimension
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, *DIVIDING)
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
+_BINDING = ast.Assign | ast.AnnAssign | ast.NamedExpr
 _ASKING = ast.If | ast.IfExp | ast.Assert | ast.BoolOp | ast.UnaryOp
 DECISIONS = ("DYN101", "DYN103", "DYN104", "DYN105")
 """The codes of findings that remain if the number selected a branch and is now a tensor."""
 
 
-def flow_of(
-    scope: Scope,
-    node: ast.expr,
-    dtype: k.DType | None,
-    *,
-    wide: bool = False,
-) -> Flow:
+def flow_of(scope: Scope, node: ast.expr, dtype: k.DType | None, *, wide: bool = False) -> Flow:
     """Follow the number that `node` reads to all its uses, as if it were a 0-dim tensor of dtype class `dtype`.
 
     `wide` is true if the tensor will have 64 bits.
@@ -56,7 +51,7 @@ class _Follower(Arguments):
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
         """Check the use around `node` and the uses that it leads to."""
         parent = self.scope.parents[node]
-        self.flow.meets |= not isinstance(parent, ast.Assign | ast.Compare | _ASKING)
+        self.flow.meets |= not isinstance(parent, ast.Assign | ast.NamedExpr | ast.Compare | _ASKING)
         if isinstance(parent, ast.keyword):
             parent = self.scope.parents[parent]
         if isinstance(parent, ast.BinOp):
@@ -73,7 +68,7 @@ class _Follower(Arguments):
             self._formatted(parent)
         elif self._is_index(parent, node):
             self._index(parent if isinstance(parent, ast.Subscript) else self.scope.parents[parent], node, dtype)
-        elif isinstance(parent, ast.Assign | ast.AnnAssign | ast.Tuple | ast.List | ast.Dict | ast.Return):
+        elif isinstance(parent, _BINDING | ast.Tuple | ast.List | ast.Dict | ast.Return):
             self._result(parent, node, dtype)
         elif self._decides(node):
             self.flow.leaves = DECISIONS
@@ -228,6 +223,10 @@ class _Follower(Arguments):
             self.follow_name(parent.targets[0], parent, dtype)
         elif isinstance(parent, ast.AnnAssign):
             self.follow_name(parent.target, parent, dtype)
+        elif isinstance(parent, ast.NamedExpr):
+            if next(loads(self.scope, parent.target.id), None) is not None:
+                self.follow_name(parent.target, statement_of(self.scope, parent), dtype)
+            self.climb(parent, dtype)
         elif isinstance(parent, ast.Return) or (isinstance(parent, ast.expr) and self._is_returned(parent)):
             self._returned(node, dtype)
         else:
@@ -277,17 +276,17 @@ class _Follower(Arguments):
         own = set(walk_function(self.scope.function.node))
         if any(use not in own for use in uses):
             raise Refusal(f"`{name}` is used in a nested function; pass a tensor to that function instead")
-        loads = [
+        reads = [
             use
             for use in uses
             if isinstance(use.ctx, ast.Load) and (alone or mixed or (use.lineno, use.col_offset) >= end_of(statement))
         ]
-        if not loads:
+        if not reads:
             raise Refusal(f"`{name}` is never used; delete {self.scope.quote(statement)}")
         if name not in self.names:
             self.names.add(name)
             edits = len(self.flow.edits)
-            for use in loads:
+            for use in reads:
                 self.climb(use, dtype)
             if mixed and len(self.flow.edits) > edits:
                 raise Refusal(f"`{name}` is assigned more than once; use a separate variable for this value first")

@@ -44,7 +44,7 @@ from .wanted import Span, Wanted, wanted_of
 _MOST_KINDS = 24
 # Fractions of the request's time: when to stop accepting calls, how long to continue without a call that reaches
 # required lines, and the limit for a single call.
-_SHARE, _FRUITLESS, _FOR_A_CALL = 0.7, 0.06, 0.5
+_SHARE, _FRUITLESS, _FOR_A_CALL = 0.7, 0.06, 0.3
 # The limit for an eager call, in seconds of processor time. A slower call would take too long when compiled.
 _QUICK = 4
 # The maximum number of bytes in a call's tensors. More would make each of its many runs slow.

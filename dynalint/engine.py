@@ -126,12 +126,9 @@ def check(workspace: Workspace, progress: Progress | None = None, *, fixable: bo
     return Checked(linted, linter, result, failures, (*notes, *heard.notes), heard.interrupted, heard.ran)
 
 
-def in_project(workspace: Workspace, known: Outlines | None = None) -> tuple[Workspace, tuple[str, ...]]:
-    """Return a workspace that includes the project files that affect the checked files, and notes about them.
-
-    `known` are the outlines from earlier calls.
-    """
-    found = surroundings(workspace, known)
+def in_project(workspace: Workspace) -> tuple[Workspace, tuple[str, ...]]:
+    """Return a workspace that includes the project files that affect the checked files, and notes about them."""
+    found = surroundings(workspace)
     return replace(workspace, around=found.files), found.notes
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from dynalint.analysis import Analysis, AnalysisOptions, analyze
+from dynalint.analysis import Analysis, AnalysisOptions, analyze, revise
 from dynalint.analysis.events import Event
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.installed import Installed
@@ -32,6 +32,8 @@ from dynalint.suppress import UNUSED_CODE, Suppression, Suppressions, read_suppr
 from dynalint.workspace import Workspace, search_folders
 
 SYNTAX_CODE = "DYN901"
+# The maximum number of analyses that are kept to be revised, each for other files. They take a lot of memory.
+_MOST_KEPT = 3
 _PYTHON = ".".join(platform.python_version_tuple()[:2])
 _NEWER = f"dynalint runs on Python {_PYTHON}; if the code needs a newer one, run dynalint on that"
 
@@ -62,6 +64,7 @@ class Linter:
         self.workspace = workspace
         self._rules = RuleSet(rules, release_for(workspace.settings))
         self._sources = sources or Sources()
+        self._latest: dict[object, tuple[Analysis, Causes]] = {}  # shared with the linters made from this one
         settings = workspace.settings
         self._packages = package_folders(settings)
         self._read_options = _ReadOptions(settings)
@@ -85,23 +88,47 @@ class Linter:
         narrow.workspace = replace(self.workspace, files=kept, around=around)
         return narrow
 
+    def resumed(self, texts: Mapping[Path, str]) -> Linter:
+        """Return a linter for the same files with other texts. `relint` goes on from what this linter has found."""
+        other = copy(self)
+        other.workspace = replace(self.workspace, texts=texts)
+        return other
+
     def __call__(self, texts: Mapping[Path, str]) -> tuple[Linted, ...]:
         """Lint with some texts replaced and compute all fixes. This is the interface that `fix` uses."""
-        result = self.lint(texts)
+        result = self.relint(texts)
         return result.offers.made(result.linted)
 
     def lint(self, texts: Mapping[Path, str] | None = None) -> LintResult:
         """Lint the files. `texts` replaces the contents of some files, given by absolute path."""
-        overrides = {**self.workspace.texts, **(texts or {})}
+        return self._judged(*self._analysed(texts or {}))
+
+    def relint(self, texts: Mapping[Path, str]) -> LintResult:
+        """Lint the files like `lint`, but if possible, only analyse what has changed since the last call.
+
+        The files on disk are taken to be as they were then. The results of earlier calls must not be used any more.
+        """
+        files = self.workspace.files, self.workspace.around
+        latest = self._latest.pop(files, None)
+        analysis = None if latest is None else revise(latest[0], {**self.workspace.texts, **texts})
+        found = self._analysed(texts) if latest is None or analysis is None else (analysis, latest[1])
+        if len(self._latest) == _MOST_KEPT:
+            del self._latest[next(iter(self._latest))]
+        self._latest[files] = found
+        return self._judged(*found)
+
+    def _analysed(self, texts: Mapping[Path, str]) -> tuple[Analysis, Causes]:
         analysis = analyze(
             self.workspace.analysed,
             self._options,
-            overrides=overrides,
+            overrides={**self.workspace.texts, **texts},
             watched=self._rules.watched,
             sources=self._sources,
         )
         installed = Installed(self._packages, analysis.project.disk, self._read_options, self._rules.watched)
-        causes = Causes(installed, self._rules)
+        return analysis, Causes(installed, self._rules)
+
+    def _judged(self, analysis: Analysis, causes: Causes) -> LintResult:
         return with_deep_stack(lambda: _Pass(self.workspace, self._rules, analysis, causes).result())
 
 

@@ -72,5 +72,16 @@ def analyze(
     return run_analysis(paths, options or AnalysisOptions(), overrides or {}, watched or _nothing, sources)
 
 
+def revise(analysis: Analysis, overrides: Mapping[Path, str]) -> Analysis | None:
+    """Return what `analyze` returns for other `overrides`, or None if the whole project has to be analysed again.
+
+    Only the functions that have changed are analysed, so they must have the same effects on others as before.
+    `analysis` must not be used any more, even if the result is None.
+    """
+    from dynalint.analysis.run import revise_analysis
+
+    return revise_analysis(analysis, overrides)
+
+
 def _nothing(name: str) -> str | None:
     return None

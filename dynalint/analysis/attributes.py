@@ -35,6 +35,7 @@ class Attributes:
         """
         if cls in self._initialised:
             return
+        self._interpreter.note_effect("initialise", cls)
         self._initialised.add(cls)
         for one in reversed(self._interpreter.project.mro(cls)):
             self._initialised.add(one)
@@ -70,6 +71,7 @@ class Attributes:
     def run_writers(self, cls: ClassInfo, name: str) -> None:
         """Interpret the methods of a class that store the given attribute."""
         if name in cls.writers:
+            self._interpreter.note_effect("write", cls, name)
             self._readers_of(cls, name)
 
     def _readers_of(self, cls: ClassInfo, name: str) -> dict[Context, None]:
@@ -102,6 +104,9 @@ class Attributes:
             stores = cls.stores.setdefault(name, [])
             if not any(known is statement for _, known in stores):
                 stores.append((function, statement))
+        if self._interpreter.effects is not None:
+            text = None if statement is None else ast.dump(statement)
+            self._interpreter.note_effect("store", cls, name, kind, text)
         old = cls.attribute(name)
         new = either_store(old, k.lasting(k.shallow(kind)))
         if new != old:

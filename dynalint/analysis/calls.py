@@ -247,6 +247,7 @@ def _note_compiled(frame: Frame, name: str, args: list[Kind]) -> None:
     if name in _COMPILING and args:
         for one in args[0].members:
             frame.interpreter.compiled[one] = None
+            frame.interpreter.note_effect("compile", one)
 
 
 def _called_back(frame: Frame, name: str, args: list[Kind], keywords: dict[str, Kind], result: Kind) -> Kind:

@@ -35,6 +35,15 @@ class Disk:
         self._sources = sources or Sources()
         self._overrides = overrides or {}
         self._listings: dict[str, frozenset[str]] = {}
+        self._roots: dict[Path, tuple[Path, tuple[str, ...]]] = {}
+
+    def revise(self, overrides: Mapping[Path, str]) -> None:
+        """Replace other texts from now on."""
+        self._overrides = overrides
+
+    def is_changed(self, path: Path, overrides: Mapping[Path, str]) -> bool:
+        """Return whether `overrides` gives a file another text than before."""
+        return overrides.get(path) != self._overrides.get(path)
 
     def source(self, path: Path) -> SourceFile:
         """Return the parsed file at a path."""
@@ -98,12 +107,20 @@ class Disk:
 
     def package_root(self, path: Path) -> tuple[Path, list[str]]:
         """Return the folder from which the file at `path` is imported, and the parts of its dotted name."""
-        parts = [] if path.name == "__init__.py" else [path.stem]
-        folder = path.parent
-        while self.is_file(folder / "__init__.py") and folder != folder.parent:
-            parts.insert(0, folder.name)
-            folder = folder.parent
-        return folder, parts or [path.stem]
+        root, packages = self._package(path.parent)
+        parts = [*packages, *([] if path.name == "__init__.py" else [path.stem])]
+        return root, parts or [path.stem]
+
+    def _package(self, folder: Path) -> tuple[Path, tuple[str, ...]]:
+        """Return the folder from which the package in `folder` is imported, and the parts of the package's name."""
+        known = self._roots.get(folder)
+        if known is None:
+            known = folder, ()
+            if self.is_file(folder / "__init__.py") and folder != folder.parent:
+                root, parts = self._package(folder.parent)
+                known = root, (*parts, folder.name)
+            self._roots[folder] = known
+        return known
 
 
 def bounds(checked: Iterable[Path]) -> frozenset[Path]:

@@ -23,6 +23,18 @@ class Evidence:
         """Record that `function` uses `parameter` in a way that only a tensor supports."""
         self._used.setdefault(function, set()).add(parameter)
 
+    def forget(self, function: FunctionInfo) -> frozenset[tuple[str, str]]:
+        """Drop the evidence in a function's body, and return it."""
+        found = self.all_of(function)
+        self._used.pop(function, None)
+        self._sparse.pop(function, None)
+        return found
+
+    def all_of(self, function: FunctionInfo) -> frozenset[tuple[str, str]]:
+        """Return all evidence in a function's body."""
+        tensors, sparse = self._used.get(function, ()), self.sparse(function)
+        return frozenset([*(("tensor", name) for name in tensors), *(("sparse", name) for name in sparse)])
+
     def kind(self, function: FunctionInfo, parameter: str) -> Kind:
         """Return the kind of a parameter that is used as a tensor. If its default is None, the kind includes None."""
         default = parameter_default(function, parameter)

@@ -60,6 +60,7 @@ def call_function(
     if frame.context is not None:
         frame.note_callee(context)
         context.users[frame.context] = on_self or context.users.get(frame.context, False)
+        interpreter.note_effect("use", context, on_self)
     _share_evidence(frame, function, callee.receiver, node)
     if on_self:
         handed = {name: params[parameter] for name, parameter in context.handed.items()}

@@ -32,6 +32,7 @@ class Heirs:
         """Return the methods that calling `name` on an instance can reach, each with its receiver."""
         if instance.below and frame.context is not None:
             self._callers.setdefault(instance.cls, {})[frame.context] = None
+            self._interpreter.note_effect("below", instance.cls, name)
         return self._interpreter.project.find_methods(instance, name)
 
     def read(self, cls: ClassInfo, name: str, frame: Frame) -> Kind:
@@ -39,6 +40,7 @@ class Heirs:
 
         Their constructors and other writers run first.
         """
+        self._interpreter.note_effect("held", cls, name)
         asked = self._asked.setdefault(cls, set())
         if name not in asked:
             asked.add(name)

@@ -145,6 +145,8 @@ class Hierarchy:
 
     def note_built(self, cls: ClassInfo) -> None:
         """Record that a class may have instances."""
+        if self.interpreter is not None:
+            self.interpreter.note_effect("build", cls)
         if cls not in self._built:
             self._built.add(cls)
             if not is_public_class(cls):

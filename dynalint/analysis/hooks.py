@@ -30,8 +30,10 @@ def note_hook(frame: Frame, node: ast.Call, args: list[Kind]) -> None:
             note_forward(frame, args[0])
         elif attribute is not None and name in _REGISTERING:
             interpreter.hooked.add((owner, attribute))
+            interpreter.note_effect("hook", owner, attribute)
         elif attribute is not None and args:
             interpreter.hooks.setdefault((owner, attribute), {})[name, k.lasting(args[0])] = None
+            interpreter.note_effect("hook", owner, attribute, name, args[0])
         return
     if not interpreter.hooked:
         return

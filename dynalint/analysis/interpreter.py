@@ -28,7 +28,7 @@ from dynalint.analysis.attributes import Attributes
 from dynalint.analysis.evidence import Evidence
 from dynalint.analysis.frame import Context, Environment, Frame
 from dynalint.analysis.heirs import Heirs
-from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
+from dynalint.analysis.index import ClassInfo, FunctionInfo, FunctionNode, ModuleInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, join
 from dynalint.analysis.passing import either_caller, left_behind, widen
 from dynalint.analysis.project import Project
@@ -94,6 +94,7 @@ class Interpreter:
         self._indexed: set[ModuleInfo] = set()
         self._entered: set[FunctionInfo] = set()
         self._depth = 0
+        self.effects: set[tuple[object, ...]] | None = None
         project.interpreter = self
 
     # Running.
@@ -132,6 +133,7 @@ class Interpreter:
     def note_mask(self, module: ModuleInfo, keyword: str) -> None:
         """Record that code in a module passes a mask to an unknown callee with this keyword."""
         self._masks.setdefault(module, set()).add(keyword)
+        self.note_effect("mask", module, keyword)
 
     def run_scripts(self, functions: Collection[FunctionInfo]) -> None:
         """Interpret functions that run eagerly and call compiled code."""
@@ -164,11 +166,17 @@ class Interpreter:
         """Return whether a call to a function always runs it, in spite of its decorators."""
         return True
 
+    def note_effect(self, *effect: object) -> None:
+        """Record what a run does outside its own context, if anyone wants to know (see `analysis.revision`)."""
+        if self.effects is not None:
+            self.effects.add(effect)
+
     def default_context(self, function: FunctionInfo) -> Context:
         """Interpret a function as if unknown code called it.
 
         Parameters have the kinds given by their annotations and defaults.
         """
+        self.note_effect("default", function)
         known = self.contexts.get(function)
         if known:
             return known[0]
@@ -196,6 +204,8 @@ class Interpreter:
 
     def context_for(self, function: FunctionInfo, params: Environment) -> Context:
         """Return the context for a call with these parameter kinds, and interpret it if it is new or has grown."""
+        if self.effects is not None:
+            self.note_effect("call", function, frozenset(params.items()))
         own = self.contexts.setdefault(function, [])
         if (self.exact or is_small(function)) and len(own) < _MOST_CONTEXTS:
             if function not in self._entered:  # a function that is already running gets a new context
@@ -331,6 +341,11 @@ class Interpreter:
                 frame.receiver = frame.env[frame.self_name] = receiver  # called on an unknown receiver
         return frame
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether no context has to be interpreted again."""
+        return not self._queue and not self.attributes.waiting
+
     def enqueue(self, context: Context) -> None:
         """Schedule a context to be interpreted again."""
         if not context.queued and not context.running and not context.is_at_limit:
@@ -350,6 +365,22 @@ class Interpreter:
             known = self._functions[node] = FunctionInfo(name, f"{prefix}{name}", node, module, None, parent)
         return known
 
+    def lambda_at(self, node: ast.Lambda) -> FunctionInfo | None:
+        """Return the record of a lambda that has been interpreted, or None."""
+        return self._functions.get(node)
+
+    def renew_function(self, function: FunctionInfo, node: FunctionNode) -> None:
+        """Give a function the node that it has after an edit."""
+        if self._functions.pop(function.node, None) is not None:
+            self._functions[node] = function
+        function.node = node
+
+    def renew_class(self, cls: ClassInfo, node: ast.ClassDef) -> None:
+        """Give a class the node that it has after an edit."""
+        if self._classes.pop(cls.node, None) is not None:
+            self._classes[node] = cls
+        cls.node = node
+
     def class_of(self, node: ast.ClassDef, module: ModuleInfo) -> ClassInfo | None:
         """Return the record of a class definition in a function's body."""
         self._index_nodes(module)
@@ -360,6 +391,23 @@ class Interpreter:
             self._indexed.add(module)
             self._functions.update((function.node, function) for function in module.functions)
             self._classes.update((cls.node, cls) for cls in module.classes)
+
+    def drop_queue(self) -> None:
+        """Forget the contexts that recording kinds has scheduled, after everything was settled."""
+        for context in self._queue:
+            context.queued = context.outdated = False
+        self._queue.clear()
+
+    def rerun(self, context: Context) -> set[tuple[object, ...]]:
+        """Interpret a settled context once more by itself, and return the effects of this run."""
+        runs, self.effects = context.runs, set()
+        context.runs, context.reads, context.running = 0, {}, True
+        try:
+            with self.budgets.of(context.function.file).spending():
+                self._interpret(context)
+            return self.effects
+        finally:
+            context.runs, context.running, self.effects = runs, False, None
 
     # Queries from rules.
 

@@ -55,6 +55,7 @@ def object_method(
         return result
     if name == "compile":
         frame.interpreter.compiled[receiver] = None
+        frame.interpreter.note_effect("compile", receiver)
     elif name in ("add_module", "register_module") and node is not None and len(node.args) == len(args) == 2:
         store_by_name(frame, receiver, name_of(node.args[0], args[0]), args[1])
     elif name == "register_buffer" and isinstance(receiver, k.Instance):

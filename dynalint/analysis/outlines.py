@@ -90,6 +90,12 @@ class Outline:
         """The words in the code, without import statements."""
         return frozenset(re.findall(r"\w+", _COMMENT.sub("", _STRING.sub("", _IMPORT.sub("", self.text)))))
 
+    @property
+    def bearing(self) -> tuple[object, ...]:
+        """All that decides which other files affect this one, and which it affects."""
+        used = frozenset(one for one in self.imports if one.bound in self.mentioned)
+        return self.imports, self.bindings, self.bases, self.plain, used
+
     @cached_property
     def bases(self) -> frozenset[str]:
         """The dotted names of the base classes in class definitions."""

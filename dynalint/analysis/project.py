@@ -98,6 +98,8 @@ class Project(Hierarchy):
                 file = self.read(path)
                 known = self.add(file) if file.tree is not None else None
             self._by_name[name] = known
+            if known is not None and self.interpreter is not None:
+                self.interpreter.note_effect("module", name)
         return self._by_name[name]
 
     def locate(self, name: str) -> Path | None:
@@ -158,6 +160,15 @@ class Project(Hierarchy):
     @cached_property
     def _checked_set(self) -> frozenset[SourceFile]:
         return frozenset(self.checked)
+
+    def forget(self, functions: Iterable[FunctionInfo]) -> None:
+        """Forget what is known about the text of files, and about the nodes of functions, because they have changed."""
+        for function in functions:
+            self._kinds.pop(function, None)
+            self._parents.pop(function, None)
+        for known in (self._mentioning, self._uses, self._texts):
+            known.clear()
+        self.__dict__.pop("_checked_set", None)
 
     # Queries from rules.
 

@@ -109,6 +109,27 @@ def _changed_by_call(
     return frozenset({held.attr}) if isinstance(held, ast.Attribute) and _is_named(held.value, own) else _NOTHING
 
 
+def said_of_self(method: FunctionInfo) -> tuple[object, ...]:
+    """Return all that decides what `changes_of` says of calls of a method, apart from what these calls call in turn."""
+    own = receiver_name(method)
+    if own is None:
+        return ()
+    stored, calls, escapes = _read_body(method, own)
+    return stored, escapes, frozenset(_said_of(call, own) for call in calls)
+
+
+def _said_of(call: ast.Call, own: str) -> tuple[object, ...]:
+    func = call.func
+    given = _is_given(call, own) and not (isinstance(func, ast.Name) and func.id in _LOOKING)
+    held = func.value if isinstance(func, ast.Attribute) else None
+    name = func.attr if isinstance(func, ast.Attribute) else ""
+    if isinstance(held, ast.Call) and isinstance(held.func, ast.Name) and held.func.id == "super":
+        return given, "super", name
+    if held is not None and _is_named(held, own):
+        return given, "self", name
+    return given, held.attr if isinstance(held, ast.Attribute) and _is_named(held.value, own) else None
+
+
 def _is_given(call: ast.Call, name: str) -> bool:
     """Return whether a variable is an argument of a call."""
     for argument in call.args:

@@ -176,6 +176,11 @@ def _is_test(function: FunctionInfo) -> bool:
     return function.name.startswith("test_") or function.name == "main"
 
 
+def may_compile(text: str) -> bool:
+    """Return whether a function with this text is interpreted because it may compile code or replace `forward`."""
+    return _COMPILE_CALL.search(text) is not None or _FORWARD_STORE.search(text) is not None
+
+
 def _is_script(module: ModuleInfo) -> bool:
     """Return whether a module's top level calls the module's own definitions or runs a block."""
     for node in module.tree.body:
@@ -213,6 +218,8 @@ def mark_region(interpreter: Interpreter, roots: Sequence[FunctionInfo]) -> list
     the model that uses it. Rarely compiled code comes last, so it is only marked as doubtful if no other root reaches
     it.
     """
+    for function in interpreter.contexts:
+        function.reached, function.caller, function.called_by, function.doubt = False, None, {}, ""
     root_contexts = [context for function in roots for context in interpreter.contexts.get(function, ())]
     called = {
         callee.function

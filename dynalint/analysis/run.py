@@ -22,6 +22,7 @@ from dynalint.analysis.kinds import only_tensor
 from dynalint.analysis.named_roots import unknown_roots
 from dynalint.analysis.project import Project
 from dynalint.analysis.region import compiled_by_calls, find_roots, mark_region, run_inherited, run_scripts
+from dynalint.analysis.revision import revised
 from dynalint.analysis.source import Sources
 from dynalint.analysis.subscripts import index_parts
 
@@ -94,12 +95,29 @@ def _analyze(
     roots += compiled
     interpreter.pass_masks()
     interpreter.note_unsettled()
+    unknown = unknown_roots(interpreter, options.roots) if project.checked else []
+    return _result(project, interpreter, roots, unknown)
+
+
+def _result(project: Project, interpreter: Interpreter, roots: list[FunctionInfo], unknown: list[str]) -> Analysis:
+    """Collect the events in the region, after the interpretation."""
     contexts = mark_region(interpreter, roots)
     note_others(interpreter, contexts, roots)
     functions = list(dict.fromkeys(context.function for context in contexts))
     events = _in_order(project, [*_events(project, contexts, set(roots)), *compiler_uses(project, interpreter)])
-    unknown = unknown_roots(interpreter, options.roots) if project.checked else []
     return Analysis(project, roots, functions, events, interpreter.failures, interpreter.budgets, unknown)
+
+
+def revise_analysis(analysis: Analysis, overrides: Mapping[Path, str]) -> Analysis | None:
+    """Bring an analysis up to date with other texts. See `dynalint.analysis.revise`."""
+    return with_deep_stack(lambda: _revise(analysis, overrides))
+
+
+def _revise(analysis: Analysis, overrides: Mapping[Path, str]) -> Analysis | None:
+    project, interpreter = analysis.project, analysis.project.interpreter
+    if interpreter is None or not revised(project, interpreter, overrides):
+        return None
+    return _result(project, interpreter, analysis.roots, analysis.unknown_roots)
 
 
 def _events(project: Project, contexts: list[Context], roots: set[FunctionInfo]) -> list[Event]:

@@ -52,6 +52,14 @@ class Scopes:
                 reader.outdated = True
                 self._interpreter.enqueue(reader)
 
+    def read_from(self, function: FunctionInfo) -> dict[str, Kind | None]:
+        """Return the variables of a function that nested functions have read."""
+        return {name: self._captured(function, name) for name, _ in self._readers.get(function, ())}
+
+    def forget_text(self, module: ModuleInfo) -> None:
+        """Forget what is known about a module's text, because it has changed."""
+        self._written.pop(module, None)
+
     def _captured(self, function: FunctionInfo, name: str) -> Kind | None:
         """Return the join of a function's variable over all contexts, or None if there is no such variable."""
         found = [env[name] for env in self._closures.get(function, {}).values() if name in env]
@@ -89,6 +97,8 @@ class Scopes:
     def global_kind(self, module: ModuleInfo, name: str) -> Kind:
         """Return the kind of a module-level name or a builtin, or `UNKNOWN` for any other name."""
         key = (module, name)
+        if self._interpreter.effects is not None and isinstance(module.bindings.get(name), list):
+            self._interpreter.note_effect("global", module, name)
         known = self._globals.get(key)
         if known is None:
             self._globals[key] = UNKNOWN  # handles circular bindings

@@ -207,6 +207,7 @@ def note_forward(frame: Frame, kind: Kind) -> None:
             note_forward(frame, one.callee)
         elif isinstance(one, k.Function):
             frame.interpreter.forwards[one.function] = None
+            frame.interpreter.note_effect("forward", one.function)
 
 
 def note_attribute(frame: Frame, event: type[Event], node: ast.Attribute, owner: Kind, **fields: Kind) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from collections.abc import Collection, Mapping, Sequence
@@ -9,13 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dynalint.analysis.outlines import Outline
 from dynalint.analysis.source import SourceFile, Sources
 from dynalint.around import Outlines
 from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, environment_layer, parse_layer, split_reserved
 from dynalint.diffs import hunks
 from dynalint.discover import is_excluded
-from dynalint.engine import check, in_project
+from dynalint.engine import check, surroundings
 from dynalint.errors import DynalintError
 from dynalint.findings import Finding, Fix
 from dynalint.fingerprints import fingerprinted, repository_path, repository_top
@@ -65,6 +67,9 @@ class Analyst:
         self._lock = threading.Lock()
         # These are kept between analyses, because a keystroke changes only a single file.
         self._sources, self._outlines = Sources(), Outlines()
+        self._latest: tuple[object, Linter] | None = None
+        self._scanned: tuple[Path, ...] = ()
+        self._project: object = None
 
     def look(self, texts: Mapping[Path, str]) -> dict[Path, Seen]:
         """Return the static findings in the open files, with the verdicts from the last confirmation.
@@ -73,9 +78,9 @@ class Analyst:
             DynalintError: If the configuration is invalid.
         """
         with self._lock:
-            workspace = self._workspace(texts)
-            linter = Linter(workspace, all_rules(), self._sources)
-            result = linter.lint()
+            linter = self._linter(texts)
+            workspace, result = linter.workspace, linter.relint({})
+            self._keep(result.analysis.project)
             verdicts = LastVerdicts(workspace.settings.cache_directory)
             shown = {workspace.shown(file.path): file for file in result.analysis.files}
             found = [placed(one.finding, one.file) for one in result.linted]
@@ -113,8 +118,7 @@ class Analyst:
             DynalintError: If the configuration is invalid.
         """
         with self._lock:
-            workspace = self._workspace(texts)
-            linter = Linter(workspace, all_rules(), self._sources)
+            linter = Linter(self._around(self._workspace(texts)), all_rules(), self._sources)
             own = [one for one in linter({}) if one.file.path == path]
             result = fix_findings(
                 own, lambda held: [one for one in linter(held) if one.file.path == path], FixOptions()
@@ -150,11 +154,54 @@ class Analyst:
         return Configuration(Overrides(layers), known, self.folder)
 
     def _workspace(self, texts: Mapping[Path, str]) -> Workspace:
-        """Return a workspace with the open files and the project files that affect them."""
+        """Return a workspace with the open files."""
         configuration = self._configuration({"confirm": "never"})
         own = tuple(sorted(path for path in texts if not is_excluded(path, configuration.for_directory)))
         settings = configuration.for_directory(self.folder)
-        return in_project(Workspace(own, configuration, settings, self.folder, own, dict(texts)), self._outlines)[0]
+        return Workspace(own, configuration, settings, self.folder, own, dict(texts))
+
+    def _around(self, workspace: Workspace) -> Workspace:
+        """Return a workspace that includes the project files that affect the open files."""
+        near = surroundings(workspace, self._outlines)
+        self._scanned = near.scanned
+        return replace(workspace, around=near.files)
+
+    def _linter(self, texts: Mapping[Path, str]) -> Linter:
+        """Return a linter for the open files. If only their texts have changed, it goes on from the latest analysis."""
+        workspace = self._workspace(texts)
+        state = self._state(workspace)
+        if self._latest is None or self._latest[0] != state:
+            linter = Linter(self._around(workspace), all_rules(), self._sources)
+            state = self._state(workspace)
+        else:
+            linter = self._latest[1].resumed(workspace.texts)
+        self._latest = state, linter
+        return linter
+
+    def _keep(self, project: object) -> None:
+        """Exclude what a new analysis has built from garbage collection, which would traverse all of it repeatedly."""
+        if project is not self._project:
+            self._project = project
+            gc.unfreeze()
+            gc.collect()
+            gc.freeze()
+
+    def _state(self, workspace: Workspace) -> object:
+        """Return what decides, apart from the bodies of functions in the open files, which files have to be read."""
+        outlines = (Outline(path, "", package=False, text=text) for path, text in sorted(workspace.texts.items()))
+        bearing = [outline.bearing for outline in outlines]
+        files = [path for path in self._scanned if path not in workspace.texts]
+        stamps = [_stamp(path) for path in dict.fromkeys([*files, *(path.parent for path in self._scanned)])]
+        return workspace.files, workspace.settings, bearing, stamps
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Return what changes when a file or the list of files in a folder changes, or None if the path does not exist."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 def silenced(seen: Seen, finding: Finding) -> str | None:

@@ -108,7 +108,7 @@ class _Run:
         own = {node for node in ast.walk(self._function.node) if isinstance(node, ast.stmt)}
         for effect in self._effects:
             if effect[0] == "store":
-                cls, name = effect[1:3]
+                _, cls, name, *_ = effect
                 cls.stores[name] = _renewed(cls.stores[name], self._function, own)
 
 

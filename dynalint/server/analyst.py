@@ -180,10 +180,11 @@ class Analyst:
 
     def _keep(self, project: object) -> None:
         """Exclude what a new analysis has built from garbage collection, which would traverse all of it repeatedly."""
-        if project is not self._project:
-            self._project = project
+        if self._project is not None and project is not self._project:
             gc.unfreeze()
             gc.collect()
+        if project is not self._project:
+            self._project = project
             gc.freeze()
 
     def _state(self, workspace: Workspace) -> object:

@@ -117,11 +117,13 @@ def _text(function: FunctionInfo) -> str:
 
 def _imported_locally(function: FunctionInfo, name: str) -> str | None:
     """Return the dotted name that an import inside the function binds to a local name."""
-    if "import " not in _text(function):
-        return None
-    for node in walk_function(function.node):
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            for bound, target in bind_imports(function.module, node):
-                if bound == name:
-                    return target.module if target.attribute is None else f"{target.module}.{target.attribute}"
-    return None
+    known: dict[str, str] | None = function.known.get(_imported_locally)
+    if known is None:
+        nodes = walk_function(function.node) if "import " in _text(function) else ()
+        imports = (node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)))
+        bound = [pair for node in imports for pair in bind_imports(function.module, node)]
+        known = function.known[_imported_locally] = {
+            one: target.module if target.attribute is None else f"{target.module}.{target.attribute}"
+            for one, target in reversed(bound)
+        }
+    return known.get(name)

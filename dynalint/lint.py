@@ -96,7 +96,7 @@ class Linter:
 
     def __call__(self, texts: Mapping[Path, str]) -> tuple[Linted, ...]:
         """Lint with some texts replaced and compute all fixes. This is the interface that `fix` uses."""
-        result = self.relint(texts)
+        result = self.lint(texts)
         return result.offers.made(result.linted)
 
     def lint(self, texts: Mapping[Path, str] | None = None) -> LintResult:

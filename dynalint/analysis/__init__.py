@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dynalint.analysis.events import Event
     from dynalint.analysis.index import FunctionInfo
-    from dynalint.analysis.interpreter import Failure
     from dynalint.analysis.project import Project
     from dynalint.analysis.source import SourceFile, Sources
-    from dynalint.analysis.steps import Budgets
+    from dynalint.analysis.steps import Budgets, Failure
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def _made(interpreter: Interpreter, maker: FunctionInfo) -> FunctionInfo | None:
     returned = [node.value for node in inside if isinstance(node, ast.Return)]
     names = {one.id if isinstance(one, ast.Name) else "" for one in returned}
     made = [node for node in inside if isinstance(node, _FUNCTIONS) and {node.name} == names]
-    return interpreter.function_of(made[0], maker.module, maker) if len(made) == 1 else None
+    return interpreter.definitions.function_of(made[0], maker.module, maker) if len(made) == 1 else None
 
 
 def _calls_parameter(wrapper: FunctionInfo, maker: FunctionInfo) -> bool:

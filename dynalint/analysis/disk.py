@@ -41,9 +41,10 @@ class Disk:
         """Replace other texts from now on."""
         self._overrides = overrides
 
-    def is_changed(self, path: Path, overrides: Mapping[Path, str]) -> bool:
-        """Return whether `overrides` gives a file another text than before."""
-        return overrides.get(path) != self._overrides.get(path)
+    def changed(self, overrides: Mapping[Path, str]) -> list[Path]:
+        """Return the files to which `overrides` gives another text than before."""
+        paths = dict.fromkeys([*self._overrides, *overrides])
+        return [path for path in paths if overrides.get(path) != self._overrides.get(path)]
 
     def source(self, path: Path) -> SourceFile:
         """Return the parsed file at a path."""

@@ -282,7 +282,7 @@ def _starred(frame: Frame, node: ast.Starred) -> Kind:
 
 @evaluates(ast.Lambda)
 def _lambda(frame: Frame, node: ast.Lambda) -> Kind:
-    function = frame.interpreter.function_of(node, frame.module, frame.function)
+    function = frame.interpreter.definitions.function_of(node, frame.module, frame.function)
     frame.interpreter.scopes.capture(function, frame.env, frame.context)
     return k.Function(function)
 

@@ -18,17 +18,16 @@ import ast
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 from dynalint.analysis import calls, expressions, steps, subscripts  # noqa: F401 - they register evaluators
 from dynalint.analysis import kinds as k
 from dynalint.analysis.attributes import Attributes
+from dynalint.analysis.definitions import Definitions
 from dynalint.analysis.evidence import Evidence
 from dynalint.analysis.frame import Context, Environment, Frame
 from dynalint.analysis.heirs import Heirs
-from dynalint.analysis.index import ClassInfo, FunctionInfo, FunctionNode, ModuleInfo
+from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, join
 from dynalint.analysis.passing import either_caller, left_behind, widen
 from dynalint.analysis.project import Project
@@ -37,7 +36,7 @@ from dynalint.analysis.scopes import Scopes
 from dynalint.analysis.signatures import bind_defaults, has_decorator, is_small
 from dynalint.analysis.sparse import as_sparse
 from dynalint.analysis.statements import run_block
-from dynalint.analysis.steps import Budgets, Exhausted, spent_now
+from dynalint.analysis.steps import Budgets, Exhausted, Failure, spent_now
 
 # The maximum number of argument combinations for which a small function is interpreted separately. Any others share one
 # context.
@@ -48,19 +47,6 @@ _RUNS_AFRESH = 2
 _RUNS_AT_ONCE = 2
 # The maximum depth of nested calls. Deeper calls are postponed.
 _DEEPEST_CALL = 40
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A function on which dynalint itself failed: the file, the function and the error, for a one-line message.
-
-    `crashed` is true if an exception was raised, and false if a limit was reached.
-    """
-
-    path: Path
-    function: str
-    fault: str
-    crashed: bool = False
 
 
 class Interpreter:
@@ -88,13 +74,13 @@ class Interpreter:
         self.evidence = Evidence()
         self.scopes = Scopes(self)
         self.heirs = Heirs(self)
-        self._functions: dict[ast.AST, FunctionInfo] = {}
+        self.definitions = Definitions()
         self._receivers: dict[FunctionInfo, Kind] = {}
-        self._classes: dict[ast.AST, ClassInfo] = {}
-        self._indexed: set[ModuleInfo] = set()
         self._entered: set[FunctionInfo] = set()
         self._depth = 0
-        self.effects: set[tuple[object, ...]] | None = None
+        self.effects: dict[tuple[object, ...], None] | None = None
+        self.changes = 0
+        self._settled_changes = 0
         project.interpreter = self
 
     # Running.
@@ -169,7 +155,7 @@ class Interpreter:
     def note_effect(self, *effect: object) -> None:
         """Record what a run does outside its own context, if anyone wants to know (see `analysis.revision`)."""
         if self.effects is not None:
-            self.effects.add(effect)
+            self.effects[effect] = None
 
     def default_context(self, function: FunctionInfo) -> Context:
         """Interpret a function as if unknown code called it.
@@ -263,6 +249,7 @@ class Interpreter:
             context.outdated = True
             self.enqueue(context)
             return
+        self.changes += 1
         context.running = True
         context.outdated = False
         context.reads = {}
@@ -299,8 +286,8 @@ class Interpreter:
             context.forget_run()
             self._run_body(frame)
         returns = frame.returns
-        if frame.yields is not NOTHING:
-            context.yields = True
+        context.yields = frame.yields is not NOTHING
+        if context.yields:
             returns = k.Sequence("generator", frame.yields)
         returns, exits, handed = k.shallow(returns), *left_behind(frame)
         if context.runs > _RUNS_AFRESH and context.returns is not NOTHING:
@@ -309,7 +296,8 @@ class Interpreter:
             handed = dict(handed.items() & context.handed.items())
         others, own = returns != context.returns, exits != context.exits or handed != context.handed
         context.returns, context.exits, context.handed = returns, exits, handed
-        for user, reads_exits in list(context.users.items()) if others or own else ():
+        alone = self.effects is not None
+        for user, reads_exits in list(context.users.items()) if (others or own) and not alone else ():
             if others or reads_exits:
                 user.outdated = True
                 self.enqueue(user)
@@ -343,8 +331,12 @@ class Interpreter:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no context has to be interpreted again."""
-        return not self._queue and not self.attributes.waiting
+        """Whether no context has to be interpreted again, and none has been since the state was settled."""
+        return not self._queue and not self.attributes.waiting and self.changes == self._settled_changes
+
+    def note_settled(self) -> None:
+        """Record that everything has been interpreted."""
+        self._settled_changes = self.changes
 
     def enqueue(self, context: Context) -> None:
         """Schedule a context to be interpreted again."""
@@ -352,60 +344,20 @@ class Interpreter:
             context.queued = True
             self._queue.append(context)
 
-    # Names.
-
-    def function_of(self, node: ast.AST, module: ModuleInfo, parent: FunctionInfo | None) -> FunctionInfo:
-        """Return the record of a function definition or lambda in a function's body."""
-        self._index_nodes(module)
-        known = self._functions.get(node)
-        if known is None:
-            assert isinstance(node, (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef))
-            name = getattr(node, "name", "<lambda>")
-            prefix = f"{parent.qualname}.<locals>." if parent else ""
-            known = self._functions[node] = FunctionInfo(name, f"{prefix}{name}", node, module, None, parent)
-        return known
-
-    def lambda_at(self, node: ast.Lambda) -> FunctionInfo | None:
-        """Return the record of a lambda that has been interpreted, or None."""
-        return self._functions.get(node)
-
-    def renew_function(self, function: FunctionInfo, node: FunctionNode) -> None:
-        """Give a function the node that it has after an edit."""
-        if self._functions.pop(function.node, None) is not None:
-            self._functions[node] = function
-        function.node = node
-
-    def renew_class(self, cls: ClassInfo, node: ast.ClassDef) -> None:
-        """Give a class the node that it has after an edit."""
-        if self._classes.pop(cls.node, None) is not None:
-            self._classes[node] = cls
-        cls.node = node
-
-    def class_of(self, node: ast.ClassDef, module: ModuleInfo) -> ClassInfo | None:
-        """Return the record of a class definition in a function's body."""
-        self._index_nodes(module)
-        return self._classes.get(node)
-
-    def _index_nodes(self, module: ModuleInfo) -> None:
-        if module not in self._indexed:
-            self._indexed.add(module)
-            self._functions.update((function.node, function) for function in module.functions)
-            self._classes.update((cls.node, cls) for cls in module.classes)
-
     def drop_queue(self) -> None:
         """Forget the contexts that recording kinds has scheduled, after everything was settled."""
         for context in self._queue:
             context.queued = context.outdated = False
         self._queue.clear()
 
-    def rerun(self, context: Context) -> set[tuple[object, ...]]:
-        """Interpret a settled context once more by itself, and return the effects of this run."""
-        runs, self.effects = context.runs, set()
+    def rerun(self, context: Context) -> list[tuple[object, ...]]:
+        """Interpret a settled context once more by itself, and return the effects of this run in order."""
+        runs, self.effects = context.runs, {}
         context.runs, context.reads, context.running = 0, {}, True
         try:
             with self.budgets.of(context.function.file).spending():
                 self._interpret(context)
-            return self.effects
+            return list(self.effects)
         finally:
             context.runs, context.running, self.effects = runs, False, None
 

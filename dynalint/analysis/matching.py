@@ -36,7 +36,7 @@ def merged(old: SourceFile, new: SourceFile) -> tuple[SourceFile, list[tuple[Fun
 class _Matcher:
     def __init__(self, old: SourceFile, new: SourceFile) -> None:
         self.changed: list[tuple[Function, Function]] = []
-        self._old, self._new = old.text.split("\n"), new.text.split("\n")
+        self._old, self._new = old.lines, new.lines
 
     def block(self, old: Sequence[ast.stmt], new: Sequence[ast.stmt]) -> list[ast.stmt]:
         """Return the new statements of a block, with the old nodes of those that are the same."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from dynalint.analysis import torch_api
 from dynalint.analysis.build import build_module
@@ -40,6 +41,8 @@ class Project(Hierarchy):
     _parents: dict[FunctionInfo, dict[ast.AST, ast.AST]] = field(default_factory=dict)
     _mentioning: dict[str, tuple[int, list[ModuleInfo]]] = field(default_factory=dict)
     _uses: dict[str, list[tuple[SourceFile, FunctionInfo | None, ast.Attribute]]] = field(default_factory=dict)
+    answers: dict[object, Any] = field(default_factory=dict)
+    """What rules have found out about the whole project."""
 
     api = torch_api
 
@@ -98,8 +101,8 @@ class Project(Hierarchy):
                 file = self.read(path)
                 known = self.add(file) if file.tree is not None else None
             self._by_name[name] = known
-            if known is not None and self.interpreter is not None:
-                self.interpreter.note_effect("module", name)
+        if self.interpreter is not None and self.interpreter.effects is not None and self._by_name[name] is not None:
+            self.interpreter.note_effect("module", name)
         return self._by_name[name]
 
     def locate(self, name: str) -> Path | None:
@@ -166,8 +169,10 @@ class Project(Hierarchy):
         for function in functions:
             self._kinds.pop(function, None)
             self._parents.pop(function, None)
-        for known in (self._mentioning, self._uses, self._texts):
+        for known in (self._mentioning, self._uses, self._texts, self.answers):
             known.clear()
+        for function in (one for module in self.modules.values() for one in module.functions):
+            function.known.clear()  # it may contain what was found out from the functions that it calls
         self.__dict__.pop("_checked_set", None)
 
     # Queries from rules.

@@ -176,9 +176,9 @@ def _is_test(function: FunctionInfo) -> bool:
     return function.name.startswith("test_") or function.name == "main"
 
 
-def may_compile(text: str) -> bool:
-    """Return whether a function with this text is interpreted because it may compile code or replace `forward`."""
-    return _COMPILE_CALL.search(text) is not None or _FORWARD_STORE.search(text) is not None
+def compiling_places(text: str) -> int:
+    """Return the number of places for which functions are interpreted because they may compile or replace code."""
+    return len(_COMPILE_CALL.findall(text)) + len(_FORWARD_STORE.findall(text))
 
 
 def _is_script(module: ModuleInfo) -> bool:

@@ -95,6 +95,7 @@ def _analyze(
     roots += compiled
     interpreter.pass_masks()
     interpreter.note_unsettled()
+    interpreter.note_settled()
     unknown = unknown_roots(interpreter, options.roots) if project.checked else []
     return _result(project, interpreter, roots, unknown)
 

@@ -65,6 +65,12 @@ class Scopes:
         found = [env[name] for env in self._closures.get(function, {}).values() if name in env]
         return reduce(either_known, found) if found else None
 
+    def _around(self, function: FunctionInfo, name: str) -> Kind | None:
+        """Return a variable around the definition of a nested function, without what the function binds itself."""
+        closures = self._closures.get(function, {}).items()
+        found = [env[name] for one, env in closures if name in env and (one is None or one.function is not function)]
+        return reduce(either_known, found) if found else None
+
     def lookup(self, frame: Frame, name: str) -> Kind:
         """Return the kind of a name from an enclosing function, the module, or the builtins."""
         function = frame.function
@@ -88,8 +94,9 @@ class Scopes:
 
         It can differ between a nested function's definition and its call.
         """
-        kind = self._captured(function, name)
-        if kind is not None and frame.context is not None and (function is not frame.function or function.enclosing):
+        inside = function is frame.function and frame.context is not None
+        kind = self._around(function, name) if inside else self._captured(function, name)
+        if kind is not None and frame.context is not None and (not inside or function.enclosing):
             seen = self._readers.setdefault(function, {})
             kind = seen[name, frame.context] = either_known(seen.get((name, frame.context), NOTHING), kind)
         return kind
@@ -97,12 +104,12 @@ class Scopes:
     def global_kind(self, module: ModuleInfo, name: str) -> Kind:
         """Return the kind of a module-level name or a builtin, or `UNKNOWN` for any other name."""
         key = (module, name)
-        if self._interpreter.effects is not None and isinstance(module.bindings.get(name), list):
-            self._interpreter.note_effect("global", module, name)
         known = self._globals.get(key)
         if known is None:
             self._globals[key] = UNKNOWN  # handles circular bindings
             known = self._globals[key] = self._global_kind(module, name)
+        if self._interpreter.effects is not None and not isinstance(known, k.External):
+            self._interpreter.note_effect("global", module, name)
         return known
 
     def _global_kind(self, module: ModuleInfo, name: str) -> Kind:

@@ -302,7 +302,7 @@ def _cannot_fail(frame: Frame, body: list[ast.stmt]) -> bool:
 
 
 def _function(frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    function = frame.interpreter.function_of(node, frame.module, frame.function)
+    function = frame.interpreter.definitions.function_of(node, frame.module, frame.function)
     frame.env[node.name] = k.Function(function)
     frame.interpreter.scopes.capture(function, frame.env, frame.context)
     return True
@@ -310,7 +310,7 @@ def _function(frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> boo
 
 def _class(frame: Frame, node: ast.ClassDef) -> bool:
     frame.emit(ClassDefinition, node)
-    cls = frame.interpreter.class_of(node, frame.module)
+    cls = frame.interpreter.definitions.class_of(node, frame.module)
     frame.env[node.name] = UNKNOWN if cls is None else k.Class(cls)
     return True
 

@@ -12,6 +12,7 @@ import ast
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -31,6 +32,19 @@ MOST_REWRITE_STEPS = 10_000_000
 
 class Exhausted(Exception):  # noqa: N818 - not an error, but the answer that there is no result
     """A budget is used up, so the current work is aborted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A function on which dynalint itself failed: the file, the function and the error, for a one-line message.
+
+    `crashed` is true if an exception was raised, and false if a limit was reached.
+    """
+
+    path: Path
+    function: str
+    fault: str
+    crashed: bool = False
 
 
 class Budget:
@@ -101,6 +115,10 @@ class Budgets:
         if known is None:
             known = self._known[file] = Budget(self.most)
         return known
+
+    def forget(self, file: SourceFile) -> None:
+        """Forget a file that does not exist any more."""
+        self._known.pop(file, None)
 
     def failures(self, among: Collection[Path], shown: Callable[[Path], str]) -> Iterator[str]:
         """Yield sentences about the files that were not finished. `shown` formats a path."""

@@ -165,7 +165,7 @@ def test_what_a_closure_sees_only_climbs() -> None:
     (module,) = interpreter.project.modules.values()
     outer = module.bindings["outer"]
     assert isinstance(outer, FunctionInfo)
-    inner = interpreter.function_of(outer.node.body[0], module, outer)
+    inner = interpreter.definitions.function_of(outer.node.body[0], module, outer)
     reader = Context(inner, {})
     frame = Frame(interpreter, module, inner, reader)
     for kind in (k.INT, k.STR, k.INT, k.STR):

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from weakref import WeakKeyDictionary
 
 from dynalint.rulekit import FunctionInfo, ModuleInfo, Project, SourceFile
 
 SCALARS, SHAPES = "capture_scalar_outputs", "capture_dynamic_output_shape_ops"
 """The options in `torch._dynamo.config` that make Dynamo trace data-dependent numbers and shapes."""
 _BESIDE = frozenset({"tests", "test", "testing", "examples", "example", "benchmarks", "benchmark", "docs"})
-
-_answers: WeakKeyDictionary[Project, dict[str, frozenset[SourceFile] | None]] = WeakKeyDictionary()
 
 
 def captures_scalars(project: Project, function: FunctionInfo) -> bool:
@@ -29,10 +26,9 @@ def captures_shapes(project: Project, function: FunctionInfo) -> bool:
 
 def _is_on(project: Project, function: FunctionInfo, setting: str) -> bool:
     """Return whether an option is enabled for the whole program, or is patched by a module in the call chain."""
-    answers = _answers.setdefault(project, {})
-    if setting not in answers:
-        answers[setting] = _switched(project, setting)
-    patching = answers[setting]
+    if (_switched, setting) not in project.answers:
+        project.answers[_switched, setting] = _switched(project, setting)
+    patching: frozenset[SourceFile] | None = project.answers[_switched, setting]
     return patching is None or any(one.file in patching for one in function.callers)
 
 

@@ -32,8 +32,6 @@ from dynalint.suppress import UNUSED_CODE, Suppression, Suppressions, read_suppr
 from dynalint.workspace import Workspace, search_folders
 
 SYNTAX_CODE = "DYN901"
-# The maximum number of analyses that are kept to be revised, each for other files. They take a lot of memory.
-_MOST_KEPT = 3
 _PYTHON = ".".join(platform.python_version_tuple()[:2])
 _NEWER = f"dynalint runs on Python {_PYTHON}; if the code needs a newer one, run dynalint on that"
 
@@ -64,7 +62,7 @@ class Linter:
         self.workspace = workspace
         self._rules = RuleSet(rules, release_for(workspace.settings))
         self._sources = sources or Sources()
-        self._latest: dict[object, tuple[Analysis, Causes]] = {}  # shared with the linters made from this one
+        self._latest: tuple[Analysis, Causes] | None = None
         settings = workspace.settings
         self._packages = package_folders(settings)
         self._read_options = _ReadOptions(settings)
@@ -86,12 +84,13 @@ class Linter:
         )
         narrow = copy(self)
         narrow.workspace = replace(self.workspace, files=kept, around=around)
+        narrow._latest = None  # noqa: SLF001 - it is another linter of this class
         return narrow
 
     def resumed(self, texts: Mapping[Path, str]) -> Linter:
-        """Return a linter for the same files with other texts. `relint` goes on from what this linter has found."""
+        """Return a linter for the same files with other texts, which takes over this linter's last analysis."""
         other = copy(self)
-        other.workspace = replace(self.workspace, texts=texts)
+        other.workspace, self._latest = replace(self.workspace, texts=texts), None
         return other
 
     def __call__(self, texts: Mapping[Path, str]) -> tuple[Linted, ...]:
@@ -108,14 +107,10 @@ class Linter:
 
         The files on disk are taken to be as they were then. The results of earlier calls must not be used any more.
         """
-        files = self.workspace.files, self.workspace.around
-        latest = self._latest.pop(files, None)
+        latest, self._latest = self._latest, None
         analysis = None if latest is None else revise(latest[0], {**self.workspace.texts, **texts})
-        found = self._analysed(texts) if latest is None or analysis is None else (analysis, latest[1])
-        if len(self._latest) == _MOST_KEPT:
-            del self._latest[next(iter(self._latest))]
-        self._latest[files] = found
-        return self._judged(*found)
+        self._latest = self._analysed(texts) if latest is None or analysis is None else (analysis, latest[1])
+        return self._judged(*self._latest)
 
     def _analysed(self, texts: Mapping[Path, str]) -> tuple[Analysis, Causes]:
         analysis = analyze(

@@ -111,6 +111,7 @@ class Attributes:
         new = either_store(old, k.lasting(k.shallow(kind)))
         if new != old:
             cls.attributes[name] = new
+            self._interpreter.changes += 1
             for reader in list(self._readers.get((cls, name), ())):
                 reader.outdated = reader.outdated or reader.running
                 self._interpreter.enqueue(reader)

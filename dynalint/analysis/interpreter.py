@@ -211,6 +211,7 @@ class Interpreter:
 
     def _rerun(self, context: Context) -> None:
         """Rerun a context whose parameters have grown, immediately or after all waiting callers have called it."""
+        self.changes += 1
         if context.runs < _RUNS_AT_ONCE:
             self.interpret(context)
         else:
@@ -249,7 +250,6 @@ class Interpreter:
             context.outdated = True
             self.enqueue(context)
             return
-        self.changes += 1
         context.running = True
         context.outdated = False
         context.reads = {}
@@ -331,7 +331,7 @@ class Interpreter:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no context has to be interpreted again, and none has been since the state was settled."""
+        """Whether no context has to be interpreted again, and none has grown since the state was settled."""
         return not self._queue and not self.attributes.waiting and self.changes == self._settled_changes
 
     def note_settled(self) -> None:

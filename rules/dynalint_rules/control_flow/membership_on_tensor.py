@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from dynalint.rulekit import Branch, Call, Declined, Project, Rewrite, Rule, Violation, k, quote
 from dynalint_rules._code.decision import Decision, asks_tensor, decision_of
+from dynalint_rules._shared.branch.checks import is_constant_message
 from dynalint_rules._shared.branch.decide import rewrite_decision
 from dynalint_rules._shared.branch.truth import STAYS
 
@@ -79,3 +80,15 @@ def _check_membership(event: Branch, project: Project) -> Iterable[Violation]:
     elif negated or not decision.asked or decision.form not in ("assert", "value"):
         message = f"{shown} compares the tensor with one element at a time in Python, which breaks the graph"
         yield Violation(node, message, help=f"Combine comparisons with `|`, or use `torch.isin`, {STAYS}.")
+    elif isinstance(decision.node, ast.Assert):
+        if not is_constant_message(decision.node.msg):
+            message = f"Dynamo can only keep the assertion about {shown} in the graph if its message is a constant"
+            yield Violation(node, message, help="Use a constant string as the message.")
+    else:
+        message = f"{shown} is a bool in eager mode, but a tensor in compiled code"
+        yield Violation(
+            node,
+            message,
+            help="Compare with `==` and combine the results with `|`, which gives a tensor in both.",
+            category="miscompile",
+        )

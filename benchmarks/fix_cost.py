@@ -17,13 +17,15 @@ from pathlib import Path
 from dynalint import engine
 from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
-from dynalint.fix import FixOptions, FixResult, Proof, Unit, fix_findings
+from dynalint.fix import FixOptions, FixResult, Unit, Verification, fix_findings
 from dynalint.workspace import open_workspace
 
 
-def granted(_before: Mapping[Path, str], _after: Mapping[Path, str], units: Sequence[Unit]) -> Mapping[Unit, Proof]:
+def granted(
+    _before: Mapping[Path, str], _after: Mapping[Path, str], units: Sequence[Unit]
+) -> Mapping[Unit, Verification]:
     """Treat every fix as proven."""
-    return {unit: Proof("proven", "taken for granted") for unit in units}
+    return {unit: Verification("proven", "taken for granted") for unit in units}
 
 
 def timed(name: str, work: Callable[[], FixResult]) -> tuple[FixResult, float]:

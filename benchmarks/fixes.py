@@ -34,7 +34,7 @@ from dynalint import engine
 from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, environment_layer, parse_layer
 from dynalint.findings import Finding
-from dynalint.fix import FixOptions, FixResult, Proof, Unit, fix_findings
+from dynalint.fix import FixOptions, FixResult, Unit, Verification, fix_findings
 from dynalint.workspace import open_workspace
 
 EXAMPLES = """
@@ -161,8 +161,8 @@ def _joined(results: Sequence[FixResult]) -> FixResult:
     return FixResult(**{name: tuple(one for result in results for one in getattr(result, name)) for name in fields})
 
 
-def _assumed(_before: object, _after: object, units: Sequence[Unit]) -> dict[Unit, Proof]:
-    return dict.fromkeys(units, Proof("proven", "assumed"))
+def _assumed(_before: object, _after: object, units: Sequence[Unit]) -> dict[Unit, Verification]:
+    return dict.fromkeys(units, Verification("proven", "assumed"))
 
 
 def judge(sites: Mapping[Place, str], found: Iterable[Finding], result: FixResult) -> Iterator[Site]:

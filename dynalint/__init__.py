@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dynalint.api import check, check_source
     from dynalint.errors import ConfigError, DynalintError, UsageError
-    from dynalint.explained import Report, explain
+    from dynalint.explained import ExplainReport, explain
     from dynalint.findings import Edit, Evidence, Finding, Fix
 
 __version__ = "0.1.0"
@@ -34,9 +34,9 @@ __all__ = [
     "DynalintError",
     "Edit",
     "Evidence",
+    "ExplainReport",
     "Finding",
     "Fix",
-    "Report",
     "UsageError",
     "__version__",
     "check",
@@ -48,7 +48,7 @@ _HOMES = {
     "check": "dynalint.api",
     "check_source": "dynalint.api",
     "explain": "dynalint.explained",
-    "Report": "dynalint.explained",
+    "ExplainReport": "dynalint.explained",
     "ConfigError": "dynalint.errors",
     "DynalintError": "dynalint.errors",
     "UsageError": "dynalint.errors",

@@ -30,7 +30,7 @@ _LIKENESSES: tuple[Callable[[Identity], tuple[str, ...]], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class BaselineComparison:
     """The result of comparing findings with a baseline: new findings, known findings, and entries no longer found."""
 
     new: tuple[Finding, ...]
@@ -88,7 +88,9 @@ class Baseline:
         except OSError as fault:
             raise DynalintError(f"cannot write {shown}: {fault.strerror or fault}.") from fault
 
-    def compare(self, findings: Sequence[Finding], lines: Mapping[str, Sequence[str]], folder: str) -> Compared:
+    def compare(
+        self, findings: Sequence[Finding], lines: Mapping[str, Sequence[str]], folder: str
+    ) -> BaselineComparison:
         """Compare a run's findings with the baseline. Each entry matches a single finding."""
         new = dict(enumerate(identify(findings, lines, folder)))
         left = dict(enumerate(self._entries))
@@ -101,7 +103,7 @@ class Baseline:
                 if alike:
                     del left[alike.pop(0)], new[number]
         known = tuple(finding for number, finding in enumerate(findings) if number not in new)
-        return Compared(tuple(findings[number] for number in new), known, tuple(left.values()))
+        return BaselineComparison(tuple(findings[number] for number in new), known, tuple(left.values()))
 
 
 def _entry(record: Mapping[str, object]) -> Identity:

@@ -21,7 +21,7 @@ DOCS_URL = "https://github.com/dynalint/dynalint/blob/main/docs/rules/"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CodeEntry:
     """The description of a code. `page` loads its page on demand.
 
     If `rewrites` is true, callers can ask for a fix, or for the reason why there is none. `fixes` indicates whether
@@ -81,7 +81,7 @@ class Entry:
         }
 
 
-def _said(text: str) -> Callable[[], Page]:
+def _page(text: str) -> Callable[[], Page]:
     def page() -> Page:
         from dynalint.pages import Page
 
@@ -91,13 +91,13 @@ def _said(text: str) -> Callable[[], Page]:
 
 
 _OWN = (
-    Entry(
+    CodeEntry(
         "DYN001",
         "graph-break",
         "A graph break that no rule predicted",
         "graph-break",
         "error",
-        _said("""
+        _page("""
             Dynamo broke the graph here when the code was run, and no rule predicted it. The cause is either in a
             library that the code calls or not visible in the source. The finding is at the innermost line of your own
             code, with Dynamo's id, explanation and hints.
@@ -105,26 +105,26 @@ _OWN = (
             It is reported only when code is run, never with `--static`.
         """),
     ),
-    Entry(
+    CodeEntry(
         "DYN002",
         "recompile",
         "A recompilation that no rule predicted",
         "recompile",
         "error",
-        _said("""
+        _page("""
             Dynamo compiled this function again on a later call, and no rule predicted it. The finding names the guard
             that failed, which shows what value changed between the calls.
 
             It is reported only when code is run, never with `--static`.
         """),
     ),
-    Entry(
+    CodeEntry(
         "DYN012",
         "miscompile",
         "A difference between compiled and eager code that no rule predicted",
         "miscompile",
         "error",
-        _said("""
+        _page("""
             The compiled code gives different results from the uncompiled code, or raises an exception that the
             uncompiled code does not raise, and no rule predicted this. Values, gradients, state and inputs were
             compared over three calls with `aot_eager`, in training and in evaluation mode. The finding is in the
@@ -137,26 +137,26 @@ _OWN = (
             It is reported only when code is run, never with `--static`.
         """),
     ),
-    Entry(
+    CodeEntry(
         "DYN901",
         "syntax-error",
         "A file that Python cannot parse",
         "error",
         "error",
-        _said("""
+        _page("""
             The file is not valid Python source because it does not parse, cannot be decoded, or is binary. This file is
             not checked, but other files are. The interpreter that runs dynalint determines which syntax is valid.
 
             It is reported regardless of which rules are selected, unless you ignore it by its full code.
         """),
     ),
-    Entry(
+    CodeEntry(
         "DYN902",
         "unused-suppression",
         "A comment that silences nothing",
         "advice",
         "warning",
-        _said("""
+        _page("""
             A `# dynalint: ignore[...]` or `# dynalint: ignore-file[...]` comment does not silence any finding, names a
             code that does not exist, or does not name a code. It would hide the next real finding. Only codes whose
             rules ran on the file are checked, so codes that a run did not select or could not report do not count as
@@ -170,7 +170,7 @@ _OWN = (
 
 
 @cache
-def catalogue() -> dict[str, Entry]:
+def catalogue() -> dict[str, CodeEntry]:
     """Return the descriptions of all codes, sorted by code.
 
     Raises:
@@ -189,7 +189,7 @@ def known_codes() -> frozenset[str]:
     return frozenset(catalogue())
 
 
-class KeptCatalogue(Mapping[str, Entry]):
+class KeptCatalogue(Mapping[str, CodeEntry]):
     """The same as `catalogue`, but read from a folder if it is stored there, because loading the rules takes longer.
 
     If `folder` is None, nothing is read or stored.
@@ -198,7 +198,7 @@ class KeptCatalogue(Mapping[str, Entry]):
     def __init__(self, folder: Path | None) -> None:
         self._records = Records(None if folder is None else folder / "rules", _MOST, _MOST_BYTES)
 
-    def __getitem__(self, code: str) -> Entry:
+    def __getitem__(self, code: str) -> CodeEntry:
         return self._entries[code]
 
     def __iter__(self) -> Iterator[str]:
@@ -208,11 +208,11 @@ class KeptCatalogue(Mapping[str, Entry]):
         return len(self._entries)
 
     @cached_property
-    def _entries(self) -> dict[str, Entry]:
+    def _entries(self) -> dict[str, CodeEntry]:
         return catalogue() if self._held is None else self._held
 
     @cached_property
-    def _held(self) -> dict[str, Entry] | None:
+    def _held(self) -> dict[str, CodeEntry] | None:
         key = stamp()
         try:
             return None if key is None else {one["code"]: _kept(one) for one in self._records.get(key)}
@@ -230,22 +230,22 @@ _MOST, _MOST_BYTES = 4, 4 << 20
 _KEPT = ("code", "name", "summary", "category", "severity", "gb", "torch", "rewrites")
 
 
-def _plain(entry: Entry) -> dict[str, Any]:
+def _plain(entry: CodeEntry) -> dict[str, Any]:
     return {**{name: getattr(entry, name) for name in _KEPT}, "fixes": entry.fix}
 
 
-def _kept(values: Mapping[str, Any]) -> Entry:
+def _kept(values: Mapping[str, Any]) -> CodeEntry:
     def page() -> Page:
         return catalogue()[values["code"]].page()
 
-    return Entry(**{**values, "gb": tuple(values["gb"])}, page=page)
+    return CodeEntry(**{**values, "gb": tuple(values["gb"])}, page=page)
 
 
-def _entry(rule: Rule) -> Entry:
+def _entry(rule: Rule) -> CodeEntry:
     from dynalint.rules import Rule
 
     rewrites = type(rule).fix is not Rule.fix
-    return Entry(
+    return CodeEntry(
         code=rule.code,
         name=rule.name,
         summary=rule.summary,

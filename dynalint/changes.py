@@ -65,12 +65,12 @@ class Changes:
         for start in range(0, len(asked), _AT_ONCE):
             some = asked[start : start + _AT_ONCE]
             try:
-                said = self.repository.ask(
+                output = self.repository.ask(
                     "--literal-pathspecs", "ls-tree", "-z", "--full-tree", self.base, "--", *some
                 )
             except GitError as fault:
                 raise UsageError(f"--since uses git, which {fault}.") from fault
-            for line in said.split(b"\0")[:-1]:
+            for line in output.split(b"\0")[:-1]:
                 head, _, name = line.partition(b"\t")
                 _, kind, oid = head.split()
                 if kind == b"blob":
@@ -82,10 +82,10 @@ class Changes:
         """The object ids that renamed files had under their old names, by new name."""
         options = ("--cached", "-z", "--find-renames", f"-l{_MOST_RENAMES}", "--diff-filter=R")
         try:
-            said = self.repository.ask("diff-index", *options, self.base, "--")
+            output = self.repository.ask("diff-index", *options, self.base, "--")
         except GitError:  # To detect renames, git needs the files' contents, which a partial clone may not have.
             return {}
-        fields = said.split(b"\0")[:-1]
+        fields = output.split(b"\0")[:-1]
         heads, names = fields[::3], fields[2::3]
         return {os.fsdecode(name): head.split()[2].decode() for head, name in zip(heads, names, strict=True)}
 

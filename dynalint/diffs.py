@@ -19,7 +19,7 @@ _Line = TypeVar("_Line", bound=Hashable)
 _MOST_STEPS = 2_000_000  # in the search for a shortest edit script; this takes about two seconds
 
 
-class Difference(NamedTuple):
+class LineDifference(NamedTuple):
     """A difference where lines `old_start` to `old_stop` are replaced with lines `start` to `stop` of the new text."""
 
     old_start: int
@@ -28,7 +28,7 @@ class Difference(NamedTuple):
     stop: int
 
 
-def differences(before: Sequence[_Line], after: Sequence[_Line]) -> Iterator[Difference]:
+def differences(before: Sequence[_Line], after: Sequence[_Line]) -> Iterator[LineDifference]:
     """Yield the differences between two texts in order, with equal lines between them.
 
     Lines that occur once in both texts and are in the same order are matched first, together with equal lines next to
@@ -48,10 +48,10 @@ def differences(before: Sequence[_Line], after: Sequence[_Line]) -> Iterator[Dif
         script, steps = _script(before[old_low:old_high], after[low:high], budget)
         budget -= steps
         for i, j, k, m in script:
-            yield Difference(old_low + i, old_low + j, low + k, low + m)
+            yield LineDifference(old_low + i, old_low + j, low + k, low + m)
 
 
-def _script(old: Sequence[_Line], new: Sequence[_Line], budget: int) -> tuple[list[Difference], int]:
+def _script(old: Sequence[_Line], new: Sequence[_Line], budget: int) -> tuple[list[LineDifference], int]:
     """Return the shortest edit script and the steps it took.
 
     If it takes more than `budget` steps, replace everything.
@@ -71,7 +71,7 @@ def _script(old: Sequence[_Line], new: Sequence[_Line], budget: int) -> tuple[li
             reached[diagonal] = x
             if x >= len(old) and y >= len(new):
                 return _traced(rounds, len(old), len(new)), steps
-    return [Difference(0, len(old), 0, len(new))], steps
+    return [LineDifference(0, len(old), 0, len(new))], steps
 
 
 def _inserts(reached: Mapping[int, int], diagonal: int, edits: int) -> bool:
@@ -82,9 +82,9 @@ def _inserts(reached: Mapping[int, int], diagonal: int, edits: int) -> bool:
     return diagonal == -edits or (diagonal != edits and reached[diagonal - 1] < reached[diagonal + 1])
 
 
-def _traced(rounds: Sequence[Mapping[int, int]], x: int, y: int) -> list[Difference]:
+def _traced(rounds: Sequence[Mapping[int, int]], x: int, y: int) -> list[LineDifference]:
     """Return the edits on the path to the end, with adjacent edits merged."""
-    found: list[Difference] = []
+    found: list[LineDifference] = []
     for edits in range(len(rounds) - 1, 0, -1):
         reached, diagonal = rounds[edits], x - y
         inserts = _inserts(reached, diagonal, edits)
@@ -96,7 +96,7 @@ def _traced(rounds: Sequence[Mapping[int, int]], x: int, y: int) -> list[Differe
         if last is not None and (last.old_start, last.start) == (after_x, after_y):
             found[-1] = last._replace(old_start=x, start=y)
         else:
-            found.append(Difference(x, after_x, y, after_y))
+            found.append(LineDifference(x, after_x, y, after_y))
     return found[::-1]
 
 
@@ -125,7 +125,7 @@ def _anchors(before: Sequence[_Line], after: Sequence[_Line]) -> list[tuple[int,
 
 def hunks(before: Sequence[str], after: Sequence[str], context: int = 3) -> Iterator[tuple[str, list[str]]]:
     """Yield the hunks of a unified diff: the `@@ ... @@` line, and the lines below it with their markers."""
-    group: list[Difference] = []
+    group: list[LineDifference] = []
     for one in differences(before, after):
         if group and one.old_start - group[-1].old_stop > 2 * context:
             yield _hunk(group, before, after, context)
@@ -136,7 +136,7 @@ def hunks(before: Sequence[str], after: Sequence[str], context: int = 3) -> Iter
 
 
 def _hunk(
-    group: Sequence[Difference], before: Sequence[str], after: Sequence[str], context: int
+    group: Sequence[LineDifference], before: Sequence[str], after: Sequence[str], context: int
 ) -> tuple[str, list[str]]:
     lead = min(context, group[0].old_start)
     low, old_high = group[0].old_start - lead, min(group[-1].old_stop + context, len(before))

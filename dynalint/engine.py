@@ -11,13 +11,13 @@ from dynalint.analysis import Analysis
 from dynalint.analysis.events import CompilerUse
 from dynalint.analysis.importers import Importers, outlines_of
 from dynalint.analysis.source import SourceFile
-from dynalint.around import Around, Outlines, around
 from dynalint.findings import Finding, Fix
 from dynalint.fix import Decider, FixOptions, FixResult, Keeper, Linted, View, Views, fix_findings, remembering
 from dynalint.fix.follow_ups import is_part, whole_fixes
 from dynalint.fix.settings import setting_line, with_settings
 from dynalint.lint import Linter, LintResult, unreadable
-from dynalint.placing import placed
+from dynalint.positions import placed
+from dynalint.related_files import Outlines, RelatedFiles, find_related
 from dynalint.rules import all_rules
 from dynalint.workspace import Workspace, search_folders
 
@@ -46,7 +46,7 @@ class Checked:
     notes: tuple[str, ...] = ()
     interrupted: bool = False
     ran: bool = False
-    around: Around = field(default_factory=Around)
+    around: RelatedFiles = field(default_factory=RelatedFiles)
 
     def reported(self, *, refuted: bool = False) -> tuple[Finding, ...]:
         """Return the findings to report. Findings that Dynamo refuted are included only if `refuted` is true."""
@@ -118,12 +118,12 @@ def check(workspace: Workspace, progress: Progress | None = None, *, fixable: bo
     from dynalint.confirming import confirmed
 
     only = [one for one in result.offers.made(result.linted) if one.rewrite is not None] if fixable else None
-    heard = confirmed(workspace, result, progress, only)
-    failures = (*result.failures, *heard.failures)
-    heard_of = {one.finding.sort_key for one in heard.linted}
-    others = (one for one in result.linted if fixable and one.finding.sort_key not in heard_of)
-    linted = (*unreadable(workspace), *sorted((*heard.linted, *others), key=lambda one: one.finding.sort_key))
-    return Checked(linted, linter, result, failures, (*notes, *heard.notes), heard.interrupted, heard.ran)
+    ran = confirmed(workspace, result, progress, only)
+    failures = (*result.failures, *ran.failures)
+    judged = {one.finding.sort_key for one in ran.linted}
+    others = (one for one in result.linted if fixable and one.finding.sort_key not in judged)
+    linted = (*unreadable(workspace), *sorted((*ran.linted, *others), key=lambda one: one.finding.sort_key))
+    return Checked(linted, linter, result, failures, (*notes, *ran.notes), ran.interrupted, ran.ran)
 
 
 def in_project(workspace: Workspace) -> tuple[Workspace, tuple[str, ...]]:
@@ -132,12 +132,12 @@ def in_project(workspace: Workspace) -> tuple[Workspace, tuple[str, ...]]:
     return replace(workspace, around=found.files), found.notes
 
 
-def surroundings(workspace: Workspace, known: Outlines | None = None) -> Around:
+def surroundings(workspace: Workspace, known: Outlines | None = None) -> RelatedFiles:
     """Return the project files that affect the checked files. `known` are the outlines from earlier calls."""
     if workspace.is_whole:
-        return Around()
+        return RelatedFiles()
     search = search_folders(workspace.settings)
-    return around(workspace.files, workspace.configuration, search, workspace.texts, known)
+    return find_related(workspace.files, workspace.configuration, search, workspace.texts, known)
 
 
 def fix(

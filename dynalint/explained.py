@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dynalint.confirm.worker.dynamo.records import Break, Compile, Failure
+    from dynalint.confirm.worker.dynamo.records import Break, Compile, RunFailure
 
 _CALLS = 3
 _LONGEST = 400
@@ -44,7 +44,7 @@ class Recompile:
 
 
 @dataclass(frozen=True)
-class Report:
+class ExplainReport:
     """A report on three similar calls under Dynamo.
 
     `graphs` and `operations` are the numbers for the first call. `fullgraph` is the error that `fullgraph=True` raised,
@@ -74,7 +74,7 @@ class Report:
             yield f"the compiled code raises {self.error}"
 
 
-def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
+def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> ExplainReport:
     """Call a model or function three times under Dynamo, and once with `fullgraph=True`, and return a report.
 
     Modules and tensor arguments are copied first, so their state does not change.
@@ -90,7 +90,7 @@ def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     with torch.random.fork_rng():
         run = runs.default_run(make, calls)
         whole = runs.fullgraph_run(make, calls).error
-    return Report(
+    return ExplainReport(
         graphs=run.graphs[0] if run.graphs else 0,
         operations=run.operations[0] if run.operations else 0,
         breaks=tuple(dict.fromkeys(_break(found) for found in run.breaks)),
@@ -122,7 +122,7 @@ def _recompile(again: Compile) -> Recompile:
     return Recompile(again.file, again.line, again.function, again.call, guard(again))
 
 
-def _words(failure: Failure | None) -> str | None:
+def _words(failure: RunFailure | None) -> str | None:
     if failure is None:
         return None
     return f"{failure.type}: {textwrap.shorten(failure.message, _LONGEST)}"

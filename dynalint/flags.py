@@ -11,7 +11,7 @@ from dynalint.analysis.events import Call, Cause, Event, InstalledCall, Read, Wr
 from dynalint.analysis.exits import leads_to_raise
 from dynalint.analysis.functions import DISABLED
 from dynalint.analysis.given_up import find_stranded, runs_always
-from dynalint.analysis.installed import CALL, Inside, Installed
+from dynalint.analysis.installed import CALL, FollowedCall, Installed
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import SourceFile
 from dynalint.analysis.steps import Budgets
@@ -63,7 +63,7 @@ class RuleSet:
 
 
 def find(
-    analysis: Analysis | Inside,
+    analysis: Analysis | FollowedCall,
     rules: RuleSet,
     wanted: Callable[[Rule, SourceFile], bool],
     failed: Callable[[Rule, Event, Exception], None],
@@ -128,7 +128,7 @@ class Causes:
 
     def __init__(self, installed: Installed, rules: RuleSet) -> None:
         self._installed, self._rules = installed, rules
-        self._known: dict[Inside, Cause | None] = {}
+        self._known: dict[FollowedCall, Cause | None] = {}
         self._cut: dict[str, None] = {}
 
     @property
@@ -152,7 +152,7 @@ class Causes:
             self._known[inside] = self._first(inside)
         return self._known[inside]
 
-    def _first(self, inside: Inside) -> Cause | None:
+    def _first(self, inside: FollowedCall) -> Cause | None:
         if inside.extension is not None:
             return Cause(self._installed.shown(inside.extension), "", ("GB0007", "GB0147", "GB0156"))
         flags = qualified(list(find(inside, self._rules, _any_rule, _ignored, self.of)), inside.project)

@@ -142,8 +142,8 @@ def _run(folder: Path, where: dict[str, str], arguments: Sequence[str], most: in
             raise GitError(f"printed more than {most} bytes")
         if process.returncode:
             complaints.seek(0)
-            said = " ".join(complaints.read(1000).decode(errors="replace").split())
-            raise GitExitError(f"says: {said}" if said else f"exited with code {process.returncode}")
+            complaint = " ".join(complaints.read(1000).decode(errors="replace").split())
+            raise GitExitError(f"says: {complaint}" if complaint else f"exited with code {process.returncode}")
         return output
 
 

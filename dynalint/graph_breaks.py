@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, get_args
 
-from dynalint.catalogue import Entry, catalogue
+from dynalint.catalogue import CodeEntry, catalogue
 
 Seen = Literal["static", "partly", "dynamic", "internal"]
 
@@ -31,7 +31,7 @@ _ID = re.compile(r"\bGB\d{4}\b")
 
 
 @dataclass(frozen=True, slots=True)
-class GraphBreak:
+class BreakKind:
     """The description of an id.
 
     `type` is Dynamo's name for it, and `rules` are the codes of the rules that report it.
@@ -54,7 +54,7 @@ class GraphBreak:
         }
 
 
-def graph_breaks() -> dict[str, GraphBreak]:
+def graph_breaks() -> dict[str, BreakKind]:
     """Return the descriptions of all ids, in order.
 
     Raises:
@@ -67,14 +67,14 @@ def graph_breaks() -> dict[str, GraphBreak]:
     return {name: _record(name, raw, naming[name]) for name, raw in table()["breaks"].items()}
 
 
-def _record(name: str, raw: dict[str, Any], naming: set[str]) -> GraphBreak:
+def _record(name: str, raw: dict[str, Any], naming: set[str]) -> BreakKind:
     rules = naming.union(raw.get("rules", ())) & catalogue().keys()
     # If there is a rule for a break, it must be visible in the source.
     seen: Seen = "partly" if rules and raw["seen"] not in ("static", "partly") else raw["seen"]
-    return GraphBreak(name, raw["type"], seen, tuple(sorted(rules)), raw.get("reason", ""))
+    return BreakKind(name, raw["type"], seen, tuple(sorted(rules)), raw.get("reason", ""))
 
 
-def ids_of(entry: Entry) -> frozenset[str]:
+def ids_of(entry: CodeEntry) -> frozenset[str]:
     """Return the ids that a rule names itself, in its examples, or in its documentation."""
     examples = (name for example in entry.examples for name in example.gb)
     return frozenset({*entry.gb, *examples, *_ID.findall(entry.documentation)})

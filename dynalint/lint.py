@@ -25,10 +25,10 @@ from dynalint.environments import package_folders, release_for
 from dynalint.findings import Finding, Step, as_name, as_sentence
 from dynalint.fix import Linted
 from dynalint.flags import Causes, RuleSet, find, qualified
+from dynalint.ignore_comments import UNUSED_CODE, Suppression, Suppressions, read_suppressions, unused
 from dynalint.offers import Answer, Offers
 from dynalint.roots import complaints
 from dynalint.rules import Flag, Rewrite, Rule
-from dynalint.suppress import UNUSED_CODE, Suppression, Suppressions, read_suppressions, unused
 from dynalint.workspace import Workspace, search_folders
 
 SYNTAX_CODE = "DYN901"

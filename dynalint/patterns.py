@@ -34,13 +34,13 @@ def _compiled(line: str) -> Iterator[Any]:
             for pattern in GitIgnoreSpec.from_lines([line], **_OPTIONS).patterns:
                 regex = pattern.regex
                 if regex is not None and len(_WILDCARD.findall(regex.pattern)) > 1:
-                    pattern.regex = re.compile(_tamed(regex.pattern))
+                    pattern.regex = re.compile(_bounded(regex.pattern))
                 yield pattern
     except (ValueError, OverflowError, RecursionError, re.error):
         return
 
 
-def _tamed(regex: str) -> str:
+def _bounded(regex: str) -> str:
     """Return an equivalent regular expression that tries only one match for each wildcard except the last."""
     numbers = count(1)
 

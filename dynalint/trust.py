@@ -28,7 +28,7 @@ _NAME = "trusted.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedSetting:
     """A reserved setting in a project's own configuration: its key, its value, and where it was written."""
 
     key: str
@@ -49,11 +49,11 @@ class Trust:
         self._folder = state_folder()
         self._known: dict[str, str] | None = None
 
-    def covers(self, root: Path, asked: Sequence[Asked]) -> bool:
+    def covers(self, root: Path, asked: Sequence[RequestedSetting]) -> bool:
         """Return whether the project at `root` is trusted with exactly these settings."""
         return self._trusted().get(_name(root)) == _digest(asked)
 
-    def grant(self, root: Path, asked: Sequence[Asked]) -> None:
+    def grant(self, root: Path, asked: Sequence[RequestedSetting]) -> None:
         """Trust the project at `root` with the settings that it asks for.
 
         Raises:
@@ -105,7 +105,7 @@ def _name(root: Path) -> str:
     return os.path.realpath(root)
 
 
-def _digest(asked: Sequence[Asked]) -> str:
+def _digest(asked: Sequence[RequestedSetting]) -> str:
     """Return a hash of the settings that does not depend on where they are written."""
     listed = [[one.key, str(one.value)] for one in asked]
     return hashlib.sha256(json.dumps(listed).encode()).hexdigest()

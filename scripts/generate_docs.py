@@ -21,12 +21,12 @@ from pathlib import Path
 
 import click
 
-from dynalint.catalogue import Entry, catalogue
+from dynalint.catalogue import CodeEntry, catalogue
 from dynalint.cli import cli
 from dynalint.config.schema import schema
 from dynalint.config.settings import OPTIONS, Settings
 from dynalint.config.values import Glob, Selector
-from dynalint.graph_breaks import MEANINGS, GraphBreak, graph_breaks, table
+from dynalint.graph_breaks import MEANINGS, BreakKind, graph_breaks, table
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -101,7 +101,7 @@ def output(command: str, folder: str) -> str:
     return re.sub(r"(torch \d+(?:\.\d+)*)\+\w+", r"\1", shown)
 
 
-def page(entry: Entry) -> str:
+def page(entry: CodeEntry) -> str:
     """Return a rule's page."""
     facts = [f"category {entry.category}", f"severity {entry.severity}"]
     if entry.gb:
@@ -113,14 +113,14 @@ def page(entry: Entry) -> str:
     return f"{MADE}\n\n# {entry.code}: {entry.name}\n\n{about}\n\n{entry.documentation.strip()}\n"
 
 
-def index(entries: Iterable[Entry]) -> str:
+def index(entries: Iterable[CodeEntry]) -> str:
     """Return the list of all rules."""
     lines = [MADE, "", "# Rules", "", "| code | name | category | what it finds |", "| --- | --- | --- | --- |"]
     lines += [f"| [{one.code}]({one.code}.md) | {one.name} | {one.category} | {one.summary} |" for one in entries]
     return "\n".join(lines) + "\n"
 
 
-def breaks_page(breaks: Iterable[GraphBreak]) -> str:
+def breaks_page(breaks: Iterable[BreakKind]) -> str:
     """Return the table of all graph breaks with the rules that report them."""
     found = list(breaks)
     text = BREAKS.format(made=MADE_OF_TABLE, torch=table()["torch"], total=len(found))
@@ -155,7 +155,7 @@ def help_of(command: click.Command, name: str) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def standing(one: GraphBreak) -> str:
+def standing(one: BreakKind) -> str:
     """Return the rules that report a graph break, or the reason why there are none."""
     return ", ".join(f"[{code}](rules/{code}.md)" for code in one.rules) or one.reason
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dynalint.analysis.index import FunctionInfo
     from dynalint.analysis.project import Project
     from dynalint.analysis.source import SourceFile, Sources
-    from dynalint.analysis.steps import Budgets, Failure
+    from dynalint.analysis.steps import AnalysisFailure, Budgets
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Analysis:
     roots: list[FunctionInfo]
     functions: list[FunctionInfo]
     events: list[Event]
-    failures: list[Failure]
+    failures: list[AnalysisFailure]
     budgets: Budgets
     unknown_roots: list[str] = field(default_factory=list)
 

@@ -15,7 +15,7 @@ _OPTIONS = frozenset("use_reentrant preserve_rng_state context_fn determinism_ch
 Arguments = tuple[list[Kind], dict[str, Kind]]
 
 
-def handed_arguments(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Arguments | None:
+def callback_arguments(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Arguments | None:
     """Return the arguments that `name` passes to its first argument, or None if they are unknown or not passed."""
     if len(args) < 2 or isinstance(args[0], k.Unknown):
         return None
@@ -37,7 +37,7 @@ def handed_arguments(name: str, args: list[Kind], keywords: dict[str, Kind]) -> 
     return None
 
 
-def handed_result(name: str, args: list[Kind], given: Kind, result: Kind) -> Kind:
+def result_with_callback(name: str, args: list[Kind], given: Kind, result: Kind) -> Kind:
     """Return the result of calling `name` with a callback that returned `given`.
 
     `result` is the kind that is known without looking at the callback.

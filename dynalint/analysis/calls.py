@@ -7,7 +7,7 @@ import ast
 from dynalint.analysis import kinds as k
 from dynalint.analysis import torch_api
 from dynalint.analysis.builtin_calls import builtin_call, taken
-from dynalint.analysis.callbacks import TRANSFORMS, handed_arguments, handed_result
+from dynalint.analysis.callbacks import TRANSFORMS, callback_arguments, result_with_callback
 from dynalint.analysis.containers import container_method
 from dynalint.analysis.decorators import kept_back, wrappers_of
 from dynalint.analysis.dispatch import evaluate, evaluates
@@ -252,10 +252,10 @@ def _note_compiled(frame: Frame, name: str, args: list[Kind]) -> None:
 
 def _called_back(frame: Frame, name: str, args: list[Kind], keywords: dict[str, Kind], result: Kind) -> Kind:
     """Handle functions that take a function. `torch.compile(f)` is `f` itself, and others call their argument."""
-    handed = handed_arguments(name, args, keywords)
+    handed = callback_arguments(name, args, keywords)
     if handed is not None:
         given = apply(frame, args[0], *handed, None, starred=False)
-        return handed_result(name, args, given, result)
+        return result_with_callback(name, args, given, result)
     if name in _DISABLING:
         # If no function is given, the call returns the decorator. Otherwise, it returns a callable that Dynamo does not
         # trace into.

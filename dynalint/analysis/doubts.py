@@ -38,12 +38,12 @@ _TEST_FOLDERS = frozenset({"test", "tests", "testing"})
 _TEST_FILE = re.compile(r"test_.*|.*_test|conftest")
 
 
-def tells(callee: str) -> bool:
+def suggests_eager(callee: str) -> bool:
     """Return whether calling `callee`, a dotted name, suggests that the code around it is not meant to be compiled."""
     return callee in _TOLD or callee.startswith(_DRAWING)
 
 
-def _told_by(event: Event) -> str:
+def _doubt_from(event: Event) -> str:
     """Describe what an event shows its code to be doing, or return an empty string if the code may well be compiled."""
     if not isinstance(event, Call):
         return ""
@@ -123,7 +123,7 @@ def drivers(interpreter: Interpreter) -> Mapping[FunctionInfo, str]:
     found: dict[FunctionInfo, str] = {}
     for function, contexts in interpreter.contexts.items():
         for event in (event for context in contexts for event in context.events.values()):
-            told = _told_by(event)
+            told = _doubt_from(event)
             if told in _TRAINING or (told and runs_always(event, interpreter.project)):
                 found.setdefault(function, told)
     waiting = list(found)

@@ -40,7 +40,7 @@ _TRANSPARENT = frozenset(
 
 
 @dataclass(eq=False)
-class Inside:
+class FollowedCall:
     """What one call comes to: the events that it cannot avoid, in the order in which they happen, and their project.
 
     `extension` is the file of the compiled module that contains the callee, if there is one. `cut` says that not all
@@ -65,9 +65,9 @@ class Installed:
     ) -> None:
         self.folders = tuple(folders)
         self._disk, self._options, self._watched = disk, options, watched
-        self._known: dict[tuple[object, ...], Inside | None] = {}
+        self._known: dict[tuple[object, ...], FollowedCall | None] = {}
 
-    def follow(self, call: InstalledCall) -> Inside | None:
+    def follow(self, call: InstalledCall) -> FollowedCall | None:
         """Return what a call comes to; None if its code is not there or not known."""
         key = (call.callee, call.maker, call.call, call.starred)
         if key not in self._known:
@@ -79,20 +79,20 @@ class Installed:
         folder = next((one for one in self.folders if path.is_relative_to(one)), None)
         return (path if folder is None else path.relative_to(folder)).as_posix()
 
-    def _follow(self, call: InstalledCall) -> Inside | None:
+    def _follow(self, call: InstalledCall) -> FollowedCall | None:
         if not self.folders or call.callee.partition(".")[0] in _OPAQUE:
             return None
         project = _Packages(roots=list(self.folders), disk=self._disk, options=self._options)
         interpreter = _CallInterpreter(project, self._watched)
         callee = _callee(interpreter, call)
         if isinstance(callee, k.External):
-            return Inside(project, extension=self._extension(callee.name))
+            return FollowedCall(project, extension=self._extension(callee.name))
         if not isinstance(callee, (k.Function, k.Class, k.Instance)):
             return None
         context = _call(interpreter, callee, call.call, call, starred=call.starred)
         interpreter.note_unsettled()
         cut = bool(interpreter.budgets.left_out or interpreter.failures)
-        return Inside(project, list(_firm_events(context, {})), cut=cut)
+        return FollowedCall(project, list(_firm_events(context, {})), cut=cut)
 
     def _extension(self, name: str) -> Path | None:
         """Return the file of the compiled module that contains a function or class."""

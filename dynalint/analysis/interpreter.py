@@ -24,7 +24,6 @@ from dynalint.analysis import calls, expressions, steps, subscripts  # noqa: F40
 from dynalint.analysis import kinds as k
 from dynalint.analysis.attributes import Attributes
 from dynalint.analysis.definitions import Definitions
-from dynalint.analysis.evidence import Evidence
 from dynalint.analysis.frame import Context, Environment, Frame
 from dynalint.analysis.heirs import Heirs
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
@@ -36,7 +35,8 @@ from dynalint.analysis.scopes import Scopes
 from dynalint.analysis.signatures import bind_defaults, has_decorator, is_small
 from dynalint.analysis.sparse import as_sparse
 from dynalint.analysis.statements import run_block
-from dynalint.analysis.steps import Budgets, Exhausted, Failure, spent_now
+from dynalint.analysis.steps import AnalysisFailure, Budgets, Exhausted, spent_now
+from dynalint.analysis.tensor_evidence import TensorEvidence
 
 # The maximum number of argument combinations for which a small function is interpreted separately. Any others share one
 # context.
@@ -57,7 +57,7 @@ class Interpreter:
     def __init__(self, project: Project, watched: Callable[[str], str | None]) -> None:
         self.project = project
         self.watched = cache(watched)
-        self.failures: list[Failure] = []
+        self.failures: list[AnalysisFailure] = []
         self.budgets = Budgets(steps.MOST_STEPS)
         self.compiled: dict[Kind, None] = {}
         self.unpacked: set[ast.expr] = set()
@@ -71,7 +71,7 @@ class Interpreter:
         self.annotations: dict[ast.expr, Kind] = {}
         self.outside_names: dict[tuple[ClassInfo, str], str] = {}
         self.attributes = Attributes(self)
-        self.evidence = Evidence()
+        self.evidence = TensorEvidence()
         self.scopes = Scopes(self)
         self.heirs = Heirs(self)
         self.definitions = Definitions()
@@ -146,7 +146,7 @@ class Interpreter:
             unsettled = [context.runs for context in contexts if context.outdated and context.is_at_limit]
             if unsettled:
                 text = f"it was still called in new ways after {max(unsettled)} runs"
-                self.failures.append(Failure(function.file.path, function.qualname, text))
+                self.failures.append(AnalysisFailure(function.file.path, function.qualname, text))
 
     def runs(self, function: FunctionInfo) -> bool:
         """Return whether a call to a function always runs it, in spite of its decorators."""
@@ -266,7 +266,7 @@ class Interpreter:
             context.returns = UNKNOWN
             deep = isinstance(fault, RecursionError)
             said = "it is nested too deeply" if deep else f"{type(fault).__name__}: {fault}"
-            failure = Failure(context.function.file.path, context.function.qualname, said, crashed=not deep)
+            failure = AnalysisFailure(context.function.file.path, context.function.qualname, said, crashed=not deep)
             if failure not in self.failures:
                 self.failures.append(failure)
         finally:

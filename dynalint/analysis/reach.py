@@ -109,16 +109,16 @@ def _changed_by_call(
     return frozenset({held.attr}) if isinstance(held, ast.Attribute) and _is_named(held.value, own) else _NOTHING
 
 
-def said_of_self(method: FunctionInfo) -> tuple[object, ...]:
+def calls_on_self_of(method: FunctionInfo) -> tuple[object, ...]:
     """Return all that decides what `changes_of` says of calls of a method, apart from what these calls call in turn."""
     own = receiver_name(method)
     if own is None:
         return ()
     stored, calls, escapes = _read_body(method, own)
-    return stored, escapes, frozenset(_said_of(call, own) for call in calls)
+    return stored, escapes, frozenset(_described(call, own) for call in calls)
 
 
-def _said_of(call: ast.Call, own: str) -> tuple[object, ...]:
+def _described(call: ast.Call, own: str) -> tuple[object, ...]:
     func = call.func
     given = _is_given(call, own) and not (isinstance(func, ast.Name) and func.id in _LOOKING)
     held = func.value if isinstance(func, ast.Attribute) else None

@@ -13,7 +13,7 @@ from typing import TypeVar
 from dynalint.analysis import Analysis, AnalysisOptions
 from dynalint.analysis.callers import note_others
 from dynalint.analysis.compiler_uses import compiler_uses
-from dynalint.analysis.doubts import tells
+from dynalint.analysis.doubts import suggests_eager
 from dynalint.analysis.events import Branch, Call, Event, GeneratorRoot, Position, Subscript
 from dynalint.analysis.frame import Context
 from dynalint.analysis.index import FunctionInfo
@@ -85,7 +85,7 @@ def _analyze(
     project = Project.load(
         paths, search=options.search, overrides=overrides, options=options.rule_options, sources=sources
     )
-    interpreter = Interpreter(project, lambda name: watched(name) or (name if tells(name) else None))
+    interpreter = Interpreter(project, lambda name: watched(name) or (name if suggests_eager(name) else None))
     roots = find_roots(project, interpreter, options.roots)
     interpreter.run(roots)
     run_inherited(project, interpreter, roots)
@@ -133,12 +133,12 @@ def _events(project: Project, contexts: list[Context], roots: set[FunctionInfo])
         if context.function.file in order:
             for key, event in context.events.items():
                 known = found.setdefault(key, event)
-                if known is not event and _telling(event) > _telling(known):
+                if known is not event and _informativeness(event) > _informativeness(known):
                     found[key] = event
     return list(found.values())
 
 
-def _telling(event: Event) -> tuple[bool, bool, int, int]:
+def _informativeness(event: Event) -> tuple[bool, bool, int, int]:
     """Rank an event by how informative it is.
 
     The rank depends on whether the event is certain, and on how many of its values are tensors or masks.

@@ -35,7 +35,7 @@ class Exhausted(Exception):  # noqa: N818 - not an error, but the answer that th
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class AnalysisFailure:
     """A function on which dynalint itself failed: the file, the function and the error, for a one-line message.
 
     `crashed` is true if an exception was raised, and false if a limit was reached.

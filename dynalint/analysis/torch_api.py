@@ -31,7 +31,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from dynalint.analysis.torch_kinds import Kind, parse_kind, union, without_dtype
+from dynalint.analysis.torch_kinds import ApiKind, parse_kind, union, without_dtype
 
 Flag = Literal["dynamic_shape", "data_dependent", "random", "mutating", "elementwise", "partial_domain"]
 FLAGS: tuple[Flag, ...] = get_args(Flag)
@@ -88,7 +88,7 @@ class Overload:
     `variadic` is the parameter that accepts all further positional arguments.
     """
 
-    kind: Kind
+    kind: ApiKind
     flags: frozenset[Flag] = frozenset()
     parameters: tuple[Parameter, ...] | None = None
     variadic: Parameter | None = None
@@ -113,7 +113,7 @@ class Overload:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ApiEntry:
     """The canonical name of a function or method, and its overloads. There is at least one overload."""
 
     name: str
@@ -167,7 +167,7 @@ class Entry:
         keywords: Mapping[str, str] | None = None,
         *,
         starred: bool = False,
-    ) -> Kind:
+    ) -> ApiKind:
         """Return the kind of a call's result. The arguments are the same as for `resolve`."""
         return self.resolve(positional, keywords, starred=starred).kind
 
@@ -191,7 +191,7 @@ class TorchClass:
 
     name: str
     ancestors: tuple[str, ...]
-    instance: Kind
+    instance: ApiKind
 
     @property
     def is_module(self) -> bool:
@@ -199,15 +199,15 @@ class TorchClass:
         return self.instance.name == "module"
 
     @property
-    def call(self) -> Entry | None:
+    def call(self) -> ApiEntry | None:
         """The result of calling an instance, from a module's `forward` or `__call__`, or None if it is not callable."""
         return self.method("forward" if self.is_module else "__call__")
 
-    def method(self, name: str) -> Entry | None:
+    def method(self, name: str) -> ApiEntry | None:
         """Return the entry of a method that the class defines or inherits, or None if there is none."""
         return _class_method(self.name, name)
 
-    def attribute(self, name: str) -> Kind | None:
+    def attribute(self, name: str) -> ApiKind | None:
         """Return the kind of an attribute or property that the class defines or inherits, or None if there is none."""
         return _class_attribute(self.name, name)
 
@@ -223,19 +223,19 @@ def canonical(name: str) -> str:
 
 
 @cache
-def function(name: str) -> Entry | None:
+def function(name: str) -> ApiEntry | None:
     """Return the entry for a function's full dotted name, such as "torch.nn.functional.relu", or None if unknown."""
     name = canonical(name)
     spec = _data()["functions"].get(name)
-    return None if spec is None else Entry(name, _parse_entry(spec))
+    return None if spec is None else ApiEntry(name, _parse_entry(spec))
 
 
-def method(name: str) -> Entry | None:
+def method(name: str) -> ApiEntry | None:
     """Return the entry for a `torch.Tensor` method, given its bare name, or None if there is none."""
     return _class_method("torch.Tensor", name)
 
 
-def attribute(name: str) -> Kind | None:
+def attribute(name: str) -> ApiKind | None:
     """Return the kind of a `torch.Tensor` attribute or property, or None if there is none."""
     return _class_attribute("torch.Tensor", name)
 
@@ -254,7 +254,7 @@ def torch_class(name: str) -> TorchClass | None:
 
 
 @cache
-def constant(name: str) -> Kind | None:
+def constant(name: str) -> ApiKind | None:
     """Return the kind of a module-level value such as `torch.float32` or `torch.pi`, or None if unknown."""
     text = _data()["constants"].get(canonical(name))
     return None if text is None else parse_kind(text)
@@ -300,17 +300,17 @@ def _aliases() -> dict[str, str]:
 
 
 @cache
-def _class_method(owner: str, name: str) -> Entry | None:
+def _class_method(owner: str, name: str) -> ApiEntry | None:
     found = torch_class(owner)
     for ancestor in found.ancestors if found else ():
         spec = _data()["classes"].get(ancestor, {}).get("methods", {}).get(name)
         if spec is not None:
-            return Entry(f"{ancestor}.{name}", _parse_entry(spec))
+            return ApiEntry(f"{ancestor}.{name}", _parse_entry(spec))
     return None
 
 
 @cache
-def _class_attribute(owner: str, name: str) -> Kind | None:
+def _class_attribute(owner: str, name: str) -> ApiKind | None:
     found = torch_class(owner)
     for ancestor in found.ancestors if found else ():
         text = _data()["classes"].get(ancestor, {}).get("attributes", {}).get(name)
@@ -346,7 +346,7 @@ def _joined(overloads: tuple[Overload, ...]) -> Overload:
 
 
 @cache
-def _joined_results(results: tuple[tuple[Kind, frozenset[Flag]], ...]) -> Overload:
+def _joined_results(results: tuple[tuple[ApiKind, frozenset[Flag]], ...]) -> Overload:
     return Overload(union(kind for kind, _ in results), frozenset[Flag]().union(*(flags for _, flags in results)))
 
 

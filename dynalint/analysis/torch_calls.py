@@ -19,7 +19,7 @@ OF_DENSE_TENSORS: dict[str, Kind] = {
 
 
 @cache
-def convert(kind: torch_kinds.Kind, dtype: DType | None) -> Kind:  # noqa: C901 - a list of cases
+def convert(kind: torch_kinds.ApiKind, dtype: DType | None) -> Kind:  # noqa: C901 - a list of cases
     """Convert a kind in the torch data to a kind in the lattice. `dtype` is the dtype class of the input tensors."""
     name = kind.name
     if name == "tensor":
@@ -83,7 +83,7 @@ def hint(kind: Kind) -> str:
 
 
 def certain_flags(
-    entry: torch_api.Entry, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
+    entry: torch_api.ApiEntry, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
 ) -> frozenset[torch_api.Flag]:
     """Return the flags that all overloads of a torch function or method that accept these arguments have in common."""
     return _certain_flags(entry, *_hints(args, keywords), starred)
@@ -96,20 +96,20 @@ def _hints(args: list[Kind], keywords: dict[str, Kind]) -> tuple[tuple[str, ...]
 
 @cache
 def _certain_flags(
-    entry: torch_api.Entry, positional: tuple[str, ...], keywords: tuple[tuple[str, str], ...], starred: bool
+    entry: torch_api.ApiEntry, positional: tuple[str, ...], keywords: tuple[tuple[str, str], ...], starred: bool
 ) -> frozenset[torch_api.Flag]:
     return entry.certain_flags(positional, dict(keywords), starred=starred)
 
 
 @cache
 def _resolved(
-    entry: torch_api.Entry, positional: tuple[str, ...], keywords: tuple[tuple[str, str], ...], starred: bool
+    entry: torch_api.ApiEntry, positional: tuple[str, ...], keywords: tuple[tuple[str, str], ...], starred: bool
 ) -> torch_api.Overload:
     return entry.resolve(positional, dict(keywords), starred=starred)
 
 
 def torch_call(
-    entry: torch_api.Entry, receiver: Kind | None, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
+    entry: torch_api.ApiEntry, receiver: Kind | None, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
 ) -> Kind:
     """Return the result of a torch function or method for these arguments."""
     result = _result(entry, receiver, tuple(args), tuple(keywords.items()), starred)
@@ -126,7 +126,7 @@ def _subject(receiver: Kind | None, args: list[Kind]) -> Kind:
 
 @lru_cache(maxsize=16_384)
 def _result(
-    entry: torch_api.Entry,
+    entry: torch_api.ApiEntry,
     receiver: Kind | None,
     positional: tuple[Kind, ...],
     named: tuple[tuple[str, Kind], ...],

@@ -59,7 +59,7 @@ UNKNOWN_DTYPES = "????"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ApiKind:
     """The kind of a value, parsed from the grammar in this module.
 
     `type` is the class name of a `python`, `data`, `module` or `object` kind, or "" if it is unknown. `items` are a
@@ -71,7 +71,7 @@ class Kind:
     type: str = ""
     dtypes: str = UNKNOWN_DTYPES
     rank0: bool = False
-    items: tuple[Kind, ...] = ()
+    items: tuple[ApiKind, ...] = ()
     fields: tuple[str, ...] = ()
     variadic: bool = False
 
@@ -112,20 +112,20 @@ class Kind:
         detail = self.type if self.name != "tensor" or self.dtypes == UNKNOWN_DTYPES else self.dtypes
         return f"{self.name}{detail and f':{detail}'}{'@0' if self.rank0 else ''}"
 
-    def walk(self) -> Iterable[Kind]:
+    def walk(self) -> Iterable[ApiKind]:
         """Yield this kind and all kinds inside it."""
         yield self
         for item in self.items:
             yield from item.walk()
 
 
-UNKNOWN = Kind("unknown")
-NONE = Kind("none")
-TENSOR = Kind("tensor")
+UNKNOWN = ApiKind("unknown")
+NONE = ApiKind("none")
+TENSOR = ApiKind("tensor")
 
 
 @cache
-def parse_kind(text: str) -> Kind:
+def parse_kind(text: str) -> ApiKind:
     """Return the kind that `text` describes. Raise ValueError if it is invalid."""
     kind, rest = _parse_union(text)
     if rest:
@@ -133,7 +133,7 @@ def parse_kind(text: str) -> Kind:
     return kind
 
 
-def union(kinds: Iterable[Kind]) -> Kind:
+def union(kinds: Iterable[ApiKind]) -> ApiKind:
     """Return the kind of a value that has one of `kinds`, which must not be empty.
 
     Tensors are merged into a single tensor with the properties that they have in common. If any member is unknown, so
@@ -146,24 +146,24 @@ def union(kinds: Iterable[Kind]) -> Kind:
     if len(tensors) > 1:
         rest = [member for member in members if member.name != "tensor"]
         members = [_joined_tensor(tensors), *rest]
-    return members[0] if len(members) == 1 else Kind("union", items=tuple(members))
+    return members[0] if len(members) == 1 else ApiKind("union", items=tuple(members))
 
 
 @cache
-def without_dtype(kind: Kind) -> Kind:
+def without_dtype(kind: ApiKind) -> ApiKind:
     """Return the kind with the dtypes of its tensors removed, for calls with a `dtype` argument."""
     if kind.name == "tensor":
         return replace(kind, dtypes=UNKNOWN_DTYPES)
     return replace(kind, items=tuple(map(without_dtype, kind.items))) if kind.items else kind
 
 
-def _joined_tensor(tensors: list[Kind]) -> Kind:
+def _joined_tensor(tensors: list[ApiKind]) -> ApiKind:
     columns = [set(column) - {"-"} for column in zip(*(tensor.dtypes for tensor in tensors), strict=True)]
     letters = "".join("-" if not column else column.pop() if len(column) == 1 else "?" for column in columns)
-    return Kind("tensor", dtypes=letters, rank0=all(tensor.rank0 for tensor in tensors))
+    return ApiKind("tensor", dtypes=letters, rank0=all(tensor.rank0 for tensor in tensors))
 
 
-def _parse_union(text: str) -> tuple[Kind, str]:
+def _parse_union(text: str) -> tuple[ApiKind, str]:
     kind, rest = _parse_single(text)
     if not rest.startswith("|"):
         return kind, rest
@@ -171,10 +171,10 @@ def _parse_union(text: str) -> tuple[Kind, str]:
     while rest.startswith("|"):
         kind, rest = _parse_single(rest[1:])
         members.append(kind)
-    return Kind("union", items=tuple(members)), rest
+    return ApiKind("union", items=tuple(members)), rest
 
 
-def _parse_single(text: str) -> tuple[Kind, str]:
+def _parse_single(text: str) -> tuple[ApiKind, str]:
     if text.startswith("("):
         return _parse_tuple(text[1:])
     if text[:1] in _BRACKETS:
@@ -182,7 +182,7 @@ def _parse_single(text: str) -> tuple[Kind, str]:
         item, rest = _parse_union(text[1:])
         if not rest.startswith(closing):
             raise ValueError(f"{text!r} is not a kind: {closing!r} is missing")
-        return Kind(name, items=(item,)), rest[1:]
+        return ApiKind(name, items=(item,)), rest[1:]
     end = next(
         (index for index, letter in enumerate(text) if letter in ",|)]}>" or text.startswith("...", index)), None
     )
@@ -190,8 +190,8 @@ def _parse_single(text: str) -> tuple[Kind, str]:
     return _parse_word(word), text[len(word) :]
 
 
-def _parse_tuple(text: str) -> tuple[Kind, str]:
-    items: list[Kind] = []
+def _parse_tuple(text: str) -> tuple[ApiKind, str]:
+    items: list[ApiKind] = []
     fields: list[str] = []
     while not text.startswith(")"):
         name, equals, rest = text.partition("=")
@@ -201,18 +201,18 @@ def _parse_tuple(text: str) -> tuple[Kind, str]:
         item, text = _parse_union(text)
         items.append(item)
         if text.startswith("...)"):
-            return Kind("tuple", items=tuple(items), variadic=True), text[4:]
+            return ApiKind("tuple", items=tuple(items), variadic=True), text[4:]
         if not text.startswith((",", ")")):
             raise ValueError(f"a tuple kind is not closed before {text!r}")
         text = text.removeprefix(",")
-    return Kind("tuple", items=tuple(items), fields=tuple(fields)), text[1:]
+    return ApiKind("tuple", items=tuple(items), fields=tuple(fields)), text[1:]
 
 
-def _parse_word(text: str) -> Kind:
+def _parse_word(text: str) -> ApiKind:
     body, _, rank = text.partition("@")
     name, _, detail = body.partition(":")
     if name not in _WORDS:
         raise ValueError(f"{text!r} is not a kind")
     if name == "tensor":
-        return Kind("tensor", dtypes=detail or UNKNOWN_DTYPES, rank0=rank == "0")
-    return Kind(name, type=detail)  # type: ignore[arg-type]
+        return ApiKind("tensor", dtypes=detail or UNKNOWN_DTYPES, rank0=rank == "0")
+    return ApiKind(name, type=detail)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from dynalint.analysis.frame import Environment, Frame
 from dynalint.analysis.kinds import UNKNOWN, Kind
 from dynalint.analysis.members import member
 from dynalint.analysis.subjects import subject
-from dynalint.analysis.torch_api import Entry
+from dynalint.analysis.torch_api import ApiEntry
 
 # Many other objects have attributes with these names, but only tensors and arrays have methods with these names. (So do
 # torch storages, which are rarely passed on.)
@@ -127,7 +127,7 @@ def note_arguments(frame: Frame, node: ast.Call, callee: Kind, args: list[Kind])
 
 
 @cache
-def _takes_only_tensors(entry: Entry, position: int, is_layer: bool) -> bool:
+def _takes_only_tensors(entry: ApiEntry, position: int, is_layer: bool) -> bool:
     """Return whether every overload of a torch function requires a tensor at this position."""
     if is_layer and position == 0:
         return True

@@ -24,8 +24,8 @@ from dynalint.project_files import project_files
 from dynalint.reading import is_inside
 
 if TYPE_CHECKING:
-    from dynalint.around import Around
     from dynalint.engine import Checked
+    from dynalint.related_files import RelatedFiles
     from dynalint.workspace import Workspace
 
 Basis = dict[str, Any]
@@ -63,7 +63,7 @@ def content(basis: Basis, path: Path) -> bytes | None:
     return b"" if isinstance(data, str) else data if _identity(data) == basis["disk"]["contents"][str(path)] else None
 
 
-def _near(around: Around, analysed: Basis) -> Basis | None:
+def _near(around: RelatedFiles, analysed: Basis) -> Basis | None:
     """Return what determined which files were analysed, leaving out the contents that are already in `analysed`."""
     answers = _answers(around.disk)
     if answers is None:

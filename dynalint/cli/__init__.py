@@ -102,6 +102,6 @@ def _show(fault: click.ClickException) -> None:
     from dynalint.cli.console import write
     from dynalint.report.style import visible_lines
 
-    said = StringIO()
-    fault.show(file=said)
-    write(visible_lines(said.getvalue()), sys.stderr)
+    text = StringIO()
+    fault.show(file=text)
+    write(visible_lines(text.getvalue()), sys.stderr)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from dynalint.analysis.source import SourceFile
-    from dynalint.cli.session import Run
+    from dynalint.cli.session import CommandRun
     from dynalint.findings import Finding
 
 _EPILOG = """\b
@@ -105,13 +105,13 @@ def check(**options: Any) -> int:
 def check_once(options: dict[str, Any]) -> int:
     """Check once with the options of `check`, and return the exit code."""
     from dynalint.changes import changes_since
-    from dynalint.cli.session import Run
-    from dynalint.placing import lines_by_place
+    from dynalint.cli.session import CommandRun
+    from dynalint.positions import lines_by_place
     from dynalint.report import WITH_FIXES
     from dynalint.report.runners import in_text
     from dynalint.report.style import visible
 
-    run = Run(options)
+    run = CommandRun(options)
     if options["show_files"]:
         run.write(in_text("".join(f"{visible(run.workspace.shown(path))}\n" for path in run.workspace.files)))
         return run.exit_code(())
@@ -193,12 +193,12 @@ def _check_options(options: dict[str, Any]) -> None:
         raise UsageError(f"{doing[0]} and {doing[1]} cannot be combined.")
 
 
-def _silence(run: Run, files: Mapping[str, SourceFile], findings: Sequence[Finding], reason: str) -> int:
+def _silence(run: CommandRun, files: Mapping[str, SourceFile], findings: Sequence[Finding], reason: str) -> int:
     """Write ignore comments for the findings into their files. `files` maps the paths in findings to the files."""
+    from dynalint.add_ignore import NOT_SILENCED, silence
     from dynalint.errors import DynalintError
-    from dynalint.fix.write import Write, write_groups
-    from dynalint.placing import unplaced
-    from dynalint.silence import NOT_SILENCED, silence
+    from dynalint.fix.write import FileWrite, write_groups
+    from dynalint.positions import unplaced
 
     by_path: dict[str, list[Finding]] = {}
     for finding in findings:
@@ -213,7 +213,7 @@ def _silence(run: Run, files: Mapping[str, SourceFile], findings: Sequence[Findi
             run.add_failures([f"{path}: not silenced: {fault}."])
             continue
         before = file.data if file.data is not None else file.encode(file.text)
-        writes[file.path] = Write(file.path, path, before, file.encode(text))
+        writes[file.path] = FileWrite(file.path, path, before, file.encode(text))
     written, failures = write_groups([[path] for path in writes], writes)
     run.add_failures(failures)
     done = sum(len(some) for path, some in by_path.items() if files[path].path in written)

@@ -45,8 +45,10 @@ def clean(**options: Any) -> None:
     removed = _remove(folder)
     if not options["quiet"]:
         shown = show_path(folder, directory)
-        said = f"removed {removed} file{'s' if removed != 1 else ''} from {shown}" if removed else f"nothing in {shown}"
-        note(f"{said}.", options["color"])
+        outcome = (
+            f"removed {removed} file{'s' if removed != 1 else ''} from {shown}" if removed else f"nothing in {shown}"
+        )
+        note(f"{outcome}.", options["color"])
 
 
 def _remove(folder: Path) -> int:

@@ -161,8 +161,8 @@ def _text(settings: Settings, shown: str, file: str | None, enabled: frozenset[s
     remarks = [f"{one.described} in {one.place} has no effect, {UNTRUSTED}." for one in settings.ignored]
     remarks.append(f"Code is run by {found.python}, {f'with torch {release}' if release else 'which has no torch'}.")
     remarks += found.notes(Path.cwd())
-    said = "".join(f"# {visible(remark)}\n" for remark in remarks)
-    return f"{head}{body}\n{said}# Enabled rules: {', '.join(sorted(enabled))}\n"
+    remark_lines = "".join(f"# {visible(remark)}\n" for remark in remarks)
+    return f"{head}{body}\n{remark_lines}# Enabled rules: {', '.join(sorted(enabled))}\n"
 
 
 def _value(settings: Settings, key: str) -> Any:

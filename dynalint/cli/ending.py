@@ -40,8 +40,8 @@ def interruptible() -> Iterator[list[float]]:
 
     # Shells make background jobs ignore SIGINT, and this must stay so.
     in_background = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    heard = [signal.SIGTERM, *([] if in_background else [signal.SIGINT])]
-    former = {number: signal.signal(number, interrupt) for number in heard}
+    handled = [signal.SIGTERM, *([] if in_background else [signal.SIGINT])]
+    former = {number: signal.signal(number, interrupt) for number in handled}
     try:
         yield first
     finally:

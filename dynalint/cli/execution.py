@@ -10,7 +10,7 @@ import click
 from dynalint.errors import UsageError
 
 if TYPE_CHECKING:
-    from dynalint.cli.session import Run
+    from dynalint.cli.session import CommandRun
     from dynalint.config import Settings
     from dynalint.confirm import Execution
     from dynalint.confirm.shards import Shard
@@ -47,18 +47,18 @@ def execution(options: Mapping[str, Any], settings: Settings) -> Execution | Non
     if settings.confirm == "never" or (settings.budget is None and not scheduler and not shard and not answers):
         return None
     from dynalint.confirm import Execution
-    from dynalint.confirm.budget import Budget
+    from dynalint.confirm.budget import TimeBudget
     from dynalint.confirm.executors import LOCAL, DaskExecutor
     from dynalint.confirm.shards import Answers
 
     return Execution(
-        None if settings.budget is None else Budget(settings.budget),
+        None if settings.budget is None else TimeBudget(settings.budget),
         answers if shard is None else Answers(shard),
         DaskExecutor(scheduler) if scheduler else LOCAL,
     )
 
 
-def write_shard(run: Run, options: Mapping[str, Any]) -> int:
+def write_shard(run: CommandRun, options: Mapping[str, Any]) -> int:
     """Write a shard's answers to the output file, and return the exit code.
 
     Raises:

@@ -14,7 +14,7 @@ from dynalint.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from dynalint.cli.session import Run
+    from dynalint.cli.session import CommandRun
     from dynalint.findings import Finding
     from dynalint.fix import FixResult, Writer
 
@@ -66,7 +66,7 @@ def fix(**options: Any) -> int:
     dynalint only applies it if verification shows that the condition is met.
     """
     from dynalint import engine
-    from dynalint.cli.session import Run
+    from dynalint.cli.session import CommandRun
     from dynalint.confirm.servers import keeping_a_server
     from dynalint.fix import Writer
 
@@ -78,11 +78,11 @@ def fix(**options: Any) -> int:
         raise UsageError('"-" and --interactive cannot be combined, because both of them read standard input.')
     if options["settings"] and (asking or options["test_command"]):
         raise UsageError(f"--settings and {'--interactive' if asking else '--test'} cannot be combined.")
-    run = Run(options)
+    run = CommandRun(options)
     writer = Writer(lambda source: run.workspace.shown(source.path))
     keep = writer.keep if writing and run.stdin is None else None
     fixing = partial(engine.fix, verify=verify, unlikely=options["all"], keep=keep)
-    with keeping_a_server(), _telling_what_is_done(run, writer):
+    with keeping_a_server(), _noting_progress(run, writer):
         with run.activity() as progress:
             checked = engine.check(run.workspace, progress, fixable=not writing and not options["settings"])
             if checked.interrupted:
@@ -94,9 +94,9 @@ def fix(**options: Any) -> int:
             if not asking and not options["settings"]:
                 result, failures = fixing(checked, progress=progress)
         if asking:
-            from dynalint.cli.asking import Asking
+            from dynalint.cli.prompts import Prompts
 
-            result, failures = fixing(checked, decide=Asking(run))
+            result, failures = fixing(checked, decide=Prompts(run))
     run.add_failures(dict.fromkeys([*checked.failures, *failures]))
     if not writing:
         return _show(run, result, settings=options["settings"])
@@ -104,7 +104,7 @@ def fix(**options: Any) -> int:
 
 
 @contextlib.contextmanager
-def _telling_what_is_done(run: Run, writer: Writer) -> Iterator[None]:
+def _noting_progress(run: CommandRun, writer: Writer) -> Iterator[None]:
     """Print which files have been written so far if fixing is interrupted."""
     try:
         yield
@@ -114,7 +114,7 @@ def _telling_what_is_done(run: Run, writer: Writer) -> Iterator[None]:
         raise
 
 
-def _show(run: Run, result: FixResult, *, settings: bool) -> int:
+def _show(run: CommandRun, result: FixResult, *, settings: bool) -> int:
     """Write the diff, and return the exit code, which is 1 if there is a diff."""
     run.write_diff("".join(file.diff(run.workspace.shown(file.source.path)) for file in result.files))
     if result.fixed:
@@ -125,7 +125,7 @@ def _show(run: Run, result: FixResult, *, settings: bool) -> int:
     return run.exit_code([fixed.finding for fixed in result.fixed])
 
 
-def _apply(run: Run, result: FixResult, writer: Writer, options: Mapping[str, Any], *, ran: bool) -> int:
+def _apply(run: CommandRun, result: FixResult, writer: Writer, options: Mapping[str, Any], *, ran: bool) -> int:
     """Write the files, and report the remaining findings. `ran` says whether code was run."""
     if run.stdin is not None:
         run.write_stdin(next((file.text for file in result.files), None))
@@ -188,18 +188,18 @@ def _them(number: int) -> str:
 def _counted(result: FixResult) -> str:
     """Return the number of fixes, and how many of them were verified by running the code."""
     found, files = len(result.fixed), len(result.files)
-    proven = sum(fixed.proof is not None and fixed.proof.outcome == "proven" for fixed in result.fixed)
+    proven = sum(fixed.verification is not None and fixed.verification.outcome == "proven" for fixed in result.fixed)
     verified = f", {proven} verified by running the code" if proven else ""
     return f"{found} finding{'s' if found != 1 else ''} in {files} file{'s' if files != 1 else ''}{verified}"
 
 
-def _explain(run: Run, result: FixResult) -> None:
+def _explain(run: CommandRun, result: FixResult) -> None:
     """Print what the applied fixes change, and why other fixes were not applied."""
     for fixed in result.fixed:
         finding = run.placed(fixed.finding)
         place = f"{finding.place}:{finding.line}:{finding.column}: {finding.code}"
-        if fixed.proof is not None and fixed.proof.passed:
-            run.note(f"{place}: {fixed.proof.detail}.")
+        if fixed.verification is not None and fixed.verification.passed:
+            run.note(f"{place}: {fixed.verification.detail}.")
         if finding.fix is not None and finding.fix.tests:
             run.note(f"{place}: tested by {_some(finding.fix.tests)}.")
     for refused in result.refused:

@@ -17,7 +17,7 @@ from dynalint.trust import UNTRUSTED
 
 if TYPE_CHECKING:
     from dynalint.catalogue import KeptCatalogue
-    from dynalint.config import Configuration, Layer, Settings
+    from dynalint.config import Configuration, Settings, SettingsLayer
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -261,7 +261,7 @@ def read_configuration(options: Mapping[str, Any], known: Collection[str] | None
     return Configuration(overrides, kept_catalogue(options) if known is None else known, directory)
 
 
-def options_layer(options: Mapping[str, Any], directory: Path) -> Layer:
+def options_layer(options: Mapping[str, Any], directory: Path) -> SettingsLayer:
     """Return the settings given as options on the command line.
 
     Raises:

@@ -10,8 +10,8 @@ import click
 from dynalint.errors import UsageError
 
 if TYPE_CHECKING:
-    from dynalint.catalogue import Entry
-    from dynalint.graph_breaks import GraphBreak
+    from dynalint.catalogue import CodeEntry
+    from dynalint.graph_breaks import BreakKind
 
 _EPILOG = """\b
 Examples:
@@ -51,7 +51,7 @@ def rule(code: str | None, every: bool, output_format: str) -> None:
     write(json.dumps(entry.to_json(), indent=2) + "\n" if output_format == "json" else _text(entry))
 
 
-def _find(code: str) -> Entry:
+def _find(code: str) -> CodeEntry:
     from dynalint.catalogue import catalogue
     from dynalint.config import nearest
 
@@ -64,7 +64,7 @@ def _find(code: str) -> Entry:
     return entry
 
 
-def _find_break(name: str) -> GraphBreak:
+def _find_break(name: str) -> BreakKind:
     from dynalint.config import nearest
     from dynalint.graph_breaks import graph_breaks, table
 
@@ -76,7 +76,7 @@ def _find_break(name: str) -> GraphBreak:
     return found
 
 
-def _break_text(found: GraphBreak) -> str:
+def _break_text(found: BreakKind) -> str:
     from dynalint.catalogue import catalogue
     from dynalint.graph_breaks import MEANINGS
 
@@ -91,20 +91,20 @@ def _break_text(found: GraphBreak) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _json(entries: Iterable[Entry]) -> str:
+def _json(entries: Iterable[CodeEntry]) -> str:
     import json
 
     return json.dumps([entry.to_json() for entry in entries], indent=2) + "\n"
 
 
-def _table(entries: list[Entry]) -> str:
+def _table(entries: list[CodeEntry]) -> str:
     width = max(len(entry.name) for entry in entries)
     return "".join(
         f"{entry.code}  {entry.name:<{width}}  {'[*]' if entry.fix else '   '}  {entry.summary}\n" for entry in entries
     )
 
 
-def _text(entry: Entry) -> str:
+def _text(entry: CodeEntry) -> str:
     facts = [f"category {entry.category}", f"severity {entry.severity}"]
     if entry.gb:
         facts.append(f"Dynamo's ids {', '.join(entry.gb)}")

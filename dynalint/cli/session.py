@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dynalint.analysis.notebook import SUFFIX
 from dynalint.analysis.source import SourceFile, parse_source, read_source
-from dynalint.baseline import Baseline, Compared
+from dynalint.baseline import Baseline, BaselineComparison
 from dynalint.cli.activity import Activity
 from dynalint.cli.console import ColorChoice, fail, note, style_for, write, write_diff
 from dynalint.cli.execution import execution
@@ -23,7 +23,7 @@ from dynalint.errors import DynalintError, UsageError
 from dynalint.findings import Finding
 from dynalint.fingerprints import Identity, fingerprinted, repository_path, repository_top
 from dynalint.last_verdicts import LastVerdicts
-from dynalint.placing import lines_by_place, placed
+from dynalint.positions import lines_by_place, placed
 from dynalint.report import FOLDING, Report, Style, render, render_statistics
 from dynalint.report.reasons import reasons
 from dynalint.workspace import Workspace, open_workspace, text_workspace
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dynalint.engine import Checked
 
 
-class Run:
+class CommandRun:
     """A run of a command that checks files, with its command-line options."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -54,7 +54,7 @@ class Run:
         self.stdin: bytes | None = None
         self.workspace = replace(self._open(), ignore_suppressions=bool(options["ignore_suppressions"]))
         self.workspace = replace(self.workspace, execution=execution(options, self.settings))
-        self._compared: Compared | None = None
+        self._compared: BaselineComparison | None = None
         note_ignored(self.settings, options)
         file = self.settings.config_file
         self.verbose(f"settings are {'the defaults' if file is None else f'from {self.workspace.shown(file)}'}.")

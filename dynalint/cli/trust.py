@@ -46,14 +46,14 @@ def trust(path: str | None, *, revoke: bool, **options: Any) -> None:
     if not place.exists():
         raise UsageError(f"{path}: no such file or directory.")
     settings = Configuration(Overrides(), known_codes(), directory).for_run([place])
-    said = []
+    messages = []
     if revoke:
         was = Trust().revoke(settings.root)
-        said.append(f"{settings.root} is no longer trusted." if was else f"{settings.root} was not trusted.")
+        messages.append(f"{settings.root} is no longer trusted." if was else f"{settings.root} was not trusted.")
     else:
         Trust().grant(settings.root, settings.asked)
-        said += [f"{one.place}: {one.described} takes effect from now on." for one in settings.asked]
-        said.append(f"{settings.root} is trusted; to undo this, run `dynalint trust --revoke`.")
+        messages += [f"{one.place}: {one.described} takes effect from now on." for one in settings.asked]
+        messages.append(f"{settings.root} is trusted; to undo this, run `dynalint trust --revoke`.")
     if not options["quiet"]:
-        for text in said:
+        for text in messages:
             note(text, options["color"])

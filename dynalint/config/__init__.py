@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dynalint.config.load import Configuration, Overrides, environment_layer, inline_layer, parse_layer, show_path
-from dynalint.config.selection import Selection, matches
-from dynalint.config.settings import OPTIONS, Layer, Settings, split_reserved
+from dynalint.config.selection import RuleSelection, matches
+from dynalint.config.settings import OPTIONS, Settings, SettingsLayer, split_reserved
 from dynalint.config.values import Glob, Selector, nearest
 
 __all__ = [
     "OPTIONS",
     "Configuration",
     "Glob",
-    "Layer",
     "Overrides",
-    "Selection",
+    "RuleSelection",
     "Selector",
     "Settings",
+    "SettingsLayer",
     "environment_layer",
     "inline_layer",
     "matches",

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dynalint.config.settings import OPTIONS, Layer, Settings, about_machine, resolve, split_reserved
+from dynalint.config.settings import OPTIONS, Settings, SettingsLayer, about_machine, resolve, split_reserved
 from dynalint.config.toml import KeyPath, parse_toml, read_toml
 from dynalint.config.values import Raw, nearest, string
 from dynalint.errors import ConfigError
 from dynalint.reading import read_bounded
-from dynalint.trust import Asked, Trust
+from dynalint.trust import RequestedSetting, Trust
 from dynalint.user_folders import config_folder
 
 FILE_NAMES = ("dynalint.toml", "pyproject.toml")
@@ -40,7 +40,7 @@ class Overrides:
     is used.
     """
 
-    layers: tuple[Layer, ...] = ()
+    layers: tuple[SettingsLayer, ...] = ()
     file: Path | None = None
     isolated: bool = False
 
@@ -107,7 +107,7 @@ class Configuration:
         settings = resolve([*user, *own, *self._overrides.layers], self._known, root, file)
         return replace(settings, asked=tuple(asked), trusted=trusted)
 
-    def _read_user(self) -> tuple[Layer, ...]:
+    def _read_user(self) -> tuple[SettingsLayer, ...]:
         """Return the user's own settings, in increasing order of precedence.
 
         If the project has a configuration, only settings that concern the machine are used from here. Otherwise,
@@ -119,7 +119,7 @@ class Configuration:
         return tuple(read_layers(folder / FILE_NAMES[0], self._directory))
 
 
-def _all_split(layers: Sequence[Layer]) -> tuple[list[Layer], list[Asked]]:
+def _all_split(layers: Sequence[SettingsLayer]) -> tuple[list[SettingsLayer], list[RequestedSetting]]:
     """Split each layer into settings that anyone can set and settings that only the user can set."""
     parts = [split_reserved(layer) for layer in layers]
     return [layer for layer, _ in parts], [one for _, asked in parts for one in asked]
@@ -146,7 +146,7 @@ def is_configuration(path: Path, directory: Path) -> bool:
     return _table(read_toml(path, show_path(path, directory)).values) is not None
 
 
-def read_layers(path: Path, directory: Path, seen: tuple[Path, ...] = ()) -> list[Layer]:
+def read_layers(path: Path, directory: Path, seen: tuple[Path, ...] = ()) -> list[SettingsLayer]:
     """Read a configuration file and the files that it extends, in increasing order of precedence.
 
     Raises:
@@ -168,7 +168,7 @@ def read_layers(path: Path, directory: Path, seen: tuple[Path, ...] = ()) -> lis
     if not isinstance(values, dict):
         raise ConfigError(f"{locate(())}: [tool.dynalint] must be a table.")
     values = dict(values)
-    layers: list[Layer] = []
+    layers: list[SettingsLayer] = []
     if "extend" in values:
         raw = Raw(values.pop("extend"), ("extend",), path.parent, locate)
         base = Path(os.path.normpath(path.parent / Path(string(raw)).expanduser()))
@@ -182,7 +182,7 @@ def read_layers(path: Path, directory: Path, seen: tuple[Path, ...] = ()) -> lis
     return [*layers, parse_layer(values, path.parent, locate)]
 
 
-def parse_layer(values: Mapping[str, Any], base: Path, locate: Callable[[KeyPath], str]) -> Layer:
+def parse_layer(values: Mapping[str, Any], base: Path, locate: Callable[[KeyPath], str]) -> SettingsLayer:
     """Parse the keys from one source.
 
     Relative paths start from `base`. `locate` returns where a key was written.
@@ -196,10 +196,10 @@ def parse_layer(values: Mapping[str, Any], base: Path, locate: Callable[[KeyPath
             hint = nearest(key.replace("_", "-"), [*OPTIONS, "extend"])
             raise ConfigError(f'{locate((key,))}: unknown key "{key}"{hint or "; `dynalint config show` lists them"}.')
         parsed[key] = OPTIONS[key].parse(Raw(value, (key,), base, locate))
-    return Layer(parsed, {key: locate((key,)) for key in parsed})
+    return SettingsLayer(parsed, {key: locate((key,)) for key in parsed})
 
 
-def inline_layer(text: str, directory: Path) -> Layer:
+def inline_layer(text: str, directory: Path) -> SettingsLayer:
     """Parse the "key = value" argument of `--config`.
 
     Raises:
@@ -213,7 +213,7 @@ def inline_layer(text: str, directory: Path) -> Layer:
     return parse_layer(document.values, directory, lambda _: f"--config '{text}'")
 
 
-def environment_layer(environment: Mapping[str, str], directory: Path) -> Layer:
+def environment_layer(environment: Mapping[str, str], directory: Path) -> SettingsLayer:
     """Parse the `DYNALINT_*` variables. An empty variable counts as not set.
 
     Raises:

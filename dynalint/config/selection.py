@@ -32,7 +32,7 @@ class PerFileIgnore:
 
 
 @dataclass(frozen=True)
-class Selection:
+class RuleSelection:
     """The codes of the rules that are `enabled`, and of the rules whose fixes can be applied (`fixable`)."""
 
     enabled: frozenset[str] = frozenset()
@@ -45,7 +45,7 @@ class Selection:
         return self.enabled.difference(*off)
 
 
-def select(layers: Sequence[Mapping[str, Any]], known: Collection[str], default: Sequence[Selector]) -> Selection:
+def select(layers: Sequence[Mapping[str, Any]], known: Collection[str], default: Sequence[Selector]) -> RuleSelection:
     """Return which `known` codes are enabled, given the values from all layers in increasing order of precedence.
 
     As in ruff, a longer prefix takes precedence over a shorter one in the same layer, whether it selects or ignores
@@ -64,7 +64,7 @@ def select(layers: Sequence[Mapping[str, Any]], known: Collection[str], default:
         enabled = _apply(always if "select" in values else enabled, on, off, known)
         allowed, denied = values.get("fixable", ()), values.get("unfixable", ())
         fixable = _apply(set() if "fixable" in values else fixable, allowed, denied, known)
-    return Selection(frozenset(enabled), frozenset(fixable), _per_file(layers, known))
+    return RuleSelection(frozenset(enabled), frozenset(fixable), _per_file(layers, known))
 
 
 def expand(selectors: Iterable[Selector], known: Collection[str]) -> frozenset[str]:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dynalint.config import values as v
-from dynalint.config.selection import Selection, select
+from dynalint.config.selection import RuleSelection, select
 from dynalint.config.values import Glob, Selector, Type
 from dynalint.report import FORMATS
-from dynalint.trust import Asked
+from dynalint.trust import RequestedSetting
 from dynalint.user_folders import cache_folder
 
 # Directories that contain no project code: ruff's list, and dynalint's own cache.
@@ -76,9 +76,9 @@ class Settings:
 
     root: Path
     config_file: Path | None = None
-    selection: Selection = field(default_factory=Selection)
+    selection: RuleSelection = field(default_factory=RuleSelection)
     origins: Mapping[str, str] = field(default_factory=dict)
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[RequestedSetting, ...] = ()
     trusted: bool = False
 
     include: tuple[Path, ...] = field(
@@ -261,7 +261,7 @@ class Settings:
         return getattr(self, key.replace("-", "_"))
 
     @property
-    def ignored(self) -> tuple[Asked, ...]:
+    def ignored(self) -> tuple[RequestedSetting, ...]:
         """The project's reserved settings that have no effect because the project is not trusted."""
         return () if self.trusted else self.asked
 
@@ -296,30 +296,30 @@ _RESETS: Mapping[str, Sequence[str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class SettingsLayer:
     """Parsed values from one source (a file, the environment or the command line), and where each was written."""
 
     values: Mapping[str, Any]
     places: Mapping[str, str]
 
 
-def split_reserved(layer: Layer) -> tuple[Layer, list[Asked]]:
+def split_reserved(layer: SettingsLayer) -> tuple[SettingsLayer, list[RequestedSetting]]:
     """Split a layer into settings that anyone can set and settings that only the user can set."""
     asked = [
-        Asked(key, value, layer.places[key])
+        RequestedSetting(key, value, layer.places[key])
         for key, value in layer.values.items()
         if (reserved := OPTIONS[key].reserved) is not None and reserved(value)
     ]
     left = {key: value for key, value in layer.values.items() if key not in {one.key for one in asked}}
-    return Layer(left, layer.places), asked
+    return SettingsLayer(left, layer.places), asked
 
 
-def about_machine(layer: Layer) -> Layer:
+def about_machine(layer: SettingsLayer) -> SettingsLayer:
     """Return a layer's settings that concern the user's machine rather than the project."""
-    return Layer({key: value for key, value in layer.values.items() if OPTIONS[key].reserved}, layer.places)
+    return SettingsLayer({key: value for key, value in layer.values.items() if OPTIONS[key].reserved}, layer.places)
 
 
-def resolve(layers: Sequence[Layer], known: Collection[str], root: Path, config_file: Path | None) -> Settings:
+def resolve(layers: Sequence[SettingsLayer], known: Collection[str], root: Path, config_file: Path | None) -> Settings:
     """Merge layers in increasing order of precedence. `known` are the codes of the installed rules.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 
-class Budget:
+class TimeBudget:
     """A budget of processor `seconds` that threads can share. Waiting for a processor does not count."""
 
     def __init__(self, seconds: float) -> None:

@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
-from dynalint.confirm.searched_files import WORD, Block, SearchedFile
+from dynalint.confirm.searched_files import WORD, SearchedBlock, SearchedFile
 from dynalint.reading import is_inside, read_bounded
 
 _TEST_FILE = re.compile(r"test_\w+\.py|\w+_tests?\.py")
@@ -59,7 +59,7 @@ class CallSites:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._classes: dict[str, list[Block]] = {}
+        self._classes: dict[str, list[SearchedBlock]] = {}
         self._above: dict[Path, list[SearchedFile]] = {}
 
     @cached_property
@@ -141,7 +141,7 @@ class CallSites:
             grown = bool(new)
         return found
 
-    def _inherited(self, bases: Sequence[str], names: frozenset[str]) -> Iterator[Block]:
+    def _inherited(self, bases: Sequence[str], names: frozenset[str]) -> Iterator[SearchedBlock]:
         """Yield the tests in the classes `bases`, and in their own base classes, that mention one of the names."""
         waiting, known = list(bases), set(bases)
         for base in waiting:
@@ -151,7 +151,7 @@ class CallSites:
                 waiting += [more for more in one.bases if more not in known]
                 known.update(one.bases)
 
-    def _blocks_of(self, name: str) -> list[Block]:
+    def _blocks_of(self, name: str) -> list[SearchedBlock]:
         """Return the blocks for the classes with this name, if they have tests or base classes."""
         if name not in self._classes:
             head = re.compile(rf"^class[ \t]+{re.escape(name)}\b", re.MULTILINE)

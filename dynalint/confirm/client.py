@@ -27,10 +27,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dynalint.confirm.budget import Budget
-from dynalint.confirm.servers import Hello, Server, WorkerError, WorkerOptions, give_back, take_server
+from dynalint.confirm.budget import TimeBudget
+from dynalint.confirm.servers import Hello, WorkerError, WorkerOptions, WorkerServer, give_back, take_server
 from dynalint.confirm.shapes import fits
-from dynalint.confirm.untrusted import MOST_SENTENCE, MOST_TEXT, sentence, tamed
+from dynalint.confirm.untrusted import MOST_SENTENCE, MOST_TEXT, sanitised, sentence
 from dynalint.confirm.worker.process.wire import PATIENCE
 from dynalint.reading import is_inside, project_root
 
@@ -77,7 +77,7 @@ class Worker:
         self.options = options
         self._closed = False
         self._walls: tuple[str, ...] = ()
-        self._server: Server | None = take_server(options)
+        self._server: WorkerServer | None = take_server(options)
         self.hello = self._server.hello
 
     def __enter__(self) -> Worker:  # noqa: PYI034 - typing.Self is not in Python 3.10
@@ -131,7 +131,7 @@ class Worker:
             yield out_of(budget)
             return
         if self._server is None:
-            self._server = Server(self.options)
+            self._server = WorkerServer(self.options)
             if self._is_closed():  # Another thread has closed the worker.
                 self._kill()
                 yield Answer("lost", {}, {"reason": "the worker was closed"}, "starting")
@@ -181,7 +181,9 @@ class Worker:
                 # The caller stopped before it received the last answer.
                 self._kill()
 
-    def _next_answer(self, server: Server, most: int, on_stage: Callable[[str], None] | None) -> tuple[Answer, bool]:
+    def _next_answer(
+        self, server: WorkerServer, most: int, on_stage: Callable[[str], None] | None
+    ) -> tuple[Answer, bool]:
         """Return the next answer, and whether more answers to the same message follow.
 
         Texts are shortened to `most` characters.
@@ -197,10 +199,10 @@ class Worker:
                     continue
                 if "end" in reply:
                     server.warm = True
-                    ending = tamed(reply["end"], most)
+                    ending = sanitised(reply["end"], most)
                     answer = Answer(ending["outcome"], parts, ending, stage, self._walls, spent)
                     return answer, bool(reply.get("more"))
-                kind, value = reply["kind"], tamed(reply["value"], most)
+                kind, value = reply["kind"], sanitised(reply["value"], most)
                 if kind == "stage":
                     stage = sentence(value)
                     if on_stage is not None:
@@ -234,7 +236,7 @@ class Worker:
             server.end()
 
 
-def out_of(budget: Budget) -> Answer:
+def out_of(budget: TimeBudget) -> Answer:
     """Return the answer to a request for which no budget is left."""
     return Answer("budget", {}, {"outcome": "budget", "seconds": budget.seconds}, "starting")
 

@@ -10,7 +10,7 @@ from dynalint.confirm.recompiles import guard, hint, is_about, places
 from dynalint.confirm.results import TargetResult
 from dynalint.confirm.verdicts import Confirmation, coverage_of
 from dynalint.confirm.wording import break_text, comparison_text, effect_text
-from dynalint.confirm.worker.dynamo.records import Break, Comparison, Compile, Frame
+from dynalint.confirm.worker.dynamo.records import Break, Compile, EagerComparison, StackFrame
 from dynalint.findings import EFFECTS, Evidence, Finding, Severity, Step
 
 # Errors in loops, context managers, inlined calls and exceptions that are caused by an earlier break.
@@ -21,14 +21,14 @@ def discoveries(confirmation: Confirmation, directory: Path) -> list[Finding]:
     """Return a finding for each location and problem without a finding. Paths are relative to `directory`."""
     found: dict[tuple[str, int, str], Finding] = {}
     for result in (one for one in confirmation.results if not one.part):
-        scribe = _Scribe(confirmation, result, directory)
+        scribe = _FindingWriter(confirmation, result, directory)
         for finding in (*_breaks(scribe), *_recompiles(scribe), *_differences(scribe)):
             found.setdefault((finding.path, finding.line, finding.message), finding)
     return list(found.values())
 
 
 @dataclass(frozen=True)
-class _Scribe:
+class _FindingWriter:
     """Writes the findings for a single result."""
 
     confirmation: Confirmation
@@ -41,7 +41,7 @@ class _Scribe:
         real = Path(os.path.realpath(self.directory))
         return path.relative_to(real).as_posix() if path.is_relative_to(real) else path.as_posix()
 
-    def columns(self, frame: Frame) -> tuple[int, int]:
+    def columns(self, frame: StackFrame) -> tuple[int, int]:
         """Return the columns of the code that broke, or of the whole line if Dynamo does not report columns."""
         sources = self.confirmation.sources
         if frame.column is not None and frame.end_column is not None:
@@ -50,7 +50,7 @@ class _Scribe:
         start = len(line) - len(line.lstrip()) + 1
         return start, max(len(line.rstrip()) + 1, start)
 
-    def steps(self, stack: tuple[Frame, ...]) -> tuple[Step, ...]:
+    def steps(self, stack: tuple[StackFrame, ...]) -> tuple[Step, ...]:
         """Return the call chain through the user's own functions, outermost function first."""
         own = [frame for frame in stack if self.confirmation.is_place(frame.file, frame.line)]
         names = [self.confirmation.sources.function_at(frame.file, frame.line) or frame.function for frame in own]
@@ -58,7 +58,7 @@ class _Scribe:
         return tuple(found.values())
 
 
-def _breaks(scribe: _Scribe) -> list[Finding]:
+def _breaks(scribe: _FindingWriter) -> list[Finding]:
     confirmation, result = scribe.confirmation, scribe.result
     breaks = result.default.breaks if result.default is not None else ()
     causes = {
@@ -77,7 +77,7 @@ def _breaks(scribe: _Scribe) -> list[Finding]:
     return found
 
 
-def _break_finding(scribe: _Scribe, seen: Break, frame: Frame) -> Finding:
+def _break_finding(scribe: _FindingWriter, seen: Break, frame: StackFrame) -> Finding:
     result = scribe.result
     start, end = scribe.columns(frame)
     steps = scribe.steps(seen.stack)
@@ -122,7 +122,7 @@ def _kind(seen: Break) -> str:
     return seen.gb_type.strip().rstrip(".") or "for an unknown reason"
 
 
-def _recompiles(scribe: _Scribe) -> list[Finding]:
+def _recompiles(scribe: _FindingWriter) -> list[Finding]:
     """Report code that still recompiles on the last of the identical calls."""
     result = scribe.result
     found = []
@@ -135,7 +135,7 @@ def _recompiles(scribe: _Scribe) -> list[Finding]:
     return found
 
 
-def _differences(scribe: _Scribe) -> list[Finding]:
+def _differences(scribe: _FindingWriter) -> list[Finding]:
     """Report that compiled code gives different results, unless a miscompile finding in code that ran explains it."""
     result, found = scribe.result, scribe.result.comparison
     if found is None or found.same or found.place is None:
@@ -168,13 +168,13 @@ def _differences(scribe: _Scribe) -> list[Finding]:
     ]
 
 
-def _does(found: Comparison) -> str:
+def _does(found: EagerComparison) -> str:
     if found.what == "exception":
         return found.detail.removeprefix("it ")
     return f"gives different results than eager: {found.what} differs"
 
 
-def _recompile_findings(scribe: _Scribe, again: Compile) -> list[Finding]:
+def _recompile_findings(scribe: _FindingWriter, again: Compile) -> list[Finding]:
     """Return a finding for a recompilation, or an empty list if it is not in the user's own code."""
     result = scribe.result
     own = [
@@ -185,7 +185,7 @@ def _recompile_findings(scribe: _Scribe, again: Compile) -> list[Finding]:
     file, line = own[-1] if own else (again.file, again.line)
     if not scribe.confirmation.is_place(os.path.realpath(file), line):
         return []
-    frame = Frame(os.path.realpath(file), line, again.function)
+    frame = StackFrame(os.path.realpath(file), line, again.function)
     start, end = scribe.columns(frame)
     count = sum(other.file == again.file and other.line == again.line for other in result.recompiles)
     function = scribe.confirmation.sources.function_at(frame.file, line) or again.function

@@ -17,20 +17,20 @@ from typing import Any
 from dynalint.confirm.cache import VerdictCache
 from dynalint.confirm.client import Answer, Worker, WorkerError
 from dynalint.confirm.discoveries import discoveries
-from dynalint.confirm.evidence import Stock
-from dynalint.confirm.harvest import Harvested, Lines, ProjectCalls, Search, Searcher, harvested, in_words, searches
+from dynalint.confirm.evidence import EvidenceStore
+from dynalint.confirm.harvest import CallSearch, Harvested, Lines, ProjectCalls, Searcher, harvested, in_words, searches
 from dynalint.confirm.options import ConfirmOptions, Target, resolved
 from dynalint.confirm.order import batches, nearest_parts, ranks
 from dynalint.confirm.questions import Questions
 from dynalint.confirm.requests import request_for, worker_options
 from dynalint.confirm.results import Interrupted, TargetResult, as_part, record_of, result_of
 from dynalint.confirm.shards import WHOLE
-from dynalint.confirm.sources import Sources
-from dynalint.confirm.untrusted import sober, worded
+from dynalint.confirm.sources import UserSources
+from dynalint.confirm.untrusted import sanitised_discovery, sanitised_evidence
 from dynalint.confirm.verdicts import (
     CONFIRMABLE,
     Confirmation,
-    Placed,
+    Located,
     not_run,
     place,
     spots_of,
@@ -89,7 +89,7 @@ def examine(
     note: Callable[[str], None] | None = None,
 ) -> tuple[list[Finding], list[TargetResult]]:
     """Do what `confirm` does, and also return the results."""
-    sources = Sources({os.path.realpath(path): text for path, text in options.overrides.items()})
+    sources = UserSources({os.path.realpath(path): text for path, text in options.overrides.items()})
     leading = leads or (lambda _: ())
     placed = [place(finding, options, sources, leading(finding)) for finding in (*findings, *silenced)]
     targets = sorted(resolved(roots))
@@ -119,9 +119,9 @@ def examine(
         texts = (obstacle or not_run_text(leads=bool(one.leads), guesses=guesses) for one in placed)
         pairs = zip(judged, texts, strict=False)
         judged = [unconfirmed(one, text) if one.evidence.status == "static" else one for one, text in pairs]
-    told = [worded(one) for one in discoveries(confirmation, options.directory)]
-    judged = [replace(one, evidence=sober(one.evidence)) for one in judged]
-    found = sorted([*judged, *told], key=lambda finding: finding.sort_key)
+    discovered = [sanitised_discovery(one) for one in discoveries(confirmation, options.directory)]
+    judged = [replace(one, evidence=sanitised_evidence(one.evidence)) for one in judged]
+    found = sorted([*judged, *discovered], key=lambda finding: finding.sort_key)
     if target_runs.interrupted:
         raise Interrupted(found)
     return found, results
@@ -154,7 +154,7 @@ class _TargetRuns:
         targets: Sequence[Target],
         spots: dict[str, list[list[int]]],
         progress: Progress | None,
-        placed: Sequence[Placed] = (),
+        placed: Sequence[Located] = (),
         traced_in: Collection[str] = (),
         rank: Mapping[Target, tuple[int, ...]] = MappingProxyType({}),
     ) -> None:
@@ -263,15 +263,15 @@ class _TargetRuns:
 
     def _record(self, targets: Iterable[Target], workers: SimpleQueue[Worker]) -> None:
         """Record the project's calls to targets, to be used when the targets themselves are run."""
-        self._calls.look_for(targets, worker := workers.get(), lambda target: self._tell(target.name))
+        self._calls.look_for(targets, worker := workers.get(), lambda target: self._report(target.name))
         workers.put(worker)
 
-    def _searched(self, search: Search, workers: SimpleQueue[Worker]) -> Harvested:
+    def _searched(self, search: CallSearch, workers: SimpleQueue[Worker]) -> Harvested:
         """Return the result of a search, from the cache or the worker."""
         worker = workers.get()
         try:
             searcher = Searcher(self._options, self._cache, self._questions, self._every)
-            parts, spots = searcher.answer(search, worker, lambda: self._tell(search.targets[0].name))
+            parts, spots = searcher.answer(search, worker, lambda: self._report(search.targets[0].name))
             return harvested(search, worker.hello.torch or "", parts, spots)
         finally:
             workers.put(worker)
@@ -288,8 +288,10 @@ class _TargetRuns:
         failed: list[TargetResult] = []
         tried: set[Target] = set()
         for _ in range(_PARTS):
-            told = more([*self._results.values(), *failed, *self._harvested, *traced]) if self._obstacle is None else {}
-            wanted = {target: lines for target, lines in told.items() if target not in tried}
+            parts = (
+                more([*self._results.values(), *failed, *self._harvested, *traced]) if self._obstacle is None else {}
+            )
+            wanted = {target: lines for target, lines in parts.items() if target not in tried}
             tried.update(wanted)
             asked = searches(wanted, self._options) if self._options.device == "cpu" else ()
             found = [part for one in pool.map(lambda one: self._searched(one, workers), asked) for part in one.results]
@@ -312,14 +314,14 @@ class _TargetRuns:
     def _outdated(self) -> set[Target]:
         """Return the targets that a traced command called before their files changed."""
         cache = self._options.cache
-        return set() if cache is None or not self._traced_in else Stock(cache, self._texts).outdated()
+        return set() if cache is None or not self._traced_in else EvidenceStore(cache, self._texts).outdated()
 
     def _traced(self, torch: str | None) -> list[TargetResult]:
         """Return the results of traced commands that involve the files of this run."""
         cache = self._options.cache
         if cache is None or not self._traced_in:
             return []
-        found = Stock(cache, self._texts).results(torch, self._spots)
+        found = EvidenceStore(cache, self._texts).results(torch, self._spots)
         wanted = set(self._traced_in)
         return [one for one in found if str(one.target.path) in wanted or not wanted.isdisjoint(one.files)]
 
@@ -336,7 +338,7 @@ class _TargetRuns:
                     asked.append(target)
                 else:
                     self._results[target] = known
-                    self._tell(target.name, done=1)
+                    self._report(target.name, done=1)
             self._ask(asked, worker)
         finally:
             workers.put(worker)
@@ -348,14 +350,14 @@ class _TargetRuns:
             worker.ask_each("operations.confirming:confirm", requests, prepare="operations.confirming:prepare")
         ) as answers:
             for target in targets:
-                self._tell(target.name)
+                self._report(target.name)
                 result = self._result(target, worker, next(answers))
                 if self._obstacle is not None:  # The worker may have been closed.
                     return
                 self._results[target] = result
-                self._tell(target.name, done=1)
+                self._report(target.name, done=1)
 
-    def _tell(self, what: str, done: int = 0) -> None:
+    def _report(self, what: str, done: int = 0) -> None:
         with self._lock:
             self._done += done
             if self._progress is not None:

@@ -22,7 +22,7 @@ _FOLDER = "evidence"
 _DEFAULT, _LATENT = 1, 2
 
 
-class Stock:
+class EvidenceStore:
     """The evidence in a cache folder. `texts` override the files on disk."""
 
     def __init__(self, cache: Path, texts: Mapping[str, str] | None = None) -> None:

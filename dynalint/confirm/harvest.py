@@ -44,7 +44,7 @@ _ENDED_BY_CODE = ("signal", "killed", "exit", "memory", "processes", "channel")
 
 
 @dataclass(frozen=True)
-class Search:
+class CallSearch:
     """A request to find calls: targets in a single file, the lines that the calls should reach, and where to look."""
 
     targets: tuple[Target, ...]
@@ -58,7 +58,7 @@ class Search:
         return {**asked, "harvest": [_digest(Path(file)) for file in files]}
 
 
-def searches(wanted: Mapping[Target, Lines], options: ConfirmOptions, *, record: int = 0) -> Iterator[Search]:
+def searches(wanted: Mapping[Target, Lines], options: ConfirmOptions, *, record: int = 0) -> Iterator[CallSearch]:
     """Yield searches for the wanted targets, leaving out targets that the project never calls.
 
     If `record` is given, up to that many calls to each target are recorded. Otherwise, the calls are confirmed.
@@ -77,7 +77,7 @@ def searches(wanted: Mapping[Target, Lines], options: ConfirmOptions, *, record:
                 "folder": str(folder),
                 "record": record,
             }
-            yield Search(tuple(target for target, _, _ in some), request)
+            yield CallSearch(tuple(target for target, _, _ in some), request)
 
 
 def _documented_groups(named: Sequence[_Named]) -> list[list[_Named]]:
@@ -185,7 +185,7 @@ class Searcher:
     questions: Questions
     every: Mapping[str, Any]
 
-    def answer(self, search: Search, worker: Worker, begun: Callable[[], object]) -> tuple[Parts, Any]:
+    def answer(self, search: CallSearch, worker: Worker, begun: Callable[[], object]) -> tuple[Parts, Any]:
         """Return the parts of the answer and the spots that they cover. `begun` is called before any code is run."""
         spots = self.every["spots"]
         question = {
@@ -203,7 +203,7 @@ class Searcher:
         self.cache.put(question, spots, filter(self.options.is_own_file, files), {"parts": parts}, lasting=done)
         return parts, spots
 
-    def _asked(self, search: Search, worker: Worker) -> tuple[dict[str, Any], bool]:
+    def _asked(self, search: CallSearch, worker: Worker) -> tuple[dict[str, Any], bool]:
         """Return the parts of the answer, and whether it is complete.
 
         If a snippet or test ends the process, those after it run in a new process, within the same time limit.
@@ -257,12 +257,12 @@ def _last_started(parts: Parts) -> tuple[int, str]:
     return 0, ""
 
 
-def _targets_of(search: Search, told: Iterable[Mapping[str, str]]) -> list[Target]:
+def _targets_of(search: CallSearch, targets_given: Iterable[Mapping[str, str]]) -> list[Target]:
     known = {(str(one.path), one.qualname): one for one in search.targets}
-    return [known[target["path"], target["qualname"]] for target in told]
+    return [known[target["path"], target["qualname"]] for target in targets_given]
 
 
-def harvested(search: Search, torch: str, parts: Parts, spots: Mapping[str, list[list[int]]]) -> Harvested:
+def harvested(search: CallSearch, torch: str, parts: Parts, spots: Mapping[str, list[list[int]]]) -> Harvested:
     """Read the parts of an answer. The code being checked may have forged them, so malformed parts are skipped."""
     results = []
     for own in _calls_in(parts):

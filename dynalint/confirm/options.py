@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-from dynalint.confirm.budget import Budget
+from dynalint.confirm.budget import TimeBudget
 from dynalint.confirm.executors import LOCAL, Executor
 from dynalint.confirm.shards import Answers
 from dynalint.confirm.worker.source.loading import is_below
@@ -37,7 +37,7 @@ class Target:
 class Execution:
     """The resources for running code: a budget of processor time, answers from other machines, and an executor."""
 
-    budget: Budget | None = None
+    budget: TimeBudget | None = None
     answers: Answers | None = None
     executor: Executor = LOCAL
 

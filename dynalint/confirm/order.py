@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from dynalint.confirm.options import Target, resolved
-from dynalint.confirm.verdicts import CONFIRMABLE, Placed
+from dynalint.confirm.verdicts import CONFIRMABLE, Located
 from dynalint.findings import Finding
 
 # The maximum number of targets from a package that share an import. More would leave the other workers idle.
 _MOST_TOGETHER = 12
 
 
-def ranks(targets: Iterable[Target], placed: Sequence[Placed]) -> Mapping[Target, tuple[int, ...]]:
+def ranks(targets: Iterable[Target], placed: Sequence[Located]) -> Mapping[Target, tuple[int, ...]]:
     """Return a sort key for each target. The targets nearest to the most important findings run first.
 
     Targets that lead to no finding run last. They may show breaks that no rule found.
@@ -27,7 +27,7 @@ def ranks(targets: Iterable[Target], placed: Sequence[Placed]) -> Mapping[Target
 
 
 def nearest_parts(
-    stuck: Iterable[Placed], parts: Callable[[Finding], Sequence[Target]], known: Collection[Target]
+    stuck: Iterable[Located], parts: Callable[[Finding], Sequence[Target]], known: Collection[Target]
 ) -> dict[Target, dict[str, list[list[int]]]]:
     """Return the nearest part that is not `known` for each finding whose roots could not be run, with its lines."""
     wanted: dict[Target, dict[str, list[list[int]]]] = {}
@@ -38,7 +38,7 @@ def nearest_parts(
     return wanted
 
 
-def _weight(one: Placed) -> tuple[int, int]:
+def _weight(one: Located) -> tuple[int, int]:
     """Return a sort key for a finding. Doubtful findings come after certain findings, and advice comes after breaks."""
     category = one.finding.category
     return int(bool(one.finding.doubt)), CONFIRMABLE.index(category) if category in CONFIRMABLE else len(CONFIRMABLE)

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynalint.confirm.results import TargetResult
-from dynalint.confirm.sources import Sources
+from dynalint.confirm.sources import UserSources
 from dynalint.confirm.untrusted import cut
 from dynalint.confirm.worker.dynamo.records import Compile
 
 if TYPE_CHECKING:
-    from dynalint.confirm.verdicts import Placed
+    from dynalint.confirm.verdicts import Located
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _COMMENT = re.compile(r"# (\S+\.py):(\d+) in ")
@@ -35,7 +35,7 @@ class Blame:
     text: str
 
 
-def blamed(placed: Placed, result: TargetResult, sources: Sources) -> Blame | None:
+def blamed(placed: Located, result: TargetResult, sources: UserSources) -> Blame | None:
     """Return how often this finding's code made Dynamo recompile, or None if it never did.
 
     Identical calls are checked first. A call with another batch size counts if its guard is about this code. A call
@@ -63,7 +63,7 @@ def blamed(placed: Placed, result: TargetResult, sources: Sources) -> Blame | No
     return None
 
 
-def breaks_at(placed: Placed, result: TargetResult) -> bool:
+def breaks_at(placed: Located, result: TargetResult) -> bool:
     """Return whether a graph ends at the finding, so that a value read there becomes an input of the next graph."""
     breaks = result.default.breaks if result.default is not None else ()
     return any(placed.covers(frame.file, frame.line) for seen in breaks for frame in seen.stack)
@@ -73,7 +73,7 @@ def _times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
-def is_about(again: Compile, placed: Placed, sources: Sources) -> bool:
+def is_about(again: Compile, placed: Located, sources: UserSources) -> bool:
     """Return whether the failed guard was created on the finding's lines, or names something that they also name."""
     if any(_same(file, placed.path) and placed.covers(placed.path, line) for file, line in places(again)):
         return True

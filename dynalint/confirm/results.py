@@ -13,12 +13,12 @@ from dynalint.confirm.options import Target
 from dynalint.confirm.untrusted import sentence
 from dynalint.confirm.worker.dynamo.records import (
     Break,
-    Comparison,
     Compile,
+    EagerComparison,
     EagerRun,
-    Failure,
-    Frame,
     Run,
+    RunFailure,
+    StackFrame,
     decode,
 )
 from dynalint.findings import Finding
@@ -62,7 +62,7 @@ class Problem:
     stage: str
     outcome: str
     ending: Mapping[str, Any]
-    failure: Failure | None
+    failure: RunFailure | None
 
 
 Covered = Mapping[str, Mapping[Spot, Coverage]]
@@ -70,7 +70,7 @@ Covered = Mapping[str, Mapping[Spot, Coverage]]
 
 
 @dataclass(frozen=True)
-class Latent:
+class UncoveredRun:
     """The run after removing the breaks that make whole frames fall back to eager mode."""
 
     run: Run
@@ -96,9 +96,9 @@ class TargetResult:
     eager: EagerRun | None
     default: Run | None
     fullgraph: Run | None
-    comparison: Comparison | None
+    comparison: EagerComparison | None
     coverage: Covered
-    latent: Latent | None
+    latent: UncoveredRun | None
     files: frozenset[str]
     evaluation: TargetResult | None = None
     mode: str = ""
@@ -141,7 +141,7 @@ def _result(
     if told is not None:
         if told["phase"] not in _PHASES:
             raise ValueError(f"no phase: {told['phase']}")
-        problem = Problem(told["phase"], answer["stage"], "done", {}, decode(Failure, told["failure"]))
+        problem = Problem(told["phase"], answer["stage"], "done", {}, decode(RunFailure, told["failure"]))
     elif answer["outcome"] != "done":
         problem = Problem("process", answer["stage"], answer["outcome"], answer["ending"], None)
     elif "default" not in parts:
@@ -192,16 +192,16 @@ def record_of(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _compared(parts: Mapping[str, Any]) -> Comparison | None:
-    found: Comparison | None = _decoded(Comparison, parts, "compare")
+def _compared(parts: Mapping[str, Any]) -> EagerComparison | None:
+    found: EagerComparison | None = _decoded(EagerComparison, parts, "compare")
     if found is None or found.place is None:
         return found
     return replace(found, place=_resolved_frame(found.place))
 
 
-def _latent(told: Mapping[str, Any] | None, spots: Mapping[str, list[list[int]]]) -> Latent | None:
+def _latent(told: Mapping[str, Any] | None, spots: Mapping[str, list[list[int]]]) -> UncoveredRun | None:
     run = None if told is None else _resolved(_decoded(Run, told, "run"))
-    return None if told is None or run is None else Latent(run, _covered(told["coverage"], spots))
+    return None if told is None or run is None else UncoveredRun(run, _covered(told["coverage"], spots))
 
 
 def _covered(told: Mapping[str, Any], spots: Mapping[str, list[list[int]]]) -> Covered:
@@ -237,5 +237,5 @@ def _resolved_stack(found: Break) -> Break:
     return replace(found, stack=tuple(map(_resolved_frame, found.stack)))
 
 
-def _resolved_frame(frame: Frame) -> Frame:
+def _resolved_frame(frame: StackFrame) -> StackFrame:
     return replace(frame, file=os.path.realpath(frame.file))

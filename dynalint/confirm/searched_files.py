@@ -21,7 +21,7 @@ _SLOW = ("slow", "cuda", "gpu", "skip", "network")
 
 
 @dataclass(frozen=True)
-class Block:
+class SearchedBlock:
     """A top-level definition in a file, or a test method in a class, with the words in it."""
 
     name: str
@@ -69,11 +69,11 @@ class SearchedFile:
         return frozenset(WORD.findall(self.text))
 
     @cached_property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[SearchedBlock, ...]:
         """The file's top-level definitions and the test methods of its classes."""
         return tuple(self._blocks())
 
-    def _blocks(self) -> Iterator[Block]:
+    def _blocks(self) -> Iterator[SearchedBlock]:
         lines = self.text.splitlines()
         for node in self.tree.body:
             if isinstance(node, ast.ClassDef):
@@ -83,21 +83,23 @@ class SearchedFile:
                 for test in tests:
                     assert isinstance(test, ast.FunctionDef)
                     words = _words(lines, [test], [])
-                    yield Block(f"{node.name}::{test.name}", words | around, is_test=True, cost=_cost(test, words))
+                    yield SearchedBlock(
+                        f"{node.name}::{test.name}", words | around, is_test=True, cost=_cost(test, words)
+                    )
                 words = _words(lines, [node], node.bases)
                 bases = _bases(node)
                 given = f"setattr({node.name}," in self.text  # Some files generate the tests of a class.
                 if given or (bases and any("Test" in name for name in (node.name, *bases))):
                     size = (node.end_lineno or 0) - node.lineno
-                    yield Block(f"{node.name}::{ANY}", words, True, size + _cost_of(words), bases)
-                yield Block(node.name, words, bases=bases)
+                    yield SearchedBlock(f"{node.name}::{ANY}", words, True, size + _cost_of(words), bases)
+                yield SearchedBlock(node.name, words, bases=bases)
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 words = _words(lines, [node], [])
-                yield Block(node.name, words, is_test=_is_test(node), cost=_cost(node, words))
+                yield SearchedBlock(node.name, words, is_test=_is_test(node), cost=_cost(node, words))
             elif isinstance(node, (ast.Assign, ast.AnnAssign)):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 words = _words(lines, [node], [])
-                yield from (Block(one.id, words) for one in targets if isinstance(one, ast.Name))
+                yield from (SearchedBlock(one.id, words) for one in targets if isinstance(one, ast.Name))
 
 
 def _is_test(node: ast.stmt) -> bool:

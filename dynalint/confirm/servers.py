@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dynalint.confirm.budget import Budget
+from dynalint.confirm.budget import TimeBudget
 from dynalint.confirm.temporary import TemporaryFolder, remove_abandoned
 from dynalint.confirm.worker.process.wire import LONGEST_LINE, MOST_BYTES, parse
 from dynalint.errors import DynalintError
@@ -62,7 +62,7 @@ class WorkerOptions:
     device: str = "cpu"
     required: bool = True
     cwd: Path = field(default_factory=Path.cwd)
-    budget: Budget | None = None
+    budget: TimeBudget | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Hello:
     torch: str | None
 
 
-class Server:
+class WorkerServer:
     """A running server process that has sent its hello message. Raises WorkerError if it cannot be started.
 
     `number` is the number of the last message. `warm` is true after the first answer, when torch has been imported.
@@ -179,7 +179,7 @@ class Server:
 
 
 _Kind = tuple[str, str, tuple[tuple[str, str], ...]]
-_waiting: list[Server] = []
+_waiting: list[WorkerServer] = []
 _keepers = 0
 
 
@@ -199,17 +199,17 @@ def keeping_a_server() -> Iterator[None]:
             _waiting.pop().end()
 
 
-def take_server(options: WorkerOptions) -> Server:
+def take_server(options: WorkerOptions) -> WorkerServer:
     """Return the kept server if it matches the options, or else a new server. Raises WorkerError."""
     while _waiting and _waiting[-1].kind == _kind(options):
         server = _waiting.pop()
         if server.serve_again(options):
             return server
         server.end()
-    return Server(options)
+    return WorkerServer(options)
 
 
-def give_back(server: Server) -> None:
+def give_back(server: WorkerServer) -> None:
     """Keep a server for the next worker if `keeping_a_server` is active. Otherwise, end it."""
     if not _keepers or not server.idle or server.pid is None:
         server.end()

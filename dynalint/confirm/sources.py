@@ -16,7 +16,7 @@ _SUFFIXES = (".py", ".pyi", ".ipynb")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
-class Sources:
+class UserSources:
     """Reads each file only once. `overrides` maps resolved paths to text that replaces the file on disk."""
 
     def __init__(self, overrides: Mapping[str, str] | None = None) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynalint.confirm.client import homes
-from dynalint.confirm.evidence import Stock
+from dynalint.confirm.evidence import EvidenceStore
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.confirm.results import TargetResult, result_of
 from dynalint.confirm.temporary import TemporaryFolder, remove_abandoned
@@ -69,7 +69,7 @@ def trace(
     from dynalint.confirm.worker.tracing.session import VARIABLE, Session
 
     assert options.cache is not None
-    stock = Stock(options.cache)
+    stock = EvidenceStore(options.cache)
     stock.discard_stale()
     remove_abandoned()
     temporary = TemporaryFolder()
@@ -184,7 +184,7 @@ def problems_of(notes: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, str], ..
     return tuple(found)
 
 
-def _traced(code: int, notes: list[dict[str, Any]], stock: Stock, known: int, seconds: float) -> Traced:
+def _traced(code: int, notes: list[dict[str, Any]], stock: EvidenceStore, known: int, seconds: float) -> Traced:
     keys = [note["key"] for note in notes if note.get("key") is not None]
     return Traced(
         code=code,

@@ -24,14 +24,14 @@ _BREAK = re.compile(r"GB\d{1,6}")
 _PATHS = frozenset(("file", "files", "fail_file"))
 
 
-def tamed(value: Any, most: int = MOST_TEXT) -> Any:
+def sanitised(value: Any, most: int = MOST_TEXT) -> Any:
     """Return JSON data where every string has been made `plain` and shortened, except for keys and paths."""
     if isinstance(value, str):
         return plain(cut(value, most))
     if isinstance(value, list):
-        return [tamed(item, most) for item in value]
+        return [sanitised(item, most) for item in value]
     if isinstance(value, dict):
-        return {name: item if name in _PATHS else tamed(item, most) for name, item in value.items()}
+        return {name: item if name in _PATHS else sanitised(item, most) for name, item in value.items()}
     return value
 
 
@@ -56,7 +56,7 @@ def sentence(text: str) -> str:
     return cut(" ".join(plain(cut(text, MOST_TEXT)).split()), MOST_SENTENCE)
 
 
-def worded(finding: Finding) -> Finding:
+def sanitised_discovery(finding: Finding) -> Finding:
     """Return a discovery with all strings as they are used in reports."""
     return replace(
         finding,
@@ -66,11 +66,11 @@ def worded(finding: Finding) -> Finding:
         region=tuple(map(_name, finding.region)),
         steps=tuple(replace(step, function=_name(step.function)) for step in finding.steps),
         gb=tuple(filter(_BREAK.fullmatch, finding.gb)),
-        evidence=sober(finding.evidence),
+        evidence=sanitised_evidence(finding.evidence),
     )
 
 
-def sober(evidence: Evidence) -> Evidence:
+def sanitised_evidence(evidence: Evidence) -> Evidence:
     """Return evidence with all strings as they are used in reports."""
     gb = evidence.gb if evidence.gb is not None and _BREAK.fullmatch(evidence.gb) else None
     return replace(evidence, detail=sentence(evidence.detail), gb=gb)

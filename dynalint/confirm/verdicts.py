@@ -16,9 +16,9 @@ from typing import Literal
 from dynalint.confirm.options import ConfirmOptions, Target, resolved
 from dynalint.confirm.recompiles import blamed, breaks_at, guard
 from dynalint.confirm.results import Coverage, Spot, TargetResult
-from dynalint.confirm.sources import Sources
+from dynalint.confirm.sources import UserSources
 from dynalint.confirm.wording import break_text, comparison_text, effect_text, problem_text
-from dynalint.confirm.worker.dynamo.records import Break, Failure, Frame
+from dynalint.confirm.worker.dynamo.records import Break, RunFailure, StackFrame
 from dynalint.findings import EFFECTS, Effect, Evidence, Finding
 
 CONFIRMABLE = ("graph-break", "recompile", "miscompile")
@@ -35,7 +35,7 @@ _NO_CALL = ("build", "inputs", "run", "process")
 
 
 @dataclass(frozen=True)
-class Placed:
+class Located:
     """A finding with its resolved path, its range in bytecode positions, and its compiled root's file if known.
 
     `leads` are the compiled roots that lead to the finding, nearest first.
@@ -56,12 +56,12 @@ class Placed:
 class Confirmation:
     """The input for all verdicts. `is_own` indicates whether a resolved path belongs to the user's own code."""
 
-    placed: Sequence[Placed]
+    placed: Sequence[Located]
     results: Sequence[TargetResult]
-    sources: Sources
+    sources: UserSources
     is_own: Callable[[str], bool]
 
-    def own_frame(self, stack: Iterable[Frame]) -> Frame | None:
+    def own_frame(self, stack: Iterable[StackFrame]) -> StackFrame | None:
         """Return the innermost frame in the user's own code."""
         return next((frame for frame in reversed(tuple(stack)) if self.is_place(frame.file, frame.line)), None)
 
@@ -69,7 +69,7 @@ class Confirmation:
         """Return whether this line exists in the user's own code. A worker may have invented it."""
         return self.is_own(file) and self.sources.has_line(file, line)
 
-    def attributed(self, stack: Sequence[Frame], gb: str | None) -> list[Placed]:
+    def attributed(self, stack: Sequence[StackFrame], gb: str | None) -> list[Located]:
         """Return the findings that a break belongs to, matched by line, then by column, then by the break's id."""
         frame = self.own_frame(stack)
         if frame is None:
@@ -84,14 +84,14 @@ class Confirmation:
         return [p for p in found if not p.finding.gb or p.finding.line == frame.line]
 
 
-def place(finding: Finding, options: ConfirmOptions, sources: Sources, leads: Iterable[Target]) -> Placed:
+def place(finding: Finding, options: ConfirmOptions, sources: UserSources, leads: Iterable[Target]) -> Located:
     """Return a finding with its location. `leads` are the compiled roots that lead to it, nearest first."""
     path = os.path.realpath(options.directory / finding.path)
     root = os.path.realpath(options.directory / finding.steps[0].path) if finding.steps else ""
-    return Placed(finding, path, sources.spot(path, finding), root, tuple(resolved(leads)))
+    return Located(finding, path, sources.spot(path, finding), root, tuple(resolved(leads)))
 
 
-def _overlaps(spot: Spot, frame: Frame) -> bool:
+def _overlaps(spot: Spot, frame: StackFrame) -> bool:
     if frame.column is None or frame.end_column is None:
         return False
     start, end = (frame.line, frame.column), (frame.line, max(frame.end_column, frame.column + 1))
@@ -104,12 +104,12 @@ def with_verdicts(confirmation: Confirmation) -> list[Finding]:
     return [placed.finding if best is None else _with_verdict(placed.finding, best) for placed, best in verdicts]
 
 
-def not_run(confirmation: Confirmation) -> list[Placed]:
+def not_run(confirmation: Confirmation) -> list[Located]:
     """Return findings whose roots could not be run. A root that is a local function cannot even be a target."""
     problems = [(one, one.problem) for one in confirmation.results if one.problem is not None]
     failed = [one for one, problem in problems if problem.phase in _NO_CALL and problem.outcome != "budget"]
 
-    def is_stuck(placed: Placed, best: Verdict | None) -> bool:
+    def is_stuck(placed: Located, best: Verdict | None) -> bool:
         if best is None:
             return not placed.leads and placed.finding.category in CONFIRMABLE
         return best[0] in _NOT_REACHED and any(_concerns(one, placed) for one in failed)
@@ -133,7 +133,7 @@ def undecided(confirmation: Confirmation, targets: Iterable[Target]) -> dict[Tar
     return wanted
 
 
-def spots_of(placed: Iterable[Placed]) -> dict[str, list[list[int]]]:
+def spots_of(placed: Iterable[Located]) -> dict[str, list[list[int]]]:
     """Return the ranges to judge, by file, sorted and without duplicates."""
     ranges: dict[str, set[tuple[int, int, int, int]]] = {}
     for one in placed:
@@ -184,7 +184,7 @@ def _with_verdict(finding: Finding, verdict: Verdict) -> Finding:
 
 
 def _attributions(confirmation: Confirmation, result: TargetResult) -> Mapping[int, list[Break]]:
-    """Return the breaks that belong to each finding, keyed by the id of its `Placed` object."""
+    """Return the breaks that belong to each finding, keyed by the id of its `Located` object."""
     found: dict[int, list[Break]] = {}
     for seen in result.default.breaks if result.default is not None else ():
         for placed in confirmation.attributed(seen.stack, seen.gb):
@@ -196,7 +196,7 @@ Verdict = tuple[int, Evidence]
 
 
 def _verdict(
-    confirmation: Confirmation, placed: Placed, result: TargetResult, breaks: Sequence[Break]
+    confirmation: Confirmation, placed: Located, result: TargetResult, breaks: Sequence[Break]
 ) -> Verdict | None:
     """Return a target's verdict on a finding, or None if it has none."""
     if placed.finding.category not in CONFIRMABLE:
@@ -229,11 +229,11 @@ def _failed(result: TargetResult) -> Verdict | None:
     return _FAILED, Evidence("unconfirmed", text, torch=result.torch or None)
 
 
-def _concerns(result: TargetResult, placed: Placed) -> bool:
+def _concerns(result: TargetResult, placed: Located) -> bool:
     return is_way_to(result.target, placed)
 
 
-def is_way_to(target: Target, placed: Placed) -> bool:
+def is_way_to(target: Target, placed: Located) -> bool:
     """Return whether the finding is in the target's own code, or the target reaches it through its call chain."""
     finding = placed.finding
     here = str(target.path) == placed.path
@@ -245,13 +245,13 @@ def is_way_to(target: Target, placed: Placed) -> bool:
     return here or len(finding.region) > 1
 
 
-def _ran(result: TargetResult, placed: Placed) -> bool:
+def _ran(result: TargetResult, placed: Located) -> bool:
     """Return whether one of the finding's lines ran in eager mode."""
     lines = result.eager.lines.get(placed.path, ()) if result.eager is not None else ()
     return any(placed.finding.line <= line <= placed.finding.end_line for line in lines)
 
 
-def _never_reached(result: TargetResult, placed: Placed) -> Verdict | None:
+def _never_reached(result: TargetResult, placed: Located) -> Verdict | None:
     """Return `unreached`, but only if the target should reach the finding."""
     if not _concerns(result, placed):
         return None
@@ -259,7 +259,7 @@ def _never_reached(result: TargetResult, placed: Placed) -> Verdict | None:
 
 
 def _confirmed_by_break(
-    confirmation: Confirmation, placed: Placed, result: TargetResult, breaks: Sequence[Break]
+    confirmation: Confirmation, placed: Located, result: TargetResult, breaks: Sequence[Break]
 ) -> Evidence:
     seen = breaks[0]
     texts = [break_text(seen), effect_text(seen)]
@@ -287,7 +287,7 @@ def _short(path: str) -> str:
     return rest if installed else path.rpartition("/")[2]
 
 
-def _compared(confirmation: Confirmation, placed: Placed, result: TargetResult) -> Verdict | None:
+def _compared(confirmation: Confirmation, placed: Located, result: TargetResult) -> Verdict | None:
     """Judge a finding by comparing compiled code with eager code."""
     comparison = result.comparison
     coverage = coverage_of(placed, result)
@@ -303,7 +303,7 @@ def _compared(confirmation: Confirmation, placed: Placed, result: TargetResult) 
     return _REFUTED, _evidence(result, "refuted", text, placed, confirmation)
 
 
-def _unbroken(confirmation: Confirmation, placed: Placed, result: TargetResult) -> Verdict | None:
+def _unbroken(confirmation: Confirmation, placed: Located, result: TargetResult) -> Verdict | None:
     """Judge a finding without a break or recompilation: traced completely, hidden, partly run or never reached."""
     coverage = coverage_of(placed, result)
     default = result.default
@@ -340,7 +340,7 @@ def _unbroken(confirmation: Confirmation, placed: Placed, result: TargetResult) 
     return _UNSEEN, _evidence(result, "unconfirmed", text)
 
 
-def _uncovered(confirmation: Confirmation, placed: Placed, result: TargetResult, hidden: str, without: str) -> Verdict:
+def _uncovered(confirmation: Confirmation, placed: Located, result: TargetResult, hidden: str, without: str) -> Verdict:
     """Judge a finding that something hides, using the run without it, if there was one."""
     if result.latent is None or placed.finding.category != "graph-break":
         return _UNSEEN, _evidence(result, "unconfirmed", f"{hidden}.")
@@ -354,12 +354,12 @@ def _uncovered(confirmation: Confirmation, placed: Placed, result: TargetResult,
     return _UNSEEN, _evidence(result, "unconfirmed", f"{hidden}.")
 
 
-def coverage_of(placed: Placed, result: TargetResult) -> Coverage:
+def coverage_of(placed: Located, result: TargetResult) -> Coverage:
     """Return how many of a finding's operations Dynamo traced."""
     return result.coverage.get(placed.path, {}).get(placed.spot, Coverage(0, 0))
 
 
-def _hiding(confirmation: Confirmation, placed: Placed, result: TargetResult) -> tuple[Frame, Break] | None:
+def _hiding(confirmation: Confirmation, placed: Located, result: TargetResult) -> tuple[StackFrame, Break] | None:
     """Return the break that made this finding's function fall back to eager mode, with its frame in the user's code."""
     name = placed.finding.function.rpartition(".")[2]
     breaks = result.default.breaks if result.default is not None else ()
@@ -376,7 +376,7 @@ def _evidence(
     result: TargetResult,
     status: Literal["confirmed", "refuted", "unreached", "unconfirmed"],
     detail: str,
-    placed: Placed | None = None,
+    placed: Located | None = None,
     confirmation: Confirmation | None = None,
     *,
     gb: str | None = None,
@@ -393,6 +393,6 @@ def _evidence(
     return Evidence(status, detail, gb, result.torch, fullgraph, recompiles)
 
 
-def _is_at(error: Failure, placed: Placed, confirmation: Confirmation) -> bool:
+def _is_at(error: RunFailure, placed: Located, confirmation: Confirmation) -> bool:
     frame = confirmation.own_frame(error.stack)
     return error.type in _BREAKS and frame is not None and placed.covers(frame.file, frame.line)

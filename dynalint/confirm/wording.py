@@ -9,7 +9,7 @@ from pathlib import Path
 from dynalint.confirm.options import Target
 from dynalint.confirm.results import Problem
 from dynalint.confirm.untrusted import MOST_NAME, cut
-from dynalint.confirm.worker.dynamo.records import Break, Comparison, Failure
+from dynalint.confirm.worker.dynamo.records import Break, EagerComparison, RunFailure
 
 # Hints that Dynamo gives with nearly every break. They do not help with a particular line.
 _EMPTY_HINTS = (
@@ -26,7 +26,7 @@ _NETWORK_TYPES = frozenset(
 )
 
 
-def break_text(found: Break | Failure) -> str:
+def break_text(found: Break | RunFailure) -> str:
     """Return Dynamo's explanation, followed by the first short hints that are specific to this break."""
     explanation = found.explanation or found.gb_type or "Dynamo gives no explanation."
     return " ".join([_sentence(explanation), *(f"Hint: {hint}" for hint in helpful_hints(found.hints))])
@@ -55,7 +55,7 @@ def _sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def comparison_text(found: Comparison) -> str:
+def comparison_text(found: EagerComparison) -> str:
     """Describe how compiled code differs from eager code, as a sentence without a full stop."""
     mode = " in evaluation mode" if found.evaluation else "" if found.training else " without gradients"
     return (
@@ -129,7 +129,7 @@ def _process_text(problem: Problem) -> str:
     return f"the code {did.format(size=_size(ending.get('bytes', 0)), **ending)}{when}."
 
 
-def _walls_text(failure: Failure) -> str:
+def _walls_text(failure: RunFailure) -> str:
     """Describe what the sandbox blocked, or return an empty string if the failure has another cause."""
     message = failure.message
     files = {Path(frame.file).name for frame in failure.stack}
@@ -145,7 +145,7 @@ def _walls_text(failure: Failure) -> str:
     return ""
 
 
-def _place(failure: Failure) -> str:
+def _place(failure: RunFailure) -> str:
     """Return the location in the user's code: the innermost frame outside torch and Python, or an empty string."""
     frames = [frame for frame in failure.stack if "site-packages" not in frame.file and "/lib/python" not in frame.file]
     return f" ({cut(Path(frames[-1].file).name, MOST_NAME)}:{frames[-1].line})" if frames else ""

@@ -17,8 +17,8 @@ from dynalint.confirm.wording import problem_text
 from dynalint.confirm.worker.dynamo import graph_records as told
 from dynalint.confirm.worker.dynamo import records
 from dynalint.confirm.worker.dynamo.records import decode
+from dynalint.explaining.builder import ExplanationBuilder
 from dynalint.explaining.model import Advice, Explanation
-from dynalint.explaining.scribe import Scribe
 from dynalint.explaining.target import own_folder
 from dynalint.workspace import Workspace
 
@@ -65,8 +65,8 @@ def explain(
         raise NotExplainedError(problem_text(problem, target, torch))
     notes = () if problem is None else (problem_text(problem, target, torch),)
     with _making_sense(target):
-        scribe = Scribe(answer.parts, options, workspace)
-        found = scribe.explanation(target)
+        builder = ExplanationBuilder(answer.parts, options, workspace)
+        found = builder.explanation(target)
     return replace(found, torch=torch.partition("+")[0], python=python, notes=(*found.notes, *notes), advice=advice)
 
 
@@ -100,7 +100,7 @@ def _advice(answer: Answer) -> Advice | None:
 def _problem(answer: Answer) -> Problem | None:
     raised = answer.parts.get("problem")
     if raised is not None:
-        return Problem(raised["phase"], answer.stage, "done", {}, decode(records.Failure, raised["failure"]))
+        return Problem(raised["phase"], answer.stage, "done", {}, decode(records.RunFailure, raised["failure"]))
     if not answer.done:
         return Problem("process", answer.stage, answer.outcome, answer.ending, None)
     return None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from importlib.resources import files
 
 from dynalint.explaining import words
-from dynalint.explaining.model import Break, Explanation, Graph, Recompile, Step
+from dynalint.explaining.model import ExplainedBreak, ExplainedGraph, ExplainedRecompile, ExplainedStep, Explanation
 from dynalint.explaining.picture import Excerpt, Line, Repeat, excerpts, folded
 from dynalint.report.style import cells
 from dynalint.report.web import document, escape, items, prose, tiles
@@ -147,7 +147,7 @@ class _Page:
                 yield f"<li>{''.join(self._card(graph))}</li>"
             yield "</ol></details>"
 
-    def _item(self, item: Step | Repeat) -> Iterator[str]:
+    def _item(self, item: ExplainedStep | Repeat) -> Iterator[str]:
         if isinstance(item, Repeat):
             yield f'<li class="round"><p>{item.times} times</p><ol>'
             for step in item.steps:
@@ -159,7 +159,7 @@ class _Page:
         if not item.last:
             yield self._cut(graph, item)
 
-    def _cut(self, graph: Graph, step: Step) -> str:
+    def _cut(self, graph: ExplainedGraph, step: ExplainedStep) -> str:
         if step.ended_by is None:
             return f'<li class="link">end of <code>{escape(graph.function)}</code>: {words.cost(step)}</li>'
         found = self._found.breaks[step.ended_by]
@@ -172,7 +172,7 @@ class _Page:
         anchor = self._lines.get((path, line))
         return f'<a href="#{anchor}">{text}</a>' if anchor else text
 
-    def _card(self, graph: Graph) -> Iterator[str]:
+    def _card(self, graph: ExplainedGraph) -> Iterator[str]:
         again = graph.number in self._cards
         self._cards.add(graph.number)
         name = "" if again else f' id="graph-{graph.number}"'
@@ -188,7 +188,7 @@ class _Page:
             yield from self._details(graph)
         yield "</article>"
 
-    def _details(self, graph: Graph) -> Iterator[str]:
+    def _details(self, graph: ExplainedGraph) -> Iterator[str]:
         sizes = [("parameters and buffers", graph.parameters), ("inputs", graph.inputs), ("outputs", graph.outputs)]
         yield "<details><summary>Operators and guards</summary>"
         yield f"<p>{'; '.join(f'{name}: {words.size(size)}' for name, size in sizes)}</p>"
@@ -213,7 +213,7 @@ class _Page:
             yield from self._break(number, one)
         yield "</div>"
 
-    def _break(self, number: int, one: Break) -> Iterator[str]:
+    def _break(self, number: int, one: ExplainedBreak) -> Iterator[str]:
         yield f'<article class="box break" id="break-{number}">'
         yield f'<div class="head"><span class="badge stop">{number}</span>'
         yield f"<h3>{prose(words.what(one))}</h3></div>"
@@ -245,7 +245,7 @@ class _Page:
             yield f'<article class="box"><h3>Call {call}, with {when}</h3><ul>{listed}</ul></article>'
         yield "</div>"
 
-    def _recompile(self, one: Recompile) -> str:
+    def _recompile(self, one: ExplainedRecompile) -> str:
         guard = escape(" ".join(one.guard.split()))
         return f"<code>{escape(one.function)}</code> {self._linked(one.place.path, one.place.line)}: {guard}"
 

@@ -34,7 +34,7 @@ class Operator:
 
 
 @dataclass(frozen=True)
-class Graph:
+class ExplainedGraph:
     """A graph. `number` is 1-based and in compilation order. `resumes` means that the graph continues after a break.
 
     `call` is the 1-based number of the call that compiled it. `replaces` is the guard that failed before a
@@ -61,7 +61,7 @@ class Graph:
 
 
 @dataclass(frozen=True)
-class Rule:
+class OwnFinding:
     """dynalint's own finding on the line that breaks. `fix` is the title of its fix, if it has one."""
 
     code: str
@@ -72,7 +72,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Break:
+class ExplainedBreak:
     """A place where Dynamo breaks the graph or skips the rest of the function.
 
     `ends` are the numbers of the graphs that it ended. `loses` are the functions that fell back to eager mode because
@@ -92,11 +92,11 @@ class Break:
     cuts_off: tuple[str, ...]
     ends: tuple[int, ...]
     consequence: bool
-    rule: Rule | None
+    rule: OwnFinding | None
 
 
 @dataclass(frozen=True)
-class Recompile:
+class ExplainedRecompile:
     """A recompilation in call number `call` because `guard` failed.
 
     `batch` is true if the call had another batch size.
@@ -119,7 +119,7 @@ class Eager:
 
 
 @dataclass(frozen=True)
-class Step:
+class ExplainedStep:
     """A graph that runs as part of a call, and the gap after it.
 
     `ended_by` is the index of the break that ends it, or None if its function returned. `crossing` is the data that
@@ -169,11 +169,11 @@ class Explanation:
     python: str
     device: str
     calls: tuple[int, int]
-    graphs: tuple[Graph, ...]
-    breaks: tuple[Break, ...]
-    recompiles: tuple[Recompile, ...]
+    graphs: tuple[ExplainedGraph, ...]
+    breaks: tuple[ExplainedBreak, ...]
+    recompiles: tuple[ExplainedRecompile, ...]
     eager: tuple[Eager, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ExplainedStep, ...]
     fullgraph: bool | None
     fullgraph_error: str
     error: str | None
@@ -182,12 +182,12 @@ class Explanation:
     sources: tuple[Source, ...] = field(default=(), repr=False)
 
     @property
-    def first_graphs(self) -> tuple[Graph, ...]:
+    def first_graphs(self) -> tuple[ExplainedGraph, ...]:
         """The graphs that the first call compiled, before any recompilation."""
         return tuple(graph for graph in self.graphs if graph.call == 1)
 
     @property
-    def causes(self) -> tuple[Break, ...]:
+    def causes(self) -> tuple[ExplainedBreak, ...]:
         """The breaks that are not a consequence of another break."""
         return tuple(one for one in self.breaks if not one.consequence)
 

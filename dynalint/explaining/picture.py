@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dynalint.explaining.model import Explanation, Source, Step
+from dynalint.explaining.model import ExplainedStep, Explanation, Source
 
 _LONGEST_PERIOD = 12
 _CONTEXT = 2
@@ -15,13 +15,13 @@ _CONTEXT = 2
 class Repeat:
     """A sequence of steps that is repeated `times` times in a row."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ExplainedStep, ...]
     times: int
 
 
-def folded(steps: Sequence[Step]) -> list[Step | Repeat]:
+def folded(steps: Sequence[ExplainedStep]) -> list[ExplainedStep | Repeat]:
     """Return the steps with each repeated sequence of graphs folded into a single item."""
-    items: list[Step | Repeat] = []
+    items: list[ExplainedStep | Repeat] = []
     at = 0
     while at < len(steps):
         period, times = _longest_repeat(steps, at)
@@ -34,7 +34,7 @@ def folded(steps: Sequence[Step]) -> list[Step | Repeat]:
     return items
 
 
-def _longest_repeat(steps: Sequence[Step], at: int) -> tuple[int, int]:
+def _longest_repeat(steps: Sequence[ExplainedStep], at: int) -> tuple[int, int]:
     """Return the period and count of the repetition that covers the most steps from `at`. Shorter periods win ties."""
     graphs = [(step.graph, step.ended_by) for step in steps]
     best = (1, 1)

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from dynalint.explaining import words
-from dynalint.explaining.model import Break, Explanation, Graph, Step
+from dynalint.explaining.model import ExplainedBreak, ExplainedGraph, ExplainedStep, Explanation
 from dynalint.explaining.picture import Repeat, folded
 from dynalint.report.excerpt import WIDEST
 from dynalint.report.style import Style, visible
@@ -85,7 +85,7 @@ class _Writer:
             listed = ", ".join(f"{graph.number} (call {graph.call})" for graph in again)
             yield from self._wrapped(f"Compiled later: graph {listed}.", 2)
 
-    def _item(self, item: Step | Repeat, shown: set[int]) -> Iterator[str]:
+    def _item(self, item: ExplainedStep | Repeat, shown: set[int]) -> Iterator[str]:
         if isinstance(item, Repeat):
             yield f"  {self._style.paint(f'{item.times} times:', 'bold')}"
             for step in item.steps:
@@ -93,7 +93,7 @@ class _Writer:
             return
         yield from self._step(item, shown)
 
-    def _step(self, step: Step, shown: set[int]) -> Iterator[str]:
+    def _step(self, step: ExplainedStep, shown: set[int]) -> Iterator[str]:
         graph = self._found.graphs[step.graph - 1]
         yield from self._graph(graph, brief=step.graph in shown)
         shown.add(step.graph)
@@ -107,7 +107,7 @@ class _Writer:
         mark = self._style.paint("/", "red", "bold")
         yield from self._wrapped(f"{mark} {visible(cause)}: {words.cost(step)}", 4, 2)
 
-    def _graph(self, graph: Graph, *, brief: bool = False) -> Iterator[str]:
+    def _graph(self, graph: ExplainedGraph, *, brief: bool = False) -> Iterator[str]:
         head = self._style.paint(f"{graph.number:>3}", "cyan", "bold")
         where = f"{graph.function} ({'from ' if graph.resumes else ''}{graph.place})"
         yield f"{head}  {visible(where)}: {words.count(graph.size, 'operator')}"
@@ -121,7 +121,7 @@ class _Writer:
         yield from self._wrapped(f"{parameters}in {words.size(graph.inputs)}; out {words.size(graph.outputs)}", 5)
         yield from self._guards(graph)
 
-    def _guards(self, graph: Graph) -> Iterator[str]:
+    def _guards(self, graph: ExplainedGraph) -> Iterator[str]:
         conditions = graph.guards.conditions
         total = sum(graph.guards.kinds.values())
         shown = conditions if self._verbose else conditions[:_CONDITIONS]
@@ -138,7 +138,7 @@ class _Writer:
         for number, one in enumerate(self._found.breaks, 1):
             yield from self._break(number, one)
 
-    def _break(self, number: int, one: Break) -> Iterator[str]:
+    def _break(self, number: int, one: ExplainedBreak) -> Iterator[str]:
         head = self._style.paint(f"{number:>3}", "red", "bold")
         inside = f", in {one.inside}, called from here" if one.inside else ""
         yield f"{head}  {visible(str(one.place))} in {visible(one.function)}{visible(inside)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dynalint.confirm.wording import helpful_hints
 from dynalint.confirm.worker.dynamo.graph_records import Outcome, Remedy, Size
-from dynalint.explaining.model import Advice, Break, Explanation, Rule, Step
+from dynalint.explaining.model import Advice, ExplainedBreak, ExplainedStep, Explanation, OwnFinding
 
 
 def count(number: int, noun: str) -> str:
@@ -44,29 +44,29 @@ def basis(found: Explanation) -> str:
     return f"torch {found.torch} on {found.device}, Python {found.python}; {same} identical calls{more}"
 
 
-def what(found: Break) -> str:
+def what(found: ExplainedBreak) -> str:
     """Return a break's id and type."""
     return " ".join(filter(None, (found.gb, found.type or found.reason)))
 
 
-def cost(step: Step) -> str:
+def cost(step: ExplainedStep) -> str:
     """Describe the data that is passed across the gap after a step."""
     return f"passes on {size(step.crossing)}"
 
 
-def effect(found: Break) -> str:
+def effect(found: ExplainedBreak) -> str:
     """Describe what a break costs apart from an additional graph, or return an empty string."""
     if found.loses:
         return f"All of {' and '.join(found.loses)} falls back to eager."
     return f"The rest of {' and '.join(found.cuts_off)} falls back to eager." if found.cuts_off else ""
 
 
-def hints(found: Break) -> list[str]:
+def hints(found: ExplainedBreak) -> list[str]:
     """Return the hints from Dynamo that are specific to this break."""
     return helpful_hints(found.hints)
 
 
-def remedy(rule: Rule) -> str:
+def remedy(rule: OwnFinding) -> str:
     """Return a rule's help, and mention `dynalint fix` if it can make the change."""
     help_text = rule.help or rule.message
     help_text = help_text[:1].upper() + help_text[1:]

@@ -25,10 +25,10 @@ from dynalint.fix.model import (
     Keeper,
     Linted,
     Linter,
-    Proof,
     Proposal,
     Refused,
     Unit,
+    Verification,
     Verifier,
 )
 from dynalint.fix.views import View, Views
@@ -44,10 +44,10 @@ __all__ = [
     "Keeper",
     "Linted",
     "Linter",
-    "Proof",
     "Proposal",
     "Refused",
     "Unit",
+    "Verification",
     "Verifier",
     "View",
     "Views",

@@ -16,7 +16,7 @@ from dynalint.fix.edits import Change, plan_of, replaced
 from dynalint.fix.imports import EditError
 from dynalint.fix.model import Linted, Linter, Unit
 from dynalint.fix.recheck import Item, brought, way
-from dynalint.fix.views import Sight, View
+from dynalint.fix.views import View, ViewChooser
 from dynalint.rules import Rewrite
 
 CAUTION: Sequence[Safety] = ("safe", "conditional", "unsafe", "suggestion")
@@ -51,8 +51,8 @@ def start_of(item: Item) -> Start:
 class Chains:
     """Units that have been combined with follow-up rewrites, cached until the surrounding code changes."""
 
-    def __init__(self, sight: Sight) -> None:
-        self._sight = sight
+    def __init__(self, chooser: ViewChooser) -> None:
+        self._chooser = chooser
         self._units: dict[int, Unit] = {}
         self._refused: dict[Finding, tuple[Path, EditError]] = {}
 
@@ -70,7 +70,7 @@ class Chains:
         groups: dict[frozenset[Path] | None, tuple[View, list[Start]]] = {}
         for start in starts:
             if self.result(start) is None:
-                view = self._sight.near(frozenset(start.unit.plan), around, items, texts)
+                view = self._chooser.near(frozenset(start.unit.plan), around, items, texts)
                 groups.setdefault(view.files, (view, []))[1].append(start)
         for view, group in groups.values():
             found = completed(group, view.split(items)[0], texts, view.lint)

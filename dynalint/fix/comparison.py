@@ -12,7 +12,7 @@ from typing import Any
 from dynalint.analysis.source import SourceFile, parse_text
 from dynalint.confirm.options import Target
 from dynalint.fix.edits import Change, Moves, merged
-from dynalint.fix.model import Proof, Unit
+from dynalint.fix.model import Unit, Verification
 from dynalint.fix.sides import Insertion, Key, Side, inserted, marks_beside, marks_kept, sides_of
 
 # Marks in unchanged tests are numbered from here.
@@ -23,7 +23,7 @@ _ZEROS = " has a gradient of zeros, not None"
 
 
 @dataclass(eq=False)
-class Case:
+class TriedUnit:
     """A unit that is being tried: the code that has to run, the code that has run so far, and the outcome.
 
     `old_lines` and `new_lines` are the changed lines before and after the fix, keyed by resolved path.
@@ -40,18 +40,18 @@ class Case:
     notes: list[str] = field(default_factory=list)
     passed: set[str] = field(default_factory=set)
     own_calls: bool = False
-    proof: Proof | None = None
+    verification: Verification | None = None
 
     @property
     def complete(self) -> bool:
         """Whether nothing is left to try."""
-        return self.proof is not None or (self.inputs > 0 and self.seen >= self.sides.keys())
+        return self.verification is not None or (self.inputs > 0 and self.seen >= self.sides.keys())
 
-    def fresh(self) -> Case:
+    def fresh(self) -> TriedUnit:
         """Return a copy of the case without any results."""
-        return Case(self.unit, self.sides, self.old_lines, self.new_lines)
+        return TriedUnit(self.unit, self.sides, self.old_lines, self.new_lines)
 
-    def add(self, run: Case) -> None:
+    def add(self, run: TriedUnit) -> None:
         """Add the results of another run of the same unit, which can come from another comparison of the same text.
 
         Branches are numbered differently in each comparison, but always in the same order.
@@ -63,29 +63,31 @@ class Case:
         self.notes += run.notes
         self.passed |= run.passed
         self.own_calls |= run.own_calls
-        if run.proof is not None:
-            self.refute(run.proof.detail, raises=run.proof.raises)
+        if run.verification is not None:
+            self.refute(run.verification.detail, raises=run.verification.raises)
 
     def refute(self, detail: str, *, raises: bool = False) -> None:
         """Settle the case because a difference was found."""
-        self.proof = Proof("refuted", detail, self.inputs, len(self.sides), len(self.seen), raises)
+        self.verification = Verification("refuted", detail, self.inputs, len(self.sides), len(self.seen), raises)
 
-    def outcome(self) -> Proof:
-        """Return the proof. Call this after all targets have been tried."""
-        if self.proof is not None:
-            return self.proof
+    def outcome(self) -> Verification:
+        """Return the result. Call this after all targets have been tried."""
+        if self.verification is not None:
+            return self.verification
         counts = (self.inputs, len(self.sides), len(self.seen))
         if self.complete:
             ran = f"{counts[2]} of {counts[1]} branches and statements ran" if self.sides else "all of it ran"
             passed = changes_of(self.passed)
             but = [f"but {'; '.join(passed)}"] if passed else []
             detail = "; ".join([f"equal on {self.inputs} inputs, {ran}", *self.notes, *but])
-            return Proof("proven", detail, *counts, passed=passed, own_calls=self.own_calls)
+            return Verification("proven", detail, *counts, passed=passed, own_calls=self.own_calls)
         if self.inputs:
             missing = next(side for key, side in sorted(self.sides.items(), key=str) if key not in self.seen)
             detail = f"{missing.words} on line {missing.line} did not run on any of {self.inputs} inputs"
-            return Proof("unverifiable", detail, *counts)
-        return Proof("unverifiable", self.obstacles[0] if self.obstacles else "no compiled root reaches it", *counts)
+            return Verification("unverifiable", detail, *counts)
+        return Verification(
+            "unverifiable", self.obstacles[0] if self.obstacles else "no compiled root reaches it", *counts
+        )
 
 
 def changes_of(passed: Iterable[str]) -> tuple[str, ...]:
@@ -111,14 +113,14 @@ class Comparison:
         self._changes = merged(unit.plan for unit in units)
         self._old = {path: parse_text(path, before.get(path, _text_of(path, units))) for path in self._changes}
         self._new = {path: parse_text(path, after[path]) for path in self._changes}
-        self._insertions: dict[Case, dict[Path, list[Insertion]]] = {}
+        self._insertions: dict[TriedUnit, dict[Path, list[Insertion]]] = {}
         self.before = {os.path.realpath(path): text for path, text in before.items()}
         self.before.update({os.path.realpath(path): file.text for path, file in self._old.items()})
         self.after = {os.path.realpath(path): text for path, text in after.items()}
-        self.cases: list[Case] = []
+        self.cases: list[TriedUnit] = []
         mark = 0
         for unit in units:
-            case = Case(unit)
+            case = TriedUnit(unit)
             self._insertions[case] = {}
             for path, own in unit.plan.items():
                 sides, insertions = sides_of(self._old[path], self._new[path], self._changes[path], own, mark)

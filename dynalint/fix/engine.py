@@ -8,7 +8,7 @@ from typing import Literal
 
 from dynalint.fix.model import Decider, FixOptions, FixResult, Linted, Linter, Proposal, Verifier
 from dynalint.fix.rounds import Rounds
-from dynalint.fix.views import Sight, Views
+from dynalint.fix.views import ViewChooser, Views
 
 
 def fix_findings(
@@ -25,10 +25,10 @@ def fix_findings(
     if views is not None:
         if options.decide is not None:
             options = replace(options, decide=remembering(options.decide))
-        rounds = Rounds(linted, Sight(lint, views), options, verify)
+        rounds = Rounds(linted, ViewChooser(lint, views), options, verify)
         if rounds.hold():
             return rounds.result()
-    return Rounds(linted, Sight(lint), options, verify).result()
+    return Rounds(linted, ViewChooser(lint), options, verify).result()
 
 
 def remembering(decide: Decider) -> Decider:

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dynalint.fix.comparison import Case
+    from dynalint.fix.comparison import TriedUnit
 
 
-def judge_compiled(case: Case, compiled: Mapping[str, Any], name: str) -> None:
+def judge_compiled(case: TriedUnit, compiled: Mapping[str, Any], name: str) -> None:
     """Refute a case if its fix leaves or causes a break, a recompilation or a wrong result. Note any other problems.
 
     `compiled` is the entry with that name in the answer to `equivalence.verify`. Problems that already existed and that
@@ -36,7 +36,7 @@ def judge_compiled(case: Case, compiled: Mapping[str, Any], name: str) -> None:
         case.notes.append("one graph")
 
 
-def _troubles(case: Case, compiled: Mapping[str, Any]) -> Iterator[str]:
+def _troubles(case: TriedUnit, compiled: Mapping[str, Any]) -> Iterator[str]:
     """Yield the problems that Dynamo still reports on the changed lines."""
     meant = {gb for linted in case.unit.linted for gb in linted.finding.gb}
     before = [one["gb"] for one in compiled["breaks_before"] if _stands_in(one, case.old_lines)]

@@ -78,7 +78,7 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class Verification:
     """The result of running the original and the rewritten code for a unit side by side.
 
     `detail` is a clause that says what was compared, what was different and for which input, or why nothing could be
@@ -98,8 +98,8 @@ class Proof:
     own_calls: bool = False
 
 
-Verifier = Callable[[Mapping[Path, str], Mapping[Path, str], Sequence[Unit]], Mapping[Unit, Proof]]
-"""Compares two states of the project, given as the texts that differ from the disk. Returns a proof for each unit.
+Verifier = Callable[[Mapping[Path, str], Mapping[Path, str], Sequence[Unit]], Mapping[Unit, Verification]]
+"""Compares two states of the project, given as the texts that differ from the disk. Returns a result for each unit.
 
 If more than one unit changes the same code and a difference is found, all of them are refuted, and the engine works out
 which one is at fault.
@@ -108,13 +108,13 @@ which one is at fault.
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A fix that has passed all checks but has not been accepted yet. `proof` is None if nothing was run.
+    """A fix that has passed all checks but has not been accepted yet. `verification` is None if nothing was run.
 
     `diffs` contains the old and new text of each file with only this fix applied.
     """
 
     unit: Unit
-    proof: Proof | None
+    verification: Verification | None
     diffs: Mapping[Path, tuple[str, str]]
 
 
@@ -126,11 +126,11 @@ Decider = Callable[[Proposal], Literal["accept", "skip", "quit"]]
 class Fixed:
     """A finding that was fixed.
 
-    `finding.fix.verified` indicates whether the fix was verified, and `proof` has the details.
+    `finding.fix.verified` indicates whether the fix was verified, and `verification` has the details.
     """
 
     finding: Finding
-    proof: Proof | None
+    verification: Verification | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,15 +25,15 @@ from dynalint.fix.model import (
     FixOptions,
     FixResult,
     Linted,
-    Proof,
     Proposal,
     Refused,
     Unit,
+    Verification,
     Verifier,
 )
+from dynalint.fix.outcome import RoundOutcome, is_refuted, never, parse_fault, refusal_of, united
 from dynalint.fix.recheck import ONLY_BY_RUNNING, Item, carried, count_codes, in_order, moved, recheck, way
-from dynalint.fix.trial import Trial, is_refuted, never, parse_fault, refusal_of, united
-from dynalint.fix.views import Sight, TooNarrow, View, files_of
+from dynalint.fix.views import TooNarrow, View, ViewChooser, files_of
 from dynalint.rules import Replacement, Rewrite
 
 MOST_ROUNDS = 10
@@ -42,8 +42,10 @@ MOST_ROUNDS = 10
 class Rounds:
     """The rounds for a set of findings. `result` returns the outcome."""
 
-    def __init__(self, linted: Sequence[Linted], sight: Sight, options: FixOptions, verify: Verifier | None) -> None:
-        self._sight, self._options, self._verify = sight, options, verify
+    def __init__(
+        self, linted: Sequence[Linted], chooser: ViewChooser, options: FixOptions, verify: Verifier | None
+    ) -> None:
+        self._chooser, self._options, self._verify = chooser, options, verify
         self._files: frozenset[Path] = frozenset()
         self._items = tuple(
             Item(one, one.finding, never(one)) for one in linted if one.finding.code not in ONLY_BY_RUNNING
@@ -51,14 +53,14 @@ class Rounds:
         self._seen_running = tuple(one for one in linted if one.finding.code in ONLY_BY_RUNNING)
         self._texts: dict[Path, str] = {}
         self._sources: dict[Path, SourceFile] = {}
-        self._fixed: list[tuple[Unit, Proof | None, tuple[Finding, ...]]] = []
+        self._fixed: list[tuple[Unit, Verification | None, tuple[Finding, ...]]] = []
         self._refused: dict[Finding, Refused] = {}
         self._blocked: set[Finding] = set()
         self._undecided: set[Finding] = set()
         self._fixed_along: dict[Finding, Finding] = {}
         self._note: str | None = None
-        self._trials: dict[frozenset[Unit], Trial] = {}
-        self._chains = Chains(sight)
+        self._outcomes: dict[frozenset[Unit], RoundOutcome] = {}
+        self._chains = Chains(chooser)
         self._changed: set[str | None] = set()
         self._rounds = 0
         self._too_late: list[Finding] = []
@@ -84,7 +86,7 @@ class Rounds:
 
         If no view can judge a fix, it is applied at the end, because each step then lints the whole project.
         """
-        wide, groups = self._sight.groups(self._open())
+        wide, groups = self._chooser.groups(self._open())
         offered = False
         for files in groups:
             self._files = files
@@ -95,7 +97,7 @@ class Rounds:
                     offered = True
             except TooNarrow:
                 wide |= files
-        self._files = self._sight.widened(wide)
+        self._files = self._chooser.widened(wide)
         units = self._offered()
         if units:
             self._round(units)
@@ -103,7 +105,7 @@ class Rounds:
 
     def _round(self, units: tuple[Unit, ...]) -> None:
         """Apply the offered `units` that are currently possible."""
-        self._trials.clear()
+        self._outcomes.clear()
         accepted = self._settle((), units)
         if accepted and self._rounds == MOST_ROUNDS:
             self._too_late += [linted.finding for unit in accepted for linted in unit.linted]
@@ -113,17 +115,17 @@ class Rounds:
             # These units were tried together with others that are now rejected, so the result may be different.
             wanted = self._settle((), wanted)
         if wanted:
-            self._take(wanted, self._trials[frozenset(wanted)])
+            self._take(wanted, self._outcomes[frozenset(wanted)])
 
     def _wanted(self, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
         """If there is a decider, ask it about each unit. Rejected units are never offered again."""
-        decide, proofs = self._options.decide, self._trials[frozenset(units)].proofs
+        decide, verifications = self._options.decide, self._outcomes[frozenset(units)].verifications
         if decide is None:
             return units
         wanted: list[Unit] = []
         for unit in units:
             changes = {path: (self._text(path), replaced(self._text(path), own)) for path, own in unit.plan.items()}
-            answer = "quit" if self._ended else decide(Proposal(unit, proofs.get(unit), changes))
+            answer = "quit" if self._ended else decide(Proposal(unit, verifications.get(unit), changes))
             self._ended = answer == "quit"
             if answer == "accept":
                 wanted.append(unit)
@@ -141,13 +143,13 @@ class Rounds:
         )
 
     def _view(self) -> View:
-        return self._sight.of(self._files, self._items, self._texts)
+        return self._chooser.of(self._files, self._items, self._texts)
 
     def hold(self) -> bool:
         """Lint the whole project unless views already did, and return whether it has no unexpected findings."""
-        if not self._texts or not self._sight.narrowed:
+        if not self._texts or not self._chooser.narrowed:
             return True
-        check = recheck(self._items, self._sight.lint(self._texts), (), {})
+        check = recheck(self._items, self._chooser.lint(self._texts), (), {})
         if check.trouble is not None:
             return False
         self._note_gone(check.items, [unit for unit, *_ in self._fixed], {})
@@ -243,32 +245,32 @@ class Rounds:
     def _settle(self, accepted: tuple[Unit, ...], candidates: tuple[Unit, ...]) -> tuple[Unit, ...]:
         """Return the largest set of `accepted` and `candidates` that work together."""
         units = accepted + candidates
-        trial = self._trial(units)
-        if trial.sound:
+        outcome = self._outcome(units)
+        if outcome.sound:
             return units
-        if trial.blamed:
-            for unit, reason in trial.blamed.items():
-                self._block(unit, reason, trial.proofs.get(unit))
-            left = tuple(unit for unit in accepted if unit not in trial.blamed)
-            return self._settle(left, tuple(unit for unit in candidates if unit not in trial.blamed))
-        suspects = tuple(unit for unit in candidates if unit in trial.suspects) or candidates or accepted
+        if outcome.blamed:
+            for unit, reason in outcome.blamed.items():
+                self._block(unit, reason, outcome.verifications.get(unit))
+            left = tuple(unit for unit in accepted if unit not in outcome.blamed)
+            return self._settle(left, tuple(unit for unit in candidates if unit not in outcome.blamed))
+        suspects = tuple(unit for unit in candidates if unit in outcome.suspects) or candidates or accepted
         others = tuple(unit for unit in candidates if unit not in suspects)
         if others:
             return self._settle(self._settle(accepted, others), suspects)
         if len(suspects) == 1:
-            self._block(suspects[0], trial.trouble or "", trial.proofs.get(suspects[0]))
+            self._block(suspects[0], outcome.trouble or "", outcome.verifications.get(suspects[0]))
             return self._settle((), tuple(unit for unit in accepted if unit not in suspects))
         base = () if suspects == accepted else accepted
         middle = len(suspects) // 2
         return self._settle(self._settle(base, suspects[:middle]), suspects[middle:])
 
-    def _trial(self, units: tuple[Unit, ...]) -> Trial:
+    def _outcome(self, units: tuple[Unit, ...]) -> RoundOutcome:
         key = frozenset(units)
-        if key not in self._trials:
-            self._trials[key] = self._tried(units) if units else Trial(self._texts, self._items)
-        return self._trials[key]
+        if key not in self._outcomes:
+            self._outcomes[key] = self._tried(units) if units else RoundOutcome(self._texts, self._items)
+        return self._outcomes[key]
 
-    def _tried(self, units: tuple[Unit, ...]) -> Trial:
+    def _tried(self, units: tuple[Unit, ...]) -> RoundOutcome:
         """Apply `units`, then parse, lint and run the result. Stop at the first of these steps that fails."""
         changes = merged(unit.plan for unit in units)
         texts = {path: replaced(self._text(path), wanted) for path, wanted in changes.items()}
@@ -276,35 +278,37 @@ class Rounds:
             fault = parse_fault(self._sources[path], text)
             if fault is not None:
                 suspects = tuple(unit for unit in units if path in unit.plan)
-                return Trial(trouble=f"the result does not parse: {fault}", suspects=suspects)
+                return RoundOutcome(trouble=f"the result does not parse: {fault}", suspects=suspects)
         texts = {**self._texts, **texts}
         view = self._view()
         after = view.lint(texts)
         for linted in after:
             if linted.file.text != texts.get(linted.file.path, linted.file.text):
                 suspects = tuple(unit for unit in units if linted.file.path in unit.plan)
-                return Trial(trouble="the changed file cannot be checked again", suspects=suspects)
+                return RoundOutcome(trouble="the changed file cannot be checked again", suspects=suspects)
         items, others = view.split(self._items)
         check = recheck(items, after, units, changes)
         if check.blamed or check.trouble is not None:
-            return Trial(blamed=check.blamed, trouble=check.trouble, suspects=check.suspects)
-        trial = Trial(texts, in_order([*view.known(check.items), *moved(others, changes, texts)]))
-        return trial if self._verify is None else self._verified(trial, units, self._verify)
+            return RoundOutcome(blamed=check.blamed, trouble=check.trouble, suspects=check.suspects)
+        outcome = RoundOutcome(texts, in_order([*view.known(check.items), *moved(others, changes, texts)]))
+        return outcome if self._verify is None else self._verified(outcome, units, self._verify)
 
-    def _verified(self, trial: Trial, units: tuple[Unit, ...], verify: Verifier) -> Trial:
-        proofs = verify(self._texts, trial.texts, units)
-        trial = replace(trial, proofs=proofs)
-        refuted = tuple(unit for unit in units if is_refuted(unit, proofs[unit]))
+    def _verified(self, outcome: RoundOutcome, units: tuple[Unit, ...], verify: Verifier) -> RoundOutcome:
+        verifications = verify(self._texts, outcome.texts, units)
+        outcome = replace(outcome, verifications=verifications)
+        refuted = tuple(unit for unit in units if is_refuted(unit, verifications[unit]))
         if len(refuted) > 1:
-            trouble = f"running it showed a difference: {proofs[refuted[0]].detail}"
-            return replace(trial, trouble=trouble, suspects=refuted)
+            trouble = f"running it showed a difference: {verifications[refuted[0]].detail}"
+            return replace(outcome, trouble=trouble, suspects=refuted)
         # A run stops at the first difference. Without the unit that caused it, the other cases may pass in another run.
-        refusals = {unit: refusal_of(unit, proofs[unit], guesses=self._options.unsafe) for unit in refuted or units}
+        refusals = {
+            unit: refusal_of(unit, verifications[unit], guesses=self._options.unsafe) for unit in refuted or units
+        }
         blamed = {unit: reason for unit, reason in refusals.items() if reason is not None}
-        return replace(trial, blamed=blamed)
+        return replace(outcome, blamed=blamed)
 
-    def _block(self, unit: Unit, reason: str, proof: Proof | None, *, for_good: bool = False) -> None:
-        refuted = proof is not None and proof.outcome == "refuted"
+    def _block(self, unit: Unit, reason: str, verification: Verification | None, *, for_good: bool = False) -> None:
+        refuted = verification is not None and verification.outcome == "refuted"
         for finding in self._origins(unit):
             self._blocked.add(finding)
             self._refused[finding] = Refused(finding, reason, refuted)
@@ -315,15 +319,15 @@ class Rounds:
         members = {id(linted) for linted in unit.linted}
         return tuple(item.origin for item in self._items if id(item.linted) in members)
 
-    def _take(self, accepted: tuple[Unit, ...], trial: Trial) -> None:
+    def _take(self, accepted: tuple[Unit, ...], outcome: RoundOutcome) -> None:
         for unit in accepted:
-            self._fixed.append((unit, trial.proofs.get(unit), self._origins(unit)))
-        self._note_gone(trial.items, accepted, trial.proofs)
+            self._fixed.append((unit, outcome.verifications.get(unit), self._origins(unit)))
+        self._note_gone(outcome.items, accepted, outcome.verifications)
         changes = merged(unit.plan for unit in accepted)
-        running = (carried(one, changes.get(one.file.path, ()), trial.texts) for one in self._seen_running)
+        running = (carried(one, changes.get(one.file.path, ()), outcome.texts) for one in self._seen_running)
         self._seen_running = tuple(one for one in running if one is not None)
-        self._texts = dict(trial.texts)
-        self._items = trial.items
+        self._texts = dict(outcome.texts)
+        self._items = outcome.items
         on_way = set().union(*(way(linted.finding) for unit in accepted for linted in unit.linted))
         self._changed |= on_way
         self._chains.forget(changes, on_way)
@@ -331,11 +335,13 @@ class Rounds:
             files = [file for file in self._changed_files() if file.source.path in changes]
             self._options.keep(files, _together(accepted, {file.source.path for file in files}))
 
-    def _note_gone(self, left: Sequence[Item], units: Sequence[Unit], proofs: Mapping[Unit, Proof]) -> None:
+    def _note_gone(
+        self, left: Sequence[Item], units: Sequence[Unit], verifications: Mapping[Unit, Verification]
+    ) -> None:
         """Record the findings that disappeared although `units` were meant for other findings."""
         gone = {item.origin for item in self._items} - {item.origin for item in left}
         gone.difference_update(*(findings for *_, findings in self._fixed))
-        self._fixed_along.update({finding: as_repaired(finding, units, proofs) for finding in gone})
+        self._fixed_along.update({finding: as_repaired(finding, units, verifications) for finding in gone})
 
     def _text(self, path: Path) -> str:
         return self._texts.get(path, self._sources[path].text)
@@ -345,8 +351,8 @@ class Rounds:
         gone = {finding for *_, findings in self._fixed for finding in findings}.union(self._fixed_along)
         refused = [refused for finding, refused in self._refused.items() if finding not in gone]
         fixed = [
-            Fixed(as_applied(finding, unit, proof, self._only_source(unit)), proof)
-            for unit, proof, found in self._fixed
+            Fixed(as_applied(finding, unit, verification, self._only_source(unit)), verification)
+            for unit, verification, found in self._fixed
             for finding in found
         ]
         fixed += [Fixed(finding, None) for finding in self._fixed_along.values()]

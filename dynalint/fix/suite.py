@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dynalint.analysis.source import SourceFile
 from dynalint.findings import Finding
-from dynalint.fix.model import Fixed, FixResult, Linted, Proof, Unit, Verifier
+from dynalint.fix.model import Fixed, FixResult, Linted, Unit, Verification, Verifier
 from dynalint.fix.suite_runs import Function, NotTestedError, SuiteCommand, SuiteRun
 
 # The time limit for all tests in seconds. With fixes applied, they may take longer than usual by this factor.
@@ -40,7 +40,7 @@ class Suite:
             if one.rewrite is not None:
                 self._note(one)
         self._suspects: set[str] = set()
-        self._memory: dict[int, list[Proof]] = {}
+        self._memory: dict[int, list[Verification]] = {}
 
     def _note(self, one: Linted) -> None:
         """Record the functions that a fix changes, both by the finding's position and by its function."""
@@ -71,9 +71,9 @@ class Suite:
         self._check(before)
         for _ in range(_MOST_TURNS):
             texts = {file.source.path: file.data for file in result.files}
-            failing = self._newly_failing(before, texts, self._speaking(before, result))
+            failing = self._newly_failing(before, texts, self._relevant(before, result))
             if not failing:
-                return self._told(before, result)
+                return self._with_passing_tests(before, result)
             self._suspects |= failing.keys()
             result = again(lambda old, new, units: self._judged(before, old, new, units, verify))
         raise NotTestedError(f"different tests fail with each selection of fixes: {_listed(sorted(self._suspects))}")
@@ -81,13 +81,15 @@ class Suite:
     def remembering(self, verify: Verifier) -> Verifier:
         """Wrap `verify` so that the same comparison never runs twice."""
 
-        def verified(old: Mapping[Path, str], new: Mapping[Path, str], units: Sequence[Unit]) -> Mapping[Unit, Proof]:
+        def verified(
+            old: Mapping[Path, str], new: Mapping[Path, str], units: Sequence[Unit]
+        ) -> Mapping[Unit, Verification]:
             key = hash(
                 (frozenset(old.items()), frozenset(new.items()), repr([sorted(unit.plan.items()) for unit in units]))
             )
             if key not in self._memory:
-                proofs = verify(old, new, units)
-                self._memory[key] = [proofs[unit] for unit in units]
+                verifications = verify(old, new, units)
+                self._memory[key] = [verifications[unit] for unit in units]
             return dict(zip(units, self._memory[key], strict=True))
 
         return verified
@@ -105,7 +107,7 @@ class Suite:
                 "only tell which tests pass if it runs pytest"
             )
 
-    def _speaking(self, before: SuiteRun, result: FixResult) -> list[str]:
+    def _relevant(self, before: SuiteRun, result: FixResult) -> list[str]:
         """Return the tests that pass without fixes and that call a function changed by a fix in `result`."""
         if not before.under_pytest:
             return sorted(before.passed)
@@ -133,7 +135,7 @@ class Suite:
         new: Mapping[Path, str],
         units: Sequence[Unit],
         verify: Verifier | None,
-    ) -> Mapping[Unit, Proof]:
+    ) -> Mapping[Unit, Verification]:
         """Judge units by the tests that failed. If those tests pass now, use `verify`."""
         sources = {**self._sources, **{path: one for unit in units for path, one in unit.sources.items()}}
         data = {path: sources[path].encode(text) for path, text in new.items()}
@@ -144,15 +146,19 @@ class Suite:
         near = [unit for unit in units if called & self._changed_by(unit)] or units
         test, reason = min(failing.items())
         more = f" and {len(failing) - 1} more" if len(failing) > 1 else ""
-        proof = Proof("refuted", f"{test}{more} passes without it and fails with it: {reason.rstrip('.')}", raises=True)
-        return {unit: proof if unit in near else Proof("proven", "no failing test calls it") for unit in units}
+        verification = Verification(
+            "refuted", f"{test}{more} passes without it and fails with it: {reason.rstrip('.')}", raises=True
+        )
+        return {
+            unit: verification if unit in near else Verification("proven", "no failing test calls it") for unit in units
+        }
 
     def _changed_by(self, unit: Unit) -> set[Function]:
         """Look up the functions that a unit changes by name, because earlier fixes may have moved their lines."""
         findings = (one.finding for one in unit.linted)
         return set().union(*(self._named.get((one.path, one.function), set()) for one in findings))
 
-    def _told(self, before: SuiteRun, result: FixResult) -> FixResult:
+    def _with_passing_tests(self, before: SuiteRun, result: FixResult) -> FixResult:
         """Add to each fix in `result` the tests that support it."""
         fixed = tuple(self._with_tests(before, one) for one in result.fixed)
         notes = [self._summary(before, result)]
@@ -178,7 +184,7 @@ class Suite:
         where = f"in a copy of the project, {'in the sandbox' if before.sandboxed else 'without a sandbox'}"
         if not before.under_pytest:
             return f"`{self._command.command}` passes both with and without the fixes, {where}"
-        number, speaking = len(before.passed) + len(before.failed), len(self._speaking(before, result))
+        number, speaking = len(before.passed) + len(before.failed), len(self._relevant(before, result))
         ran = f"{number} test{'' if number == 1 else 's'} ran {where}"
         if not speaking:
             return f"{ran}; none of the passing tests calls changed code"
@@ -191,9 +197,9 @@ class Suite:
         return self._command.run(texts, only, watched, seconds)
 
 
-def _not_run(unit: Unit) -> Proof:
-    """Return the proof to use when no comparison was requested. The fix may be applied unless it has to be verified."""
-    return Proof("unverifiable" if unit.safety == "conditional" else "proven", "only the tests were run")
+def _not_run(unit: Unit) -> Verification:
+    """Return the result to use if no comparison was requested. The fix may be applied unless it has to be verified."""
+    return Verification("unverifiable" if unit.safety == "conditional" else "proven", "only the tests were run")
 
 
 def _first_line(file: SourceFile, line: int) -> int | None:

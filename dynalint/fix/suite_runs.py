@@ -104,12 +104,12 @@ class SuiteCommand:
         }
         asked = replace(worker_options(replace(options, timeout=seconds)), folders=(str(_HOOK),))
         with Worker(asked) as worker:
-            return self._heard(worker.ask("operations.testing:run_tests", request))
+            return self._result(worker.ask("operations.testing:run_tests", request))
 
     def _is_within(self, folder: Path) -> bool:
         return Path(os.path.realpath(folder)).is_relative_to(self._root)
 
-    def _heard(self, answer: Answer) -> SuiteRun:
+    def _result(self, answer: Answer) -> SuiteRun:
         told = answer.parts.get("tests", {})
         if answer.outcome == "refused":
             walls = f"there is no working sandbox for the tests ({answer.ending['reason']})"
@@ -131,7 +131,7 @@ class SuiteCommand:
             spent=answer.spent,
             sandboxed=bool(answer.walls),
         )
-        run = _told(run, events)
+        run = _with_events(run, events)
         if run.under_pytest:
             return run
         return replace(run, passed=frozenset([self.command])) if not run.status else _failed(run, self.command)
@@ -141,7 +141,7 @@ def _failed(run: SuiteRun, test: str) -> SuiteRun:
     return replace(run, failed={test: run.said or f"it exited with status {run.status}"})
 
 
-def _told(run: SuiteRun, events: Iterable[Any]) -> SuiteRun:
+def _with_events(run: SuiteRun, events: Iterable[Any]) -> SuiteRun:
     """Add the plugin's report to `run`, and ignore anything else that the tests wrote to the same file.
 
     Raises:

@@ -20,9 +20,9 @@ from dynalint.confirm.harvest import ProjectCalls
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.confirm.requests import request_for, worker_options
 from dynalint.findings import Finding
-from dynalint.fix.comparison import Case, Comparison
+from dynalint.fix.comparison import Comparison, TriedUnit
 from dynalint.fix.judge import judge_compiled
-from dynalint.fix.model import Proof, Unit
+from dynalint.fix.model import Unit, Verification
 
 Progress = Callable[[int, int, str], None]
 # The maximum length of a worker error in characters. Some torch errors list all supported operators.
@@ -46,10 +46,10 @@ class _Run:
     before: Mapping[str, str]
     units: frozenset[Unit]
     reached: frozenset[Unit]
-    shown: Mapping[Unit, Case]
+    shown: Mapping[Unit, TriedUnit]
     exact: bool
 
-    def holds_for(self, cases: Sequence[Case], comparison: Comparison) -> bool:
+    def holds_for(self, cases: Sequence[TriedUnit], comparison: Comparison) -> bool:
         """Return whether running `cases` in `comparison` would give the same results."""
         units = {case.unit for case in comparison.cases}
         same = self.exact == _exact(cases) and all(case.unit in self.shown for case in cases)
@@ -62,7 +62,7 @@ class WorkerVerifier:
     `roots` are the compiled roots that can be run, and `heirs` maps each root to the roots that inherit its code.
     `near` returns the roots that reach a finding, nearest first, because the finding itself records only a single call
     chain. If `practical` is true, differences that a reviewer would accept do not refute a fix but are reported in its
-    proof. See `docs/fixes.md`. Raises WorkerError if the interpreter cannot be started.
+    verification. See `docs/fixes.md`. Raises WorkerError if the interpreter cannot be started.
     """
 
     def __init__(
@@ -98,12 +98,12 @@ class WorkerVerifier:
 
     def __call__(
         self, before: Mapping[Path, str], after: Mapping[Path, str], units: Sequence[Unit]
-    ) -> dict[Unit, Proof]:
-        """Return a proof for each unit. Together, the units turn `before` into `after`."""
+    ) -> dict[Unit, Verification]:
+        """Return the result for each unit. Together, the units turn `before` into `after`."""
         comparison = Comparison(before, after, units)
         for case in comparison.cases:
             if comparison.same_code(case.unit):
-                case.proof = Proof("proven", "only comments and layout differ")
+                case.verification = Verification("proven", "only comments and layout differ")
             case.targets = self._targets(case.unit)
         if any(case.targets for case in comparison.cases if not case.complete):
             self._look_for_calls(comparison)
@@ -156,7 +156,7 @@ class WorkerVerifier:
         if worker is None:
             return
         targets = [target for case in comparison.cases for target in case.targets if not case.complete]
-        self._calls.look_for(targets, worker, partial(self._tell, 0, len(comparison.cases)))
+        self._calls.look_for(targets, worker, partial(self._report, 0, len(comparison.cases)))
         for case in comparison.cases:
             case.targets.sort(key=lambda one: self._options.example_for(one) is None and not self._calls.of(one))
 
@@ -169,13 +169,13 @@ class WorkerVerifier:
             return None
         return self._worker
 
-    def _tell(self, done: int, total: int, target: Target) -> None:
+    def _report(self, done: int, total: int, target: Target) -> None:
         if self._progress is not None:
             self._progress(done, total, target.name)
 
-    def _run(self, target: Target, cases: Sequence[Case], comparison: Comparison) -> _Run:
+    def _run(self, target: Target, cases: Sequence[TriedUnit], comparison: Comparison) -> _Run:
         """Run a root before and after the fix, and return what this showed about each case."""
-        self._tell(sum(case.complete for case in comparison.cases), len(comparison.cases), target)
+        self._report(sum(case.complete for case in comparison.cases), len(comparison.cases), target)
         shown = {case.unit: case.fresh() for case in cases}
         answer = self._ask(target, cases, comparison)
         if answer is not None:
@@ -186,7 +186,7 @@ class WorkerVerifier:
         units = frozenset(case.unit for case in comparison.cases)
         return _Run(comparison.before, units, frozenset(reached), shown, _exact(cases))
 
-    def _record(self, answer: Answer, target: Target, cases: Sequence[Case]) -> None:
+    def _record(self, answer: Answer, target: Target, cases: Sequence[TriedUnit]) -> None:
         """Record what an answer shows about each case."""
         problem = answer.parts.get("problem")
         if problem is not None and problem["version"] == "rewritten":
@@ -221,7 +221,7 @@ class WorkerVerifier:
         if any(call["text"] == answer.parts.get("text") for call in self._calls.of(target)):
             yield f"starting from {answer.parts['text']}"
 
-    def _ask(self, target: Target, cases: Sequence[Case], comparison: Comparison) -> Answer | None:
+    def _ask(self, target: Target, cases: Sequence[TriedUnit], comparison: Comparison) -> Answer | None:
         worker = self._started()
         if worker is None:
             return None
@@ -231,7 +231,7 @@ class WorkerVerifier:
             return None
         return answer
 
-    def _request(self, target: Target, cases: Sequence[Case], comparison: Comparison) -> dict[str, Any]:
+    def _request(self, target: Target, cases: Sequence[TriedUnit], comparison: Comparison) -> dict[str, Any]:
         options = self._options
         given = {os.path.realpath(path): text for path, text in options.overrides.items()}
         return {
@@ -252,12 +252,12 @@ class WorkerVerifier:
         }
 
 
-def _exact(cases: Iterable[Case]) -> bool:
+def _exact(cases: Iterable[TriedUnit]) -> bool:
     return all(case.unit.exact for case in cases)
 
 
 def _limits(answer: Answer) -> Iterator[str]:
-    """Yield the limits of a proof that is based on `answer`."""
+    """Yield the limits of a result that is based on `answer`."""
     ran, left_out = answer.parts["ran"], answer.parts["left_out"]
     if ran["rounded"]:
         yield "gradients equal up to rounding"
@@ -282,7 +282,7 @@ def _asked(worker: Worker, request: Mapping[str, Any]) -> Answer:
     return replace(answer, parts={**answer.parts, "left_out": left_out})
 
 
-def _methods(cases: Sequence[Case]) -> list[str]:
+def _methods(cases: Sequence[TriedUnit]) -> list[str]:
     """Return methods with changed code, such as `reset`, that a call to the target may never reach."""
     known = {linted.finding.function for case in cases for linted in case.unit.linted}
     names = {side.function for case in cases for side in case.sides.values()} - known

@@ -73,7 +73,7 @@ class TooNarrow(Exception):  # noqa: N818 - not an error: the group is judged la
     """Every view of a group of files shows different fixes than the whole project."""
 
 
-class Sight:
+class ViewChooser:
     """Decides what to lint in each step: the whole project, or a view if one is enough."""
 
     def __init__(self, lint: Linter, views: Views | None = None) -> None:

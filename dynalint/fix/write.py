@@ -23,7 +23,7 @@ class WriteError(DynalintError):
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class FileWrite:
     """Replace `before` with `after` at `path`. `name` is the path as shown to the user."""
 
     path: Path
@@ -32,7 +32,7 @@ class Write:
     after: bytes
 
 
-def write_together(writes: Sequence[Write]) -> None:
+def write_together(writes: Sequence[FileWrite]) -> None:
     """Replace either all of the files or none of them.
 
     Each new file is complete on disk before the first file is replaced. If a replacement fails, the old contents are
@@ -43,7 +43,7 @@ def write_together(writes: Sequence[Write]) -> None:
     """
     targets = [_target(write) for write in writes]
     staged = [_beside(target) for target in targets]
-    done: list[Write] = []
+    done: list[FileWrite] = []
     try:
         for write, target, temporary in zip(writes, targets, staged, strict=True):
             _stage(write, target, write.after, temporary)
@@ -61,7 +61,7 @@ def write_together(writes: Sequence[Write]) -> None:
                 temporary.unlink(missing_ok=True)
 
 
-def write_groups(groups: Sequence[Sequence[Path]], writes: Mapping[Path, Write]) -> tuple[set[Path], list[str]]:
+def write_groups(groups: Sequence[Sequence[Path]], writes: Mapping[Path, FileWrite]) -> tuple[set[Path], list[str]]:
     """Write each group of files together.
 
     Return the paths that were written and a sentence for each group that failed.
@@ -80,7 +80,7 @@ def write_groups(groups: Sequence[Sequence[Path]], writes: Mapping[Path, Write])
     return written, failures
 
 
-def _target(write: Write) -> Path:
+def _target(write: FileWrite) -> Path:
     """Return the file to replace, with links resolved, after checking that it can be replaced."""
     try:
         target = write.path.resolve(strict=True)
@@ -106,7 +106,7 @@ def _beside(target: Path) -> Path:
     return target.with_name(f".dynalint-{secrets.token_hex(8)}.tmp")
 
 
-def _check_unchanged(write: Write, target: Path) -> None:
+def _check_unchanged(write: FileWrite, target: Path) -> None:
     try:
         current = read_bounded(target, MOST_NOTEBOOK_BYTES)
     except FileNotFoundError:
@@ -117,7 +117,7 @@ def _check_unchanged(write: Write, target: Path) -> None:
         raise WriteError(f"{write.name}: not fixed: the file was changed while dynalint ran; run it again")
 
 
-def _stage(write: Write, target: Path, data: bytes, temporary: Path) -> None:
+def _stage(write: FileWrite, target: Path, data: bytes, temporary: Path) -> None:
     """Write `data` to the new file `temporary` next to `target`, with the same mode and owner as `target`."""
     try:
         state = target.stat()
@@ -139,7 +139,7 @@ def _owner(descriptor: int) -> tuple[int, int]:
     return state.st_uid, state.st_gid
 
 
-def _replace(write: Write, temporary: Path, target: Path) -> None:
+def _replace(write: FileWrite, temporary: Path, target: Path) -> None:
     try:
         temporary.replace(target)
     except OSError as fault:
@@ -154,7 +154,7 @@ def _replace(write: Write, temporary: Path, target: Path) -> None:
                 os.close(folder)
 
 
-def _put_back(write: Write) -> None:
+def _put_back(write: FileWrite) -> None:
     """Undo one replacement. If this fails too, report that only part of a fix is on disk."""
     target = write.path.resolve()
     temporary = _beside(target)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dynalint.analysis.source import SourceFile
 from dynalint.fix.model import ChangedFile, Fixed, FixResult
-from dynalint.fix.write import Write, write_groups
+from dynalint.fix.write import FileWrite, write_groups
 from dynalint.reading import hard_links
 
 
@@ -40,7 +40,7 @@ class Writer:
         If a file cannot be written, neither it nor the rest of its group is tried again.
         """
         by_path = {file.source.path: file for file in files}
-        writes: dict[Path, Write] = {}
+        writes: dict[Path, FileWrite] = {}
         wanted: list[list[Path]] = []
         for group in groups:
             if self._stuck.intersection(group):
@@ -50,7 +50,7 @@ class Writer:
             wanted += [changed] if changed else []
             for path in changed:
                 source = by_path[path].source
-                writes[path] = Write(path, self._name(source), self._now(source), by_path[path].data)
+                writes[path] = FileWrite(path, self._name(source), self._now(source), by_path[path].data)
                 self._note_other_names(source)
         written, failures = write_groups(wanted, writes)
         for path in written:

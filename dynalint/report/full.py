@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dynalint.findings import Evidence, Finding, Fix
 from dynalint.report.excerpt import WIDEST, excerpt
 from dynalint.report.model import Report
-from dynalint.report.ranking import because, dearest
+from dynalint.report.ranking import because, most_expensive
 from dynalint.report.style import SEVERITY_COLOURS, Style, visible
 from dynalint.report.summary import summary
 
@@ -27,17 +27,17 @@ def render(report: Report, style: Style) -> str:
     blocks = ["\n".join(_finding(finding, report, style, obstacle)) + "\n\n" for finding in report.findings]
     if obstacle is not None and not report.quiet:
         blocks.append("\n".join(textwrap.wrap(f"No findings were confirmed: {visible(obstacle)}", WIDEST)) + "\n")
-    return "".join(blocks) + summary(report, style) + _dearest(report, style)
+    return "".join(blocks) + summary(report, style) + _most_expensive(report, style)
 
 
-def _dearest(report: Report, style: Style) -> str:
+def _most_expensive(report: Report, style: Style) -> str:
     """Return lines that name the findings to fix first.
 
     There are none unless some are known to cost more than others.
     """
     if report.quiet or len(report.findings) <= FEW:
         return ""
-    named, alike = dearest(report.findings)
+    named, alike = most_expensive(report.findings)
     among = f" ({len(named)} of {alike} like them)" if alike > len(named) else ""
     lines = [f"  {_place(finding, style)} {finding.code} {visible(because(finding))}\n" for finding in named]
     return "".join([f"Known to cost the most{among}:\n", *lines]) if lines else ""
@@ -98,17 +98,17 @@ def _chain(region: tuple[str, ...]) -> str:
 
 def _evidence(evidence: Evidence) -> tuple[str, str] | None:
     by = f" by torch {evidence.torch}" if evidence.torch else ""
-    said = ": " + " ".join(part for part in (evidence.gb, evidence.detail) if part)
-    said = said if len(said) > 2 else ""
+    observed = ": " + " ".join(part for part in (evidence.gb, evidence.detail) if part)
+    observed = observed if len(observed) > 2 else ""
     match evidence.status:
         case "confirmed":
-            return f"confirmed{by}", said
+            return f"confirmed{by}", observed
         case "refuted":
-            return f"refuted{by}", said
+            return f"refuted{by}", observed
         case "unreached":
-            return "not reached", said
+            return "not reached", observed
         case "unconfirmed":
-            return "not confirmed", said
+            return "not confirmed", observed
         case _:
             return None
 

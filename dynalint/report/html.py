@@ -161,8 +161,8 @@ class _Page:
             return
         groups: dict[str, Counter[str]] = defaultdict(Counter)
         for one in self._found:
-            said = " ".join(part for part in (one.evidence.gb, one.evidence.detail) if part)
-            groups[one.evidence.status][said or "The code was not run."] += 1
+            observed = " ".join(part for part in (one.evidence.gb, one.evidence.detail) if part)
+            groups[one.evidence.status][observed or "The code was not run."] += 1
         rows: list[list[object]] = []
         for status in STATUSES:
             reasons = sorted(groups[status].items(), key=lambda item: (-item[1], item[0]))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from dynalint.findings import Finding
 
 if TYPE_CHECKING:
-    from dynalint.baseline import Compared
-    from dynalint.catalogue import Entry
+    from dynalint.baseline import BaselineComparison
+    from dynalint.catalogue import CodeEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class Report:
     unsafe_fixes: bool = False
     quiet: bool = False
     folder: str = ""
-    entries: Mapping[str, Entry] = field(default_factory=dict)
+    entries: Mapping[str, CodeEntry] = field(default_factory=dict)
     failures: Sequence[str] = ()
     ran_by: str = ""
-    compared: Compared | None = None
+    compared: BaselineComparison | None = None
 
     def applies(self, finding: Finding) -> bool:
         """Return whether `dynalint fix --apply` would try to fix the finding with the current options."""

@@ -9,7 +9,7 @@ from dynalint.findings import STATUSES, Finding
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class CostLevel:
     """A level of cost.
 
     `why` says what findings on this level cost, and `holds` says whether a finding is on this level.
@@ -29,45 +29,45 @@ def _gives_up(finding: Finding) -> bool:
 
 
 LEVELS = (
-    Level(
+    CostLevel(
         "Wrong results",
         "Compiled code may give different results from eager code, without raising an error.",
         lambda one: one.category == "miscompile",
     ),
-    Level(
+    CostLevel(
         "Tensors read in a loop",
         "Python waits for the GPU in each iteration. With a tensor read in each of 24 layers, a call took 24 times as "
         "long.",
         lambda one: _breaks(one) and bool(one.cost.loop) and one.cost.reads,
     ),
-    Level(
+    CostLevel(
         "Graph breaks in a loop",
         "Each iteration leaves the compiled code, and Dynamo usually gives up on the function that contains the "
         "loop. With a graph break in each of 24 layers, a call took 8 to 12 times as long.",
         lambda one: _breaks(one) and bool(one.cost.loop),
     ),
-    Level(
+    CostLevel(
         "Functions that Dynamo gives up on",
         "The function runs in eager. If the function was the whole model, a call took 6 times as long.",
         lambda one: _breaks(one) and _gives_up(one),
     ),
-    Level(
+    CostLevel(
         "Recompilations on every call",
         "Each call takes seconds to compile until Dynamo gives up on the function. After that, a call took 6 times as "
         "long.",
         lambda one: one.category == "recompile" and one.severity == "error",
     ),
-    Level(
+    CostLevel(
         "Tensors read on each call",
         "Python waits for the GPU. With a single tensor read, a call took 1.4 times as long.",
         lambda one: _breaks(one) and one.cost.reads,
     ),
-    Level(
+    CostLevel(
         "Other graph breaks and recompilations",
         "A graph break outside a loop costs next to nothing once all code has been compiled.",
         lambda one: _breaks(one) or one.category == "recompile",
     ),
-    Level("Notes and advice", "These do not cost anything at the moment.", bool),
+    CostLevel("Notes and advice", "These do not cost anything at the moment.", bool),
 )
 """All levels, starting with the most expensive.
 
@@ -94,7 +94,7 @@ def ranked(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda one: (level_of(one), STATUSES.index(one.evidence.status), one.sort_key))
 
 
-def dearest(findings: Sequence[Finding]) -> tuple[list[Finding], int]:
+def most_expensive(findings: Sequence[Finding]) -> tuple[list[Finding], int]:
     """Return the findings to fix first, each in a different function, and how many findings cost at least as much.
 
     Only findings that are known to cost more than others are returned.

@@ -20,7 +20,7 @@ from dynalint.report.model import Report
 from dynalint.report.style import Style, visible
 
 if TYPE_CHECKING:
-    from dynalint.catalogue import Entry
+    from dynalint.catalogue import CodeEntry
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 PROJECT = "https://github.com/dynalint/dynalint"
@@ -70,7 +70,7 @@ def render(report: Report, style: Style) -> str:
     return document({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
-def _rule(code: str, findings: Sequence[Finding], entry: Entry | None) -> dict[str, Any]:
+def _rule(code: str, findings: Sequence[Finding], entry: CodeEntry | None) -> dict[str, Any]:
     first = findings[0]
     summary = entry.summary if entry else first.message
     documentation = entry.documentation.strip() if entry else first.help or first.message

@@ -37,8 +37,8 @@ def summary(report: Report, style: Style) -> str:
         fixes.append(f"{fixable} fixable with `dynalint fix --apply`")
     if unsafe:
         fixes.append(f"{unsafe} {'more ' if fixable else ''}with `--unsafe-fixes`")
-    said = "; ".join(part for part in (", ".join(counts), ", ".join(fixes)) if part)
-    details = f" ({said})" if said else ""
+    counted = "; ".join(part for part in (", ".join(counts), ", ".join(fixes)) if part)
+    details = f" ({counted})" if counted else ""
     ran = f" Code was run by {visible(report.ran_by)}." if report.ran_by else ""
     folded = _folded(report)
     if not total:

@@ -48,7 +48,7 @@ def unlike(old: Sequence[cst.CSTNode], new: Sequence[cst.CSTNode]) -> tuple[list
         before, after = parts(before[0]), parts(after[0])
 
 
-class Change:
+class ChangedLines:
     """The lines that differ between two modules, within the innermost block that contains all of them.
 
     `before` and `after` are the statements, and `indent` is the block's indentation.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from dynalint.rewriting.build import Line
-from dynalint.rewriting.changed import Change
+from dynalint.rewriting.changed import ChangedLines
 from dynalint.rewriting.comments import above, led_by, lost, without_lead
 from dynalint.rewriting.difference import edits
 from dynalint.rewriting.parentheses import PRIMARY, bare, breaks, enclosed, held, level
@@ -67,7 +67,7 @@ def _changed(tree: Tree, changes: Sequence[Substitution]) -> cst.Module:
 
 def _texts(tree: Tree, module: cst.Module) -> tuple[int, str, str]:
     """Return an offset in a tree's text, the text there that differs, and its counterpart in `module`."""
-    change = Change(tree.module, module)
+    change = ChangedLines(tree.module, module)
     if not change.is_all:
         old, start = change.written(change.before), tree.line_of(change.before[0])
         if tree.text.startswith(old, start):

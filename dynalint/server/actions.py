@@ -15,7 +15,7 @@ from dynalint.findings import Finding
 from dynalint.reading import is_inside
 from dynalint.report.style import visible
 from dynalint.server import translate
-from dynalint.server.analyst import Seen, silenced
+from dynalint.server.analyst import AnalysedFile, silenced
 from dynalint.server.documents import Opened, edited_uri, lines_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ Changes = dict[str, list[types.TextEdit]]
 
 
 async def code_actions(
-    server: Server, parameters: types.CodeActionParams, file: Opened, seen: Seen
+    server: Server, parameters: types.CodeActionParams, file: Opened, seen: AnalysedFile
 ) -> list[types.CodeAction]:
     """Return the code actions for the findings in a range."""
     actions = []
@@ -48,7 +48,7 @@ async def code_actions(
     return actions
 
 
-def _fix_action(server: Server, finding: Finding, file: Opened, seen: Seen) -> types.CodeAction | None:
+def _fix_action(server: Server, finding: Finding, file: Opened, seen: AnalysedFile) -> types.CodeAction | None:
     fix = finding.fix
     if fix is None or not finding.fixable or finding.evidence.status == "refuted":
         return None
@@ -74,7 +74,7 @@ def _fix_action(server: Server, finding: Finding, file: Opened, seen: Seen) -> t
     )
 
 
-def _silence_action(server: Server, finding: Finding, file: Opened, seen: Seen) -> types.CodeAction | None:
+def _silence_action(server: Server, finding: Finding, file: Opened, seen: AnalysedFile) -> types.CodeAction | None:
     text = silenced(seen, finding)
     if text is None:
         return None
@@ -84,7 +84,7 @@ def _silence_action(server: Server, finding: Finding, file: Opened, seen: Seen) 
     )
 
 
-async def fix_all(server: Server, file: Opened, seen: Seen) -> list[types.CodeAction]:
+async def fix_all(server: Server, file: Opened, seen: AnalysedFile) -> list[types.CodeAction]:
     """Return the code action that applies all safe fixes to a file."""
     files = {one.path: one for one in server.files()}
     texts = {path: one.text for path, one in files.items()}

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dynalint.add_ignore import NOT_SILENCED, silence
 from dynalint.analysis.outlines import Outline
 from dynalint.analysis.source import SourceFile, Sources
-from dynalint.around import Outlines
 from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, environment_layer, parse_layer, split_reserved
 from dynalint.diffs import hunks
@@ -26,15 +26,15 @@ from dynalint.fix.follow_ups import whole_fixes
 from dynalint.last_verdicts import LastVerdicts
 from dynalint.lint import Linter
 from dynalint.offers import Offers
-from dynalint.placing import lines_by_place, placed, unplaced
+from dynalint.positions import lines_by_place, placed, unplaced
+from dynalint.related_files import Outlines
 from dynalint.rules import all_rules
-from dynalint.silence import NOT_SILENCED, silence
-from dynalint.trust import Asked
+from dynalint.trust import RequestedSetting
 from dynalint.workspace import Workspace, open_workspace
 
 
 @dataclass(frozen=True)
-class Seen:
+class AnalysedFile:
     """The analysis of a file: its text, its findings as the user sees them, and what is needed to compute their fixes.
 
     `linted` has the same findings as the engine sees them, with positions in the file's text. `linter` found them.
@@ -62,7 +62,7 @@ class Analyst:
         user may set are ignored and listed in `ignored`.
         """
         self.folder = folder
-        self.ignored: tuple[Asked, ...] = ()
+        self.ignored: tuple[RequestedSetting, ...] = ()
         self._settings = settings
         self._lock = threading.Lock()
         # These are kept between analyses, because a keystroke changes only a single file.
@@ -71,7 +71,7 @@ class Analyst:
         self._scanned: tuple[Path, ...] = ()
         self._project: object = None
 
-    def look(self, texts: Mapping[Path, str]) -> dict[Path, Seen]:
+    def look(self, texts: Mapping[Path, str]) -> dict[Path, AnalysedFile]:
         """Return the static findings in the open files, with the verdicts from the last confirmation.
 
         Raises:
@@ -92,7 +92,7 @@ class Analyst:
             ]
             pairs = list(zip(judged, result.linted, strict=True))
             return {
-                file.path: Seen(
+                file.path: AnalysedFile(
                     file,
                     tuple(finding for finding, _ in pairs if finding.path == path),
                     tuple(linted for finding, linted in pairs if finding.path == path),
@@ -103,7 +103,7 @@ class Analyst:
                 if file.path in texts
             }
 
-    def with_fixes(self, seen: Seen, findings: Collection[Finding]) -> list[Finding]:
+    def with_fixes(self, seen: AnalysedFile, findings: Collection[Finding]) -> list[Finding]:
         """Return some of a file's findings with their fixes, or with the reasons why there are none."""
         with self._lock:
             wanted = [pair for pair in zip(seen.findings, seen.linted, strict=True) if pair[0] in findings]
@@ -205,7 +205,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return found.st_mtime_ns, found.st_size
 
 
-def silenced(seen: Seen, finding: Finding) -> str | None:
+def silenced(seen: AnalysedFile, finding: Finding) -> str | None:
     """Return the file's text with an ignore comment for `finding`, or None if it cannot be silenced by a comment."""
     if finding.code in NOT_SILENCED:
         return None
@@ -215,7 +215,7 @@ def silenced(seen: Seen, finding: Finding) -> str | None:
         return None
 
 
-def fix_diff(finding: Finding, seen: Seen) -> str:
+def fix_diff(finding: Finding, seen: AnalysedFile) -> str:
     """Return the changes that a fix makes in the finding's own file, as a diff without a header."""
     edits = [edit for edit in finding.fix.edits if edit.path is None] if finding.fix is not None else []
     codes = seen.file.cells.codes() if seen.file.cells is not None else {}

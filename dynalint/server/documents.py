@@ -13,7 +13,7 @@ from pygls.workspace import Workspace
 from dynalint.analysis.notebook import is_python, text_of
 from dynalint.analysis.source import SourceFile
 from dynalint.findings import Edit, Finding
-from dynalint.server.analyst import Seen
+from dynalint.server.analyst import AnalysedFile
 from dynalint.server.translate import uri_of
 
 
@@ -70,7 +70,7 @@ def place_of(uri: str, file: Opened) -> int | None:
     return next((number for number, other in file.cells.items() if other == uri), None)
 
 
-def in_document(finding: Finding, seen: Seen, file: Opened, uri: str) -> bool:
+def in_document(finding: Finding, seen: AnalysedFile, file: Opened, uri: str) -> bool:
     """Return whether a finding is in the document with this URI."""
     return file.uri_at(finding.cell) == uri and seen.file.path == file.path
 

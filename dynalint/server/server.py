@@ -19,7 +19,7 @@ from dynalint.errors import DynalintError
 from dynalint.findings import Finding
 from dynalint.server import translate
 from dynalint.server.actions import CONFIRM, FIX_ALL, code_actions, fix_all
-from dynalint.server.analyst import Analyst, Seen, fix_diff
+from dynalint.server.analyst import AnalysedFile, Analyst, fix_diff
 from dynalint.server.documents import Opened, in_document, lines_of, opened, place_of
 from dynalint.trust import UNTRUSTED
 
@@ -54,7 +54,7 @@ class Server(LanguageServer):
         # Sync the full text, because incremental changes count lines differently than Python.
         super().__init__("dynalint", __version__, types.TextDocumentSyncKind.Full, notebooks)
         self.analyst = Analyst(Path.cwd(), {})
-        self.seen: dict[Path, Seen] = {}
+        self.seen: dict[Path, AnalysedFile] = {}
         self._waiting: asyncio.Task[None] | None = None
         self._published: set[str] = set()
         self._pulls = False  # True if the client pulls diagnostics. In that case, none are pushed.
@@ -104,7 +104,7 @@ class Server(LanguageServer):
         except Exception:  # noqa: BLE001 - the server keeps running
             _log.exception("dynalint failed on the open files")
             return
-        self._tell_ignored()
+        self._warn_ignored()
         if texts == {file.path: file.text for file in self.files()}:
             changed = _findings(self.seen) != _findings(seen)
             self.seen = seen
@@ -113,7 +113,7 @@ class Server(LanguageServer):
             elif self._refreshes and changed:
                 self.workspace_diagnostic_refresh(None)
 
-    def _tell_ignored(self) -> None:
+    def _warn_ignored(self) -> None:
         """Warn once about each setting that is ignored because the project is not trusted."""
         for asked in self.analyst.ignored:
             text = f"dynalint: {asked.described} ({asked.place}) has no effect, {UNTRUSTED}."
@@ -121,7 +121,7 @@ class Server(LanguageServer):
                 self._told.add(text)
                 self.window_show_message(types.ShowMessageParams(types.MessageType.Info, text))
 
-    async def current(self, uri: str) -> tuple[Opened, Seen] | None:
+    async def current(self, uri: str) -> tuple[Opened, AnalysedFile] | None:
         """Return an open file and the analysis of its current text, or None if either is not available."""
         file = self.find(uri)
         if file is None:
@@ -131,11 +131,11 @@ class Server(LanguageServer):
         seen = self.seen.get(file.path)
         return (file, seen) if seen is not None and seen.file.text == file.text else None
 
-    def range_of(self, finding: Any, seen: Seen) -> types.Range:
+    def range_of(self, finding: Any, seen: AnalysedFile) -> types.Range:
         """Return the range of a finding or edit in the analysed text."""
         return translate.span(self.workspace.position_codec, lines_of(seen.file, finding.cell), finding)
 
-    async def found_in(self, place: types.Range, uri: str, file: Opened, seen: Seen) -> list[Finding]:
+    async def found_in(self, place: types.Range, uri: str, file: Opened, seen: AnalysedFile) -> list[Finding]:
         """Return the findings in a range of a document, and compute their fixes."""
         found = [one for one in seen.findings if in_document(one, seen, file, uri)]
         found = [one for one in found if translate.within(self.range_of(one, seen), place)]
@@ -167,7 +167,7 @@ class Server(LanguageServer):
         file, seen = current
         return [self.diagnostic(one, seen) for one in seen.findings if in_document(one, seen, file, uri)]
 
-    def diagnostic(self, finding: Finding, seen: Seen) -> types.Diagnostic:
+    def diagnostic(self, finding: Finding, seen: AnalysedFile) -> types.Diagnostic:
         """Return the diagnostic for a finding."""
         return translate.diagnostic(finding, self.range_of(finding, seen), self._locate)
 
@@ -175,7 +175,7 @@ class Server(LanguageServer):
         return translate.uri_of((self.analyst.folder / path).absolute())
 
 
-def _findings(seen: Mapping[Path, Seen]) -> dict[Path, tuple[Finding, ...]]:
+def _findings(seen: Mapping[Path, AnalysedFile]) -> dict[Path, tuple[Finding, ...]]:
     return {path: one.findings for path, one in seen.items()}
 
 
@@ -240,7 +240,7 @@ def make_server() -> Server:
     return server
 
 
-async def _hover(server: Server, parameters: types.HoverParams, file: Opened, seen: Seen) -> types.Hover | None:
+async def _hover(server: Server, parameters: types.HoverParams, file: Opened, seen: AnalysedFile) -> types.Hover | None:
     """Return the hover text for the findings at a position, or for the rule code at that position."""
     at = types.Range(parameters.position, parameters.position)
     uri = parameters.text_document.uri

@@ -9,7 +9,7 @@ from lsprotocol import types
 from pygls.uris import from_fs_path
 from pygls.workspace import PositionCodec
 
-from dynalint.catalogue import Entry
+from dynalint.catalogue import CodeEntry
 from dynalint.findings import Edit, Finding, shortened
 from dynalint.report.markdown import fence, prose
 from dynalint.report.style import visible
@@ -57,10 +57,10 @@ def diagnostic(finding: Finding, where: types.Range, locate: Callable[[str], str
         )
         for step in steps
     ]
-    said = verdict(finding)
+    shown = verdict(finding)
     return types.Diagnostic(
         range=where,
-        message="\n".join(visible(text) for text in (finding.message, _doubt(finding), said) if text),
+        message="\n".join(visible(text) for text in (finding.message, _doubt(finding), shown) if text),
         severity=types.DiagnosticSeverity.Hint if refuted or finding.doubt else _SEVERITIES[finding.severity],
         code=finding.code,
         code_description=types.CodeDescription(finding.url) if finding.url else None,
@@ -80,8 +80,8 @@ def verdict(finding: Finding) -> str:
     if evidence.status == "static":
         return ""
     by = f" by torch {evidence.torch}" if evidence.torch else ""
-    said = " ".join(part for part in (evidence.gb, evidence.detail) if part)
-    return f"{evidence.status}{by} when it was last run" + (f": {said}" if said else "")
+    shown = " ".join(part for part in (evidence.gb, evidence.detail) if part)
+    return f"{evidence.status}{by} when it was last run" + (f": {shown}" if shown else "")
 
 
 def hover(finding: Finding, diff: str) -> str:
@@ -91,9 +91,9 @@ def hover(finding: Finding, diff: str) -> str:
         parts.append("Reached from " + " → ".join(prose(f"`{name}`") for name in finding.region))
     if finding.doubt:
         parts.append(prose(_doubt(finding)))
-    said = verdict(finding)
-    if said:
-        parts.append(prose(said[0].upper() + said[1:]))
+    shown = verdict(finding)
+    if shown:
+        parts.append(prose(shown[0].upper() + shown[1:]))
     if finding.help:
         parts.append(prose(finding.help))
     fix = finding.fix
@@ -112,7 +112,7 @@ def _shown(diff: str) -> list[str]:
     return lines if len(lines) <= _MOST_LINES else [*lines[:_MOST_LINES], "..."]
 
 
-def rule_text(entry: Entry) -> str:
+def rule_text(entry: CodeEntry) -> str:
     """Return a rule's documentation as Markdown."""
     return f"**{entry.code}** [{entry.name}]({entry.url}): {entry.summary}\n\n{entry.documentation}"
 

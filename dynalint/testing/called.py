@@ -30,7 +30,7 @@ class Called:
         from dynalint.catalogue import known_codes
         from dynalint.config import Configuration, Overrides
         from dynalint.confirm.client import homes
-        from dynalint.confirm.evidence import Stock
+        from dynalint.confirm.evidence import EvidenceStore
         from dynalint.confirm.temporary import TemporaryFolder
         from dynalint.confirm.worker.sandbox.walls import usable_namespaces
         from dynalint.confirm.worker.tracing import agent
@@ -39,7 +39,7 @@ class Called:
         settings = Configuration(Overrides(), known_codes(), root).for_run([])
         self._temporary = TemporaryFolder()
         self._folder = self._temporary.path
-        self._stock = Stock(self._folder)
+        self._stock = EvidenceStore(self._folder)
         values = {
             "evidence": str(self._stock.folder),
             "roots": [str(root.resolve())],

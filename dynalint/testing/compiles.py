@@ -88,7 +88,7 @@ def fault_of(result: TargetResult, demands: Demands) -> str | None:
     counted = demands.first_party is None
     if len(breaks) >= demands.max_graphs or (counted and first > demands.max_graphs):
         what = f"{_number(first, 'graph')} and {_number(len(breaks), 'graph break')}"
-        return f"{what}, but only {_allowed(demands.max_graphs, 'graph')}:{_told(result, list(breaks.values()))}"
+        return f"{what}, but only {_allowed(demands.max_graphs, 'graph')}:{_formatted(result, list(breaks.values()))}"
     if first == 0:
         return "no graph at all: the model runs no tensor operations, or Dynamo skipped all of it"
     if alike - first > demands.max_recompiles:
@@ -107,12 +107,12 @@ def _grown(result: TargetResult, calls: str, grown: int, allowed: int) -> str:
     again = [attempt for attempt in result.default.recompiles if attempt.call < result.same + result.batch]
     reasons = "".join(f"\n  {attempt.function}: {guard(attempt)}" for attempt in again)
     what = f"{calls} compile {_number(grown, 'more graph')}, but only {_allowed(allowed, '')}:{reasons}"
-    return what + _told(result, [])
+    return what + _formatted(result, [])
 
 
-def _told(result: TargetResult, breaks: Sequence[Break]) -> str:
+def _formatted(result: TargetResult, breaks: Sequence[Break]) -> str:
     """Format breaks as findings. Breaks outside the user's code are shown at their own location."""
-    from dynalint.testing.failures import is_users, told
+    from dynalint.testing.failures import formatted, is_users
 
     foreign = [found for found in breaks if not any(is_users(frame.file) for frame in found.stack)]
     lines = [
@@ -120,7 +120,7 @@ def _told(result: TargetResult, breaks: Sequence[Break]) -> str:
         for found in foreign
         if found.stack
     ]
-    return "".join(lines) + told([result], is_users)
+    return "".join(lines) + formatted([result], is_users)
 
 
 def _number(count: int, noun: str) -> str:

@@ -12,8 +12,8 @@ from pathlib import Path
 from dynalint.analysis.source import SourceFile
 from dynalint.confirm.discoveries import discoveries
 from dynalint.confirm.results import TargetResult
-from dynalint.confirm.sources import Sources
-from dynalint.confirm.verdicts import Confirmation, Placed, with_verdicts
+from dynalint.confirm.sources import UserSources
+from dynalint.confirm.verdicts import Confirmation, Located, with_verdicts
 from dynalint.findings import Finding
 from dynalint.fix import Linted
 from dynalint.fix.edits import merged, plan_of, replaced
@@ -30,14 +30,14 @@ def is_users(path: str) -> bool:
     return not (set(file.parts) & set(_INSTALLED) or file.is_relative_to(_STDLIB))
 
 
-def told(results: Sequence[TargetResult], is_own: Callable[[str], bool]) -> str:
+def formatted(results: Sequence[TargetResult], is_own: Callable[[str], bool]) -> str:
     """Format breaks and recompilations the way `dynalint check` reports them, with the suggested rewrites."""
     linted = _linted(_files(results, is_own))
     directory = Path.cwd()
-    sources = Sources()
+    sources = UserSources()
     asked = [replace(one.finding, category="graph-break") if one.conditional else one.finding for one in linted]
     paths = [os.path.realpath(directory / finding.path) for finding in asked]
-    placed = [Placed(one, path, sources.spot(path, one)) for one, path in zip(asked, paths, strict=True)]
+    placed = [Located(one, path, sources.spot(path, one)) for one, path in zip(asked, paths, strict=True)]
     confirmation = Confirmation(placed, results, sources, is_own)
     known = [replace(one, finding=finding) for one, finding in zip(linted, with_verdicts(confirmation), strict=True)]
     shown = {one.finding: one for one in known if one.finding.evidence.status == "confirmed"}
@@ -74,7 +74,7 @@ def _linted(files: Sequence[Path]) -> tuple[Linted, ...]:
     return Linter(in_project(workspace)[0], all_rules())({})
 
 
-def _block(finding: Finding, linted: Linted | None, sources: Sources, directory: Path) -> str:
+def _block(finding: Finding, linted: Linted | None, sources: UserSources, directory: Path) -> str:
     from dynalint.report import Report, Style, render
 
     path = os.path.realpath(directory / finding.path)

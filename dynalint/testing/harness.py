@@ -19,7 +19,7 @@ from dynalint.fix.imports import EditError
 from dynalint.graph_breaks import table
 from dynalint.rules import Rule
 from dynalint.testing.cases import Case
-from dynalint.testing.static import Study
+from dynalint.testing.static import StaticView
 
 if TYPE_CHECKING:
     from dynalint.testing import running
@@ -41,7 +41,7 @@ class Proof:
 
     def __init__(self, case: Case, rules: Sequence[Rule]) -> None:
         self.case = case
-        self.study = Study(case, rules)
+        self.study = StaticView(case, rules)
         self.ran = False
         """Whether the code was actually run under Dynamo."""
 
@@ -101,7 +101,7 @@ class Proof:
             self._fail(f"it cannot be run: {fault}")
         case = self.case
         program = running.Program(case.code, case.example.target, case.example.inputs)
-        self.ran = program.heard.run.compiles != ()
+        self.ran = program.observed.run.compiles != ()
         shows = case.example.shows or (self._category() if case.flagged else "clean")
         if shows == "clean":
             self._assert_none(f"it should be clean, but {fault}" for fault in [running.unclean(program)] if fault)
@@ -111,14 +111,14 @@ class Proof:
         elif shows == "graph-break":
             self._prove_breaks(program)
         elif shows == "recompile":
-            heard = program.heard
-            if not heard.grows:
-                totals = ", ".join(map(str, heard.rounds))
+            result = program.observed
+            if not result.grows:
+                totals = ", ".join(map(str, result.rounds))
                 self._fail(f"it should keep recompiling, but the graphs after each round of calls are {totals}")
         elif shows == "recompile-once":
-            heard = program.heard
-            if heard.grows or heard.rounds[-1] <= heard.run.graphs[0]:
-                totals = ", ".join(map(str, heard.run.graphs))
+            result = program.observed
+            if result.grows or result.rounds[-1] <= result.run.graphs[0]:
+                totals = ", ".join(map(str, result.run.graphs))
                 self._fail(f"it should recompile and then settle, but the graphs after each call are {totals}")
         elif shows == "miscompile" and running.miscompiled(program) is None:
             self._fail("it should be wrong when compiled, but gives the same values, gradients and state as eager code")
@@ -129,17 +129,17 @@ class Proof:
         from dynalint.testing import running
 
         case = self.case
-        breaks = program.heard.breaks
+        breaks = program.observed.breaks
         allowed = {*case.example.gb} or {*case.rule.gb}
         if running.refused(program) in allowed:
             self.ran = True
             return
-        told = "; ".join(dict.fromkeys(running.told(program, found) for found in breaks)) or "none"
+        shown = "; ".join(dict.fromkeys(running.described(program, found) for found in breaks)) or "none"
         faults = []
         for line in case.lines:
             here = [found for found in breaks if running.line_in(program, found) == line]
             if not here:
-                faults.append(f"Dynamo does not break at line {line}: `{case.line(line)}` (its breaks: {told})")
+                faults.append(f"Dynamo does not break at line {line}: `{case.line(line)}` (its breaks: {shown})")
             elif not any({found.gb, *found.secondary} & allowed for found in here):
                 ids = ", ".join(sorted({found.gb or "no id" for found in here}))
                 faults.append(f"the break at line {line} is {ids}, not {' or '.join(sorted(allowed))}")

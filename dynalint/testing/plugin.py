@@ -72,9 +72,9 @@ class _Floor:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if self.wanted:
-            told = f"{len(self.ran)} of {len(self.wanted)} examples ran under Dynamo"
+            counts = f"{len(self.ran)} of {len(self.wanted)} examples ran under Dynamo"
             short = self.wanted - self.ran
-            terminalreporter.line(f"dynalint: {told}", red=bool(short), green=not short)
+            terminalreporter.line(f"dynalint: {counts}", red=bool(short), green=not short)
             for name in sorted(short)[:10]:
                 terminalreporter.line(f"  did not run: {name}", red=True)
 

@@ -35,7 +35,7 @@ _numbers = count()
 
 
 @dataclass(frozen=True)
-class Heard:
+class ProgramRun:
     """What Dynamo does in default mode with the calls that return in eager mode, over more than one round of calls.
 
     `breaks` also includes breaks from calls that raise in eager mode. `rounds` contains the number of graphs after each
@@ -99,7 +99,7 @@ class Program:
         return [call for call, raises in zip(self.calls, self._raises, strict=True) if raises]
 
     @cached_property
-    def heard(self) -> Heard:
+    def observed(self) -> ProgramRun:
         """What Dynamo does in default mode. There are enough rounds to see whether it stops recompiling."""
         size = len(self.fine)
         rounds = max(3, math.ceil(_FEWEST_CALLS / size)) if size else 0
@@ -107,7 +107,7 @@ class Program:
         breaks = list(run.breaks)
         for call in self.raising:
             breaks += runs.default_run(self.make, [call]).breaks
-        return Heard(run, tuple(breaks), run.graphs[size - 1 :: size] if size else ())
+        return ProgramRun(run, tuple(breaks), run.graphs[size - 1 :: size] if size else ())
 
     @property
     def globals(self) -> dict[str, Any]:
@@ -131,22 +131,22 @@ def unclean(program: Program, *, in_default_mode: bool = False) -> str | None:
 
     If `in_default_mode` is true, `fullgraph=True` is not tried.
     """
-    heard = program.heard
-    if heard.breaks:
-        return f"Dynamo breaks the graph: {told(program, heard.breaks[0])}"
-    if heard.run.error is not None:
-        return f"the compiled code raises {heard.run.error.type}: {heard.run.error.message}"
-    if heard.rounds and heard.rounds[-1] == 0:
+    observed = program.observed
+    if observed.breaks:
+        return f"Dynamo breaks the graph: {described(program, observed.breaks[0])}"
+    if observed.run.error is not None:
+        return f"the compiled code raises {observed.run.error.type}: {observed.run.error.message}"
+    if observed.rounds and observed.rounds[-1] == 0:
         return "Dynamo compiled no graph at all"
-    if heard.grows:
-        return f"Dynamo recompiles on repeated calls: {_reason(heard.run)}"
+    if observed.grows:
+        return f"Dynamo recompiles on repeated calls: {_reason(observed.run)}"
     return None if in_default_mode else _unclean_fullgraph(program)
 
 
 def refused(program: Program) -> str | None:
     """Return the id of the error that `fullgraph=True` raises for code that default mode silently runs eagerly."""
-    heard = program.heard
-    if heard.breaks or heard.run.compiles or heard.run.error is not None:
+    observed = program.observed
+    if observed.breaks or observed.run.compiles or observed.run.error is not None:
         return None
     error = runs.fullgraph_run(program.make, program.fine).error
     return None if error is None else error.gb
@@ -154,9 +154,9 @@ def refused(program: Program) -> str | None:
 
 def recompiling(program: Program) -> str | None:
     """Describe how a program recompiles for calls that it has seen before, or return None if it does not."""
-    heard = program.heard
-    if heard.rounds and heard.rounds[-1] > heard.rounds[0]:
-        return f"Dynamo recompiles on repeated calls: {_reason(heard.run)}"
+    observed = program.observed
+    if observed.rounds and observed.rounds[-1] > observed.rounds[0]:
+        return f"Dynamo recompiles on repeated calls: {_reason(observed.run)}"
     return None
 
 
@@ -194,7 +194,7 @@ def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_
                     return f"{mode}, call {number}: {found}"
             if not training and not _GRADIENT_MODES.search(fixed.code):
                 continue  # This would compile the training graph again, without its backward pass.
-            pairs = _side_by_side(fixed, fixed.twin(), calls, compiler, training=training, told=by_nature)
+            pairs = _side_by_side(fixed, fixed.twin(), calls, compiler, training=training, as_compiled=by_nature)
             for number, (eager, compiled) in enumerate(pairs, start=1):
                 found = difference(eager, compiled, _COMPILED)
                 if found:
@@ -205,7 +205,7 @@ def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_
 def broken_lines(program: Program, setting: str) -> set[int | None]:
     """Return the program's lines where Dynamo still breaks when a `torch._dynamo.config` setting is on."""
     with torch._dynamo.config.patch({setting: True}):  # noqa: SLF001 - the module with Dynamo's settings
-        return {line_in(program, found) for found in program.heard.breaks}
+        return {line_in(program, found) for found in program.observed.breaks}
 
 
 def line_in(program: Program, found: Break) -> int | None:
@@ -213,7 +213,7 @@ def line_in(program: Program, found: Break) -> int | None:
     return next((frame.line for frame in reversed(found.stack) if frame.file == program.file), None)
 
 
-def told(program: Program, found: Break) -> str:
+def described(program: Program, found: Break) -> str:
     """Return a break's id, type and location as text."""
     line = line_in(program, found)
     return f"{found.gb or 'no id'} ({found.gb_type}){'' if line is None else f' at line {line}'}"
@@ -226,18 +226,18 @@ def _side_by_side(
     compiler: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
     *,
     training: bool,
-    told: bool = False,
+    as_compiled: bool = False,
 ) -> Iterator[tuple[Observation, Observation]]:
     """Yield the observations of two programs for each call. If `compiler` is given, the second program is compiled.
 
-    If `told` is true, the first program sees `torch.compiler.is_compiling()` return true, so it skips the same code.
+    If `as_compiled` is true, `torch.compiler.is_compiling()` is true in the first program, so it skips the same code.
     """
     torch.compiler.reset()
     one, other = left.make(), right.make()
     run = other if compiler is None else compiler(other)
     try:
         for seed, call in enumerate(calls):
-            with runs.force_eager(), _told_to_compile() if told else nullcontext():
+            with runs.force_eager(), _as_if_compiling() if as_compiled else nullcontext():
                 before = observe(one, one, call, seed, training=training)
             with runs.force_eager() if compiler is None else nullcontext():
                 after = observe(run, other, call, seed, training=training)
@@ -248,7 +248,7 @@ def _side_by_side(
         torch.compiler.reset()
 
 
-def _told_to_compile() -> AbstractContextManager[Any]:
+def _as_if_compiling() -> AbstractContextManager[Any]:
     return mock.patch("torch.compiler.is_compiling", return_value=True)
 
 
@@ -264,17 +264,17 @@ def _allow(before: Observation, after: Observation) -> None:
         seen.gradients = {name: None if one is None else one.flatten() for name, one in seen.gradients.items()}
         seen.effects.clear()
         seen.aliases = ()
-    after.output = _told_alike(before.output, after.output)
+    after.output = _made_alike(before.output, after.output)
 
 
-def _told_alike(before: Any, after: Any) -> Any:
+def _made_alike(before: Any, after: Any) -> Any:
     """Convert tensors in `after` to lists where `before` has lists, and use the text from `before`."""
     if isinstance(before, str) and isinstance(after, str):
         return before
     if isinstance(after, torch.Tensor) and type(before) is list:
         return after.tolist()
     if type(before) is type(after) and type(after) in (tuple, list) and len(before) == len(after):
-        return type(after)(map(_told_alike, before, after))
+        return type(after)(map(_made_alike, before, after))
     return after
 
 

@@ -23,7 +23,7 @@ _PATH = Path(tempfile.gettempdir()) / "dynalint-example" / "example.py"
 
 
 @dataclass(frozen=True)
-class Found:
+class ExampleFinding:
     """A rule's finding, with access to its fix."""
 
     flag: Flag
@@ -51,7 +51,7 @@ class Found:
         return answer if isinstance(answer, Rewrite) and answer.safety != "suggestion" else None
 
 
-class Study:
+class StaticView:
     """The static view of a case: the findings from `rules` in its code, and the result of its own rule's fix."""
 
     def __init__(self, case: Case, rules: Sequence[Rule]) -> None:
@@ -59,12 +59,12 @@ class Study:
         self._rules = rules if any(rule.code == case.rule.code for rule in rules) else [*rules, case.rule]
 
     @cached_property
-    def found(self) -> list[Found]:
+    def found(self) -> list[ExampleFinding]:
         """All findings in the code, sorted by line and code."""
         return self.find(self.case.code)
 
     @cached_property
-    def own(self) -> list[Found]:
+    def own(self) -> list[ExampleFinding]:
         """The findings from the case's own rule."""
         return [found for found in self.found if found.code == self.case.rule.code]
 
@@ -91,7 +91,7 @@ class Study:
             found = [one for one in self.find(code) if one.code in codes]
         raise AssertionError(f"the rewrites do not terminate: after {_MOST_ROUNDS} rounds the code is\n{code}")
 
-    def find(self, code: str) -> list[Found]:
+    def find(self, code: str) -> list[ExampleFinding]:
         """Return the findings in `code`, sorted by line and code. Exceptions from a rule are passed on."""
         rules = RuleSet(self._rules, installed_torch() or self.case.example.torch or self.case.rule.torch or None)
         options = AnalysisOptions(rule_options=self.case.example.options)
@@ -100,7 +100,7 @@ class Study:
             failure = analysis.failures[0]
             raise AssertionError(f"the analysis failed on {failure.function}: {failure.fault}")
         flags = qualified(list(find(analysis, rules, _always, _raise)), analysis.project)
-        found = [Found(flag, analysis.project) for flag in flags]
+        found = [ExampleFinding(flag, analysis.project) for flag in flags]
         return sorted(found, key=lambda one: (one.line, one.code))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from dynalint.analysis.torch_kinds import NONE, TENSOR, UNKNOWN, Kind, parse_kind, union
+from dynalint.analysis.torch_kinds import NONE, TENSOR, UNKNOWN, ApiKind, parse_kind, union
 
 _LETTERS = {
     "Tensor": "T", "TensorBase": "T", "Parameter": "T",
@@ -34,14 +34,14 @@ _RESULTS = {
     "Callable": "callable", "ndarray": "array", "Module": "module", "Self": "self",
 }  # fmt: skip
 # Filled with torch's classes, by unqualified name.
-_CLASSES: dict[str, Kind] = {}
+_CLASSES: dict[str, ApiKind] = {}
 _TRANSPARENT = {"Final", "ClassVar", "Annotated", "Required"}
 
 
 def register_classes(classes: Mapping[str, type]) -> None:
     """Register torch's classes by unqualified name, so that annotations can refer to them."""
     for name, cls in classes.items():
-        kind = Kind("module" if issubclass(cls, torch.nn.Module) else "object", type=name)
+        kind = ApiKind("module" if issubclass(cls, torch.nn.Module) else "object", type=name)
         _CLASSES.setdefault(cls.__name__, TENSOR if issubclass(cls, torch.Tensor) else kind)
 
 
@@ -58,7 +58,7 @@ def node_of(annotation: Any) -> ast.expr | None:
     return _parse(text.replace("NoneType", "None"))
 
 
-def result_kind(annotation: ast.expr | None) -> Kind:
+def result_kind(annotation: ast.expr | None) -> ApiKind:
     """Return the kind that the annotation of a result gives."""
     if annotation is None:
         return UNKNOWN
@@ -73,7 +73,7 @@ def result_kind(annotation: ast.expr | None) -> Kind:
         return _generic_kind(_last_name(annotation.value), items)
     if isinstance(annotation, ast.Attribute) and ast.unparse(annotation.value) == "torch.return_types":
         fields = structseq_fields(getattr(torch.return_types, annotation.attr))
-        return Kind("tuple", items=(TENSOR,) * len(fields), fields=fields)
+        return ApiKind("tuple", items=(TENSOR,) * len(fields), fields=fields)
     name = _last_name(annotation)
     return parse_kind(_RESULTS[name]) if name in _RESULTS else _CLASSES.get(name, UNKNOWN)
 
@@ -84,7 +84,7 @@ def taken_by(annotation: ast.expr | None) -> tuple[str, tuple[str, ...]]:
     return ("*" if "*" in letters else "".join(sorted(letters))), tuple(sorted(literals))
 
 
-def _generic_kind(name: str, items: list[ast.expr]) -> Kind:
+def _generic_kind(name: str, items: list[ast.expr]) -> ApiKind:
     if name == "Optional":
         return union((result_kind(items[0]), NONE))
     if name == "Union":
@@ -93,20 +93,20 @@ def _generic_kind(name: str, items: list[ast.expr]) -> Kind:
         return result_kind(items[0])
     if name in ("tuple", "Tuple"):
         if len(items) == 2 and isinstance(items[1], ast.Constant) and items[1].value is ...:
-            return Kind("tuple", items=(result_kind(items[0]),), variadic=True)
-        return Kind("tuple", items=tuple(map(result_kind, items)))
+            return ApiKind("tuple", items=(result_kind(items[0]),), variadic=True)
+        return ApiKind("tuple", items=tuple(map(result_kind, items)))
     if name in ("list", "List", "Sequence"):
-        return Kind("list", items=(result_kind(items[0]),))
+        return ApiKind("list", items=(result_kind(items[0]),))
     if name in ("dict", "Dict", "OrderedDict", "Mapping"):
-        return Kind("dict", items=(result_kind(items[-1]),))
+        return ApiKind("dict", items=(result_kind(items[-1]),))
     if name in ("Iterator", "Generator", "Iterable"):
-        return Kind("iterator", items=(result_kind(items[0]),))
+        return ApiKind("iterator", items=(result_kind(items[0]),))
     if name in ("TypeIs", "TypeGuard"):
-        return Kind("python", type="bool")
+        return ApiKind("python", type="bool")
     if name == "Literal":
         types = {type(item.value).__name__ for item in items if isinstance(item, ast.Constant)}
-        return Kind("python", type=types.pop() if len(types) == 1 else "")
-    return Kind("callable") if name == "Callable" else UNKNOWN
+        return ApiKind("python", type=types.pop() if len(types) == 1 else "")
+    return ApiKind("callable") if name == "Callable" else UNKNOWN
 
 
 def structseq_fields(cls: Any) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from torch.nn import functional as F  # noqa: N812
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from dynalint.analysis.torch_api import Overload
-from dynalint.analysis.torch_kinds import NONE, UNKNOWN, Kind, parse_kind
+from dynalint.analysis.torch_kinds import NONE, UNKNOWN, ApiKind, parse_kind
 from scripts.torch_api import declared
 from scripts.torch_api.annotations import node_of, result_kind
 from scripts.torch_api.calls import Call, hint_of
@@ -48,9 +48,9 @@ class Record:
     """A class in the data file's format."""
 
     bases: list[str]
-    instance: Kind | None = None
+    instance: ApiKind | None = None
     methods: dict[str, list[Overload]] = field(default_factory=dict)
-    attributes: dict[str, Kind] = field(default_factory=dict)
+    attributes: dict[str, ApiKind] = field(default_factory=dict)
 
 
 class Classes:
@@ -112,7 +112,7 @@ class Classes:
     def _run_modules(self, records: dict[str, Record]) -> None:
         """Construct and call every module class to observe results and attributes."""
         seen: dict[type, list[tuple[Call, Seen]]] = defaultdict(list)
-        attributes: dict[type, dict[str, list[Kind]]] = defaultdict(lambda: defaultdict(list))
+        attributes: dict[type, dict[str, list[ApiKind]]] = defaultdict(lambda: defaultdict(list))
         for cls, built, module, call in self._module_calls():
             for name, value in _attributes_of(module):
                 attributes[cls][name].append(self._objects_kind(value))
@@ -169,7 +169,7 @@ class Classes:
             if instance is None:
                 continue
             record = records[name]
-            kinds: dict[str, list[Kind]] = defaultdict(list)
+            kinds: dict[str, list[ApiKind]] = defaultdict(list)
             for attribute, value in _attributes_of(instance):
                 kinds[attribute].append(self._objects_kind(value))
             self._add_attributes(record, kinds)
@@ -183,12 +183,12 @@ class Classes:
                 if seen:
                     record.methods[method] = combine(overloads, seen)
 
-    def _objects_kind(self, value: Any) -> Kind:
+    def _objects_kind(self, value: Any) -> ApiKind:
         seen = self._functions.observed(lambda: value, [Call()], is_method=False)
         return _plain(seen[0].kind) if seen else UNKNOWN
 
     @staticmethod
-    def _add_attributes(record: Record, kinds: dict[str, list[Kind]]) -> None:
+    def _add_attributes(record: Record, kinds: dict[str, list[ApiKind]]) -> None:
         for name, found in sorted(kinds.items()):
             shown = settle(merge(found))
             if shown != NONE:  # only needed by some of the samples
@@ -204,13 +204,13 @@ def _by_default(built: list[Overload], forward: list[Overload]) -> list[Overload
     return [replace(one, kind=default[0].kind, flags=default[0].flags) for one in forward]
 
 
-def _instance(cls: type) -> Kind | None:
+def _instance(cls: type) -> ApiKind | None:
     if issubclass(cls, torch.Tensor) or "Tensor" in type(cls).__name__.replace("_TensorMeta", "Tensor"):
         return parse_kind("tensor")
     return parse_kind(_INSTANCES[cls]) if cls in _INSTANCES else None
 
 
-def _declared_kind(function: Any) -> Kind:
+def _declared_kind(function: Any) -> ApiKind:
     overloads = declared.of_python(function, is_method=True)
     return overloads[0].kind if overloads else UNKNOWN
 
@@ -229,24 +229,24 @@ def _attributes_of(instance: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _of_shape(overload: Overload) -> Overload:
-    return replace(overload, kind=Kind("dim")) if overload.kind == Kind("python", type="int") else overload
+    return replace(overload, kind=ApiKind("dim")) if overload.kind == ApiKind("python", type="int") else overload
 
 
-def _of_any_module(kind: Kind) -> Kind:
+def _of_any_module(kind: ApiKind) -> ApiKind:
     """Remove what is specific to a sample's modules and tensors."""
     if kind.name in ("module", "tensor"):
-        return Kind(kind.name)
+        return ApiKind(kind.name)
     if kind.name == "union":
         return merge(list(dict.fromkeys(map(_of_any_module, kind.items))))
     return replace(kind, items=tuple(map(_of_any_module, kind.items))) if kind.items else kind
 
 
-def _plain(kind: Kind) -> Kind:
+def _plain(kind: ApiKind) -> ApiKind:
     """Remove the dtype, rank and number of items, which are specific to a sample."""
     if kind.name == "tensor":
-        return Kind("tensor")
+        return ApiKind("tensor")
     if kind.name == "tuple" and not kind.fields and kind.items:
-        return Kind("tuple", items=(merge(list(map(_plain, kind.items))),), variadic=True)
+        return ApiKind("tuple", items=(merge(list(map(_plain, kind.items))),), variadic=True)
     return replace(kind, items=tuple(map(_plain, kind.items))) if kind.items else kind
 
 

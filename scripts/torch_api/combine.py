@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from dynalint.analysis.torch_api import FLAGS, Overload, Parameter
-from dynalint.analysis.torch_kinds import TENSOR, UNKNOWN, Kind
+from dynalint.analysis.torch_kinds import TENSOR, UNKNOWN, ApiKind
 from scripts.torch_api.observe import Seen
 from scripts.torch_api.results import merge, settle
 
@@ -59,7 +59,7 @@ def spell(overloads: Sequence[Overload]) -> str | list[str]:
     return texts[0] if len(texts) == 1 else texts
 
 
-def refine(declared: Kind, shown: Kind) -> Kind:
+def refine(declared: ApiKind, shown: ApiKind) -> ApiKind:
     """Return the more precise kind of a result, given the declared and the observed kind."""
     if declared.name == "unknown" or shown == declared:
         return shown
@@ -71,18 +71,18 @@ def refine(declared: Kind, shown: Kind) -> Kind:
         return merge([*(refine(one, shown) for one in same[:1]), *rest]) if same else shown
     if declared.name == shown.name == "tuple":
         if declared.variadic:
-            return Kind(
+            return ApiKind(
                 "tuple", items=(refine(declared.items[0], merge(shown.items or declared.items)),), variadic=True
             )
         if len(declared.items) == len(shown.items):
             items = tuple(itertools.starmap(refine, zip(declared.items, shown.items, strict=True)))
-            return Kind("tuple", items=items, fields=shown.fields or declared.fields)
+            return ApiKind("tuple", items=items, fields=shown.fields or declared.fields)
     if declared.name == shown.name and len(declared.items) == len(shown.items) == 1:
         return replace(declared, items=(refine(declared.items[0], shown.items[0]),))
     return shown
 
 
-def _alike(declared: Kind, shown: Kind) -> bool:
+def _alike(declared: ApiKind, shown: ApiKind) -> bool:
     if declared.name in ("unknown", "union"):
         return True
     plain = ("python", "data", "dim")
@@ -186,7 +186,7 @@ def _outcome(seen: Seen, flags: frozenset[str], *, ranks: bool, any_length: bool
     return Outcome(_structure(seen.kind, ranks=ranks, any_length=any_length), seen.flags & flags)
 
 
-def _structure(kind: Kind, *, ranks: bool, any_length: bool = False) -> str:
+def _structure(kind: ApiKind, *, ranks: bool, any_length: bool = False) -> str:
     if kind.name == "tensor":
         return "tensor@0" if ranks and kind.rank0 else "tensor"
     if kind.name in ("python", "data") and kind.type:
@@ -197,7 +197,7 @@ def _structure(kind: Kind, *, ranks: bool, any_length: bool = False) -> str:
     return str(kind)
 
 
-def _sharper(kind: Kind, unmixed: Kind) -> Kind:
+def _sharper(kind: ApiKind, unmixed: ApiKind) -> ApiKind:
     """Return `kind` with any dtype classes that vary taken from the calls without index tensors."""
     if kind.name != unmixed.name or len(kind.items) != len(unmixed.items):
         return kind
@@ -307,11 +307,11 @@ def _without_rank(seen: Seen) -> Seen:
     return replace(seen, kind=_flat(seen.kind))
 
 
-def _flat(kind: Kind) -> Kind:
+def _flat(kind: ApiKind) -> ApiKind:
     return replace(kind, rank0=False, items=tuple(map(_flat, kind.items)))
 
 
-def _with_ranks_of(kind: Kind, ranked: Kind) -> Kind:
+def _with_ranks_of(kind: ApiKind, ranked: ApiKind) -> ApiKind:
     """Return `kind` with the ranks from `ranked` where their structure is the same."""
     if kind.name != ranked.name or len(kind.items) != len(ranked.items):
         return kind

@@ -13,7 +13,7 @@ import torch
 import torch._jit_internal
 
 from dynalint.analysis.torch_api import Overload, Parameter
-from dynalint.analysis.torch_kinds import NONE, UNKNOWN, Kind, parse_kind
+from dynalint.analysis.torch_kinds import NONE, UNKNOWN, ApiKind, parse_kind
 from scripts.torch_api.annotations import node_of, result_kind, taken_by
 
 _SCHEMA_LETTERS = {"Tensor": "T", "int": "I", "float": "N", "number": "N", "complex": "N", "bool": "B", "str": "S"}
@@ -37,9 +37,9 @@ class Stub:
         """Return the overloads of each method of a class, without the receiver, or nothing for an unknown class."""
         return _overloads(self._classes[owner].body, is_method=True) if owner in self._classes else {}
 
-    def attributes(self, owner: str) -> dict[str, Kind]:
+    def attributes(self, owner: str) -> dict[str, ApiKind]:
         """Return the kind of each annotated attribute and property of a class."""
-        found: dict[str, Kind] = {}
+        found: dict[str, ApiKind] = {}
         for node in self._classes[owner].body if owner in self._classes else ():
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 found[node.target.id] = result_kind(node.annotation)
@@ -106,7 +106,7 @@ def _of_signature(function: Any, is_method: bool) -> Overload | None:
     receiver = declared[0] if is_method and declared else None
     kind = result_kind(node_of(signature.return_annotation))
     if declared and _is_type_variable(signature.return_annotation, declared[0].annotation):
-        kind = Kind("self")  # def to(self: T, ...) -> T
+        kind = ApiKind("self")  # def to(self: T, ...) -> T
     return _overload(
         [
             (item.name, _parameter_node(item), item.default is not item.empty, _MARKS.get(item.kind, ""),
@@ -153,7 +153,7 @@ def _of_definition(node: ast.FunctionDef, is_method: bool) -> Overload:
     return _overload(items, result_kind(node.returns))
 
 
-def _overload(items: Sequence[tuple[str, ast.expr | None, bool, str, bool]], kind: Kind) -> Overload:
+def _overload(items: Sequence[tuple[str, ast.expr | None, bool, str, bool]], kind: ApiKind) -> Overload:
     """Return the overload for parameters given as (name, annotation, optional, "", "*" or "**", keyword-only)."""
     if any(mark == "**" for _, _, _, mark, _ in items):
         return Overload(kind)

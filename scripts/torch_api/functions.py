@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from dynalint.analysis.torch_api import Flag, Overload
-from dynalint.analysis.torch_kinds import NONE, TENSOR, Kind
+from dynalint.analysis.torch_kinds import NONE, TENSOR, ApiKind
 from scripts.torch_api import declared, domain
 from scripts.torch_api.calls import Call
 from scripts.torch_api.combine import combine, refine
@@ -94,7 +94,7 @@ class Functions:
         kinds = {one.kind for one in self._declared("torch", name, getattr(torch, name, None))}
         return tuple(replace(one, kind=next(iter(kinds))) for one in overloads) if len(kinds) == 1 else overloads
 
-    def tensor_attributes(self) -> dict[str, Kind]:
+    def tensor_attributes(self) -> dict[str, ApiKind]:
         """Return the kind of every attribute of `torch.Tensor` that is not a method."""
         found = {}
         receivers = [Call((tensor,)) for tensor in tensors()]
@@ -103,7 +103,7 @@ class Functions:
                 continue
             shown = [self._attribute(name, call) for call in receivers]
             kinds = [replace(one.kind, rank0=False) for one in shown if one is not None]
-            stub = self._tensor_attributes.get(name, Kind("unknown"))
+            stub = self._tensor_attributes.get(name, ApiKind("unknown"))
             found[name] = settle(refine(stub, merge(kinds))) if kinds else stub
         return found
 
@@ -225,7 +225,9 @@ def _in_place(name: str, overloads: list[Overload], *, is_method: bool = False) 
     for one in overloads:
         first = next(iter(one.parameters or ()), None)
         returns_receiver = one.kind == TENSOR and (is_method or (first is not None and first.letters == "T"))
-        found.append(replace(one, kind=Kind("self") if returns_receiver else one.kind, flags=one.flags | {"mutating"}))
+        found.append(
+            replace(one, kind=ApiKind("self") if returns_receiver else one.kind, flags=one.flags | {"mutating"})
+        )
     return found
 
 

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from dynalint.analysis.torch_kinds import Kind
+from dynalint.analysis.torch_kinds import ApiKind
 from scripts.torch_api.calls import (
     Call,
     changed,
@@ -53,7 +53,7 @@ class Seen:
 
     positional: tuple[str, ...]
     keywords: Mapping[str, str]
-    kind: Kind
+    kind: ApiKind
     flags: frozenset[str]
     rank: int | None
     classes: frozenset[str]
@@ -136,7 +136,7 @@ def observe(function: Callable[..., Any], call: Call, objects: Objects, *, is_me
     pointwise = idle or (recorder.computes_pointwise and _has_broadcast_shape(result, tensors) and not flags & _IMPURE)
     kind = result_kind(result, Arguments(call, pointwise=pointwise), objects)
     if returns_receiver and ("mutating" in flags or _is_in_place(function)):
-        kind = Kind("self")
+        kind = ApiKind("self")
         flags.add("mutating")
     elif any(one.name == "python" for one in kind.walk()):
         kind = _trace_back(function, call, kind, flags)
@@ -145,7 +145,7 @@ def observe(function: Callable[..., Any], call: Call, objects: Objects, *, is_me
     return _seen(call, kind, flags, is_method=is_method)
 
 
-def _seen(call: Call, kind: Kind, flags: set[str], *, is_method: bool) -> Seen:
+def _seen(call: Call, kind: ApiKind, flags: set[str], *, is_method: bool) -> Seen:
     tensors = list(tensors_in((call.args, dict(call.kwargs))))
     shown = call.args[1:] if is_method else call.args
     return Seen(
@@ -158,7 +158,7 @@ def _seen(call: Call, kind: Kind, flags: set[str], *, is_method: bool) -> Seen:
     )
 
 
-def _trace_back(function: Callable[..., Any], call: Call, kind: Kind, flags: set[str]) -> Kind:
+def _trace_back(function: Callable[..., Any], call: Call, kind: ApiKind, flags: set[str]) -> ApiKind:
     """Classify the plain Python values in a result by whether they depend on tensor data, on shapes, or on neither."""
     first, again, other, *reshaped = (
         _outcome(function, changed(call, change)) for change in (same, same, with_other_data, longer, deeper)
@@ -170,7 +170,7 @@ def _trace_back(function: Callable[..., Any], call: Call, kind: Kind, flags: set
         return _renamed(kind, "data")
     numbers = kind.type == "int" or kind.name in ("tuple", "list")
     if numbers and any(one is not None and one != first for one in reshaped):
-        return Kind("size") if kind.name == "tuple" else _renamed(kind, "dim")
+        return ApiKind("size") if kind.name == "tuple" else _renamed(kind, "dim")
     return kind
 
 
@@ -189,9 +189,9 @@ def _as_traced(function: Callable[..., Any], call: Call, flags: set[str]) -> set
     return flags - _ON_DATA
 
 
-def _renamed(kind: Kind, name: str) -> Kind:
+def _renamed(kind: ApiKind, name: str) -> ApiKind:
     if kind.name == "python" and (name == "data" or kind.type == "int"):
-        return Kind("dim") if name == "dim" else Kind("data", type=kind.type)
+        return ApiKind("dim") if name == "dim" else ApiKind("data", type=kind.type)
     return replace(kind, items=tuple(_renamed(item, name) for item in kind.items)) if kind.items else kind
 
 

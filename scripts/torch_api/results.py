@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dynalint.analysis.torch_kinds import NONE, UNKNOWN, Kind, KindName, union
+from dynalint.analysis.torch_kinds import NONE, UNKNOWN, ApiKind, KindName, union
 from scripts.torch_api.annotations import structseq_fields
 from scripts.torch_api.calls import NUMBERS, Call, leaves_of
 
@@ -28,12 +28,12 @@ class Objects:
     def __init__(self, names: Callable[[type], str | None]) -> None:
         self._names = names
 
-    def kind(self, value: Any) -> Kind:
+    def kind(self, value: Any) -> ApiKind:
         """Return `module:NAME` or `object:NAME` for an instance of a torch class, and unknown for anything else."""
         for cls in type(value).__mro__:
             name = self._names(cls)
             if name is not None:
-                return Kind("module" if isinstance(value, torch.nn.Module) else "object", type=name)
+                return ApiKind("module" if isinstance(value, torch.nn.Module) else "object", type=name)
         return UNKNOWN
 
 
@@ -73,7 +73,7 @@ def class_of(dtype: torch.dtype) -> str:
     return "b" if dtype is torch.bool else "i"
 
 
-def merge(kinds: Sequence[Kind]) -> Kind:
+def merge(kinds: Sequence[ApiKind]) -> ApiKind:
     """Return the properties that all results of a function share, item by item if their structure is the same."""
     if any(kind.name == "union" for kind in kinds):
         kinds = [item for kind in kinds for item in (kind.items if kind.name == "union" else (kind,))]
@@ -86,81 +86,81 @@ def merge(kinds: Sequence[Kind]) -> Kind:
         items = [item for kind in kinds if kind.name == name for item in kind.items]
         if items:
             known = [item for item in items if item != UNKNOWN] or [UNKNOWN]
-            found.append(Kind(name, items=(_of_any_depth(known),)))
+            found.append(ApiKind(name, items=(_of_any_depth(known),)))
     return union(_plainest(found))
 
 
-def _of_any_depth(items: Sequence[Kind]) -> Kind:
+def _of_any_depth(items: Sequence[ApiKind]) -> ApiKind:
     """Return the kind of a list's items, which for nested lists only says that they may be nested."""
     if len({item.name == "list" for item in items}) == 1:
         return merge(items)
     leaf = merge([one for item in items for one in item.walk() if one.name not in ("list", "union")])
-    return union([leaf, Kind("list", items=(leaf,))])
+    return union([leaf, ApiKind("list", items=(leaf,))])
 
 
-def _merged_tuple(tuples: list[Kind]) -> Kind:
+def _merged_tuple(tuples: list[ApiKind]) -> ApiKind:
     first = tuples[0]
     if len({(len(kind.items), kind.fields, kind.variadic) for kind in tuples}) == 1 and not first.variadic:
         columns = zip(*(kind.items for kind in tuples), strict=True)
         return replace(first, items=tuple(merge(column) for column in columns))
     every = [item for kind in tuples for item in kind.items]
-    return Kind("tuple", items=(merge(every),), variadic=True) if every else first
+    return ApiKind("tuple", items=(merge(every),), variadic=True) if every else first
 
 
-def _plainest(kinds: Sequence[Kind]) -> list[Kind]:
+def _plainest(kinds: Sequence[ApiKind]) -> list[ApiKind]:
     """Use a call that shows where a number comes from instead of calls that do not, and join the types."""
     words = {kind.name for kind in kinds}
     types = {kind.type for kind in kinds if kind.name in ("data", "python")}
     if "data" in words:
-        whole = Kind("data", type=types.pop() if len(types) == 1 else "")
+        whole = ApiKind("data", type=types.pop() if len(types) == 1 else "")
         return [whole if kind.name in ("data", "python") else kind for kind in kinds]
     if "size" in words:
         return [kind for kind in kinds if kind.name != "tuple" or any(item.type != "int" for item in kind.items)]
     if "dim" in words:
-        return [Kind("dim") if kind == Kind("python", type="int") else kind for kind in kinds]
+        return [ApiKind("dim") if kind == ApiKind("python", type="int") else kind for kind in kinds]
     return list(kinds)
 
 
-def settle(kind: Kind) -> Kind:
+def settle(kind: ApiKind) -> ApiKind:
     """Return the kind with its observed dtypes simplified. A dtype is unknown if none was observed."""
     if kind.name == "tensor" and kind.dtypes == _NEUTRAL:
         kind = replace(kind, dtypes="????")
     return replace(kind, items=tuple(map(settle, kind.items))) if kind.items else kind
 
 
-def result_kind(value: Any, arguments: Arguments, objects: Objects) -> Kind:
+def result_kind(value: Any, arguments: Arguments, objects: Objects) -> ApiKind:
     """Return the kind of a call's result."""
 
-    def merged(values: Iterable[Any]) -> Kind:
+    def merged(values: Iterable[Any]) -> ApiKind:
         found = [result_kind(item, arguments, objects) for item in values]
         return merge(found) if found else UNKNOWN
 
     if isinstance(value, torch.Tensor):
-        return Kind("tensor", dtypes=arguments.letters(value.dtype), rank0=value.ndim == 0)
+        return ApiKind("tensor", dtypes=arguments.letters(value.dtype), rank0=value.ndim == 0)
     if isinstance(value, tuple) and not isinstance(value, torch.Size):
         items = tuple(result_kind(item, arguments, objects) for item in value)
-        return Kind("tuple", items=items, fields=_field_names(type(value)))
+        return ApiKind("tuple", items=items, fields=_field_names(type(value)))
     if isinstance(value, list):
-        return Kind("list", items=(merged(value),))
+        return ApiKind("list", items=(merged(value),))
     if isinstance(value, dict):
-        return Kind("dict", items=(merged(value.values()),))
+        return ApiKind("dict", items=(merged(value.values()),))
     if hasattr(value, "__next__"):
-        return Kind("iterator", items=(merged(itertools.islice(value, _LOOKED_AT)),))
+        return ApiKind("iterator", items=(merged(itertools.islice(value, _LOOKED_AT)),))
     return _plain_kind(value) or objects.kind(value)
 
 
-def _plain_kind(value: Any) -> Kind | None:
+def _plain_kind(value: Any) -> ApiKind | None:
     if isinstance(value, torch.Size):
-        return Kind("size")
+        return ApiKind("size")
     if isinstance(value, np.ndarray):
-        return Kind("array")
+        return ApiKind("array")
     if value is None:
         return NONE
     if type(value) in (*NUMBERS, str, bytes):
-        return Kind("python", type=type(value).__name__)
+        return ApiKind("python", type=type(value).__name__)
     if type(value) in _WORDS:
-        return Kind("python", type=_WORDS[type(value)])
-    return Kind("callable") if isinstance(value, (FunctionType, BuiltinFunctionType)) else None
+        return ApiKind("python", type=_WORDS[type(value)])
+    return ApiKind("callable") if isinstance(value, (FunctionType, BuiltinFunctionType)) else None
 
 
 def _field_names(cls: type) -> tuple[str, ...]:

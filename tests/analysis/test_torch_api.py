@@ -13,20 +13,20 @@ from typing import Any
 import pytest
 
 from dynalint.analysis import torch_api
-from dynalint.analysis.torch_api import Entry, parse_overload
-from dynalint.analysis.torch_kinds import Kind, parse_kind, union
+from dynalint.analysis.torch_api import ApiEntry, parse_overload
+from dynalint.analysis.torch_kinds import ApiKind, parse_kind, union
 
 ROOT = Path(__file__).parents[2]
 TENSOR = ["tensor"]
 
 
-def function(name: str) -> Entry:
+def function(name: str) -> ApiEntry:
     found = torch_api.function(name)
     assert found is not None, name
     return found
 
 
-def method(name: str) -> Entry:
+def method(name: str) -> ApiEntry:
     found = torch_api.method(name)
     assert found is not None, name
     return found
@@ -94,7 +94,7 @@ class TestKinds:
     def test_union_of_tensors_keeps_what_holds_for_all(self) -> None:
         assert str(union([parse_kind("tensor:bif-@0"), parse_kind("tensor:iifc@0")])) == "tensor:?ifc@0"
         assert str(union([parse_kind("tensor@0"), parse_kind("tensor"), parse_kind("none")])) == "tensor|none"
-        assert union([parse_kind("tensor"), parse_kind("unknown")]) == Kind("unknown")
+        assert union([parse_kind("tensor"), parse_kind("unknown")]) == ApiKind("unknown")
 
 
 class TestOverloads:
@@ -360,7 +360,7 @@ def _observed(value: Any) -> str:
     return type(value).__name__
 
 
-def _foretold(kind: Kind, length: int) -> str:
+def _foretold(kind: ApiKind, length: int) -> str:
     if kind.name == "tuple":
         items = kind.items * length if kind.variadic else kind.items
         return f"tuple({','.join(_foretold(item, length) for item in items)})"
@@ -482,7 +482,7 @@ class TestAgainstTorch:
             self._check_tensor(kind, result, highest)
 
     @staticmethod
-    def _check_tensor(kind: Kind, result: Any, argument: Any) -> None:
+    def _check_tensor(kind: ApiKind, result: Any, argument: Any) -> None:
         dtype = kind.dtype_for(argument)
         if dtype is not None:
             is_float, is_bool = result.is_floating_point(), str(result.dtype) == "torch.bool"

@@ -18,9 +18,9 @@ import pytest
 
 from dynalint.confirm.temporary import TemporaryFolder, remove_abandoned
 from dynalint.confirm.worker.process.leftovers import remove
-from dynalint.confirm.worker.process.supervisor import Rules, guarded
+from dynalint.confirm.worker.process.supervisor import JobRules, guarded
 from dynalint.confirm.worker.process.wire import Reply
-from dynalint.confirm.worker.sandbox.readable import Reading
+from dynalint.confirm.worker.sandbox.readable import ReadableFolders
 from dynalint.confirm.worker.sandbox.walls import Limits
 
 if TYPE_CHECKING:
@@ -336,7 +336,7 @@ def test_what_a_process_without_namespaces_has_started_goes_with_its_server(tmp_
 
         if os.fork() == 0:
             limits = Limits(seconds=600, memory=1 << 30, cpu_seconds=60)
-            rules = Rules(limits, Reading(), 0, "cpu", required=False)
+            rules = JobRules(limits, ReadableFolders(), 0, "cpu", required=False)
             guarded(job, tmp_path, rules, lambda _: None)
             os._exit(0)
         time.sleep(1000)

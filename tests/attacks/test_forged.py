@@ -14,9 +14,9 @@ from dynalint.confirm import results
 from dynalint.confirm.cache import FileHashes
 from dynalint.confirm.options import Target
 from dynalint.confirm.shapes import fits
-from dynalint.confirm.sources import Sources
-from dynalint.confirm.untrusted import MOST_SENTENCE, sentence, tamed
-from dynalint.confirm.verdicts import Confirmation, Placed, with_verdicts
+from dynalint.confirm.sources import UserSources
+from dynalint.confirm.untrusted import MOST_SENTENCE, sanitised, sentence
+from dynalint.confirm.verdicts import Confirmation, Located, with_verdicts
 from dynalint.confirm.worker.process.wire import MOST_VALUES, parse, unpack
 from dynalint.findings import Finding
 
@@ -260,8 +260,8 @@ def judged(found: results.TargetResult, folder: Path) -> None:
     file.write_text("a = 1\n")
     values = {"code": "DYN101", "name": "n", "category": "graph-break", "severity": "error", "message": "m"}
     finding = Finding(path="m.py", line=1, column=1, end_line=1, end_column=5, function="f", region=("M",), **values)  # type: ignore[arg-type]
-    placed = [Placed(finding, "/p/m.py", (1, 0, 1, 4))]
-    with_verdicts(Confirmation(placed, [found], Sources(), lambda path: path.startswith("/p/")))
+    placed = [Located(finding, "/p/m.py", (1, 0, 1, 4))]
+    with_verdicts(Confirmation(placed, [found], UserSources(), lambda path: path.startswith("/p/")))
 
 
 def test_every_part_may_be_anything(tmp_path: Path) -> None:
@@ -313,11 +313,11 @@ def test_an_answer_on_a_fix_is_whole_or_none() -> None:
 def test_what_is_said_is_one_line_that_somebody_reads() -> None:
     assert sentence("a\x1b[31m\nb\u202ec\x00 " + "x" * 10_000).isprintable()
     assert len(sentence("x" * 1_000_000)) == MOST_SENTENCE
-    assert tamed({"a": ["\x1b", {"b": "\u202e\n"}], "file": "\x1b"}) == {
+    assert sanitised({"a": ["\x1b", {"b": "\u202e\n"}], "file": "\x1b"}) == {
         "a": ["\ufffd", {"b": "\ufffd\n"}],
         "file": "\x1b",
     }
-    assert tamed(["é 漢 \u00a0"]) == ["é 漢 \u00a0"]
+    assert sanitised(["é 漢 \u00a0"]) == ["é 漢 \u00a0"]
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "\0", "x" * 10_000, "/", "pipe"])
@@ -325,7 +325,7 @@ def test_no_file_that_a_worker_names_keeps_the_parent(tmp_path: Path, path: str)
     os.mkfifo(tmp_path / "pipe")
     path = str(tmp_path / "pipe") if path == "pipe" else path
     assert FileHashes({}).of(path) is None
-    assert Sources().lines(path) == []
+    assert UserSources().lines(path) == []
 
 
 # ---- what stands outside of the walls ----

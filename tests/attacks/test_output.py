@@ -16,7 +16,7 @@ import pytest
 
 from dynalint.explaining import html as page
 from dynalint.explaining import text as explained
-from dynalint.explaining.model import Break, Eager, Explanation, Place, Rule, Source
+from dynalint.explaining.model import Eager, ExplainedBreak, Explanation, OwnFinding, Place, Source
 from dynalint.findings import Edit, Evidence, Finding, Fix
 from dynalint.fix.model import unified_diff
 from dynalint.report import FORMATS, Report, Style, render, render_statistics, runners
@@ -356,13 +356,13 @@ def test_the_page_and_the_text_of_an_explanation(text: str) -> None:
     assert not FORBIDDEN.search(explained.render(found, Style(), verbose=True))
 
 
-def _break(text: str, place: Place) -> Break:
+def _break(text: str, place: Place) -> ExplainedBreak:
     values: dict[str, object] = {
         "gb": text, "type": text, "reason": text, "explanation": text, "hints": (text,), "place": place,
-        "function": text, "inside": text, "rule": Rule("DYN101", "n", text, text, text),
+        "function": text, "inside": text, "rule": OwnFinding("DYN101", "n", text, text, text),
         "loses": (text,), "cuts_off": (text,), "ends": (), "consequence": True,
     }  # fmt: skip
-    return Break(**values)  # type: ignore[arg-type]
+    return ExplainedBreak(**values)  # type: ignore[arg-type]
 
 
 # What an editor shows.

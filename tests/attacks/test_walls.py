@@ -18,7 +18,7 @@ import pytest
 from dynalint.confirm.worker.process import supervisor
 from dynalint.confirm.worker.process.wire import Reply
 from dynalint.confirm.worker.sandbox import filters, syscalls, walls
-from dynalint.confirm.worker.sandbox.readable import Reading
+from dynalint.confirm.worker.sandbox.readable import ReadableFolders
 from dynalint.confirm.worker.sandbox.walls import Limits
 
 pytestmark = [
@@ -85,7 +85,7 @@ class Place:
     ) -> Answer:
         """Run code as a worker would run a project's; `home`, `project` and `reply` are there."""
         folder = Path(tempfile.mkdtemp())
-        reading = Reading((*folders, str(self.project)), (str(self.home),))
+        reading = ReadableFolders((*folders, str(self.project)), (str(self.home),))
         names = {"home": str(self.home), "project": str(self.project), "precious": str(self.precious), "os": os}
 
         def act() -> Any:
@@ -93,7 +93,7 @@ class Place:
             if self.mode == "no_landlock":
                 syscalls.landlock_version = syscalls.landlock = missing
             limits = Limits(seconds, LIMITS.memory, LIMITS.cpu_seconds)
-            rules = supervisor.Rules(limits, reading, flags, "cpu", required, jobs)
+            rules = supervisor.JobRules(limits, reading, flags, "cpu", required, jobs)
             heard: list[dict[str, Any]] = []
             os.chdir(self.project)
             job: Callable[[Reply], None] = lambda reply: exec(code, {**names, "reply": reply})  # noqa: E731

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from dynalint.config import OPTIONS, Configuration, Layer, Overrides, Selector, parse_layer
+from dynalint.config import OPTIONS, Configuration, Overrides, Selector, SettingsLayer, parse_layer
 from dynalint.config.selection import select
 from dynalint.config.toml import parse_toml
 from dynalint.errors import ConfigError
@@ -232,7 +232,7 @@ def test_settings_of_a_run_are_those_of_what_holds_all_paths(tmp_path: Path) -> 
         (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / "dynalint.toml").write_text(f"timeout = {seconds}")
     (tmp_path / "a" / "x.py").write_text("")
-    configuration = Configuration(Overrides((Layer({}, {}),)), KNOWN, tmp_path)
+    configuration = Configuration(Overrides((SettingsLayer({}, {}),)), KNOWN, tmp_path)
     assert configuration.for_run([]).timeout == 1
     assert configuration.for_run([tmp_path / "a" / "x.py"]).timeout == 2
     assert configuration.for_run([tmp_path / "a", tmp_path / "b"]).timeout == 1

@@ -172,15 +172,15 @@ def test_answers_and_a_file_do_not_both_come_from_standard_input(dynalint: Run) 
 
 
 def test_what_a_fix_changes_that_was_let_pass_is_said(fix: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dynalint.fix import FixResult, Proof
+    from dynalint.fix import FixResult, Verification
     from dynalint.fix.rounds import Rounds
 
     result = Rounds.result
 
     def told(rounds: Any) -> FixResult:
         found = result(rounds)
-        proof = Proof("proven", "equal on 3 inputs; but for this: w", passed=("w",))
-        return replace(found, fixed=tuple(replace(one, proof=proof) for one in found.fixed))
+        verification = Verification("proven", "equal on 3 inputs; but for this: w", passed=("w",))
+        return replace(found, fixed=tuple(replace(one, verification=verification) for one in found.fixed))
 
     monkeypatch.setattr(Rounds, "result", told)
     assert "note: model.py:9:9: DYN401: equal on 3 inputs; but for this: w.\n" in fix().err

@@ -11,7 +11,7 @@ import pytest
 from dynalint.analysis.source import SourceFile, parse_source
 from dynalint.findings import Finding
 from dynalint.fix.edits import plan_of, replaced
-from dynalint.suppress import Suppression, read_suppressions, unused
+from dynalint.ignore_comments import Suppression, read_suppressions, unused
 
 KNOWN = ("DYN001", "DYN101", "DYN102", "DYN201", "DYN401", "DYN902")
 RAN = ("DYN101", "DYN102", "DYN201", "DYN401", "DYN902")

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from dynalint.confirm import WorkerError, confirm
-from dynalint.confirm.budget import Budget
+from dynalint.confirm.budget import TimeBudget
 from dynalint.confirm.client import Answer, Worker
 from dynalint.confirm.options import Target
 from dynalint.findings import Evidence, Finding
@@ -485,11 +485,11 @@ def test_what_settles_most_is_run_first_and_what_the_budget_does_not_reach_says_
     first = project.finding("slow.py", "x.sum() > 0", "gate", region=["Endless.forward", "gate"], gb=["GB0170"])
     other = project.finding("slow.py", "time.sleep(600)", "Endless.forward", gb=["GB0059"])
     ways = {first.message: [targets[1], targets[0]], other.message: []}
-    options = project.options(timeout=3.0, budget=Budget(0.01))
+    options = project.options(timeout=3.0, budget=TimeBudget(0.01))
     judged = {one.message: one.evidence for one in confirm([first, other], targets, options)}
     spent = "not reached: the budget of 0.01 s of processor time is used up; --budget sets it."
     assert {evidence.detail for evidence in judged.values()} == {spent}
-    options = project.options(timeout=3.0, budget=Budget(8))
+    options = project.options(timeout=3.0, budget=TimeBudget(8))
     judged = {
         one.message: one.evidence
         for one in confirm([first, other], targets, options, leads=lambda one: ways[one.message])

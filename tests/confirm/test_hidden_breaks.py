@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from dynalint.confirm.worker.dynamo import runs
-from dynalint.confirm.worker.dynamo.hidden_breaks import Asked, latent_run
+from dynalint.confirm.worker.dynamo.hidden_breaks import JudgedFile, latent_run
 from dynalint.confirm.worker.dynamo.records import Run
-from dynalint.confirm.worker.source.substitutes import Edit, Place, rewritten
+from dynalint.confirm.worker.source.substitutes import OperationPlace, Substitute, rewritten
 
 pytestmark = [pytest.mark.dynamo, pytest.mark.usefixtures("torch_is_no_burden")]
 
@@ -105,7 +105,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def heard(names: Mapping[str, Any], make: Callable[[], Callable[..., Any]]) -> Run | None:
     text = Path(names["__file__"]).read_text()
     spots = [_spot(text, one) for one in ("x.sum() > 0", "x.max().item()", 'print("step", i)', "(x * scale).sum() > 0")]
-    asked = {names["__file__"]: Asked(text, spots)}
+    asked = {names["__file__"]: JudgedFile(text, spots)}
     calls = [((torch.ones(2, 3),), {}), ((-torch.ones(2, 3),), {})]
     seen = runs.default_run(make, calls, asked)
     return latent_run(make, calls, seen, asked, 60.0, lambda _: True)
@@ -136,7 +136,7 @@ def test_each_break_shows_once_those_before_it_are_gone(
 
 
 def test_what_is_skipped_for_want_of_a_tensor_shows_too(names: dict[str, Any]) -> None:
-    asked = {names["__file__"]: Asked(Path(names["__file__"]).read_text(), [])}
+    asked = {names["__file__"]: JudgedFile(Path(names["__file__"]).read_text(), [])}
     calls = [((torch.ones(2, 3),), {})]
     seen = runs.default_run(lambda: names["sized"], calls, asked)
     assert broken(seen) == {line("# sized")}
@@ -199,6 +199,6 @@ def test_what_has_no_stand_in_stays(text: str, end: int) -> None:
     names: dict[str, Any] = {"__name__": "standing"}
     text = f"def standing(x):\n{text}\n"
     exec(compile(text, "standing.py", "exec"), names)
-    edit = Edit(0, Place("standing.py", 2, 4, end))
+    edit = Substitute(0, OperationPlace("standing.py", 2, 4, end))
     with rewritten([edit], {"standing.py": text}, recording=True, names={}) as done:
         assert not done

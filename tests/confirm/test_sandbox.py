@@ -15,7 +15,7 @@ import pytest
 from dynalint.confirm.worker.process import supervisor, usage
 from dynalint.confirm.worker.process.wire import Reply, pack, unpack
 from dynalint.confirm.worker.sandbox import filters, syscalls, walls
-from dynalint.confirm.worker.sandbox.readable import Reading
+from dynalint.confirm.worker.sandbox.readable import ReadableFolders
 from dynalint.confirm.worker.sandbox.walls import Limits
 
 pytestmark = [
@@ -63,7 +63,7 @@ def run(tmp_path: Path, *, namespaces: bool, required: bool = True) -> tuple[dic
         if namespaces and not flags:
             return None
         listener = walls.set_out(outside)
-        cell = supervisor.Cell(scratch, outside, supervisor.Rules(LIMITS, Reading(), flags, "cpu", required))
+        cell = supervisor.Cell(scratch, outside, supervisor.JobRules(LIMITS, ReadableFolders(), flags, "cpu", required))
         heard: list[Any] = []
 
         def job(reply: Reply) -> None:

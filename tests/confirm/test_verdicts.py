@@ -10,18 +10,18 @@ import pytest
 
 from dynalint.confirm.discoveries import discoveries
 from dynalint.confirm.options import ConfirmOptions, Target
-from dynalint.confirm.results import Coverage, Latent, Problem
+from dynalint.confirm.results import Coverage, Problem, UncoveredRun
 from dynalint.confirm.results import TargetResult as Heard
-from dynalint.confirm.sources import Sources
-from dynalint.confirm.verdicts import Confirmation, Placed, is_way_to, not_run, undecided, with_verdicts
+from dynalint.confirm.sources import UserSources
+from dynalint.confirm.verdicts import Confirmation, Located, is_way_to, not_run, undecided, with_verdicts
 from dynalint.confirm.worker.dynamo.records import (
     Break,
-    Comparison,
     Compile,
+    EagerComparison,
     EagerRun,
-    Failure,
-    Frame,
     Run,
+    RunFailure,
+    StackFrame,
 )
 from dynalint.findings import Evidence, Finding
 
@@ -70,13 +70,13 @@ COUNTER = finding(7, 9, 24, category="recompile", code="DYN501", gb=())
 
 def broken(line: int, gb: str = "GB0170", *, columns: tuple[int, int] | None = None, **changes: Any) -> Break:
     start, end = columns if columns is not None else (None, None)
-    made = Break(gb, "a kind", "an explanation", (), "r", (Frame(PATH, line, "forward", start, end),), 0)
+    made = Break(gb, "a kind", "an explanation", (), "r", (StackFrame(PATH, line, "forward", start, end),), 0)
     return replace(made, **changes)
 
 
 def confirmation(findings: list[Finding], *results: Heard) -> Confirmation:
-    sources = Sources({PATH: TEXT})
-    placed = [Placed(one, PATH, sources.spot(PATH, one)) for one in findings]
+    sources = UserSources({PATH: TEXT})
+    placed = [Located(one, PATH, sources.spot(PATH, one)) for one in findings]
     return Confirmation(placed, results, sources, lambda path: path.startswith(HOME))
 
 
@@ -85,7 +85,7 @@ def heard(**changes: Any) -> Heard:
 
 
 def covered(*findings: Finding, operations: int = 4, traced: int = 4) -> dict[str, Any]:
-    sources = Sources({PATH: TEXT})
+    sources = UserSources({PATH: TEXT})
     return {PATH: {sources.spot(PATH, one): Coverage(operations, traced) for one in findings}}
 
 
@@ -135,7 +135,7 @@ def test_a_break_of_another_kind_beside_a_finding_is_not_its_own() -> None:
     seen = broken(5, "GB0007", columns=(60, 70))
     default = replace(RUN, breaks=(seen,))
     assert status(BRANCH, heard(default=default, coverage=covered(BRANCH))) == "refuted"
-    error = Failure("UserError", "m", 0, (Frame(PATH, 5, "forward", 60, 70),), None, "kind", "only there")
+    error = RunFailure("UserError", "m", 0, (StackFrame(PATH, 5, "forward", 60, 70),), None, "kind", "only there")
     assert status(BRANCH, heard(fullgraph=replace(RUN, error=error), coverage=covered(BRANCH))) == "refuted"
 
 
@@ -153,7 +153,7 @@ def test_a_break_of_another_kind_still_confirms_where_nothing_else_explains_it()
 
 
 def test_a_break_belongs_to_the_innermost_frame_of_the_users_own() -> None:
-    stack = (Frame(PATH, 8, "forward"), Frame(LIBRARY, 99, "run"))
+    stack = (StackFrame(PATH, 8, "forward"), StackFrame(LIBRARY, 99, "run"))
     seen = heard(default=replace(RUN, breaks=(broken(8, stack=stack),)))
     found = evidence(finding(8, 16, 25), seen)
     assert found.status == "confirmed"
@@ -184,24 +184,24 @@ def test_what_a_lost_frame_hides_is_unconfirmed_with_the_break_that_hides_it() -
 
 
 def test_a_break_in_another_file_that_hides_is_named_with_its_file() -> None:
-    stack = (Frame(PATH, 3, "forward"), Frame(f"{HOME}/lib/other.py", 1, "enter"))
+    stack = (StackFrame(PATH, 3, "forward"), StackFrame(f"{HOME}/lib/other.py", 1, "enter"))
     seen = replace(broken(3, "GB0208", effect="frame"), stack=stack)
-    sources = Sources({PATH: TEXT, f"{HOME}/lib/other.py": "x\n"})
-    placed = [Placed(BRANCH, PATH, sources.spot(PATH, BRANCH))]
+    sources = UserSources({PATH: TEXT, f"{HOME}/lib/other.py": "x\n"})
+    placed = [Located(BRANCH, PATH, sources.spot(PATH, BRANCH))]
     result = heard(default=replace(RUN, breaks=(seen,)))
     (found,) = with_verdicts(Confirmation(placed, [result], sources, lambda path: path.startswith(HOME)))
     assert "hidden by the graph break at other.py:1 (GB0208" in found.evidence.detail
 
 
 def test_fullgraph_alone_confirms_with_its_own_id() -> None:
-    error = Failure("Unsupported", "m", 0, (Frame(PATH, 5, "forward"),), "GB0170", "kind", "only there")
+    error = RunFailure("Unsupported", "m", 0, (StackFrame(PATH, 5, "forward"),), "GB0170", "kind", "only there")
     found = evidence(BRANCH, heard(fullgraph=replace(RUN, error=error)))
     assert (found.status, found.gb, found.fullgraph) == ("confirmed", "GB0170", "breaks")
     assert found.detail == "only there. This was only seen with fullgraph=True."
 
 
 def test_fullgraph_that_broke_elsewhere_says_nothing_here() -> None:
-    error = Failure("Unsupported", "m", 0, (Frame(PATH, 4, "forward"),), "GB0170", "kind", "e")
+    error = RunFailure("Unsupported", "m", 0, (StackFrame(PATH, 4, "forward"),), "GB0170", "kind", "e")
     found = evidence(BRANCH, heard(default=replace(RUN, breaks=(broken(5),)), fullgraph=replace(RUN, error=error)))
     assert found.fullgraph is None
 
@@ -302,11 +302,13 @@ def test_a_crash_after_the_compiled_run_takes_nothing_back_and_concerns_no_other
 def test_a_class_is_a_way_to_its_own_code_wherever_the_chain_begins() -> None:
     """What is compiled of it may stand in its base, and the chain come from a wrapper in another file."""
     region = ("Wrapper.forward", "Base.forward", "Model.mine")
-    mine = Placed(replace(BRANCH, function="Model.mine", region=region), PATH, (5, 11, 5, 22), root="/project/other.py")
+    mine = Located(
+        replace(BRANCH, function="Model.mine", region=region), PATH, (5, 11, 5, 22), root="/project/other.py"
+    )
     wrapper = Target(Path("/project/other.py"), "other", "Wrapper")
     model, base = RESULT.target, replace(RESULT.target, qualname="Base")
     assert [is_way_to(one, mine) for one in (model, wrapper, base)] == [True, True, False]
-    sought = Confirmation([replace(mine, leads=(base, wrapper))], [], Sources({PATH: TEXT}), lambda _: True)
+    sought = Confirmation([replace(mine, leads=(base, wrapper))], [], UserSources({PATH: TEXT}), lambda _: True)
     assert list(undecided(sought, [base, model, wrapper])) == [model, wrapper, base]
 
 
@@ -318,19 +320,19 @@ def test_a_crash_after_the_compiled_run_keeps_what_it_showed() -> None:
 @pytest.mark.parametrize(
     ("comparison", "expected"),
     [
-        (Comparison(False, True, True, 0, "gradient of w", "2 compiled, 1 without", True), "confirmed"),
-        (Comparison(True, True, True), "refuted"),
-        (Comparison(True, True, False), "unconfirmed"),
-        (Comparison(True, False, True), "unconfirmed"),
+        (EagerComparison(False, True, True, 0, "gradient of w", "2 compiled, 1 without", True), "confirmed"),
+        (EagerComparison(True, True, True), "refuted"),
+        (EagerComparison(True, True, False), "unconfirmed"),
+        (EagerComparison(True, False, True), "unconfirmed"),
         (None, "unconfirmed"),
     ],
 )
-def test_a_miscompile_is_judged_by_comparison(comparison: Comparison | None, expected: str) -> None:
+def test_a_miscompile_is_judged_by_comparison(comparison: EagerComparison | None, expected: str) -> None:
     wrong = replace(COUNTER, category="miscompile")
     assert status(wrong, heard(comparison=comparison, coverage=covered(wrong))) == expected
 
 
-DIFFERS = Comparison(False, True, True, 2, "result", "2 compiled, 1 without", place=Frame(PATH, 2, "forward"))
+DIFFERS = EagerComparison(False, True, True, 2, "result", "2 compiled, 1 without", place=StackFrame(PATH, 2, "forward"))
 
 
 def test_a_difference_without_a_finding_is_a_finding() -> None:
@@ -353,7 +355,7 @@ def test_a_difference_that_a_finding_may_stand_for_is_no_other_finding() -> None
     wrong = replace(COUNTER, category="miscompile")
     assert discoveries(confirmation([wrong], heard(comparison=DIFFERS, coverage=covered(wrong))), Path(HOME)) == []
     assert discoveries(confirmation([], heard(comparison=replace(DIFFERS, place=None))), Path(HOME)) == []
-    assert discoveries(confirmation([], heard(comparison=Comparison(True, True, True))), Path(HOME)) == []
+    assert discoveries(confirmation([], heard(comparison=EagerComparison(True, True, True))), Path(HOME)) == []
 
 
 def test_what_shows_in_evaluation_mode_says_so() -> None:
@@ -367,7 +369,7 @@ def test_advice_is_not_judged() -> None:
 
 
 def test_a_break_without_a_finding_is_a_finding() -> None:
-    stack = (Frame(PATH, 8, "forward", 15, 24), Frame(LIBRARY, 99, "run"))
+    stack = (StackFrame(PATH, 8, "forward", 15, 24), StackFrame(LIBRARY, 99, "run"))
     (found,) = discoveries(
         confirmation([BRANCH], heard(default=replace(RUN, breaks=(broken(8, stack=stack),)))), Path(HOME)
     )
@@ -392,7 +394,7 @@ def test_a_break_seen_by_several_targets_is_one_finding() -> None:
 
 
 def test_breaks_outside_the_users_code_alone_are_nobodys() -> None:
-    seen = broken(4, stack=(Frame(LIBRARY, 99, "run"),))
+    seen = broken(4, stack=(StackFrame(LIBRARY, 99, "run"),))
     assert discoveries(confirmation([], heard(default=replace(RUN, breaks=(seen,)))), Path(HOME)) == []
 
 
@@ -412,7 +414,7 @@ def test_a_recompile_that_settles_is_no_finding_and_one_that_goes_on_is() -> Non
 
 def test_columns_are_counted_in_bytes_and_given_back_in_characters(tmp_path: Path) -> None:
     path = str(tmp_path / "accents.py")
-    sources = Sources({path: 'x = "äöü" + f(y)\r\nz = 1\n'})
+    sources = UserSources({path: 'x = "äöü" + f(y)\r\nz = 1\n'})
     one = Finding("accents.py", 1, 13, 1, 17, "C", "n", "graph-break", "error", "m")
     assert sources.spot(path, one) == (1, 15, 1, 19)
     assert sources.character_columns(path, 1, 15, 19) == (13, 17)
@@ -447,7 +449,7 @@ HIDING = replace(RUN, breaks=(broken(3, "GB0059", effect="frame"),))
 
 
 def test_what_breaks_once_another_is_gone_is_confirmed_as_advice() -> None:
-    latent = Latent(replace(RUN, breaks=(broken(5),)), {})
+    latent = UncoveredRun(replace(RUN, breaks=(broken(5),)), {})
     (judged,) = with_verdicts(confirmation([BRANCH], heard(default=HIDING, latent=latent)))
     assert (judged.category, judged.severity) == ("advice", "info")
     assert (judged.evidence.status, judged.evidence.gb) == ("confirmed", "GB0170")
@@ -455,30 +457,30 @@ def test_what_breaks_once_another_is_gone_is_confirmed_as_advice() -> None:
 
 
 def test_what_the_compiler_does_not_get_to_is_judged_by_the_run_without_its_failure() -> None:
-    failing = replace(RUN, error=Failure("AssertionError", "a bug", 0))
+    failing = replace(RUN, error=RunFailure("AssertionError", "a bug", 0))
     assert status(BRANCH, heard(default=failing)) == "unconfirmed"
-    latent = Latent(replace(RUN, breaks=(broken(5),)), {})
+    latent = UncoveredRun(replace(RUN, breaks=(broken(5),)), {})
     (judged,) = with_verdicts(confirmation([BRANCH], heard(default=failing, latent=latent)))
     assert (judged.category, judged.evidence.status) == ("advice", "confirmed")
     assert "hidden by code that fails with AssertionError" in judged.evidence.detail
-    assert status(BRANCH, heard(default=failing, latent=Latent(RUN, covered(BRANCH)))) == "refuted"
+    assert status(BRANCH, heard(default=failing, latent=UncoveredRun(RUN, covered(BRANCH)))) == "refuted"
 
 
 def test_what_is_skipped_after_a_split_is_hidden_by_the_last_break_before_it() -> None:
     split = replace(RUN, breaks=(broken(2, "GB0124"), broken(3, "GB0124"), broken(6, "GB0007")))
-    latent = Latent(replace(RUN, breaks=(broken(5),)), {})
+    latent = UncoveredRun(replace(RUN, breaks=(broken(5),)), {})
     (judged,) = with_verdicts(confirmation([BRANCH], heard(default=split, latent=latent)))
     assert (judged.category, judged.evidence.status) == ("advice", "confirmed")
     assert "hidden by the graph break at line 3 (GB0124, a kind)" in judged.evidence.detail
-    assert status(BRANCH, heard(default=split, latent=Latent(RUN, covered(BRANCH)))) == "refuted"
+    assert status(BRANCH, heard(default=split, latent=UncoveredRun(RUN, covered(BRANCH)))) == "refuted"
 
 
 def test_what_is_traced_once_another_is_gone_is_refuted() -> None:
-    latent = Latent(RUN, covered(BRANCH))
+    latent = UncoveredRun(RUN, covered(BRANCH))
     assert status(BRANCH, heard(default=HIDING, latent=latent)) == "refuted"
-    assert status(COUNTER, heard(default=HIDING, latent=Latent(RUN, covered(COUNTER)))) == "unconfirmed"
+    assert status(COUNTER, heard(default=HIDING, latent=UncoveredRun(RUN, covered(COUNTER)))) == "unconfirmed"
 
 
 def test_what_is_not_reached_even_so_stays_hidden() -> None:
-    for latent in (None, Latent(RUN, covered(BRANCH, traced=2))):
+    for latent in (None, UncoveredRun(RUN, covered(BRANCH, traced=2))):
         assert status(BRANCH, heard(default=HIDING, latent=latent)) == "unconfirmed"

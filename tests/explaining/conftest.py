@@ -13,15 +13,15 @@ from dynalint.config import Configuration, Overrides, parse_layer
 from dynalint.confirm.worker.dynamo.graph_records import Guards, Size
 from dynalint.explaining import Explanation, explain, find_targets
 from dynalint.explaining.model import (
-    Break,
     Eager,
-    Graph,
+    ExplainedBreak,
+    ExplainedGraph,
+    ExplainedRecompile,
+    ExplainedStep,
     Operator,
+    OwnFinding,
     Place,
-    Recompile,
-    Rule,
     Source,
-    Step,
 )
 
 
@@ -55,10 +55,10 @@ def _made_up(count: int, path: str = "model.py") -> Explanation:
     graphs = tuple(_graph(number, path, count) for number in range(1, count + 1))
     breaks = tuple(_break(number, path) for number in range(1, count))
     steps = tuple(
-        Step(number, Size(2, 4096), number - 1 if number < count else None, number == count)
+        ExplainedStep(number, Size(2, 4096), number - 1 if number < count else None, number == count)
         for number in range(1, count + 1)
     )
-    recompile = Recompile("Model.forward", Place(path, 1), 7, True, f"tensor 'x' size mismatch {HOSTILE}")
+    recompile = ExplainedRecompile("Model.forward", Place(path, 1), 7, True, f"tensor 'x' size mismatch {HOSTILE}")
     return Explanation(
         target=f"model:Model{HOSTILE}",
         inputs="Model(), called with x=float[5, 8]",
@@ -79,9 +79,9 @@ def _made_up(count: int, path: str = "model.py") -> Explanation:
     )
 
 
-def _graph(number: int, path: str, count: int) -> Graph:
+def _graph(number: int, path: str, count: int) -> ExplainedGraph:
     place = Place(path, 2 * number)
-    return Graph(
+    return ExplainedGraph(
         number=number,
         function="Model.forward",
         place=place,
@@ -97,8 +97,8 @@ def _graph(number: int, path: str, count: int) -> Graph:
     )
 
 
-def _break(number: int, path: str) -> Break:
-    return Break(
+def _break(number: int, path: str) -> ExplainedBreak:
+    return ExplainedBreak(
         place=Place(path, 2 * number + 1, 5, 20),
         function="Model.forward",
         inside="",
@@ -111,7 +111,7 @@ def _break(number: int, path: str) -> Break:
         cuts_off=(),
         ends=(number,),
         consequence=False,
-        rule=Rule("DYN101", "branch-on-tensor", "message", "use `torch.where`", "Select with `torch.where`"),
+        rule=OwnFinding("DYN101", "branch-on-tensor", "message", "use `torch.where`", "Select with `torch.where`"),
     )
 
 

@@ -15,7 +15,7 @@ from torch import nn
 from dynalint.confirm.worker.dynamo import runs
 from dynalint.confirm.worker.dynamo.graph_records import Outcome, Remedy
 from dynalint.confirm.worker.dynamo.records import decode
-from dynalint.confirm.worker.inputs.targets import Subject
+from dynalint.confirm.worker.inputs.targets import BuiltTarget
 from dynalint.confirm.worker.operations import advising
 from dynalint.confirm.worker.operations.advising import Advisor
 from dynalint.confirm.worker.process.wire import Reply
@@ -56,7 +56,7 @@ class Collected(Reply):
 def prescribed() -> Callable[..., Collected]:
     def run(make: Callable[[], Any], call: runs.Call | None = None, seconds: float = 1e6, **asked: Any) -> Collected:
         reply = Collected()
-        subject = Subject(make, call or ((torch.ones(5, 8),), {}), "")
+        subject = BuiltTarget(make, call or ((torch.ones(5, 8),), {}), "")
         request = {"roots": [__file__], "seconds": seconds, **asked}
         Advisor(subject, request, reply, time.process_time()).serve()
         return reply

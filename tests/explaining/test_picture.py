@@ -5,25 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dynalint.confirm.worker.dynamo.graph_records import Guards, Size
-from dynalint.explaining.model import Break, Explanation, Graph, Place, Source, Step
+from dynalint.explaining.model import ExplainedBreak, ExplainedGraph, ExplainedStep, Explanation, Place, Source
 from dynalint.explaining.picture import Repeat, excerpts, folded
 
 
-def step(graph: int, ended_by: int | None = None, *, last: bool = False) -> Step:
-    return Step(graph, Size(1, 4), ended_by, last)
+def step(graph: int, ended_by: int | None = None, *, last: bool = False) -> ExplainedStep:
+    return ExplainedStep(graph, Size(1, 4), ended_by, last)
 
 
-def graph(number: int, lines: dict[str, tuple[int, ...]], call: int = 1) -> Graph:
+def graph(number: int, lines: dict[str, tuple[int, ...]], call: int = 1) -> ExplainedGraph:
     size = Size()
     place = Place("m.py", 1)
-    return Graph(number, "f", place, False, call, (), lines, size, size, size, Guards({}, ()), None)
+    return ExplainedGraph(number, "f", place, False, call, (), lines, size, size, size, Guards({}, ()), None)
 
 
-def at(line: int) -> Break:
-    return Break(Place("m.py", line), "f", "", "GB0000", "kind", "", "", (), (), (), (), False, None)
+def at(line: int) -> ExplainedBreak:
+    return ExplainedBreak(Place("m.py", line), "f", "", "GB0000", "kind", "", "", (), (), (), (), False, None)
 
 
-def explanation(text: str, graphs: tuple[Graph, ...], breaks: tuple[Break, ...], ran: set[int]) -> Explanation:
+def explanation(
+    text: str, graphs: tuple[ExplainedGraph, ...], breaks: tuple[ExplainedBreak, ...], ran: set[int]
+) -> Explanation:
     lines = tuple(text.splitlines())
     source = Source("m.py", lines, frozenset(ran), ((1, len(lines), "f"),))
     return Explanation(

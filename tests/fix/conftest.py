@@ -15,7 +15,7 @@ from dynalint.confirm import executors
 from dynalint.confirm.client import Answer, Hello
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.findings import Category, Finding, Safety
-from dynalint.fix import Linted, Proof, Unit
+from dynalint.fix import Linted, Unit, Verification
 from dynalint.fix.edits import merged, plan_of, replaced
 from dynalint.fix.verify import WorkerVerifier
 from dynalint.rules import Replacement, Rewrite
@@ -94,7 +94,7 @@ def unit_of(
 
 
 @pytest.fixture
-def prove(tmp_path: Path, here: None) -> Callable[..., Proof]:
+def prove(tmp_path: Path, here: None) -> Callable[..., Verification]:
     """Verify a rewrite of a model, given its code, the edits, and an expression for the arguments of a call.
 
     Without `inputs`, they are guessed.
@@ -107,7 +107,7 @@ def prove(tmp_path: Path, here: None) -> Callable[..., Proof]:
         target: str = "Model",
         practical: bool = False,
         **options: Any,
-    ) -> Proof:
+    ) -> Verification:
         path = tmp_path / "model.py"
         make = f"{target}()" if target[0].isupper() else target
         text = textwrap.dedent(code).lstrip("\n")

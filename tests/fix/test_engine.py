@@ -15,7 +15,7 @@ import pytest
 
 from dynalint.analysis.source import parse_source, read_source
 from dynalint.findings import Evidence, Finding, Fix, Safety
-from dynalint.fix import FixOptions, FixResult, Linted, Proof, Proposal, Unit, Writer, fix_findings
+from dynalint.fix import FixOptions, FixResult, Linted, Proposal, Unit, Verification, Writer, fix_findings
 from dynalint.rules import Replacement, Rewrite
 
 
@@ -75,7 +75,7 @@ class Toy:
                 found.append(Linted(finding, file, rewrite))
         return found
 
-    def fix(self, verify: Callable[..., Mapping[Unit, Proof]] | None = None, **options: object) -> FixResult:
+    def fix(self, verify: Callable[..., Mapping[Unit, Verification]] | None = None, **options: object) -> FixResult:
         return fix_findings(self({}), self, FixOptions(**options), verify)  # type: ignore[arg-type]
 
 
@@ -88,14 +88,14 @@ def text_of(result: FixResult, path: Path) -> str:
     return next((file.text for file in result.files if file.source.path == path), path.read_text())
 
 
-def proofs(outcomes: Mapping[str, str]) -> Callable[..., Mapping[Unit, Proof]]:
+def verifications(outcomes: Mapping[str, str]) -> Callable[..., Mapping[Unit, Verification]]:
     """A verifier that judges by code; a code that is refuted drags all units along, as in one model."""
 
-    def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Proof]:
+    def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Verification]:
         by_unit = {unit: outcomes.get(unit.linted[0].finding.code, "proven") for unit in units}
         if "refuted" in by_unit.values():
             by_unit = dict.fromkeys(units, "refuted")
-        return {unit: Proof(outcome, f"it was {outcome}", 3) for unit, outcome in by_unit.items()}  # type: ignore[arg-type]
+        return {unit: Verification(outcome, f"it was {outcome}", 3) for unit, outcome in by_unit.items()}  # type: ignore[arg-type]
 
     return verify
 
@@ -123,11 +123,13 @@ def test_what_another_fix_makes_provable_is_fixed_in_the_same_run(path: Path) ->
     path.write_text("x = bad(A)\ny = bad(B)\n")
     asked = []
 
-    def verify(before: Mapping[Path, str], after: object, units: Sequence[Unit]) -> Mapping[Unit, Proof]:
+    def verify(before: Mapping[Path, str], after: object, units: Sequence[Unit]) -> Mapping[Unit, Verification]:
         asked.append([unit.linted[0].finding.code for unit in units])
         reached = "good(1)" in before.get(path, "")
         return {
-            unit: Proof("proven" if reached or unit.linted[0].finding.code == "DYNA" else "unverifiable", "so", 3)
+            unit: Verification(
+                "proven" if reached or unit.linted[0].finding.code == "DYNA" else "unverifiable", "so", 3
+            )
             for unit in units
         }
 
@@ -143,8 +145,8 @@ def test_what_is_repaired_along_with_another_says_so(path: Path) -> None:
     toy = Toy([path], {"A": [(path, "bad(A) + bad(B)", "where(1)")], "C": "c"}, {"A": "conditional"}, declined="B")
     alone = Toy([path], {"A": [(path, "bad(A) + bad(B)", "where(1)")]}, {"A": "conditional"}, declined="B")
     for result, title in (
-        (toy.fix(proofs({})), "Fix it together with other findings"),
-        (alone.fix(proofs({})), "Rewrite it"),
+        (toy.fix(verifications({})), "Fix it together with other findings"),
+        (alone.fix(verifications({})), "Rewrite it"),
     ):
         (along,) = [fixed.finding for fixed in result.fixed if fixed.finding.code == "DYNB"]
         assert along.fix is not None
@@ -157,8 +159,10 @@ def test_what_is_repaired_along_with_another_says_so(path: Path) -> None:
 def test_what_was_let_pass_is_told_with_the_fix(path: Path) -> None:
     path.write_text("x = bad(A)\n")
 
-    def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Proof]:
-        return {unit: Proof("proven", "equal", 3, passed=("w has a gradient of zeros, not None",)) for unit in units}
+    def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Verification]:
+        return {
+            unit: Verification("proven", "equal", 3, passed=("w has a gradient of zeros, not None",)) for unit in units
+        }
 
     (fixed,) = Toy([path], {"A": "good(1)"}, {"A": "conditional"}).fix(verify).fixed
     assert fixed.finding.fix is not None
@@ -170,9 +174,9 @@ def test_a_fix_elsewhere_is_no_reason_to_try_again(path: Path) -> None:
     path.write_text("x = bad(A)\ny = bad(B)\n")
     asked = []
 
-    def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Proof]:
+    def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Verification]:
         asked.append([unit.linted[0].finding.code for unit in units])
-        return proofs({"DYNB": "unverifiable"})(before, after, units)
+        return verifications({"DYNB": "unverifiable"})(before, after, units)
 
     toy = Toy([path], {"A": "good(1)", "B": "good(2)"}, {"B": "conditional"}, functions={"A": "f", "B": "g"})
     assert text_of(toy.fix(verify), path) == "x = good(1)\ny = bad(B)\n"
@@ -189,7 +193,7 @@ def test_what_is_not_wanted_is_not_asked_about_again(path: Path) -> None:
         return "skip" if code == "DYNC" else "accept"
 
     toy = Toy([path], {"A": "good(1)", "B": "good(2)", "C": "good(3)"})
-    result = toy.fix(proofs({"DYNB": "refuted"}), decide=decide)
+    result = toy.fix(verifications({"DYNB": "refuted"}), decide=decide)
     assert text_of(result, path) == "x = good(1)\ny = bad(B)\nz = bad(C)\n"
     assert proposed == ["DYNA", "DYNC"]
 
@@ -354,7 +358,7 @@ def test_what_is_applied(
 ) -> None:
     path.write_text("x = bad(A)\n")
     toy = Toy([path], {"A": "a"}, {"A": safety})
-    result = toy.fix(None if outcome is None else proofs({"DYNA": outcome}), **options)
+    result = toy.fix(None if outcome is None else verifications({"DYNA": outcome}), **options)
     assert bool(result.files) is applied
     assert bool(result.refused) is not applied
     if applied:
@@ -367,7 +371,7 @@ def test_what_is_applied(
 
 def test_one_refuted_fix_in_a_model_does_not_cost_the_others(path: Path) -> None:
     path.write_text("".join(f"x{key} = bad({key})\n" for key in "ABCDE"))
-    result = Toy([path], dict(zip("ABCDE", "12345", strict=True))).fix(proofs({"DYNC": "refuted"}))
+    result = Toy([path], dict(zip("ABCDE", "12345", strict=True))).fix(verifications({"DYNC": "refuted"}))
     assert text_of(result, path) == "xA = 1\nxB = 2\nxC = bad(C)\nxD = 4\nxE = 5\n"
     (refused,) = result.refused
     assert (refused.finding.code, refused.refuted) == ("DYNC", True)
@@ -379,10 +383,10 @@ def test_one_refuted_fix_in_a_model_does_not_cost_the_others(path: Path) -> None
 def test_what_a_run_that_ended_at_a_difference_left_open_is_run_again(path: Path) -> None:
     path.write_text("x = bad(A)\ny = bad(B)\nz = bad(C)\n")
 
-    def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Proof]:
+    def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Verification]:
         codes = [unit.linted[0].finding.code for unit in units]
         outcomes = {"DYNA": "unverifiable" if "DYNB" in codes else "proven", "DYNB": "refuted", "DYNC": "unverifiable"}
-        return {unit: Proof(outcomes[code], "seen") for unit, code in zip(units, codes, strict=True)}  # type: ignore[arg-type]
+        return {unit: Verification(outcomes[code], "seen") for unit, code in zip(units, codes, strict=True)}  # type: ignore[arg-type]
 
     result = Toy([path], {"A": "1", "B": "2", "C": "3"}, dict.fromkeys("ABC", "conditional")).fix(verify)
     assert text_of(result, path) == "x = 1\ny = bad(B)\nz = bad(C)\n"
@@ -392,8 +396,8 @@ def test_what_a_run_that_ended_at_a_difference_left_open_is_run_again(path: Path
 def test_an_unsafe_fix_that_fails_where_the_original_ran_is_not_applied(path: Path) -> None:
     path.write_text("x = bad(A)\n")
 
-    def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Proof]:
-        return {unit: Proof("refuted", "NameError", raises=True) for unit in units}
+    def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Verification]:
+        return {unit: Verification("refuted", "NameError", raises=True) for unit in units}
 
     assert not Toy([path], {"A": "a"}, {"A": "unsafe"}).fix(verify, unsafe=True).files
 
@@ -407,9 +411,9 @@ def test_a_fix_that_guessed_inputs_do_not_confirm(
     path.write_text("bad(A)\n")
     toy = Toy([path], {"A": "good"}, {"A": "conditional"}, own_calls=True)
 
-    def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Proof]:
+    def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Verification]:
         assert outcome is not None
-        return {unit: Proof(outcome, "it ran", own_calls=own_calls) for unit in units}
+        return {unit: Verification(outcome, "it ran", own_calls=own_calls) for unit in units}
 
     result = toy.fix(verify if outcome else None, unsafe=unsafe)
     applied = outcome == "proven" and (own_calls or unsafe)
@@ -421,7 +425,7 @@ def test_a_fix_that_guessed_inputs_do_not_confirm(
 def test_the_outer_fix_that_is_refused_makes_room_for_the_inner(path: Path) -> None:
     path.write_text("x = bad(A) + bad(B)\n")
     toy = Toy([path], {"A": [(path, "bad(A) + bad(B)", "where(bad(B))")], "B": "b"}, {"A": "conditional"})
-    result = toy.fix(proofs({"DYNA": "unverifiable"}))
+    result = toy.fix(verifications({"DYNA": "unverifiable"}))
     assert text_of(result, path) == "x = bad(A) + b\n"
 
 

@@ -144,7 +144,7 @@ def check_program(path: Path, code: str, counts: Counter[str]) -> None:
     text = next((file.text for file in result.files), code)
     for fixed in result.fixed:
         counts["fixes"] += 1
-        counts[f"fixes {fixed.proof.outcome if fixed.proof else 'along'}"] += 1
+        counts[f"fixes {fixed.verification.outcome if fixed.verification else 'along'}"] += 1
     counts["fixes refuted"] += sum(refused.refuted for refused in result.refused)
     if text != code:
         counts["changed"] += 1

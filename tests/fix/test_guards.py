@@ -46,4 +46,4 @@ def test_a_check_of_data_that_only_prints_goes_behind_the_guard_as_a_whole(tmp_p
     )
     assert not result.remaining
     assert {one.finding.code for one in result.fixed} == {"DYN101", "DYN401"}
-    assert {one.proof.outcome for one in result.fixed if one.proof} == {"proven"}
+    assert {one.verification.outcome for one in result.fixed if one.verification} == {"proven"}

@@ -16,7 +16,7 @@ OLD, NEW = "old = 1\n" * 400, "new = 2\n" * 500
 _CHILD = """
 import json, os, signal, sys
 from pathlib import Path
-from dynalint.fix.write import Write, write_together
+from dynalint.fix.write import FileWrite, write_together
 
 files = [Path(file) for file in json.loads(sys.argv[1])]
 old, new = (text.encode() for text in sys.stdin.read().split("|"))
@@ -33,7 +33,7 @@ def write(moment):
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(watch)
-    write_together([Write(file, file.name, old, new) for file in files])
+    write_together([FileWrite(file, file.name, old, new) for file in files])
     os._exit(0)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from dynalint.analysis.source import read_source
 from dynalint.confirm.options import ConfirmOptions, Target
-from dynalint.fix import Proof
+from dynalint.fix import Verification
 from dynalint.fix.edits import merged, replaced
 from dynalint.fix.verify import WorkerVerifier
 from tests.confirm.conftest import walls_stand
@@ -94,8 +94,8 @@ def project(tmp_path: Path) -> Path:
 
 def proven(
     project: Path, edits: Sequence[tuple[str, str]], name: str = "Encoder.forward", **more: object
-) -> tuple[Proof, list[str]]:
-    """Return the proof of a rewrite, and the names of the targets that ran for it."""
+) -> tuple[Verification, list[str]]:
+    """Return the verification of a rewrite, and the names of the targets that ran for it."""
     path = project / "pkg/model.py"
     file = read_source(path)
     unit = unit_of(file, list(edits), function=name)
@@ -108,50 +108,50 @@ def proven(
 
 
 def test_a_call_of_a_test_proves_a_fix(project: Path) -> None:
-    proof, _ = proven(project, [(BRANCH, RIGHT)])
-    assert proof.outcome == "proven", proof.detail
-    assert "starting from the call Encoder(dict) in tests/test_model.py::test_" in proof.detail
-    assert proof.own_calls
+    verification, _ = proven(project, [(BRANCH, RIGHT)])
+    assert verification.outcome == "proven", verification.detail
+    assert "starting from the call Encoder(dict) in tests/test_model.py::test_" in verification.detail
+    assert verification.own_calls
 
 
 def test_a_difference_shows_on_the_one_call_that_reaches_it(project: Path) -> None:
     """The two tests build different models: what only the second runs is compared with the second."""
-    proof, _ = proven(project, [(BRANCH, RIGHT), ("x = x * 2", "x = x * 2.5")])
-    assert proof.outcome == "refuted"
-    proof, _ = proven(project, [(BRANCH, RIGHT), ("x = x * 2", "x = x + x")])
-    assert proof.outcome == "proven", proof.detail
-    assert "test_special" in proof.detail
+    verification, _ = proven(project, [(BRANCH, RIGHT), ("x = x * 2", "x = x * 2.5")])
+    assert verification.outcome == "refuted"
+    verification, _ = proven(project, [(BRANCH, RIGHT), ("x = x * 2", "x = x + x")])
+    assert verification.outcome == "proven", verification.detail
+    assert "test_special" in verification.detail
 
 
 def test_a_rewrite_that_fails_on_a_call_is_refuted(project: Path) -> None:
     """It is not passed over for another call, or for a guess, on which it would work."""
-    proof, _ = proven(project, [(BRANCH, 'torch.where(h.sum() > 0, h * 3, batch["no"])')])
-    assert (proof.outcome, proof.raises) == ("refuted", True)
-    proof, _ = proven(project, [(BRANCH, RIGHT), ('if key != "sesame":', 'if key != "other":')])
-    assert proof.outcome == "refuted"
-    assert "pkg.model:Encoder no longer runs: PermissionError: wrong key" in proof.detail
+    verification, _ = proven(project, [(BRANCH, 'torch.where(h.sum() > 0, h * 3, batch["no"])')])
+    assert (verification.outcome, verification.raises) == ("refuted", True)
+    verification, _ = proven(project, [(BRANCH, RIGHT), ('if key != "sesame":', 'if key != "other":')])
+    assert verification.outcome == "refuted"
+    assert "pkg.model:Encoder no longer runs: PermissionError: wrong key" in verification.detail
 
 
 def test_a_compiled_function_is_called_as_a_test_calls_it(project: Path) -> None:
     old = 'batch["pos"] * 3 if batch["scale"].sum() > 0 else batch["pos"] * 4'
     new = 'torch.where(batch["scale"].sum() > 0, batch["pos"] * 3, batch["pos"] * 4)'
-    proof, _ = proven(project, [(old, new)], "rescaled")
-    assert proof.outcome == "proven", proof.detail
-    assert "test_rescaled" in proof.detail
+    verification, _ = proven(project, [(old, new)], "rescaled")
+    assert verification.outcome == "proven", verification.detail
+    assert "test_rescaled" in verification.detail
 
 
 def test_guesses_come_last_and_only_where_they_are_allowed(project: Path) -> None:
     edit = ("x * 3 if x.sum() > 0 else x * 4", "torch.where(x.sum() > 0, x * 3, x * 4)")
-    proof, _ = proven(project, [edit], "Free.forward")
-    assert "test_free" in proof.detail
-    assert proof.own_calls
-    proof, _ = proven(project, [edit], "Free.forward", confirm_from=("guesses",))
-    assert not proof.own_calls
-    assert (proof.outcome, "test_free" in proof.detail) == ("proven", False)
+    verification, _ = proven(project, [edit], "Free.forward")
+    assert "test_free" in verification.detail
+    assert verification.own_calls
+    verification, _ = proven(project, [edit], "Free.forward", confirm_from=("guesses",))
+    assert not verification.own_calls
+    assert (verification.outcome, "test_free" in verification.detail) == ("proven", False)
     (project / "tests/test_model.py").unlink()
-    proof, _ = proven(project, [edit], "Free.forward", confirm_from=("tests", "docs"))
-    assert proof.outcome == "unverifiable"
-    assert "inputs must not be guessed" in proof.detail
+    verification, _ = proven(project, [edit], "Free.forward", confirm_from=("tests", "docs"))
+    assert verification.outcome == "unverifiable"
+    assert "inputs must not be guessed" in verification.detail
 
 
 def test_tests_run_once_for_all_fixes(project: Path) -> None:
@@ -163,8 +163,8 @@ def test_tests_run_once_for_all_fixes(project: Path) -> None:
     with WorkerVerifier(options, [target], lambda _done, _total, what: told.append(what)) as verify:
         for new in (RIGHT, "torch.where(h.sum() > 0, 3 * h, 4 * h)"):
             unit = unit_of(file, [(BRANCH, new)], function="Encoder.forward")
-            proof = verify({}, {path: replaced(file.text, merged([unit.plan])[path])}, [unit])[unit]
-            assert proof.outcome == "proven"
+            verification = verify({}, {path: replaced(file.text, merged([unit.plan])[path])}, [unit])[unit]
+            assert verification.outcome == "proven"
             (project / "tests/test_model.py").write_text("")
     assert len(told) == 3  # one look for calls, and two runs
 

@@ -1,4 +1,4 @@
-"""`dynalint fix --test`: the project's own tests as the proof of fixes."""
+"""`dynalint fix --test`: the project's own tests as the verification of fixes."""
 
 from __future__ import annotations
 

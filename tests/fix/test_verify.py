@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from dynalint.fix import Proof
+from dynalint.fix import Verification
 
 pytestmark = pytest.mark.dynamo
 
-Prove = Callable[..., Proof]
+Prove = Callable[..., Verification]
 
 MODEL = """
 import torch
@@ -45,11 +45,11 @@ else:
 
 
 def test_an_exact_rewrite_is_proven_on_both_sides(prove: Prove) -> None:
-    proof = prove(model(BRANCH), (BRANCH, "h = torch.where(h.sum() > 0, h * 2, h - 1)"), gb=("GB0170",))
-    assert proof.outcome == "proven", proof
-    assert (proof.sides, proof.sides_run) == (4, 4)
-    assert proof.inputs > 30
-    assert proof.detail.endswith("one graph")
+    verification = prove(model(BRANCH), (BRANCH, "h = torch.where(h.sum() > 0, h * 2, h - 1)"), gb=("GB0170",))
+    assert verification.outcome == "proven", verification
+    assert (verification.sides, verification.sides_run) == (4, 4)
+    assert verification.inputs > 30
+    assert verification.detail.endswith("one graph")
 
 
 def test_a_module_that_all_models_share_has_the_mode_of_the_one_that_runs(prove: Prove) -> None:
@@ -57,52 +57,54 @@ def test_a_module_that_all_models_share_has_the_mode_of_the_one_that_runs(prove:
     branch = "if (x.sum() - 11.1).abs() < 0.05:\n    h = h * 2"
     shared = model(f"h = self.smooth(h)\n{branch}").replace("class Model", "SMOOTH = nn.Softplus()\n\nclass Model")
     source = shared.replace("self.n = 0", "self.smooth = SMOOTH")
-    proof = prove(source, (branch, "h = torch.where((x.sum() - 11.1).abs() < 0.05, h * 2, h)"), gb=("GB0170",))
-    assert proof.outcome != "refuted", proof
+    verification = prove(source, (branch, "h = torch.where((x.sum() - 11.1).abs() < 0.05, h * 2, h)"), gb=("GB0170",))
+    assert verification.outcome != "refuted", verification
 
 
 def test_a_side_meets_the_answers_of_tests_that_stay(prove: Prove) -> None:
     """Where the second branch leaves it out too, nothing gives `gain` a gradient but the first one's other side."""
     branch = "if h.mean() > 0.3:\n    g = h * 2"
     body = f"g = self.gain * h\n{branch}\nh = h + g if h.argmax() == 5 else h + g + self.gain"
-    proof = prove(model(body), (branch, "g = torch.where(h.mean() > 0.3, h * 2, g)"), safety="conditional")
-    assert proof.outcome == "refuted", proof
-    assert "gradient of gain: none became zeros" in proof.detail
+    verification = prove(model(body), (branch, "g = torch.where(h.mean() > 0.3, h * 2, g)"), safety="conditional")
+    assert verification.outcome == "refuted", verification
+    assert "gradient of gain: none became zeros" in verification.detail
 
 
 def test_a_side_that_takes_another_state_meets_each_side_of_the_inputs(prove: Prove) -> None:
     """Only with a negative `gain` and negative inputs does nothing give `gain` a gradient."""
     branch = "if self.gain.sum() > 0:\n    h = h + self.gain"
     body = f"if not (x < 0).all():\n    h = h * self.gain\n{branch}"
-    proof = prove(model(body), (branch, "h = torch.where(self.gain.sum() > 0, h + self.gain, h)"), safety="conditional")
-    assert proof.outcome == "refuted", proof
-    assert "gradient of gain: none became zeros" in proof.detail
+    verification = prove(
+        model(body), (branch, "h = torch.where(self.gain.sum() > 0, h + self.gain, h)"), safety="conditional"
+    )
+    assert verification.outcome == "refuted", verification
+    assert "gradient of gain: none became zeros" in verification.detail
 
 
 def test_what_an_infinite_number_spoils_in_few_places(prove: Prove) -> None:
     branch = "if torch.isnan(h).any():\n    x = self.linear(x)"
     body = f"{branch}\nh = self.linear(h + x) * x"
-    proof = prove(
+    verification = prove(
         model(body), (branch, "x = torch.where(torch.isnan(h).any(), self.linear(x), x)"), safety="conditional"
     )
-    assert proof.outcome == "refuted", proof
+    assert verification.outcome == "refuted", verification
 
 
 def test_a_constant_that_a_rewrite_puts_at_the_top_level_is_no_new_state(prove: Prove) -> None:
     code = model("import os\nh = h * os.path.isabs('a')")
     head = "class Model("
-    proof = prove(
+    verification = prove(
         code, (head, f"import os\n\n_ISABS = os.path.isabs('a')\n\n\n{head}"), ("os.path.isabs('a')", "_ISABS")
     )
-    assert proof.outcome == "proven", proof
+    assert verification.outcome == "proven", verification
 
 
 def test_a_module_stands_for_its_script(prove: Prove) -> None:
     code = model("h = h * 1").replace("nn.Linear(8, 8)", "torch.jit.script(nn.Linear(8, 8))")
-    proof = prove(code, ("torch.jit.script(nn.Linear(8, 8))", "nn.Linear(8, 8)"))
-    assert proof.outcome == "proven", proof
-    proof = prove(code, ("torch.jit.script(nn.Linear(8, 8))", "nn.Linear(8, 8, bias=False)"))
-    assert proof.outcome == "refuted", proof
+    verification = prove(code, ("torch.jit.script(nn.Linear(8, 8))", "nn.Linear(8, 8)"))
+    assert verification.outcome == "proven", verification
+    verification = prove(code, ("torch.jit.script(nn.Linear(8, 8))", "nn.Linear(8, 8, bias=False)"))
+    assert verification.outcome == "refuted", verification
 
 
 ZEROS = "the gradient of gain is zeros where it was None (momentum or weight decay then moves the parameter)"
@@ -115,10 +117,10 @@ def test_what_a_practical_equality_lets_pass_is_told(prove: Prove) -> None:
     strict = prove(model(body), (old, new), safety="conditional")
     assert strict.outcome == "refuted", strict
     assert strict.detail.endswith("which `--equivalence practical` accepts")
-    proof = prove(model(body), (old, new), safety="conditional", practical=True)
-    assert proof.outcome == "proven", proof
-    assert f"; but {ZEROS}; output no longer shares memory with the input[0]" in proof.detail
-    assert ZEROS in proof.passed
+    verification = prove(model(body), (old, new), safety="conditional", practical=True)
+    assert verification.outcome == "proven", verification
+    assert f"; but {ZEROS}; output no longer shares memory with the input[0]" in verification.detail
+    assert ZEROS in verification.passed
     wrong = prove(model(body), (old, f"{new} + self.gain * 0.5"), safety="conditional", practical=True)
     assert wrong.outcome == "refuted", wrong
     assert "accepts" not in wrong.detail
@@ -139,17 +141,17 @@ def test_infinite_inputs_are_let_pass_where_finite_ones_come_to_the_same_code(pr
     new = "h = (h + x) * (1 - (x > 3).any().float())"
     exact = prove(model(body), (body, new), safety="conditional")
     assert exact.outcome == "refuted", exact
-    proof = prove(model(body), (body, new), safety="conditional", practical=True)
-    assert proof.outcome == "proven", proof
-    assert "results differ where inputs are infinite or NaN" in proof.passed
+    verification = prove(model(body), (body, new), safety="conditional", practical=True)
+    assert verification.outcome == "proven", verification
+    assert "results differ where inputs are infinite or NaN" in verification.passed
 
 
 def test_what_only_infinite_inputs_come_to_must_be_equal(prove: Prove) -> None:
     """A check for NaN is there for NaN: what it does is compared on them."""
     body = "if torch.isnan(x).any():\n    h = torch.zeros_like(h)"
     new = "h = torch.where(torch.isnan(x).any(), torch.ones_like(h), h)"
-    proof = prove(model(body), (body, new), safety="conditional", practical=True)
-    assert proof.outcome == "refuted", proof
+    verification = prove(model(body), (body, new), safety="conditional", practical=True)
+    assert verification.outcome == "refuted", verification
 
 
 def test_numbers_are_compared_within_tolerances_where_equality_is_practical(prove: Prove) -> None:
@@ -169,17 +171,17 @@ def test_warnings_of_conversions_that_stay_are_no_difference(prove: Prove) -> No
         "h = h * float(self.gain[0]) / float(self.gain[1])",
         "h = h * self.gain[0].detach() / float(self.gain[1])",
     )
-    proof = prove(model(old), (old, new), safety="conditional", practical=True)
-    assert proof.outcome == "proven", proof
+    verification = prove(model(old), (old, new), safety="conditional", practical=True)
+    assert verification.outcome == "proven", verification
 
 
 def test_an_empty_batch_is_tried(prove: Prove) -> None:
     body = "mask = x > 0\nif mask.any():\n    return x.masked_fill(~mask, -1e4).max()\nreturn x.sum()"
     new = "mask = x > 0\nreturn torch.where(mask.any(), x.masked_fill(~mask, -1e4).max(), x.sum())"
     for practical in (True, False):
-        proof = prove(model(body), (body, new), safety="conditional", practical=practical)
-        assert proof.outcome == "refuted", proof
-        assert "an empty batch" in proof.detail
+        verification = prove(model(body), (body, new), safety="conditional", practical=practical)
+        assert verification.outcome == "refuted", verification
+        assert "an empty batch" in verification.detail
 
 
 @pytest.mark.parametrize(
@@ -191,9 +193,9 @@ def test_an_empty_batch_is_tried(prove: Prove) -> None:
 )
 def test_other_precisions_are_tried_where_equality_is_practical(prove: Prove, new: str, words: str) -> None:
     old = "if h.sum() > 0:\n    h = h * 2"
-    proof = prove(model(old), (old, new), safety="conditional", practical=True)
-    assert proof.outcome == "refuted", proof
-    assert f"with {words}" in proof.detail
+    verification = prove(model(old), (old, new), safety="conditional", practical=True)
+    assert verification.outcome == "refuted", verification
+    assert f"with {words}" in verification.detail
 
 
 def test_a_tensor_that_is_no_longer_moved_may_keep_its_dtype_where_the_fix_says_so(prove: Prove) -> None:
@@ -202,12 +204,12 @@ def test_a_tensor_that_is_no_longer_moved_may_keep_its_dtype_where_the_fix_says_
     )
     edits = (("self.mean = self.mean.to(x.dtype)\nh = h - self.mean", "mean = self.mean.to(x.dtype)\nh = h - mean"),)
     told = ("no code outside this project reads `self.mean`, which keeps its device and dtype",)
-    proof = prove(code, *edits, safety="conditional", practical=True)
-    assert "attribute mean: dtype torch.bfloat16 became torch.float32" in proof.detail
+    verification = prove(code, *edits, safety="conditional", practical=True)
+    assert "attribute mean: dtype torch.bfloat16 became torch.float32" in verification.detail
     assert prove(code, *edits, safety="conditional", practical=True, conditions=told).outcome == "proven"
     wrong = ((edits[0][0], "mean = self.mean.to(x.dtype)\nself.mean = mean * 2\nh = h - mean"),)
-    proof = prove(code, *wrong, safety="conditional", practical=True, conditions=told)
-    assert "attribute mean" in proof.detail
+    verification = prove(code, *wrong, safety="conditional", practical=True, conditions=told)
+    assert "attribute mean" in verification.detail
 
 
 def test_code_that_does_not_run_in_a_precision_is_not_compared_there(prove: Prove) -> None:
@@ -230,8 +232,8 @@ def test_an_optional_mask_is_given_where_the_fix_needs_one(prove: Prove) -> None
         "x):", "x, mask=None):"
     )
     edit = ("mask is not None and mask.any()", "mask is not None")
-    proof = prove(code, edit, safety="conditional", practical=True, inputs=None)
-    assert (proof.outcome, proof.sides_run) == ("proven", proof.sides), proof
+    verification = prove(code, edit, safety="conditional", practical=True, inputs=None)
+    assert (verification.outcome, verification.sides_run) == ("proven", verification.sides), verification
 
 
 def test_an_output_that_has_a_gradient_of_zeros_instead_of_none_is_let_pass(prove: Prove) -> None:
@@ -240,9 +242,9 @@ def test_an_output_that_has_a_gradient_of_zeros_instead_of_none_is_let_pass(prov
     strict = prove(model(body), (old, new), safety="conditional")
     assert strict.outcome == "refuted", strict
     assert strict.detail.endswith("which `--equivalence practical` accepts")
-    proof = prove(model(body), (old, new), safety="conditional", practical=True)
-    assert proof.outcome == "proven", proof
-    assert "output passes on gradients of zeros where it had none" in proof.passed
+    verification = prove(model(body), (old, new), safety="conditional", practical=True)
+    assert verification.outcome == "proven", verification
+    assert "output passes on gradients of zeros where it had none" in verification.passed
     wrong = prove(model(body), (old, f"{new} + x * 1e-30"), safety="conditional", practical=True)
     assert wrong.outcome == "refuted", wrong
     kept = prove(model(f"{old}\nself.kept = x\nreturn x * 2"), (old, new), safety="conditional", practical=True)
@@ -262,10 +264,10 @@ def test_a_test_that_all_inputs_answer_alike_is_answered_otherwise(prove: Prove,
     before, after, what = TURNED[name]
     branch = "k = h\nif h.sum() > 0:\n    h = k\nelse:\n    h = g"
     code = model(f"{before}\n{branch}\n{after}")
-    proof = prove(code, (branch, "k = h\nh = torch.where(h.sum() > 0, h, g)"))
-    assert proof.outcome == "refuted", proof
-    assert what in proof.detail
-    assert "`x.dim() > 2` on line" in proof.detail
+    verification = prove(code, (branch, "k = h\nh = torch.where(h.sum() > 0, h, g)"))
+    assert verification.outcome == "refuted", verification
+    assert what in verification.detail
+    assert "`x.dim() > 2` on line" in verification.detail
 
 
 @pytest.mark.parametrize(
@@ -273,8 +275,8 @@ def test_a_test_that_all_inputs_answer_alike_is_answered_otherwise(prove: Prove,
 )
 def test_what_fails_by_another_answer_shows_nothing(prove: Prove, before: str) -> None:
     new = "h = torch.where(h.sum() > 0, h * 2, h - 1)"
-    proof = prove(model(f"{before}\n{BRANCH}"), (BRANCH, new))
-    assert proof.outcome == "proven", proof
+    verification = prove(model(f"{before}\n{BRANCH}"), (BRANCH, new))
+    assert verification.outcome == "proven", verification
 
 
 REFUTED = {
@@ -331,28 +333,28 @@ REFUTED = {
 def test_what_differs_is_told(prove: Prove, name: str) -> None:
     old, new, told = REFUTED[name]
     body = BRANCH if old == "h = h * 2" else old
-    proof = prove(model(body), (old, new))
-    assert proof.outcome == "refuted", proof
-    assert told in proof.detail
-    assert "float32[4, 8]" in proof.detail
+    verification = prove(model(body), (old, new))
+    assert verification.outcome == "refuted", verification
+    assert told in verification.detail
+    assert "float32[4, 8]" in verification.detail
 
 
 def test_new_code_that_fails_is_told_apart(prove: Prove) -> None:
-    proof = prove(model(BRANCH), ("h = h * 2", "h = h * missing"))
-    assert (proof.outcome, proof.raises) == ("refuted", True)
-    assert "NameError" in proof.detail
+    verification = prove(model(BRANCH), ("h = h * 2", "h = h * missing"))
+    assert (verification.outcome, verification.raises) == ("refuted", True)
+    assert "NameError" in verification.detail
 
 
 def test_operators_have_words_of_their_own_for_what_they_cannot_compute(prove: Prove) -> None:
     counted = "places.bincount(minlength=99)"
     code = model(f"places = (h[0] * 3).long().clamp(max=98)\nh = h + {counted}.sum()")
     added = "places.new_zeros(99).scatter_add(0, places, torch.ones_like(places))"
-    proof = prove(code, (counted, added))
-    assert proof.outcome == "proven", proof
+    verification = prove(code, (counted, added))
+    assert verification.outcome == "proven", verification
     check = "if places.min() < 0:\n            raise RuntimeError('no places')\n        "
-    proof = prove(code, (f"h = h + {counted}", f"{check}h = h + {added}"))
-    assert proof.outcome == "refuted"
-    assert "became RuntimeError('no places')" in proof.detail
+    verification = prove(code, (f"h = h + {counted}", f"{check}h = h + {added}"))
+    assert verification.outcome == "refuted"
+    assert "became RuntimeError('no places')" in verification.detail
 
 
 def test_mocks_are_compared_by_their_own_type(prove: Prove) -> None:
@@ -361,44 +363,44 @@ def test_mocks_are_compared_by_their_own_type(prove: Prove) -> None:
         .replace("self.n = 0", "self.n = mock.MagicMock(spec=str)")
         .replace("import", "from unittest import mock\nimport", 1)
     )
-    proof = prove(code, (BRANCH, "h = torch.where(h.sum() > 0, h * 2, h - 1)"), gb=("GB0170",))
-    assert proof.outcome == "proven", proof
+    verification = prove(code, (BRANCH, "h = torch.where(h.sum() > 0, h * 2, h - 1)"), gb=("GB0170",))
+    assert verification.outcome == "proven", verification
 
 
 def test_new_code_that_cannot_be_built_is_refuted(prove: Prove) -> None:
-    proof = prove(model("pass"), ("self.n = 0", "self.n = missing"))
-    assert (proof.outcome, proof.raises) == ("refuted", True)
-    assert "no longer runs: NameError" in proof.detail
+    verification = prove(model("pass"), ("self.n = 0", "self.n = missing"))
+    assert (verification.outcome, verification.raises) == ("refuted", True)
+    assert "no longer runs: NameError" in verification.detail
 
 
 def test_a_side_that_no_input_reaches_leaves_it_open(prove: Prove) -> None:
     never = "if x.shape[1] > 100:\n    h = h * 2"
-    proof = prove(model(never), (never, "h = h"))
-    assert proof.outcome == "unverifiable"
-    assert "the statement on line 15 did not run" in proof.detail
+    verification = prove(model(never), (never, "h = h"))
+    assert verification.outcome == "unverifiable"
+    assert "the statement on line 15 did not run" in verification.detail
 
 
 def test_a_side_that_is_not_taken_is_tried_where_slopes_are_infinite(prove: Prove) -> None:
-    proof = prove(
+    verification = prove(
         model("h = x.log()\nh = h * 2 if not x.min() < -1 else x * 1"),
         ("h * 2 if not x.min() < -1 else x * 1", "torch.where(~(x.min() < -1), h * 2, x * 1)"),
     )
-    assert proof.outcome == "refuted", proof
-    assert "gradient of input 0" in proof.detail
-    assert "one element of each zero" in proof.detail
+    assert verification.outcome == "refuted", verification
+    assert "gradient of input 0" in verification.detail
+    assert "one element of each zero" in verification.detail
 
 
 def test_a_search_over_parameters_reaches_what_inputs_do_not(prove: Prove) -> None:
     body = "if self.gain.sum() > 0:\n    h = h * 2\nelse:\n    h = h - 1"
-    proof = prove(model(body), (body, "h = torch.where(self.gain.sum() > 0, h * 2, h - 1)"))
-    assert proof.outcome == "proven", proof
+    verification = prove(model(body), (body, "h = torch.where(self.gain.sum() > 0, h * 2, h - 1)"))
+    assert verification.outcome == "proven", verification
 
 
 def test_a_search_over_flags_reaches_what_inputs_do_not(prove: Prove) -> None:
     body = "if h.sum() > 0:\n    if self.wide:\n        h = h * 2"
     code = model(body).replace("self.n = 0", "self.n = 0; self.wide = False")
-    proof = prove(code, (body, "if self.wide:\n    h = torch.where(h.sum() > 0, h * 2, h)"))
-    assert proof.outcome == "proven", proof
+    verification = prove(code, (body, "if self.wide:\n    h = torch.where(h.sum() > 0, h * 2, h)"))
+    assert verification.outcome == "proven", verification
 
 
 MADE = """
@@ -430,11 +432,11 @@ def test_a_search_over_builds_reaches_what_inputs_do_not(prove: Prove, test: str
     code = MADE.format(test=test, factor=factor)
     body = f"if x.sum() > 0:\n    if {test}:\n        x = x * {factor}"
     new = f"if {test}:\n    x = torch.where(x.sum() > 0, x * {{}}, x)"
-    proof = prove(code, (body, new.format(factor)))
-    assert proof.outcome == "proven", proof
-    proof = prove(code, (body, new.format("7")))
-    assert proof.outcome == "refuted", proof
-    assert "Model built with" in proof.detail
+    verification = prove(code, (body, new.format(factor)))
+    assert verification.outcome == "proven", verification
+    verification = prove(code, (body, new.format("7")))
+    assert verification.outcome == "refuted", verification
+    assert "Model built with" in verification.detail
 
 
 def test_a_constructor_that_fails_with_another_argument_is_told(prove: Prove) -> None:
@@ -443,10 +445,10 @@ def test_a_constructor_that_fails_with_another_argument_is_told(prove: Prove) ->
         (body, "if rate > 0:\n    x = torch.where(x.sum() > 0, x * self.seen, x)"),
         ("torch.ones(())", "torch.one(())"),
     )
-    proof = prove(MADE.format(test="rate > 0", factor="self.seen"), *edits)
-    assert proof.outcome == "refuted"
-    assert "exception: none became AttributeError" in proof.detail
-    assert "built with rate=0.5, before any call" in proof.detail
+    verification = prove(MADE.format(test="rate > 0", factor="self.seen"), *edits)
+    assert verification.outcome == "refuted"
+    assert "exception: none became AttributeError" in verification.detail
+    assert "built with rate=0.5, before any call" in verification.detail
 
 
 def test_parameters_are_drawn_apart_from_each_other(prove: Prove) -> None:
@@ -457,16 +459,16 @@ def test_parameters_are_drawn_apart_from_each_other(prove: Prove) -> None:
         "        self.two = nn.Parameter(torch.ones(4))\n\n    def forward",
     )
     new = "z = torch.where((self.one.sum() > 0.1) & (self.two.sum() < 0.1), x * 2 + y, x - y)"
-    proof = prove(code, (body, new), inputs=TWO_INPUTS)
-    assert (proof.sides_run, proof.sides) == (6, 6), proof
+    verification = prove(code, (body, new), inputs=TWO_INPUTS)
+    assert (verification.sides_run, verification.sides) == (6, 6), verification
 
 
 def test_inputs_that_are_no_numbers_come_with_any_sign(prove: Prove) -> None:
     body = "if x.isinf().any() and (x < 0).all():\n    z = x.detach() * 2 + y\nelse:\n    z = x.detach() + y"
     test = "x.isinf().any() & (x < 0).all()"
     new = f"z = torch.where({test}, x.detach() * 2 + y, x.detach() + y)"
-    proof = prove(two(body), (body, new), inputs=TWO_INPUTS)
-    assert proof.outcome == "proven", proof
+    verification = prove(two(body), (body, new), inputs=TWO_INPUTS)
+    assert verification.outcome == "proven", verification
 
 
 def two(body: str) -> str:
@@ -480,15 +482,15 @@ TWO_INPUTS = "(torch.randn(4, 8), torch.randn(4, 8))"
 
 def test_inputs_are_equal_to_each_other_once(prove: Prove) -> None:
     body = "if torch.all(x == y):\n    z = x * 2 + y\nelse:\n    z = x + y"
-    proof = prove(two(body), (body, "z = torch.where(torch.all(x == y), x * 2 + y, x + y)"), inputs=TWO_INPUTS)
-    assert (proof.outcome, proof.sides_run, proof.sides) == ("proven", 4, 4), proof
+    verification = prove(two(body), (body, "z = torch.where(torch.all(x == y), x * 2 + y, x + y)"), inputs=TWO_INPUTS)
+    assert (verification.outcome, verification.sides_run, verification.sides) == ("proven", 4, 4), verification
 
 
 def test_what_is_infinite_must_not_reach_the_gradient_from_the_other_side(prove: Prove) -> None:
     body = "if y.isinf().any():\n    z = x * 2 + y\nelse:\n    z = x * y"
-    proof = prove(two(body), (body, "z = torch.where(y.isinf().any(), x * 2 + y, x * y)"), inputs=TWO_INPUTS)
-    assert proof.outcome == "refuted"
-    assert "infinite" in proof.detail
+    verification = prove(two(body), (body, "z = torch.where(y.isinf().any(), x * 2 + y, x * y)"), inputs=TWO_INPUTS)
+    assert verification.outcome == "refuted"
+    assert "infinite" in verification.detail
 
 
 RAMPS = "(torch.linspace(-2, 2, 12).reshape(3, 4), torch.linspace(1, -1, 12).reshape(3, 4))"
@@ -501,9 +503,9 @@ def test_nan_must_not_reach_a_gradient_that_another_function_stops(prove: Prove)
         "condition = torch.isnan(a).any()\nx = torch.where(condition, torch.where(condition, b, 1).log(), x)\n"
         "a = torch.where(condition, a, a * y)"
     )
-    proof = prove(two(f"a = x + y.relu()\nb = x + y.relu()\n{branch}\n{rest}"), (branch, chosen), inputs=RAMPS)
-    assert proof.outcome == "refuted"
-    assert "nan" in proof.detail
+    verification = prove(two(f"a = x + y.relu()\nb = x + y.relu()\n{branch}\n{rest}"), (branch, chosen), inputs=RAMPS)
+    assert verification.outcome == "refuted"
+    assert "nan" in verification.detail
 
 
 def test_an_exponential_that_overflows_must_not_reach_the_gradient(prove: Prove) -> None:
@@ -513,9 +515,9 @@ def test_an_exponential_that_overflows_must_not_reach_the_gradient(prove: Prove)
         "b = torch.where(condition, x.clamp(min=0.1), b)"
     )
     code = two(f"a = x * y\nb = x * y\nx = b.exp()\na = torch.relu(b)\n{branch}\nz = torch.sqrt(a) + b")
-    proof = prove(code, (branch, chosen), inputs=RAMPS)
-    assert proof.outcome == "refuted"
-    assert "times larger" in proof.detail
+    verification = prove(code, (branch, chosen), inputs=RAMPS)
+    assert verification.outcome == "refuted"
+    assert "times larger" in verification.detail
 
 
 def test_sides_that_state_and_input_choose_are_run_together(prove: Prove) -> None:
@@ -526,9 +528,9 @@ def test_sides_that_state_and_input_choose_are_run_together(prove: Prove) -> Non
     second = "if a.sum() > 0:\n    a = b + b\nelse:\n    y = b + 1.5"
     then = "a = torch.where(a.sum() > 0, b + b, a)"
     body = f"a = x + y.relu()\n{first}\n{second}\nreturn a + b".replace("\n", "\n        ")
-    proof = prove(f"{head}{made}{body}\n", (second, then), inputs=RAMPS)
-    assert proof.outcome == "refuted"
-    assert "none became zeros" in proof.detail
+    verification = prove(f"{head}{made}{body}\n", (second, then), inputs=RAMPS)
+    assert verification.outcome == "refuted"
+    assert "none became zeros" in verification.detail
 
 
 def test_a_test_that_stays_in_what_changes_is_seen_both_ways(prove: Prove) -> None:
@@ -537,9 +539,11 @@ def test_a_test_that_stays_in_what_changes_is_seen_both_ways(prove: Prove) -> No
     branch = f"if torch.isnan(b).any():\n    x = a * 2\nelif a.argmax() in (0, 3):\n    y = x\nelse:\n    b = {last}"
     tests = "torch.isnan(b).any() | (a.argmax() == 0) | (a.argmax() == 3)"
     body = f"a = torch.relu(x)\nb = a + x + y + 1.5\n{branch}\nreturn a, b"
-    proof = prove(two(body), (branch, f"b = torch.where({tests}, b, {last})"), inputs=RAMPS, safety="conditional")
-    assert proof.outcome == "refuted", proof
-    assert "gradient of input 1: none became zeros" in proof.detail
+    verification = prove(
+        two(body), (branch, f"b = torch.where({tests}, b, {last})"), inputs=RAMPS, safety="conditional"
+    )
+    assert verification.outcome == "refuted", verification
+    assert "gradient of input 1: none became zeros" in verification.detail
 
 
 def test_the_example_is_tried_at_its_edges(prove: Prove) -> None:
@@ -547,17 +551,17 @@ def test_the_example_is_tried_at_its_edges(prove: Prove) -> None:
     branch = "if not b.min() < -1:\n    b = a ** 2"
     then = "b = torch.where(~(b.min() < -1), torch.where(~(b.min() < -1), a, 1) ** 2, b)"
     body = f"a = x * y\nb = a.log()\n{branch}\nreturn b + b"
-    proof = prove(two(body), (branch, then), inputs=RAMPS, safety="conditional")
-    assert proof.outcome == "refuted", proof
+    verification = prove(two(body), (branch, then), inputs=RAMPS, safety="conditional")
+    assert verification.outcome == "refuted", verification
 
 
 def test_gradients_may_be_added_up_in_another_order(prove: Prove) -> None:
     body = "a = x * 0.1\nb = x * y\nc = x * 0.7\nz = (a * b) * c"
-    proof = prove(
+    verification = prove(
         two(body), ("a = x * 0.1\nb = x * y\nc = x * 0.7", "c = x * 0.7\nb = x * y\na = x * 0.1"), inputs=TWO_INPUTS
     )
-    assert proof.outcome == "proven", proof
-    assert "gradients equal up to rounding" in proof.detail
+    assert verification.outcome == "proven", verification
+    assert "gradients equal up to rounding" in verification.detail
 
 
 @pytest.mark.parametrize(
@@ -568,21 +572,21 @@ def test_gradients_may_be_added_up_in_another_order(prove: Prove) -> None:
     ],
 )
 def test_more_than_the_rounding_of_a_sum_is_a_difference(prove: Prove, after: str, what: str) -> None:
-    proof = prove(two("z = x * 0.1 + y"), ("z = x * 0.1 + y", after), inputs=TWO_INPUTS)
-    assert proof.outcome == "refuted"
-    assert what in proof.detail
+    verification = prove(two("z = x * 0.1 + y"), ("z = x * 0.1 + y", after), inputs=TWO_INPUTS)
+    assert verification.outcome == "refuted"
+    assert what in verification.detail
 
 
 def test_the_first_element_that_differs_is_shown_where_the_first_few_do_not(prove: Prove) -> None:
     after = "z = torch.cat([(x * 0.1 + y)[:, :7], (x * 0.1 + y + 1e-3)[:, 7:]], dim=1)"
-    proof = prove(two("z = x * 0.1 + y"), ("z = x * 0.1 + y", after), inputs=TWO_INPUTS)
-    assert " at [0, 7]" in proof.detail
+    verification = prove(two("z = x * 0.1 + y"), ("z = x * 0.1 + y", after), inputs=TWO_INPUTS)
+    assert " at [0, 7]" in verification.detail
 
 
 def test_a_test_that_stays_a_test_needs_no_second_side(prove: Prove) -> None:
     body = "if self.n == 0 and h.sum() > 0:\n    h = h * 2"
-    proof = prove(model(body), (body, "if self.n == 0:\n    h = torch.where(h.sum() > 0, h * 2, h)"))
-    assert proof.outcome == "proven", proof
+    verification = prove(model(body), (body, "if self.n == 0:\n    h = torch.where(h.sum() > 0, h * 2, h)"))
+    assert verification.outcome == "proven", verification
 
 
 def test_a_counter_in_a_buffer_is_equal_to_its_number(prove: Prove) -> None:
@@ -590,9 +594,9 @@ def test_a_counter_in_a_buffer_is_equal_to_its_number(prove: Prove) -> None:
         ("self.n = 0", 'self.register_buffer("n", torch.tensor(0), persistent=False)'),
         ("self.n += 1", "self.n = self.n + 1"),
     )
-    proof = prove(model("self.n += 1\nh = h * self.n"), *edits, category="recompile")
-    assert proof.outcome == "proven", proof
-    assert proof.detail.endswith("one graph")
+    verification = prove(model("self.n += 1\nh = h * self.n"), *edits, category="recompile")
+    assert verification.outcome == "proven", verification
+    assert verification.detail.endswith("one graph")
 
 
 def test_a_count_is_taken_to_what_the_code_counts_to(prove: Prove) -> None:
@@ -617,17 +621,17 @@ def test_only_a_whole_number_is_taken_to_what_the_code_counts_to(prove: Prove) -
         ("self.n += 1.0", "self.n = self.n + 1.0"),
         ("if self.n > 500:\n    h = h * 2", "h = torch.where(self.n > 500, h * 2, h)"),
     )
-    proof = prove(code, *edits, category="recompile")
-    assert proof.outcome == "unverifiable", proof
+    verification = prove(code, *edits, category="recompile")
+    assert verification.outcome == "unverifiable", verification
 
 
 def test_two_calls_come_before_one_backward_pass(prove: Prove) -> None:
     """What the first call keeps for its gradient is the buffer itself, which the second one changes."""
     body = "with torch.no_grad():\n    self.seen.add_(1)\nh = h * self.seen.item()"
-    proof = prove(model(body), ("self.seen.item()", "self.seen.detach()"))
-    assert proof.outcome == "refuted", proof
-    assert "modified by an inplace operation" in proof.detail
-    assert "two calls before one backward pass" in proof.detail
+    verification = prove(model(body), ("self.seen.item()", "self.seen.detach()"))
+    assert verification.outcome == "refuted", verification
+    assert "modified by an inplace operation" in verification.detail
+    assert "two calls before one backward pass" in verification.detail
     good = prove(model(body), ("self.seen.item()", "self.seen.detach().clone()"))
     assert "exception" not in good.detail
 
@@ -672,50 +676,52 @@ def test_a_method_that_forward_never_calls_is_called(prove: Prove) -> None:
     ids=["still a number", "in place", "persistent"],
 )
 def test_a_counter_done_wrong_is_refuted(prove: Prove, edits: list[tuple[str, str]], told: str) -> None:
-    proof = prove(model("self.n += 1\nh = h * self.n"), *edits, category="recompile")
-    assert proof.outcome == "refuted", proof
-    assert told in proof.detail
+    verification = prove(model("self.n += 1\nh = h * self.n"), *edits, category="recompile")
+    assert verification.outcome == "refuted", verification
+    assert told in verification.detail
 
 
 def test_a_break_that_stays_is_told(prove: Prove) -> None:
     body = "print('hello')"
-    proof = prove(model(body), (body, "print('hel' + 'lo')"), gb=("GB0059", "GB0149"))
-    assert proof.outcome == "refuted", proof
-    assert "Dynamo still breaks the graph in the new code" in proof.detail
+    verification = prove(model(body), (body, "print('hel' + 'lo')"), gb=("GB0059", "GB0149"))
+    assert verification.outcome == "refuted", verification
+    assert "Dynamo still breaks the graph in the new code" in verification.detail
 
 
 def test_a_break_elsewhere_is_no_fault_of_the_fix(prove: Prove) -> None:
-    proof = prove(model(f"{BRANCH.strip()}\nprint('hello')"), (BRANCH, "h = torch.where(h.sum() > 0, h * 2, h - 1)"))
-    assert proof.outcome == "proven", proof
-    assert proof.detail.endswith("there are still breaks elsewhere")
+    verification = prove(
+        model(f"{BRANCH.strip()}\nprint('hello')"), (BRANCH, "h = torch.where(h.sum() > 0, h * 2, h - 1)")
+    )
+    assert verification.outcome == "proven", verification
+    assert verification.detail.endswith("there are still breaks elsewhere")
 
 
 def test_what_is_taken_out_has_no_part_in_what_breaks_after_it(prove: Prove) -> None:
     body = "h.detach(); h = h * 2 if h.sum() > 0 else h - 1"
-    proof = prove(model(body), ("h.detach(); ", ""), gb=("GB0170",))
-    assert proof.outcome == "proven", proof
-    assert proof.detail.endswith("there are still breaks elsewhere")
+    verification = prove(model(body), ("h.detach(); ", ""), gb=("GB0170",))
+    assert verification.outcome == "proven", verification
+    assert verification.detail.endswith("there are still breaks elsewhere")
 
 
 def test_rounding_counts_only_where_the_fix_says_so(prove: Prove) -> None:
     edit = ("h = h / 3", "h = h * (1 / 3)")
     assert prove(model("h = h / 3"), edit).outcome == "refuted"
-    proof = prove(model("h = h / 3"), edit, safety="conditional", conditions=("equal up to rounding",))
-    assert proof.outcome == "proven", proof
+    verification = prove(model("h = h / 3"), edit, safety="conditional", conditions=("equal up to rounding",))
+    assert verification.outcome == "proven", verification
 
 
 def test_code_that_differs_from_itself_proves_nothing(prove: Prove) -> None:
     # The part of a second, as that of all seconds since the machine was started may be the same in float32.
     body = "import time; h = h * (time.perf_counter() % 1)"
-    proof = prove(model(body), (body, "import time; h = (time.perf_counter() % 1) * h"))
-    assert proof.outcome == "unverifiable"
-    assert "gives different results in every run" in proof.detail
+    verification = prove(model(body), (body, "import time; h = (time.perf_counter() % 1) * h"))
+    assert verification.outcome == "unverifiable"
+    assert "gives different results in every run" in verification.detail
 
 
 def test_comments_and_layout_need_no_run(prove: Prove) -> None:
-    proof = prove(model("h = h * 2  # noqa"), ("h = h * 2  # noqa", "h = (h * 2)"))
-    assert proof.outcome == "proven"
-    assert proof.inputs == 0
+    verification = prove(model("h = h * 2  # noqa"), ("h = h * 2  # noqa", "h = (h * 2)"))
+    assert verification.outcome == "proven"
+    assert verification.inputs == 0
 
 
 def test_functions_and_globals(prove: Prove) -> None:
@@ -732,15 +738,15 @@ def test_functions_and_globals(prove: Prove) -> None:
     """
     edit = ("if x.sum() > 0:\n    return x * 2\nreturn x * 3", "return torch.where(x.sum() > 0, x * 2, x * 3)")
     assert prove(code, edit, target="scale").outcome == "proven"
-    proof = prove(code, ("CALLS.append(1)", "CALLS.append(2)"), target="scale")
-    assert proof.outcome == "refuted"
-    assert "global model.CALLS[0]: 1 became 2" in proof.detail
+    verification = prove(code, ("CALLS.append(1)", "CALLS.append(2)"), target="scale")
+    assert verification.outcome == "refuted"
+    assert "global model.CALLS[0]: 1 became 2" in verification.detail
 
 
 def test_original_that_always_fails_proves_nothing(prove: Prove) -> None:
-    proof = prove(model("h = h @ h"), ("h = h @ h", "h = h @ h + 0"))
-    assert proof.outcome == "unverifiable"
-    assert "on every input" in proof.detail
+    verification = prove(model("h = h @ h"), ("h = h @ h", "h = h @ h + 0"))
+    assert verification.outcome == "unverifiable"
+    assert "on every input" in verification.detail
 
 
 def test_each_version_has_its_own_environment(prove: Prove) -> None:
@@ -749,16 +755,16 @@ os.environ["STEP"] = str(int(os.environ.get("STEP", "1")) + 1)
 h = h * int(os.environ["STEP"])
 """
     code = model(body).replace("import torch\n", "import os\nimport torch\n", 1)
-    proof = prove(code, ('int(os.environ["STEP"])', 'int(os.environ.get("STEP"))'))
-    assert "in every run" not in proof.detail
-    assert proof.inputs > 30
+    verification = prove(code, ('int(os.environ["STEP"])', 'int(os.environ.get("STEP"))'))
+    assert "in every run" not in verification.detail
+    assert verification.inputs > 30
 
 
 def test_a_right_side_that_no_input_reaches_is_not_proven_either(prove: Prove) -> None:
     """The inputs that would get there are those on which the other side could raise, and none of them was seen."""
     never = "if x.abs().min() < -1:\n    h = h * 2"
-    proof = prove(model(never), (never, "h = torch.where(x.abs().min() < -1, h * 2, h)"), safety="conditional")
-    assert proof.outcome == "unverifiable", proof.detail
+    verification = prove(model(never), (never, "h = torch.where(x.abs().min() < -1, h * 2, h)"), safety="conditional")
+    assert verification.outcome == "unverifiable", verification.detail
 
 
 def test_the_compiler_is_not_asked_where_nothing_of_the_fix_ran(prove: Prove, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -788,8 +794,8 @@ def test_a_side_that_only_half_precision_reaches(prove: Prove) -> None:
     kept = (
         "if h.dtype == torch.float16:\n    h = torch.where(torch.isinf(h).any(), torch.clamp(h, min=-6e4, max=6e4), h)"
     )
-    proof = prove(model(branch), (branch, kept), safety="conditional")
-    assert proof.outcome == "proven", proof
+    verification = prove(model(branch), (branch, kept), safety="conditional")
+    assert verification.outcome == "proven", verification
     wrong = prove(model(branch), (branch, kept.replace("max=6e4", "max=5e4")), safety="conditional")
     assert wrong.outcome == "refuted", wrong
     assert "with all in half precision" in wrong.detail
@@ -798,10 +804,10 @@ def test_a_side_that_only_half_precision_reaches(prove: Prove) -> None:
 def test_an_edge_leaves_the_number_that_led_to_a_side() -> None:
     import torch
 
-    from dynalint.confirm.worker.comparing.trials import Spoilt, at_edges, random_trials
+    from dynalint.confirm.worker.comparing.trials import ElementChange, at_edges, random_trials
 
     call = ((torch.zeros(3, 4), torch.zeros(3, 4)), {})
-    led = replace(next(random_trials()), spoilt=(Spoilt(float("inf"), (1, None)),))
+    led = replace(next(random_trials()), spoilt=(ElementChange(float("inf"), (1, None)),))
     place = torch.isinf(led.of(call)[0][1])
     edges = [trial.of(call)[0] for trial in at_edges([led]) if "first tensor infinite" in trial.name]
     assert edges
@@ -834,6 +840,6 @@ def test_files_are_not_compared_with_themselves(prove: Prove, monkeypatch: pytes
 
     monkeypatch.setattr(loading._OverridingFinder, "override", lambda *_: None)
     code = "import torch\n\nFACTOR = 2\n\n\ndef scaled(x):\n    return x * FACTOR\n"
-    proof = prove(code, ("FACTOR = 2", "FACTOR = 3"), target="scaled")
-    assert proof.outcome == "unverifiable", proof
-    assert "does not allow its text to be replaced" in proof.detail
+    verification = prove(code, ("FACTOR = 2", "FACTOR = 3"), target="scaled")
+    assert verification.outcome == "unverifiable", verification
+    assert "does not allow its text to be replaced" in verification.detail

@@ -1,4 +1,4 @@
-"""Verification in the real worker: what ends the process costs one proof, and one wrong fix does not cost the others."""
+"""Verification in the real worker: what ends the process costs one verification, and one wrong fix does not cost the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dynalint.confirm.client import Answer, Hello
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.confirming import verifier
 from dynalint.findings import Finding, Fix, Step
-from dynalint.fix import FixOptions, Linted, Proof, fix_findings
+from dynalint.fix import FixOptions, Linted, Verification, fix_findings
 from dynalint.fix.edits import merged, replaced
 from dynalint.fix.verify import WorkerVerifier
 from dynalint.lint import Linter
@@ -29,7 +29,7 @@ from dynalint.workspace import open_workspace
 from .conftest import unit_of
 
 if TYPE_CHECKING:
-    from dynalint.confirm.worker.comparing.reached_code import Search
+    from dynalint.confirm.worker.comparing.reached_code import InputSearch
     from dynalint.confirm.worker.comparing.trials import Trial
 
 # In one test process: torch is imported once for all of them.
@@ -85,9 +85,9 @@ def test_what_ends_the_process_is_told(path: Path, new: str, told: str) -> None:
     unit = unit_of(file, [(FIRST, f"{new} or h")])
     after = {path: replaced(file.text, merged([unit.plan])[path])}
     with WorkerVerifier(options(path, mode="always", timeout=10.0), [Target(path, "model", "Model")]) as verify:
-        proof = verify({}, after, [unit])[unit]
-    assert proof.outcome == "unverifiable"
-    assert told in proof.detail
+        verification = verify({}, after, [unit])[unit]
+    assert verification.outcome == "unverifiable"
+    assert told in verification.detail
 
 
 @pytest.mark.slow
@@ -118,8 +118,8 @@ def test_the_one_wrong_fix_is_found(path: Path) -> None:
     assert rewrites[FIRST] in changed.text
     assert SECOND in changed.text
     (fixed,) = result.fixed
-    assert fixed.proof is not None
-    assert fixed.proof.outcome == "proven", fixed.proof
+    assert fixed.verification is not None
+    assert fixed.verification.outcome == "proven", fixed.verification
     (refused,) = result.refused
     assert refused.refuted
     assert "output: [" in refused.reason
@@ -130,8 +130,8 @@ Ask = Callable[..., Answer]
 
 def verified(
     path: Path, monkeypatch: pytest.MonkeyPatch, answers: Sequence[Answer], *olds: str, torch: str | None = "2"
-) -> Proof:
-    """The proof of a fix, the last of several, where the worker answers so."""
+) -> Verification:
+    """The verification of a fix, the last of several, if the worker answers like this."""
     left = list(answers)
 
     class FakeWorker:
@@ -174,9 +174,9 @@ def verified(
 def test_why_nothing_was_shown(
     path: Path, monkeypatch: pytest.MonkeyPatch, answers: Sequence[Answer], told: str
 ) -> None:
-    proof = verified(path, monkeypatch, answers)
-    assert proof.outcome == "unverifiable"
-    assert told in proof.detail
+    verification = verified(path, monkeypatch, answers)
+    assert verification.outcome == "unverifiable"
+    assert told in verification.detail
 
 
 def test_no_torch(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +230,7 @@ def test_no_root_that_reaches_the_code(path: Path) -> None:
     unit = unit_of(file, [(FIRST, "h")], function="helper")
     after = {path: replaced(file.text, merged([unit.plan])[path])}
     with WorkerVerifier(options(path), [Target(path, "model", "Model")]) as verify:
-        assert verify({}, after, [unit])[unit] == Proof("unverifiable", "no compiled root reaches it", 0, 3, 0)
+        assert verify({}, after, [unit])[unit] == Verification("unverifiable", "no compiled root reaches it", 0, 3, 0)
 
 
 def test_code_that_ran_on_no_input_beside_code_that_did(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,9 +239,9 @@ def test_code_that_ran_on_no_input_beside_code_that_did(path: Path, monkeypatch:
         "compiled": {"problem": "nobody asked"},
     }  # fmt: skip
     crash = Answer("signal", {}, {"signal": "SIGSEGV"}, "running Model")  # which is not for good: it is run once more
-    proof = verified(path, monkeypatch, [crash, Answer("done", parts, {}, "")], FIRST, SECOND)
-    assert (proof.outcome, proof.inputs) == ("unverifiable", 7)
-    assert "did not run on any of 7 inputs" in proof.detail
+    verification = verified(path, monkeypatch, [crash, Answer("done", parts, {}, "")], FIRST, SECOND)
+    assert (verification.outcome, verification.inputs) == ("unverifiable", 7)
+    assert "did not run on any of 7 inputs" in verification.detail
 
 
 def test_a_root_runs_again_only_if_it_reaches_what_was_rejected(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,8 +278,8 @@ def test_a_root_runs_again_only_if_it_reaches_what_was_rejected(path: Path, monk
         outcomes = []
         for some in (units, units[1:], units[1:2]):
             after = {path: replaced(file.text, merged(unit.plan for unit in some)[path])}
-            proofs = verify({}, after, some)
-            outcomes.append([proofs[unit].outcome for unit in some])
+            verifications = verify({}, after, some)
+            outcomes.append([verifications[unit].outcome for unit in some])
     assert outcomes == [["refuted", "proven", "proven"], ["proven", "proven"], ["proven"]]
     assert asked == ["one", "two", "three", "three"]
 
@@ -291,16 +291,16 @@ def test_inputs_that_the_original_does_not_survive_are_left_out(tmp_path: Path) 
     unit = unit_of(file, [("return x * 2", "return x + x")])
     after = {path: replaced(file.text, merged([unit.plan])[path])}
     with WorkerVerifier(options(path, mode="always"), [Target(path, "model", "Model")]) as verify:
-        proof = verify({}, after, [unit])[unit]
-    assert proof.outcome == "proven", proof
-    assert "inputs that crash the original code were skipped (one element NaN, inputs all NaN)" in proof.detail
+        verification = verify({}, after, [unit])[unit]
+    assert verification.outcome == "proven", verification
+    assert "inputs that crash the original code were skipped (one element NaN, inputs all NaN)" in verification.detail
 
 
 def test_where_steps_take_long_some_of_each_kind_are_taken() -> None:
-    from dynalint.confirm.worker.comparing.reached_code import Marks, Search
+    from dynalint.confirm.worker.comparing.reached_code import InputSearch, Marks
 
     for seconds, taken in ((1000.0, list(range(9))), (1e-6, [0])):
-        search = Search(Marks(), frozenset(), seconds)
+        search = InputSearch(Marks(), frozenset(), seconds)
         with search.counted():
             sum(range(10**5))
         assert list(search.thinned(range(9))) == taken  # type: ignore[arg-type, comparison-overlap]
@@ -336,10 +336,10 @@ def test_of_roots_with_one_name_those_on_the_way_are_run(tmp_path: Path, monkeyp
     assert asked[0] == "z.py"
 
 
-def search(**options: Any) -> Search:
-    from dynalint.confirm.worker.comparing.reached_code import Marks, Search
+def search(**options: Any) -> InputSearch:
+    from dynalint.confirm.worker.comparing.reached_code import InputSearch, Marks
 
-    made = Search(**{"marks": Marks(), "wanted": frozenset({(1, True)}), "seconds": 60.0, **options})
+    made = InputSearch(**{"marks": Marks(), "wanted": frozenset({(1, True)}), "seconds": 60.0, **options})
     made.begin()
     return made
 
@@ -406,8 +406,8 @@ def test_another_root_is_run_where_the_one_on_the_way_cannot_be(tmp_path: Path) 
     assert [one.finding.region for one in found.linted] == [("Broken.forward", "choose")]
     with verifier(workspace, found, None) as verify:
         (fixed,) = fix_findings(linter({}), linter, FixOptions(), verify).fixed
-    assert fixed.proof is not None
-    assert fixed.proof.outcome == "proven"
+    assert fixed.verification is not None
+    assert fixed.verification.outcome == "proven"
 
 
 def test_gradients_that_are_sparse_or_of_few_bits() -> None:

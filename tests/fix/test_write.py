@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from dynalint.fix import write as writing
-from dynalint.fix.write import Write, WriteError, write_groups, write_together
+from dynalint.fix.write import FileWrite, WriteError, write_groups, write_together
 
 
-def write(path: Path, before: bytes = b"old\n", after: bytes = b"new\n") -> Write:
-    return Write(path, path.name, before, after)
+def write(path: Path, before: bytes = b"old\n", after: bytes = b"new\n") -> FileWrite:
+    return FileWrite(path, path.name, before, after)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_a_failure_between_two_files_takes_the_first_back(
     other.write_bytes(b"old\n")
     real = writing._replace
 
-    def fail_on_other(one: Write, temporary: Path, target: Path) -> None:
+    def fail_on_other(one: FileWrite, temporary: Path, target: Path) -> None:
         if one.path == other:
             raise WriteError("other.py: not fixed: the disk is full")
         real(one, temporary, target)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dynalint.fix import ChangedFile, FixOptions, FixResult, Proof, Unit, Writer, fix_findings
+from dynalint.fix import ChangedFile, FixOptions, FixResult, Unit, Verification, Writer, fix_findings
 
 from .test_engine import Toy
 
@@ -17,7 +17,7 @@ def paths(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "m.py", tmp_path / "n.py"
 
 
-def fix(toy: Toy, writer: Writer, verify: Callable[..., Mapping[Unit, Proof]] | None = None) -> FixResult:
+def fix(toy: Toy, writer: Writer, verify: Callable[..., Mapping[Unit, Verification]] | None = None) -> FixResult:
     return writer.finish(fix_findings(toy({}), toy, FixOptions(keep=writer.keep), verify))
 
 
@@ -30,9 +30,9 @@ def test_a_round_is_written_before_the_next_begins(paths: tuple[Path, Path]) -> 
     path.write_text("x = bad(A) + bad(B)\n")
     seen: list[str] = []
 
-    def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Proof]:
+    def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Verification]:
         seen.append(path.read_text())
-        return {unit: Proof("proven", "so", 3) for unit in units}
+        return {unit: Verification("proven", "so", 3) for unit in units}
 
     result = fix(Toy([path], {"A": [(path, "bad(A) + bad(B)", "where(bad(B))")], "B": "b"}), make_writer(), verify)
     assert seen == ["x = bad(A) + bad(B)\n", "x = where(bad(B))\n"]
@@ -45,11 +45,11 @@ def test_an_interrupt_leaves_what_was_proven(paths: tuple[Path, Path]) -> None:
     path.write_text("x = bad(A) + bad(B)\n")
     asked: list[object] = []
 
-    def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Proof]:
+    def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Verification]:
         asked.append(units)
         if len(asked) > 1:
             raise KeyboardInterrupt
-        return {unit: Proof("proven", "so", 3) for unit in units}
+        return {unit: Verification("proven", "so", 3) for unit in units}
 
     writer = make_writer()
     with pytest.raises(KeyboardInterrupt):

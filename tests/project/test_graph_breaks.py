@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dynalint.catalogue import Entry, catalogue, known_codes
+from dynalint.catalogue import CodeEntry, catalogue, known_codes
 from dynalint.graph_breaks import MEANINGS, graph_breaks, ids_of, table
 from dynalint.releases import holds
 from dynalint.testing.cases import installed_torch
@@ -76,7 +76,7 @@ def test_what_source_shows_has_a_rule_or_a_reason() -> None:
 
 
 @pytest.mark.parametrize("entry", catalogue().values(), ids=lambda entry: entry.code)
-def test_what_a_rule_names_is_in_the_table(entry: Entry) -> None:
+def test_what_a_rule_names_is_in_the_table(entry: CodeEntry) -> None:
     breaks = graph_breaks()
     for name in ids_of(entry):
         assert name in breaks, f"{entry.code} names {name}, which torch does not have"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dynalint.baseline import Compared
+from dynalint.baseline import BaselineComparison
 from dynalint.catalogue import catalogue
 from dynalint.cli import run
 from dynalint.findings import Cost, Edit, Evidence, Finding, Fix
@@ -45,7 +45,7 @@ def report(make: Make, rich: list[Finding], lines: Any) -> Report:
     ]
     texts = {**lines, **{one.path: (*lines["model.py"], "x = " + "wide + " * 60) for one in many}}
     entry = Identity("old.py", "DYN402", "f", "log(x)")
-    compared = Compared((*rich, *many), (make(90),), (entry,))
+    compared = BaselineComparison((*rich, *many), (make(90),), (entry,))
     return Report(
         [*rich, *many],
         texts,
@@ -86,7 +86,7 @@ def hostile(make: Make) -> Report:
         {one.path: (HOSTILE, "::error::y")},
         failures=(HOSTILE,),
         ran_by=HOSTILE,
-        compared=Compared((one,), (one,), (gone,)),
+        compared=BaselineComparison((one,), (one,), (gone,)),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dynalint.findings import Cost, Evidence, Finding
 from dynalint.report import Report, Style, render
-from dynalint.report.ranking import LEVELS, because, dearest, level_of, ranked
+from dynalint.report.ranking import LEVELS, because, level_of, most_expensive, ranked
 
 Make = Callable[..., Finding]
 
@@ -81,20 +81,20 @@ def test_the_reasons_in_words(dear: list[Finding]) -> None:
 
 
 def test_the_dearest_are_in_three_functions(dear: list[Finding], make: Make) -> None:
-    assert dearest(dear) == (dear[:3], 3)
+    assert most_expensive(dear) == (dear[:3], 3)
     again = replace(dear[1], line=1)
-    assert dearest([*dear, again]) == ([dear[0], again, dear[2]], 4)
+    assert most_expensive([*dear, again]) == ([dear[0], again, dear[2]], 4)
 
 
 @pytest.mark.parametrize("cost", [Cost(), Cost("Model.forward", reads=True)])
 def test_none_is_named_where_none_costs_more(make: Make, cost: Cost) -> None:
     alike = [make(line, function=f"f{line}", cost=cost) for line in range(1, 10)]
-    assert dearest(alike) == ([], 0)
-    assert dearest([]) == ([], 0)
+    assert most_expensive(alike) == ([], 0)
+    assert most_expensive([]) == ([], 0)
 
 
 def test_nothing_is_said_to_cost_more_than_advice_alone(make: Make) -> None:
-    assert dearest([make(1), make(2), make(3, category="advice")]) == ([], 0)
+    assert most_expensive([make(1), make(2), make(3, category="advice")]) == ([], 0)
 
 
 def test_the_summary_names_the_dearest(dear: list[Finding]) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from dynalint.rules import Declined, Example, Rewrite, Rule
 from dynalint.testing.cases import Case
-from dynalint.testing.static import Study
-from dynalint_rules._code.kept import UNCHANGED
+from dynalint.testing.static import StaticView
+from dynalint_rules._code.saved_tensors import UNCHANGED
 from dynalint_rules.control_flow.assert_on_tensor import AssertOnTensor
 from dynalint_rules.control_flow.bool_operator_on_tensor import BoolOperatorOnTensor
 from dynalint_rules.control_flow.branch_on_tensor import BranchOnTensor
@@ -19,10 +19,10 @@ from dynalint_rules.control_flow.raise_on_tensor import RaiseOnTensor
 HEAD = "import torch\n\n\n@torch.compile\ndef f(x: torch.Tensor, y: torch.Tensor, flag: bool):\n"
 
 
-def study(body: str, rule: Rule | None = None, head: str = HEAD) -> Study:
+def study(body: str, rule: Rule | None = None, head: str = HEAD) -> StaticView:
     rule = rule or BranchOnTensor()
     code = head + textwrap.indent(textwrap.dedent(body).strip("\n"), "    ") + "\n"
-    return Study(Case(rule, Example("x", code)), [rule])
+    return StaticView(Case(rule, Example("x", code)), [rule])
 
 
 def fixed(body: str, rule: Rule | None = None) -> str:
@@ -103,7 +103,7 @@ def test_keeps_line_endings_and_tabs() -> None:
         "\t\tb = a + 1\r\n\telse:\r\n\t\ta = x\r\n\t\tb = x\r\n\treturn a * b\r\n"
     )
     rule = BranchOnTensor()
-    text = Study(_Raw(rule, code), [rule]).fixed
+    text = StaticView(_Raw(rule, code), [rule]).fixed
     assert text == (
         "import torch\r\n@torch.compile\r\ndef f(x: torch.Tensor):\r\n\tcondition = x.sum() > 0\r\n"
         "\ta = torch.where(condition, x * 2, x)\r\n\tb = torch.where(condition, a + 1, x)\r\n\treturn a * b\r\n"
@@ -395,7 +395,7 @@ def test_layers_made_inplace() -> None:
             return self.act(x) if x.sum() > 0 else x * 2
     """
     rule = BranchOnTensor()
-    answers = [found.answer for found in Study(Case(rule, Example("x", code)), [rule]).own]
+    answers = [found.answer for found in StaticView(Case(rule, Example("x", code)), [rule]).own]
     assert isinstance(answers[0], Declined)
     assert "inplace=True" in answers[0].reason
 
@@ -908,7 +908,7 @@ def test_random_branches_keep_their_values(start: int) -> None:
     rule = BranchOnTensor()
     for seed in range(start, start + 20):
         code = _program(seed)
-        text = Study(Case(rule, Example("x", code)), [rule]).fixed
+        text = StaticView(Case(rule, Example("x", code)), [rule]).fixed
         rewritten += text != code
         for before, after in zip(results(code), results(text), strict=True):
             assert torch.equal(before.nan_to_num(), after.nan_to_num()), f"{code}\nbecame\n{text}"
@@ -1015,8 +1015,8 @@ class Model(nn.Module):
 """
 
 
-def stored(store: str) -> Study:
-    return Study(Case(BranchOnTensor(), Example("x", MODULE.format(store=store))), [BranchOnTensor()])
+def stored(store: str) -> StaticView:
+    return StaticView(Case(BranchOnTensor(), Example("x", MODULE.format(store=store))), [BranchOnTensor()])
 
 
 @pytest.mark.parametrize(
@@ -1142,8 +1142,8 @@ class Model(nn.Module):
 """
 
 
-def flagged(reset: str) -> Study:
-    return Study(Case(BranchOnTensor(), Example("x", FLAG.format(reset=reset))), [BranchOnTensor()])
+def flagged(reset: str) -> StaticView:
+    return StaticView(Case(BranchOnTensor(), Example("x", FLAG.format(reset=reset))), [BranchOnTensor()])
 
 
 @pytest.mark.parametrize(
@@ -1368,9 +1368,9 @@ class Model(nn.Module):
 """
 
 
-def lazy_study(body: str) -> Study:
+def lazy_study(body: str) -> StaticView:
     rule = BranchOnTensor()
-    return Study(Case(rule, Example("x", LAZY + textwrap.indent(lines(body), " " * 8) + "\n")), [rule])
+    return StaticView(Case(rule, Example("x", LAZY + textwrap.indent(lines(body), " " * 8) + "\n")), [rule])
 
 
 def lazy(body: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from dynalint.rules import Declined, Example, Rewrite, Rule
 from dynalint.testing.cases import Case
-from dynalint.testing.static import Study
+from dynalint.testing.static import StaticView
 from dynalint_rules.control_flow.branch_on_tensor import BranchOnTensor
 from dynalint_rules.control_flow.raise_on_tensor import RaiseOnTensor
 from dynalint_rules.control_flow.tensor_comparison_call import TensorComparisonCall
@@ -37,7 +37,7 @@ BRANCH, GUARD, COMPARISON = BranchOnTensor(), RaiseOnTensor(), TensorComparisonC
 
 def answer(rule: Rule, body: str) -> Rewrite | Declined | None:
     code = HEAD + textwrap.indent(textwrap.dedent(body).strip("\n"), " " * 8) + "\n"
-    found = Study(Case(rule, Example("x", code)), [rule]).own
+    found = StaticView(Case(rule, Example("x", code)), [rule]).own
     return found[0].answer if found else None
 
 
@@ -187,4 +187,4 @@ def test_a_torch_that_is_something_else_is_left_alone() -> None:
     code = (
         "import mylib as torch\n\n\n@torch.compile\ndef f(x):\n    if x.sum() > 0:\n        x = x * 2\n    return x\n"
     )
-    assert Study(Case(BRANCH, Example("x", code)), [BRANCH]).own == []
+    assert StaticView(Case(BRANCH, Example("x", code)), [BRANCH]).own == []

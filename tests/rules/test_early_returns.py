@@ -9,16 +9,16 @@ import pytest
 
 from dynalint.rules import Declined, Example
 from dynalint.testing.cases import Case
-from dynalint.testing.static import Study
+from dynalint.testing.static import StaticView
 from dynalint_rules.control_flow.branch_on_tensor import BranchOnTensor
 
 HEAD = "import torch\n\n\n@torch.compile\ndef f(x: torch.Tensor, y: torch.Tensor, flag: bool, k: int):\n"
 RULE = BranchOnTensor()
 
 
-def study(body: str) -> Study:
+def study(body: str) -> StaticView:
     code = HEAD + textwrap.indent(textwrap.dedent(body).strip("\n"), "    ") + "\n"
-    return Study(Case(RULE, Example("x", code)), [RULE])
+    return StaticView(Case(RULE, Example("x", code)), [RULE])
 
 
 def fixed(body: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from dynalint.rules import Declined, Example, Rule
 from dynalint.testing.cases import Case
-from dynalint.testing.static import Study
+from dynalint.testing.static import StaticView
 from dynalint_rules.side_effects.clock import ClockCall
 from dynalint_rules.side_effects.debugger import DebuggerCall
 from dynalint_rules.side_effects.log_call import LogCall
@@ -17,10 +17,10 @@ from dynalint_rules.side_effects.print_call import PrintCall
 HEAD = "import torch\n\n\n@torch.compile\ndef f(x: torch.Tensor, verbose: bool):\n"
 
 
-def study(body: str, rule: Rule | None = None, head: str = HEAD, **options: object) -> Study:
+def study(body: str, rule: Rule | None = None, head: str = HEAD, **options: object) -> StaticView:
     rule = rule or PrintCall()
     code = head + textwrap.indent(textwrap.dedent(body).strip("\n"), "    ") + "\n"
-    return Study(Case(rule, Example("x", code, options=options)), [rule])
+    return StaticView(Case(rule, Example("x", code, options=options)), [rule])
 
 
 def fixed(body: str, rule: Rule | None = None, head: str = HEAD, **options: object) -> str:
@@ -236,7 +236,7 @@ def test_imports_torch_where_it_is_not() -> None:
 def test_tabs_and_windows_line_endings() -> None:
     code = "import torch\r\n\r\n\r\n@torch.compile\r\ndef f(x: torch.Tensor):\r\n\tprint(x)\r\n\treturn x\r\n"
     rule = PrintCall()
-    text = Study(Case(rule, Example("x", code)), [rule]).fixed
+    text = StaticView(Case(rule, Example("x", code)), [rule]).fixed
     assert "\tif not torch.compiler.is_compiling():\r\n\t\tprint(x)\r\n\treturn x\r\n" in text
 
 

@@ -10,7 +10,7 @@ from dynalint import check_source
 from dynalint.fix.edits import plan_of, replaced
 from dynalint.rules import Declined, Example, Rewrite, Rule
 from dynalint.testing.cases import Case
-from dynalint.testing.static import Study
+from dynalint.testing.static import StaticView
 from dynalint_rules.tensor_to_python.item import ItemOfTensor
 from dynalint_rules.tensor_to_python.math_call import MathOnTensor
 from dynalint_rules.tensor_to_python.number import NumberOfTensor
@@ -21,7 +21,7 @@ HEAD = "import torch\n\n\n@torch.compile\ndef f(x: torch.Tensor, t: torch.Tensor
 def answer(body: str, rule: Rule | None = None) -> Rewrite | Declined:
     rule = rule or ItemOfTensor()
     code = HEAD + textwrap.indent(textwrap.dedent(body).strip("\n"), "    ") + "\n"
-    found = Study(Case(rule, Example("x", code)), [rule]).own
+    found = StaticView(Case(rule, Example("x", code)), [rule]).own
     assert len(found) == 1, found
     assert isinstance(found[0].answer, Rewrite | Declined)
     return found[0].answer
@@ -170,7 +170,7 @@ def test_a_comment_inside_of_a_call_goes_above() -> None:
 def test_numbers_that_dynamo_is_told_to_capture_are_left_alone() -> None:
     code = f"import torch\ntorch._dynamo.config.capture_scalar_outputs = True\n{HEAD}    return x * x.sum().item()\n"
     rule = ItemOfTensor()
-    assert Study(Case(rule, Example("x", code)), [rule]).own == []
+    assert StaticView(Case(rule, Example("x", code)), [rule]).own == []
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ class M(nn.Module):
 )
 def test_a_number_that_a_method_returns_is_followed_to_its_calls(use: str, why: str | None) -> None:
     rule = ItemOfTensor()
-    (found,) = Study(Case(rule, Example("x", METHODS.format(use=use))), [rule]).own
+    (found,) = StaticView(Case(rule, Example("x", METHODS.format(use=use))), [rule]).own
     if why is None:
         assert isinstance(found.answer, Rewrite)
     else:

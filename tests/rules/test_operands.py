@@ -8,7 +8,7 @@ import pytest
 
 from dynalint.rules import Example, all_rules
 from dynalint.testing.cases import Case
-from dynalint.testing.static import Study
+from dynalint.testing.static import StaticView
 
 HEAD = "import random\nimport torch\n\n\n@torch.compile\ndef f(x: torch.Tensor, y: torch.Tensor, flag: bool, k: int):\n"
 
@@ -16,7 +16,7 @@ HEAD = "import random\nimport torch\n\n\n@torch.compile\ndef f(x: torch.Tensor, 
 def fixed(code: str, body: str) -> str:
     rule = next(rule for rule in all_rules() if rule.code == code)
     text = HEAD + textwrap.indent(textwrap.dedent(body).strip("\n"), "    ") + "\n"
-    return textwrap.dedent(Study(Case(rule, Example("x", text)), [rule]).fixed.removeprefix(HEAD)).rstrip("\n")
+    return textwrap.dedent(StaticView(Case(rule, Example("x", text)), [rule]).fixed.removeprefix(HEAD)).rstrip("\n")
 
 
 @pytest.mark.parametrize(

@@ -264,7 +264,7 @@ def test_dynamo_resumes_after_a_break_in_a_loop_only_where_a_return_comes_next(b
 
     program = Program(code, "Model()", "[(torch.ones(3), False)]")
     if "debug else" not in body and "mostly" not in body:
-        broken = {one.stack[-1].line for one in program.heard.run.breaks}
+        broken = {one.stack[-1].line for one in program.observed.run.breaks}
         assert (last in broken) == resumes
 
 
@@ -313,7 +313,7 @@ class Model(nn.Module):
     code = code.replace("from elsewhere import other", "from builtins import abs as other")
     program = Program(code, "Model()", "[(torch.ones(3), False)]")
     if "other(" not in rest:
-        broken = {one.stack[-1].line for one in program.heard.run.breaks}
+        broken = {one.stack[-1].line for one in program.observed.run.breaks}
         assert (line in broken) == (found and sys.version_info < (3, 12))
 
 

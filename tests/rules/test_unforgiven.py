@@ -8,7 +8,7 @@ import pytest
 
 from dynalint.rules import Declined, Example, Rewrite, Rule
 from dynalint.testing.cases import Case
-from dynalint.testing.static import Study
+from dynalint.testing.static import StaticView
 from dynalint_rules.control_flow.bool_operator_on_tensor import BoolOperatorOnTensor
 from dynalint_rules.control_flow.branch_on_tensor import BranchOnTensor
 from dynalint_rules.control_flow.membership_on_tensor import MembershipOnTensor
@@ -51,7 +51,7 @@ class Model(nn.Module):
 
 def answer(body: str, rule: Rule) -> Rewrite | Declined:
     code = HEAD + textwrap.indent(textwrap.dedent(body).strip("\n"), " " * 8) + "\n"
-    found = Study(Case(rule, Example("x", code)), [rule]).own[0].answer
+    found = StaticView(Case(rule, Example("x", code)), [rule]).own[0].answer
     assert isinstance(found, Rewrite | Declined), found
     return found
 
@@ -201,7 +201,7 @@ def test_an_operator_of_a_class_is_not_left_out() -> None:
 )
 def test_a_warning_that_the_function_goes_by_is_not_left_out(body: str) -> None:
     code = HEAD + textwrap.indent(body, " " * 8) + "\n"
-    answers = [found.answer for found in Study(Case(WarnCall(), Example("x", code)), [WarnCall()]).own]
+    answers = [found.answer for found in StaticView(Case(WarnCall(), Example("x", code)), [WarnCall()]).own]
     assert answers
     assert all(isinstance(one, Declined) for one in answers), answers
 
@@ -276,11 +276,13 @@ def test_a_builtin_gives_a_tensor(made: str) -> None:
 def test_torch_does_not_stay_what_it_was(lost: str) -> None:
     code = f"import torch\n{{}}\n\n@torch.compile\ndef f(x: torch.Tensor):\n    return x * 2 if x.sum() > 0 else x * 3\n\n\n{lost}"
     rule = BranchOnTensor()
-    found = Study(Case(rule, Example("x", code.format(""))), [rule]).own[0].answer
+    found = StaticView(Case(rule, Example("x", code.format(""))), [rule]).own[0].answer
     assert isinstance(found, Declined)
     assert "may not be the torch module" in found.reason
     guarded = "try:\n    import torch\nexcept ImportError:\n    torch = None\n"
-    kept = Study(Case(rule, Example("x", guarded + code.partition("{}")[2].removesuffix(lost))), [rule]).own[0].answer
+    kept = (
+        StaticView(Case(rule, Example("x", guarded + code.partition("{}")[2].removesuffix(lost))), [rule]).own[0].answer
+    )
     assert isinstance(kept, Rewrite)
 
 
@@ -338,7 +340,7 @@ def test_a_function_that_need_not_raise_is_no_check(call: str) -> None:
     compiled = f"@torch.compile\ndef f(x: torch.Tensor):\n    {call}(any(x > 0), '')\n"
     code = f"import torch\nLEVEL, seen = 1, []\n{CHECKERS}\n{compiled}"
     rule = MembershipOnTensor()
-    found = Study(Case(rule, Example("x", code)), [rule]).own[0].answer
+    found = StaticView(Case(rule, Example("x", code)), [rule]).own[0].answer
     assert isinstance(found, Declined), found
 
 

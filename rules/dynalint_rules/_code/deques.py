@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from dynalint.rulekit import ContainerChange, Project, k, walk
-from dynalint_rules._code.making import makers
+from dynalint_rules._code.state_creation import makers
 
 
 def deque_limits(event: ContainerChange, project: Project) -> list[ast.expr]:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from dynalint.rulekit import FunctionInfo, Refusal, has_decorator, k, walk, walk_function
-from dynalint_rules._code.implied import implied_methods
-from dynalint_rules._code.kept import refuse_changed_later
+from dynalint_rules._code.implicit_methods import implied_methods
 from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.names import kind_of_name, loads
+from dynalint_rules._code.saved_tensors import refuse_changed_later
 from dynalint_rules._code.scope import Scope
 
 # How many nested calls to project functions are followed.

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 
 from dynalint.rulekit import k, walk, walk_function
-from dynalint_rules._code.handover import parameter_of
+from dynalint_rules._code.passed_values import parameter_of
 
 # Nodes that the test of a switch can contain, including the only call that it can make.
 _PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Call)

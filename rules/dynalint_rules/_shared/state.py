@@ -30,7 +30,7 @@ def number_to_buffer(event: StateChange, project: Project) -> Rewrite:
     name = event.home.name
     cls, function, statement = _constructor(event, project)
     attribute = Attribute(cls, name, project)
-    plan = Plan(name)
+    plan = BufferPlan(name)
     torch, imports = torch_name(function)
     for use in attribute.uses():
         if use.statement() is statement:
@@ -53,7 +53,7 @@ def number_to_buffer(event: StateChange, project: Project) -> Rewrite:
 
 
 @dataclass
-class Plan:
+class BufferPlan:
     """The replacements that turn a number into a tensor.
 
     `combined` is true if a tensor is computed from the counter. `leaves` are the codes of findings about decisions that
@@ -71,7 +71,7 @@ class Plan:
         self.changes.setdefault(use.file, []).append((node, new))
 
 
-def _read(plan: Plan, use: Use) -> None:
+def _read(plan: BufferPlan, use: Use) -> None:
     """Follow the use of a number through arithmetic that can stay unchanged, and rewrite the uses that must change.
 
     Raises:
@@ -140,13 +140,13 @@ def plain_number(node: ast.expr) -> str | None:
     return repr(node.value) if isinstance(node, ast.Constant) and type(node.value) is int else None
 
 
-def _registration(plan: Plan, function: FunctionInfo, statement: ast.Assign | ast.AnnAssign, torch: str) -> str:
+def _registration(plan: BufferPlan, function: FunctionInfo, statement: ast.Assign | ast.AnnAssign, torch: str) -> str:
     assert statement.value is not None
     value = plain_number(statement.value)
     return f'{self_name(function)}.register_buffer("{plan.name}", {torch}.tensor({value}), persistent=False)'
 
 
-def change_store(plan: Plan, use: Use) -> None:
+def change_store(plan: BufferPlan, use: Use) -> None:
     """Rewrite a statement that sets the number, turning an update into an assignment, and a number into a tensor.
 
     Raises:

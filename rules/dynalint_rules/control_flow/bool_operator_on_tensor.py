@@ -10,8 +10,14 @@ from dynalint_rules._code.decision import Decision, asks_tensor, decision_of, op
 from dynalint_rules._code.effects import effects_of_always, is_pure
 from dynalint_rules._code.raising import raising_conditions
 from dynalint_rules._code.scope import Scope, as_tensor, shared
+from dynalint_rules._shared.branch.branch_values import (
+    BranchValue,
+    alias_conditions,
+    gradient_conditions,
+    reads_of,
+    tensor_conditions,
+)
 from dynalint_rules._shared.branch.choice import finished, target_of
-from dynalint_rules._shared.branch.sides import Side, alias_conditions, gradient_conditions, reads_of, tensor_conditions
 from dynalint_rules._shared.branch.truth import truth_of
 from dynalint_rules._shared.text import atom
 
@@ -96,7 +102,7 @@ def _bool_op(scope: Scope, node: ast.expr) -> tuple[str, list[str]]:
     if not isinstance(node, ast.BoolOp):
         raise Refusal("dynalint does not know this operator; use tensor operations instead")
     kinds = [as_tensor(scope.kind(value)) for value in node.values]
-    sides = [Side(value, scope.kind(value)) for value in node.values]
+    sides = [BranchValue(value, scope.kind(value)) for value in node.values]
     for value, kind in zip(node.values, kinds, strict=True):
         if kind is None:
             raise Refusal(
@@ -130,5 +136,5 @@ def _bool_op(scope: Scope, node: ast.expr) -> tuple[str, list[str]]:
     return f"{scope.torch}.where({test.without_dimensions}, {', '.join(taken)})", conditions
 
 
-def _both(scope: Scope, sides: list[Side], node: ast.expr) -> set[str]:
+def _both(scope: Scope, sides: list[BranchValue], node: ast.expr) -> set[str]:
     return set().union(*(reads_of(scope, side, node) for side in sides if k.may_be_tensor(side.kind)))

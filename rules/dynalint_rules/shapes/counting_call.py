@@ -10,7 +10,7 @@ from dynalint_rules._code.counts import count_of
 from dynalint_rules._code.effects import effects_of
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import SHAPES, captures_shapes
-from dynalint_rules._shared.mask.places import listed_tensor, masked_instead
+from dynalint_rules._shared.mask.mask_indices import listed_tensor, masked_instead
 from dynalint_rules._shared.number.numbers import flow_of
 
 # Another rule flags reads through a mask. Dynamo never traces `unpad_sequence`, regardless of its result's shape.

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.rulekit import InplaceChange, Project, Rule, Violation, walk
-from dynalint_rules._code.making import makers
+from dynalint_rules._code.state_creation import makers
 
 _DOUBLE = frozenset({"float64", "double"})
 

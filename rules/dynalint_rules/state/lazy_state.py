@@ -22,9 +22,9 @@ from dynalint.rulekit import (
     rw,
     walk_function,
 )
-from dynalint_rules._code.absent import Asking, asking, is_made_for_sure, key_added, turns_from_none
+from dynalint_rules._code.cached_values import Memo
 from dynalint_rules._code.growth import is_counter, is_held, same
-from dynalint_rules._code.memo import Memo
+from dynalint_rules._code.missing_state import StateTest, asking, is_made_for_sure, key_added, turns_from_none
 from dynalint_rules._code.order import always_before
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import Attribute
@@ -82,7 +82,7 @@ class LazyState(Rule):
             if found is not None:
                 yield self._made_once(event, found, project)
 
-    def _made_once(self, event: StateChange | ContainerChange, found: Asking, project: Project) -> Violation:
+    def _made_once(self, event: StateChange | ContainerChange, found: StateTest, project: Project) -> Violation:
         place = _place(event)
         if isinstance(event, ContainerChange):
             told = f"the first call with a key adds it to `{place}`, so the second call finds it there and recompiles"
@@ -121,7 +121,7 @@ class LazyState(Rule):
         return _created_in_each_call(Scope.of(event, project), event, found)
 
 
-def _created_in_each_call(scope: Scope, event: StateChange | ContainerChange, found: Asking) -> Rewrite:
+def _created_in_each_call(scope: Scope, event: StateChange | ContainerChange, found: StateTest) -> Rewrite:
     """Return the rewrite that only reads kept state in eager code, so that Dynamo does not guard on it.
 
     Raises:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.rulekit import Call, Declined, Import, Project, Refusal, Rewrite, Rule, Violation, k, leads_to_raise, rw
-from dynalint_rules._code.foreseen import is_folded, is_stored_number
+from dynalint_rules._code.known_numbers import is_folded, is_stored_number
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import captures_scalars
 from dynalint_rules._shared.branch.checking_calls import rewrite_checking_call

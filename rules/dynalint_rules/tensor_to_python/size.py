@@ -18,7 +18,7 @@ from dynalint.rulekit import (
     quote,
     walk,
 )
-from dynalint_rules._code.foreseen import is_stored_number
+from dynalint_rules._code.known_numbers import is_stored_number
 from dynalint_rules._code.order import always_before
 from dynalint_rules._code.selection import reads_by_mask
 from dynalint_rules._code.settings import SCALARS

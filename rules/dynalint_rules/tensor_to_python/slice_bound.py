@@ -21,7 +21,7 @@ from dynalint.rulekit import (
 )
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import is_pure
-from dynalint_rules._code.foreseen import is_stored_number
+from dynalint_rules._code.known_numbers import is_stored_number
 from dynalint_rules._code.names import loads, within
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.settings import SCALARS, captures_scalars

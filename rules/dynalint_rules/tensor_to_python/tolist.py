@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from dynalint.rulekit import Call, Declined, Project, Rule, Violation, k, leads_to_raise
-from dynalint_rules._code.foreseen import is_stored_number
+from dynalint_rules._code.known_numbers import is_stored_number
 from dynalint_rules._code.settings import SCALARS
 
 

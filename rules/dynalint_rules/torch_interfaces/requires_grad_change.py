@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Sequence
 
 from dynalint.rulekit import Call, FunctionInfo, Project, Rule, Violation, Write, k, leads_to_raise, walk
-from dynalint_rules._code.handover import parameter_of
+from dynalint_rules._code.passed_values import parameter_of
 
 # Functions that were observed to break the graph with `requires_grad=True`. Dynamo traces `t.new_zeros` and similar
 # methods.

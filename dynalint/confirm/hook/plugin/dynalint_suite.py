@@ -77,7 +77,7 @@ _by_fixture: dict[int, set[tuple[str, int, bool]]] = {}
 _outcome: dict[str, str] = {}
 
 
-def _tell(*event: object) -> None:
+def _write(*event: object) -> None:
     file = os.open(_SETTINGS["events"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(file, json.dumps(event).encode() + b"\n")
@@ -104,7 +104,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collectreport(report: pytest.CollectReport) -> None:
     """Report a file that cannot be collected."""
     if report.failed:
-        _tell("uncollected", report.nodeid, _last_line(report.longreprtext))
+        _write("uncollected", report.nodeid, _last_line(report.longreprtext))
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -119,7 +119,7 @@ def pytest_fixture_setup(fixturedef: Any) -> Iterator[None]:
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Report when a test begins and when it has ended."""
-    _tell("begins", item.nodeid)
+    _write("begins", item.nodeid)
     _outcome.clear()
     _seed()
     _probe.begin()
@@ -132,7 +132,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
             called |= _by_fixture.get(id(definition), set())
     failed = _outcome.get("failed")
     how = "failed" if failed is not None else "passed" if "passed" in _outcome else "skipped"
-    _tell("ended", item.nodeid, how, failed or "", sorted(called))
+    _write("ended", item.nodeid, how, failed or "", sorted(called))
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -140,12 +140,14 @@ def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Iterator[None]:
     """Record the outcome of a test phase."""
     report: pytest.TestReport = (yield).get_result()  # type: ignore[attr-defined]
     if report.failed:
-        _outcome.setdefault("failed", _last_line(report.longreprtext) if call.excinfo is None else _said(call.excinfo))
+        _outcome.setdefault(
+            "failed", _last_line(report.longreprtext) if call.excinfo is None else _message(call.excinfo)
+        )
     elif report.when == "call" and report.passed:
         _outcome["passed"] = ""
 
 
-def _said(raised: pytest.ExceptionInfo[BaseException]) -> str:
+def _message(raised: pytest.ExceptionInfo[BaseException]) -> str:
     return raised.exconly(tryshort=True).partition("\n")[0][:_LONGEST]
 
 
@@ -165,4 +167,4 @@ def _seed() -> None:
 
 
 # Report this at import, because pytest does not call plugin hooks if it rejects its command line.
-_tell("pytest", pytest.__version__)
+_write("pytest", pytest.__version__)

@@ -12,15 +12,15 @@ from typing import Any
 
 from torch import nn
 
-from ..dynamo.records import Comparison, Frame
+from ..dynamo.records import EagerComparison, StackFrame
 from ..dynamo.runs import Call, Maker, fresh_callable
 from ..source.loading import is_below
 from .compiled import Compiler, Mode, differs, usual
 
 
 def place_of(
-    make: Maker, calls: Sequence[Call], found: Comparison, roots: Iterable[str], seconds: float
-) -> Frame | None:
+    make: Maker, calls: Sequence[Call], found: EagerComparison, roots: Iterable[str], seconds: float
+) -> StackFrame | None:
     """Return where in the user's own code a difference originates, or None if no user code is responsible.
 
     For each of the user's own module classes in the callable, a submodule is compiled alone, innermost first. The first
@@ -73,14 +73,14 @@ def _part_compiler(name: str) -> Compiler:
     return compile_part
 
 
-def _frame(code: types.CodeType, what: str) -> Frame:
+def _frame(code: types.CodeType, what: str) -> StackFrame:
     """Return the first line that mentions the differing state or, if there is none, the function's first line."""
     file = str(Path(code.co_filename).resolve())
     try:
         lines, first = inspect.getsourcelines(code)
     except (OSError, TypeError):
-        return Frame(file, code.co_firstlineno, code.co_name)
+        return StackFrame(file, code.co_firstlineno, code.co_name)
     state = re.match(r"(?:buffer|attribute) (?:\w+\.)*(\w+)$", what)
     pattern = rf"\bself\.{state[1]}\b" if state is not None else rf"\s*(?:async )?def {code.co_name}\b"
     at = next((at for at, line in enumerate(lines) if re.search(pattern, line)), 0)
-    return Frame(file, first + at, code.co_name)
+    return StackFrame(file, first + at, code.co_name)

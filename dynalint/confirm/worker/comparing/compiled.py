@@ -22,7 +22,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from ..dynamo import runs
-from ..dynamo.records import Comparison
+from ..dynamo.records import EagerComparison
 from ..dynamo.runs import Call, Maker, clone_inputs, force_eager, fresh_callable, user_compile
 from .differences import close
 
@@ -58,7 +58,7 @@ class Mode:
 _MODES = (Mode(grad=True), Mode(grad=False), Mode(grad=False, evaluation=True))
 
 
-def compare(make: Maker, calls: Sequence[Call], compiler: Compiler | None = None) -> Comparison:
+def compare(make: Maker, calls: Sequence[Call], compiler: Compiler | None = None) -> EagerComparison:
     """Run `calls` in eager mode and compiled, with and without gradients, and compare after each call.
 
     `compiler` compiles a callable and defaults to `aot_eager`. A module runs in the mode that it was built in, and also
@@ -82,11 +82,11 @@ def compare(make: Maker, calls: Sequence[Call], compiler: Compiler | None = None
             continue
         if _is_stable(make, calls, mode, expected):
             call, name, detail = difference
-            return Comparison(False, stable, gradients, call, name, detail, mode.grad, mode.evaluation)
+            return EagerComparison(False, stable, gradients, call, name, detail, mode.grad, mode.evaluation)
         stable = False
         if mode == _MODES[0]:
             modes.append(Mode(grad=True, evaluation=True))
-    return Comparison(True, stable, gradients)
+    return EagerComparison(True, stable, gradients)
 
 
 def leaves_traces(make: Maker, call: Call) -> bool:

@@ -15,9 +15,9 @@ from ..dynamo.runs import Call, force_eager
 from .differences import NOT_FINITE, Equality, difference, let_pass, no_less_accurate, rounded
 from .observing import Observation, attempt, hearing_all_logs
 from .other_builds import builds_of
-from .pairs import Difference, NotMadeError, Pair, Subject, fresh, state_tensors
-from .reached_code import Search, Side
-from .states import ALWAYS, HALF, MORE_STATES, PRECISIONS, STATES, StateChange, built_otherwise, counted_to
+from .pairs import ComparedVersion, NotMadeError, ObservedDifference, Pair, fresh, state_tensors
+from .reached_code import InputSearch, Side
+from .states import ALWAYS, HALF, MORE_STATES, PRECISIONS, STATES, StateVariation, built_otherwise, counted_to
 from .trials import (
     ALIKE,
     BASE,
@@ -45,7 +45,7 @@ _PASSED, _JOINED = 100, 100
 _BROKEN = 20
 
 
-Told = dict[Side, tuple["StateChange | None", Trial]]
+Told = dict[Side, tuple["StateVariation | None", Trial]]
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Findings:
 
     inputs: int = 0
     returned: int = 0
-    difference: Difference | None = None
+    difference: ObservedDifference | None = None
     worked: list[Trial] = field(default_factory=list)
     telling: Told = field(default_factory=dict)
     passed: set[str] = field(default_factory=set)
@@ -71,7 +71,7 @@ class Findings:
     stride: int = 1
 
 
-def run_side_by_side(one: Subject, other: Subject, equality: Equality, search: Search) -> Findings:
+def run_side_by_side(one: ComparedVersion, other: ComparedVersion, equality: Equality, search: InputSearch) -> Findings:
     """Run both versions through the usual trials, then through more trials until the search is complete.
 
     The run ends at the first difference.
@@ -85,7 +85,9 @@ def run_side_by_side(one: Subject, other: Subject, equality: Equality, search: S
     return found
 
 
-def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search, found: Findings) -> None:
+def _run_scenes(
+    one: ComparedVersion, other: ComparedVersion, equality: Equality, search: InputSearch, found: Findings
+) -> None:
     """Run all scenes up to the first difference, and record the results in `found`."""
     for scene in _scenes(one, other, equality, search, found.telling):
         for trial in scene.trials:
@@ -129,7 +131,7 @@ def _run_scenes(one: Subject, other: Subject, equality: Equality, search: Search
     found.stride = search.stride
 
 
-def _is_rounding(one: Subject, scene: _Scene, first: Observation, second: Observation) -> bool:
+def _is_rounding(one: ComparedVersion, scene: _Scene, first: Observation, second: Observation) -> bool:
     """Return whether a difference in a narrow precision is only rounding, based on the same calls in float32."""
     if scene.change not in PRECISIONS or scene.change.dtype is torch.float64:
         return False
@@ -160,12 +162,14 @@ class _Scene:
     pair: Pair
     trials: Iterable[Trial]
     training: bool
-    change: StateChange | None = None
+    change: StateVariation | None = None
     tells: bool = True
     done: list[Trial] = field(default_factory=list)
 
 
-def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, told: Told) -> Iterator[_Scene]:
+def _scenes(
+    one: ComparedVersion, other: ComparedVersion, equality: Equality, search: InputSearch, told: Told
+) -> Iterator[_Scene]:
     pairs = {training: Pair(one, other, equality, training=training) for training in (True, False)}
 
     def both(trials: Callable[[], Iterable[Trial]]) -> Iterator[_Scene]:
@@ -182,21 +186,21 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
     yield _Scene(Pair(one, other, equality, training=True), [TWICE], training=True, tells=False)
     yield from _other_states(one, other, equality, search)
     for training, pair in pairs.items():
-        yield _Scene(pair, search.telling((*islice(endless, _FIRST_DRAWN), *RANKS), pair.probe), training)
+        yield _Scene(pair, search.worth_comparing((*islice(endless, _FIRST_DRAWN), *RANKS), pair.probe), training)
     for change in _other_builds(one, search):
         pair = Pair(one, other, equality, training=True, change=change)
-        yield _Scene(pair, search.telling((BASE, *USUAL[:5]), pair.probe), training=True, change=change)
+        yield _Scene(pair, search.worth_comparing((BASE, *USUAL[:5]), pair.probe), training=True, change=change)
     for training, change in product((True, False), STATES):
         if search.goes_on():
             pair = Pair(one, other, equality, training=training, change=change)
             trials = (BASE, *USUAL[:5], *RANKS)
-            yield _Scene(pair, search.telling(trials, pair.probe), training=training, change=change)
+            yield _Scene(pair, search.worth_comparing(trials, pair.probe), training=training, change=change)
     for training, pair in pairs.items():
-        yield _Scene(pair, search.telling(islice(endless, _MORE_DRAWN), pair.probe), training)
+        yield _Scene(pair, search.worth_comparing(islice(endless, _MORE_DRAWN), pair.probe), training)
     if search.half and search.goes_on():
         pair = Pair(one, other, equality, training=True, change=HALF)
         large = (BASE, *USUAL, *islice(broken_trials(), _BROKEN))
-        yield _Scene(pair, search.telling(large, pair.probe), training=True, change=HALF)
+        yield _Scene(pair, search.worth_comparing(large, pair.probe), training=True, change=HALF)
     for precision in PRECISIONS:
         # Results rounded to bfloat16 are always compared at that precision. If a number became a tensor, it is float32,
         # so practical equality allows that precision in float64.
@@ -210,11 +214,11 @@ def _scenes(one: Subject, other: Subject, equality: Equality, search: Search, to
         if search.goes_on():
             pair = Pair(one, other, equality, training=True, change=state)
             mixed = chain(islice(endless, _MIXED_DRAWN), islice(broken, _MIXED_DRAWN))
-            yield _Scene(pair, search.telling(mixed, pair.probe), training=True, change=state)
+            yield _Scene(pair, search.worth_comparing(mixed, pair.probe), training=True, change=state)
     yield from _last_scenes(one, other, equality, search, told)
 
 
-def _counted(one: Subject, other: Subject, equality: Equality, search: Search) -> Iterator[_Scene]:
+def _counted(one: ComparedVersion, other: ComparedVersion, equality: Equality, search: InputSearch) -> Iterator[_Scene]:
     """Yield calls with counters set close to the limits that the code compares them with."""
     for limit, training in product(search.limits, (True, False)):
         if search.goes_on():
@@ -223,7 +227,9 @@ def _counted(one: Subject, other: Subject, equality: Equality, search: Search) -
             yield _Scene(pair, [BASE] * _REPEATS, training, change)
 
 
-def _last_scenes(one: Subject, other: Subject, equality: Equality, search: Search, told: Told) -> Iterator[_Scene]:
+def _last_scenes(
+    one: ComparedVersion, other: ComparedVersion, equality: Equality, search: InputSearch, told: Told
+) -> Iterator[_Scene]:
     """Yield the final scenes after all reachable branches have run: combinations of branches, and non-finite inputs."""
     for joined in (islice(random_trials(), _PASSED, _PASSED + _JOINED), islice(mixed_trials(), _JOINED)):
         pair = Pair(one, other, equality, training=True)
@@ -235,10 +241,12 @@ def _last_scenes(one: Subject, other: Subject, equality: Equality, search: Searc
     yield _Scene(pair, search.thinned(islice(broken_trials(), _BROKEN)), training=True, tells=False)
     # Include edges of the example itself. It may still reach a branch when the edges of other trials change the test.
     yield _Scene(pair, search.thinned(at_edges([BASE])), training=True, tells=False)
-    yield from _told_scenes(one, other, equality, search, told)
+    yield from _scenes_by_branch(one, other, equality, search, told)
 
 
-def _told_scenes(one: Subject, other: Subject, equality: Equality, search: Search, told: Told) -> Iterator[_Scene]:
+def _scenes_by_branch(
+    one: ComparedVersion, other: ComparedVersion, equality: Equality, search: InputSearch, told: Told
+) -> Iterator[_Scene]:
     """Yield the trials that ran each branch, with elements at the edges."""
     ways = [told[side] for side in sorted(told, key=lambda side: side not in search.wanted)]
     for state in dict.fromkeys(change for change, _ in ways):
@@ -252,7 +260,7 @@ def _told_scenes(one: Subject, other: Subject, equality: Equality, search: Searc
         yield _Scene(pair, search.thinned(at_edges(trials)), training=True, change=state, tells=False)
 
 
-def _probe_apart(subject: Subject) -> Callable[[Trial], None]:
+def _probe_apart(subject: ComparedVersion) -> Callable[[Trial], None]:
     """Return a function that runs trials on a fresh import, so that changes to globals do not affect a comparison."""
     again = subject.again()
     function = fresh(again, training=True)
@@ -266,7 +274,9 @@ def _probe_apart(subject: Subject) -> Callable[[Trial], None]:
     return run
 
 
-def _other_states(one: Subject, other: Subject, equality: Equality, search: Search) -> Iterator[_Scene]:
+def _other_states(
+    one: ComparedVersion, other: ComparedVersion, equality: Equality, search: InputSearch
+) -> Iterator[_Scene]:
     """Yield trials in other states.
 
     They always run, because tests of the state may combine with any test of the inputs.
@@ -277,7 +287,7 @@ def _other_states(one: Subject, other: Subject, equality: Equality, search: Sear
             yield _Scene(pair, search.thinned((BASE, *USUAL[:2])), training=True, change=change)
 
 
-def _other_builds(subject: Subject, search: Search) -> Iterator[StateChange]:
+def _other_builds(subject: ComparedVersion, search: InputSearch) -> Iterator[StateVariation]:
     """Yield the states of builds that run code that has not run yet."""
     if not search.goes_on():
         return
@@ -294,7 +304,7 @@ def _other_builds(subject: Subject, search: Search) -> Iterator[StateChange]:
             yield built_otherwise(build)
 
 
-def try_out(subject: Subject, function: Callable[..., Any]) -> None:
+def try_out(subject: ComparedVersion, function: Callable[..., Any]) -> None:
     """Run a callable on the first trials without observing it."""
     with subject.version.active(), force_eager():
         for trial in (BASE, *USUAL[:5]):
@@ -306,7 +316,7 @@ def _visits(method: str) -> tuple[Trial, ...]:
     return visit(method), BASE, USUAL[0]
 
 
-def _explained(one: Subject, other: Subject, scene: _Scene, differs: str) -> Difference:
+def _explained(one: ComparedVersion, other: ComparedVersion, scene: _Scene, differs: str) -> ObservedDifference:
     """Determine whether the last trial alone shows the difference, and whether the first version is deterministic."""
     trial = scene.done[-1]
     alone = _replay(one, other, scene, [trial])
@@ -317,10 +327,10 @@ def _explained(one: Subject, other: Subject, scene: _Scene, differs: str) -> Dif
     state = f" with {scene.change.name}" if scene.change is not None else ""
     shapes = "" if trial.method is not None else f" ({_shapes(trial.of(one.call))})"
     where = f"{trial.name}{shapes}{state}{after}, {mode}"
-    return Difference(alone or differs, where, raises=False, stable=stable)
+    return ObservedDifference(alone or differs, where, raises=False, stable=stable)
 
 
-def _replay(one: Subject, other: Subject, scene: _Scene, trials: list[Trial]) -> str | None:
+def _replay(one: ComparedVersion, other: ComparedVersion, scene: _Scene, trials: list[Trial]) -> str | None:
     pair = Pair(one, other, scene.pair.equality, training=scene.training, change=scene.change)
     for trial in trials:
         differs = pair.step(trial)[0]

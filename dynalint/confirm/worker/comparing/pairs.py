@@ -17,12 +17,12 @@ from ..source.versions import Version
 from .differences import Equality, difference
 from .observing import OWN_TO_MODULES, Observation, attempt, globals_of, modules_of, observe, parameters_of
 from .other_builds import Build, built
-from .states import StateChange
+from .states import StateVariation
 from .trials import BASE, Trial
 
 
 @dataclass(frozen=True)
-class Subject:
+class ComparedVersion:
     """A version of a callable: its maker, and a call that is expected to work.
 
     `again` imports the version again, so that its modules keep nothing from earlier calls. `begin` is called with each
@@ -32,13 +32,13 @@ class Subject:
     version: Version
     make: Maker
     call: Call
-    again: Callable[[], Subject]
+    again: Callable[[], ComparedVersion]
     begin: Callable[[Trial], None] = lambda _: None
     differentiated: bool = True
 
 
 @dataclass(frozen=True)
-class Difference:
+class ObservedDifference:
     """A difference, and the input that shows it. `raises` means that only the second version raised.
 
     `passes` means that practical equality allows the difference. `stable` is False if the first version also differs
@@ -59,14 +59,20 @@ class NotMadeError(Exception):
         """Store the description for the report in `difference`."""
         super().__init__(str(error))
         what = f"exception: none became {type(error).__name__}({(str(error).splitlines() or [''])[0][:160]!r})"
-        self.difference = Difference(what, f"{build.words}, before any call", raises=True)
+        self.difference = ObservedDifference(what, f"{build.words}, before any call", raises=True)
 
 
 class Pair:
     """Two fresh callables in the same state. The tensors of the first callable are copied to the second."""
 
     def __init__(
-        self, one: Subject, other: Subject, equality: Equality, *, training: bool, change: StateChange | None = None
+        self,
+        one: ComparedVersion,
+        other: ComparedVersion,
+        equality: Equality,
+        *,
+        training: bool,
+        change: StateVariation | None = None,
     ) -> None:
         self._subjects = tuple(_cast(subject, change) for subject in (one, other))
         self.equality, self._training, self._change = equality, training, change
@@ -103,7 +109,7 @@ class Pair:
         return run
 
 
-def fresh(subject: Subject, build: Build | None = None, *, training: bool) -> Callable[..., Any]:
+def fresh(subject: ComparedVersion, build: Build | None = None, *, training: bool) -> Callable[..., Any]:
     """Make a new callable for a version, in training or evaluation mode, with the argument from `build` if given."""
     with subject.version.active(), built(build, subject.version.modules()):
         function = fresh_callable(subject.make)
@@ -113,7 +119,7 @@ def fresh(subject: Subject, build: Build | None = None, *, training: bool) -> Ca
     return function
 
 
-def takes_gradients(subject: Subject) -> bool:
+def takes_gradients(subject: ComparedVersion) -> bool:
     """Return whether a version accepts inputs that require gradients, judging by its example."""
     for differentiated in (True, False):
         function = fresh(subject, training=True)
@@ -124,7 +130,7 @@ def takes_gradients(subject: Subject) -> bool:
     return True
 
 
-def _made(subject: Subject, build: Build | None, *, training: bool) -> Callable[..., Any]:
+def _made(subject: ComparedVersion, build: Build | None, *, training: bool) -> Callable[..., Any]:
     """Make the second callable of a pair."""
     try:
         return fresh(subject, build, training=training)
@@ -134,7 +140,7 @@ def _made(subject: Subject, build: Build | None, *, training: bool) -> Callable[
         raise NotMadeError(build, error) from error
 
 
-def _level(one: Any, other: Any, change: StateChange | None) -> None:
+def _level(one: Any, other: Any, change: StateVariation | None) -> None:
     """Copy the tensors in one callable's state to the other, after applying `change` if given."""
     _set_otherwise(one, change)
     _set_otherwise(other, change)
@@ -159,7 +165,7 @@ def _set_modes(modes: Iterable[tuple[nn.Module, bool]]) -> None:
         module.training = training
 
 
-def _cast(subject: Subject, change: StateChange | None) -> Subject:
+def _cast(subject: ComparedVersion, change: StateVariation | None) -> ComparedVersion:
     """Return a subject whose floating-point inputs have the dtype of a state change."""
     if change is None or change.dtype is None:
         return subject
@@ -170,7 +176,7 @@ def _cast(subject: Subject, change: StateChange | None) -> Subject:
     return replace(subject, call=pytree.tree_map(cast, subject.call))
 
 
-def _set_otherwise(function: Any, change: StateChange | None) -> None:
+def _set_otherwise(function: Any, change: StateVariation | None) -> None:
     """Apply a state change's flags and dtype to a callable."""
     owner = getattr(function, "__self__", function)
     if change is not None and change.flags:
@@ -207,7 +213,12 @@ def state_tensors(function: Any) -> dict[str, torch.Tensor]:
 
 
 def _observed(
-    subject: Subject, function: Callable[..., Any], trial: Trial, change: StateChange | None, *, training: bool
+    subject: ComparedVersion,
+    function: Callable[..., Any],
+    trial: Trial,
+    change: StateVariation | None,
+    *,
+    training: bool,
 ) -> Observation:
     run, call = function, subject.call
     if trial.method is not None:

@@ -56,7 +56,7 @@ class Marks:
 
 
 @dataclass
-class Search:
+class InputSearch:
     """Searches for inputs until everything in `wanted` has run or `seconds` of processor time are used up.
 
     `methods` are called in between, counters are set close to `limits`, and trials named in `left_out` are skipped. If
@@ -141,7 +141,7 @@ class Search:
             if self._meeting(self.shown_by(partial(run, trial))) - self._met:
                 yield trial
 
-    def telling(self, trials: Iterable[Trial], probe: Callable[[], Callable[[Trial], None]]) -> Iterator[Trial]:
+    def worth_comparing(self, trials: Iterable[Trial], probe: Callable[[], Callable[[Trial], None]]) -> Iterator[Trial]:
         """Yield the trials worth comparing during the search: the first few, then those that run new branches.
 
         The function that `probe` returns finds these with a single run, at a tenth of the cost of a comparison.

@@ -12,7 +12,7 @@ from .tensor_changes import apart, filled, normal, same, scaled
 
 
 @dataclass(frozen=True)
-class StateChange:
+class StateVariation:
     """A change to all parameters and buffers, with a name and a function for each kind of tensor.
 
     `flags` inverts bool attributes. `build` changes a constructor argument. `dtype` casts floating-point tensors,
@@ -39,39 +39,39 @@ class StateChange:
         return changed.to(tensor.device, tensor.dtype)
 
 
-def built_otherwise(build: Build) -> StateChange:
+def built_otherwise(build: Build) -> StateVariation:
     """Return the state of a different build."""
-    return StateChange(build.words, same, _as_it_is, _as_it_is, build=build)
+    return StateVariation(build.words, same, _as_it_is, _as_it_is, build=build)
 
 
-def counted_to(count: int) -> StateChange:
+def counted_to(count: int) -> StateVariation:
     """Return the state in which counters have the value `count`."""
-    return StateChange(f"counts at {count}", same, _as_it_is, _as_it_is, count=count)
+    return StateVariation(f"counts at {count}", same, _as_it_is, _as_it_is, count=count)
 
 
 def _as_it_is(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def _drawn_state(number: int, *, flags: bool) -> StateChange:
+def _drawn_state(number: int, *, flags: bool) -> StateVariation:
     name = f"parameters with different scales ({number}{', flags inverted' if flags else ''})"
-    return StateChange(name, apart, _as_it_is, _as_it_is, seed=number, flags=flags)
+    return StateVariation(name, apart, _as_it_is, _as_it_is, seed=number, flags=flags)
 
 
 # Integers in buffers are mostly indices and counts, so they are rarely worth changing, and then only upwards.
-STATES: tuple[StateChange, ...] = (
-    StateChange("flags inverted", same, _as_it_is, _as_it_is, flags=True),
-    StateChange("parameters negated", scaled(-1.0), _as_it_is, torch.logical_not),
-    StateChange("random parameters", normal(1.0), _as_it_is, torch.ones_like),
-    StateChange("parameters ten times larger", scaled(10.0), lambda tensor: tensor + 1000, _as_it_is),
-    StateChange("parameters all zero", filled(0.0), torch.zeros_like, torch.zeros_like),
+STATES: tuple[StateVariation, ...] = (
+    StateVariation("flags inverted", same, _as_it_is, _as_it_is, flags=True),
+    StateVariation("parameters negated", scaled(-1.0), _as_it_is, torch.logical_not),
+    StateVariation("random parameters", normal(1.0), _as_it_is, torch.ones_like),
+    StateVariation("parameters ten times larger", scaled(10.0), lambda tensor: tensor + 1000, _as_it_is),
+    StateVariation("parameters all zero", filled(0.0), torch.zeros_like, torch.zeros_like),
 )
 ALWAYS = STATES[1:3]
-HALF = StateChange("all in half precision", same, _as_it_is, _as_it_is, dtype=torch.float16)
+HALF = StateVariation("all in half precision", same, _as_it_is, _as_it_is, dtype=torch.float16)
 # Code does not have to support these. If the original raises, nothing is compared.
 PRECISIONS = (
-    StateChange("all in bfloat16", same, _as_it_is, _as_it_is, dtype=torch.bfloat16),
-    StateChange("autocast to bfloat16", same, _as_it_is, _as_it_is, autocast=True),
-    StateChange("all in float64", same, _as_it_is, _as_it_is, dtype=torch.float64),
+    StateVariation("all in bfloat16", same, _as_it_is, _as_it_is, dtype=torch.bfloat16),
+    StateVariation("autocast to bfloat16", same, _as_it_is, _as_it_is, autocast=True),
+    StateVariation("all in float64", same, _as_it_is, _as_it_is, dtype=torch.float64),
 )
 MORE_STATES = tuple(_drawn_state(number, flags=number % 2 == 0) for number in range(1, 9))

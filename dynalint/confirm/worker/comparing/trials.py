@@ -36,7 +36,7 @@ from .tensor_changes import (
 
 
 @dataclass(frozen=True)
-class Spoilt:
+class ElementChange:
     """Sets an element of each float tensor in the range `which` to `value`, or every third element if `widely`."""
 
     value: float
@@ -64,7 +64,7 @@ class Trial:
     method: str | None = None
     alike: bool = False
     which: tuple[int, int | None] = (0, None)
-    spoilt: tuple[Spoilt, ...] = ()
+    spoilt: tuple[ElementChange, ...] = ()
     times: int = 1
 
     def of(self, call: Call) -> Call:
@@ -115,7 +115,7 @@ def is_changeable(leaf: object) -> bool:
     return isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided
 
 
-def _spoil(tensor: torch.Tensor, spoilt: Spoilt, generator: torch.Generator) -> None:
+def _spoil(tensor: torch.Tensor, spoilt: ElementChange, generator: torch.Generator) -> None:
     if tensor.is_floating_point() and tensor.numel():
         size = tensor.numel()
         chosen = torch.rand(size, generator=generator) < 1 / 3
@@ -189,7 +189,9 @@ NO_NUMBERS: tuple[Trial, ...] = (
     Trial("one element of the others infinite", 19, with_one(float("-inf")), same, same, which=(1, None)),
     Trial("one element NaN", 13, with_one(float("nan")), same, same),
     Trial("inputs all NaN", 14, filled(float("nan")), same, same),
-    Trial("random inputs, a third NaN", 21, normal(1.0), same, same, spoilt=(Spoilt(float("nan"), widely=True),)),
+    Trial(
+        "random inputs, a third NaN", 21, normal(1.0), same, same, spoilt=(ElementChange(float("nan"), widely=True),)
+    ),
 )
 
 
@@ -203,16 +205,16 @@ def at_edges(trials: Sequence[Trial]) -> Iterator[Trial]:
     some = trials[:_MOST_AT_EDGES]
     for value, words, (where, which) in _EDGES:
         for trial in some:
-            yield _with(trial, f"one element of {where} {words}", Spoilt(value, which))
+            yield _with(trial, f"one element of {where} {words}", ElementChange(value, which))
     for trial in trials[:_MOST_LARGER]:
         yield from (_larger(trial, *way) for way in _LARGER)
     for trial in some:
         larger = _larger(trial, *_LARGER[0])
-        yield _with(larger, "one element of each NaN", Spoilt(float("nan")))
-        yield _with(trial, "a third of the elements NaN", Spoilt(float("nan"), widely=True))
+        yield _with(larger, "one element of each NaN", ElementChange(float("nan")))
+        yield _with(trial, "a third of the elements NaN", ElementChange(float("nan"), widely=True))
 
 
-def _with(trial: Trial, words: str, spoilt: Spoilt) -> Trial:
+def _with(trial: Trial, words: str, spoilt: ElementChange) -> Trial:
     """Return a copy of `trial` that also replaces the elements given by `spoilt`."""
     return replace(trial, name=f"{trial.name}, {words}", spoilt=(*trial.spoilt, spoilt))
 
@@ -287,7 +289,7 @@ def broken_trials() -> Iterator[Trial]:
         value, words = choose.choice([("inf", "infinite"), ("-inf", "infinite and negative"), ("nan", "NaN")])
         where, which = choose.choice([("the first tensor", (0, 1)), ("the others", (1, None)), ("each", (0, None))])
         name = f"random inputs {how}, one element of {where} {words}"
-        yield Trial(name, seed, drawn, drawn, coin, spoilt=(Spoilt(float(value), which),))
+        yield Trial(name, seed, drawn, drawn, coin, spoilt=(ElementChange(float(value), which),))
 
 
 def mixed_trials() -> Iterator[Trial]:

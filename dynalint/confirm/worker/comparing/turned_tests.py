@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from .differences import Equality, difference
 from .lockstep import Told
-from .pairs import Difference, Pair, Subject
-from .reached_code import Search
-from .states import StateChange
+from .pairs import ComparedVersion, ObservedDifference, Pair
+from .reached_code import InputSearch
+from .states import StateVariation
 from .trials import BASE, Trial
 
 _MOST_TESTS = 12
@@ -22,10 +22,10 @@ _MOST_WAYS = 6
 # The fraction of the search's time limit.
 _SHARE = 1 / 4
 
-Way = tuple["StateChange | None", Trial]
+Way = tuple["StateVariation | None", Trial]
 
 
-def one_sided(search: Search, words: Mapping[int, str]) -> dict[int, str]:
+def one_sided(search: InputSearch, words: Mapping[int, str]) -> dict[int, str]:
     """Return the tests that have only had a single result, as descriptions by mark."""
     answers = {mark: [truth for other, truth in search.marks.seen if other == mark] for mark in words}
     alike = [mark for mark, found in answers.items() if found in ([True], [False])]
@@ -33,8 +33,13 @@ def one_sided(search: Search, words: Mapping[int, str]) -> dict[int, str]:
 
 
 def difference_when_turned(
-    one: Subject, other: Subject, equality: Equality, search: Search, told: Told, tests: Mapping[int, str]
-) -> Difference | None:
+    one: ComparedVersion,
+    other: ComparedVersion,
+    equality: Equality,
+    search: InputSearch,
+    told: Told,
+    tests: Mapping[int, str],
+) -> ObservedDifference | None:
     """Return the first difference that appears when one of `tests` is inverted. `tests` are descriptions by mark."""
     search = replace(search, seconds=search.seconds * _SHARE)
     search.begin()
@@ -48,8 +53,13 @@ def difference_when_turned(
 
 
 def _first_difference(
-    one: Subject, other: Subject, equality: Equality, search: Search, ways: Sequence[Way], mark: int
-) -> Difference | None:
+    one: ComparedVersion,
+    other: ComparedVersion,
+    equality: Equality,
+    search: InputSearch,
+    ways: Sequence[Way],
+    mark: int,
+) -> ObservedDifference | None:
     for training in (True, False):
         for change, trial in ways:
             if not search.has_time():
@@ -66,5 +76,5 @@ def _first_difference(
             passes = difference(first, second, replace(equality, practical=True)) is None
             mode = "while training" if training else "in evaluation, without gradients"
             where = f"{trial.name}, {mode},"
-            return Difference(differs, where, second.error is not None, passes)
+            return ObservedDifference(differs, where, second.error is not None, passes)
     return None

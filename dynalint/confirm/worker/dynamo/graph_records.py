@@ -14,7 +14,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Operation:
+class GraphOperation:
     """An operator that a source line runs `count` times. `file` is None if the line is not in the user's own code."""
 
     name: str
@@ -35,7 +35,7 @@ class Guards:
 
 
 @dataclass(frozen=True)
-class Graph:
+class GraphRecord:
     """A graph, in order of compilation. `compile_id` is the id of the frame's compilation.
 
     `lines` are the lines that Dynamo traced for the graph, by file. Sizes were measured in its first run. The model's
@@ -44,7 +44,7 @@ class Graph:
 
     compile_id: str
     call: int
-    operations: tuple[Operation, ...]
+    operations: tuple[GraphOperation, ...]
     lines: dict[str, tuple[int, ...]]
     parameters: Size
     inputs: Size
@@ -53,7 +53,7 @@ class Graph:
 
 
 @dataclass(frozen=True)
-class Step:
+class GraphStep:
     """A graph that runs during a call that did not compile anything.
 
     `crossing` are tensors created up to this step that a later graph uses.
@@ -64,15 +64,15 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Flow:
+class GraphFlow:
     """A callable's graphs, and the order in which a call runs them.
 
     `breaks` are the compile ids for the run's breaks, in order.
     """
 
-    graphs: tuple[Graph, ...]
+    graphs: tuple[GraphRecord, ...]
     breaks: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[GraphStep, ...]
 
 
 @dataclass(frozen=True)

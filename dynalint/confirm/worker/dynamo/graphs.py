@@ -16,7 +16,7 @@ from torch._guards import CompileContext
 from torch.utils import _pytree as pytree
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from .graph_records import Flow, Graph, Guards, Operation, Size, Step
+from .graph_records import GraphFlow, GraphOperation, GraphRecord, GraphStep, Guards, Size
 from .records import Run
 from .runs import Call, Listener, Maker, compiled_run
 
@@ -34,7 +34,7 @@ _VARYING = (
 _MOST_CONDITIONS = 200
 
 
-def trace_flow(make: Maker, calls: Sequence[Call], files: Mapping[str, str], warm: range) -> tuple[Run, Flow]:
+def trace_flow(make: Maker, calls: Sequence[Call], files: Mapping[str, str], warm: range) -> tuple[Run, GraphFlow]:
     """Compile and run `calls`. The steps are recorded in the calls numbered `warm`, which must be identical.
 
     `files` maps the user's own files, as named in code objects, to the paths to report.
@@ -66,7 +66,7 @@ class GraphListener(Listener):
     """Also records the graphs: their operators and guards, when they run, and which tensors they pass on."""
 
     own: Mapping[str, str] = field(default_factory=dict)
-    found: list[Graph] = field(default_factory=list)
+    found: list[GraphRecord] = field(default_factory=list)
     break_ids: list[str] = field(default_factory=list)
     called: list[_Called] = field(default_factory=list)
     _origin: Any = field(default_factory=WeakTensorKeyDictionary)
@@ -87,7 +87,9 @@ class GraphListener(Listener):
         lines = {self.own[file]: tuple(sorted(_lines(spans))) for file, spans in self.attempt.items()}
         operations = tuple(_operations(module, self.own))
         nothing = Size()
-        self.found.append(Graph(_compile_id(), self.call, operations, lines, nothing, nothing, nothing, Guards({}, ())))
+        self.found.append(
+            GraphRecord(_compile_id(), self.call, operations, lines, nothing, nothing, nothing, Guards({}, ()))
+        )
 
     def note_break(self, error: BaseException | None, reason: str, stack: Any, effect: str = "split") -> None:
         """Record which frame was being compiled."""
@@ -98,11 +100,11 @@ class GraphListener(Listener):
         """Return a function that runs the latest graph."""
         return partial(self._run, len(self.found) - 1, run)
 
-    def flow(self, warm: range) -> Flow:
+    def flow(self, warm: range) -> GraphFlow:
         """Return everything that was recorded, with the steps from the last call in `warm`."""
         called = [self.called[number] for number in warm if number < len(self.called)]
         steps = tuple(_steps(called[-1])) if called else ()
-        return Flow(tuple(self.found), tuple(self.break_ids), steps)
+        return GraphFlow(tuple(self.found), tuple(self.break_ids), steps)
 
     def _note_guards(self, guards: Iterable[Any]) -> None:
         name = _compile_id()
@@ -163,7 +165,7 @@ def _lines(spans: Iterable[tuple[int, int, int, int]]) -> set[int]:
     return {line for span in spans for line in range(span[0], span[2] + 1)}
 
 
-def _operations(module: torch.fx.GraphModule, own: Mapping[str, str]) -> Iterator[Operation]:
+def _operations(module: torch.fx.GraphModule, own: Mapping[str, str]) -> Iterator[GraphOperation]:
     """Yield the operators in order. An operator that is repeated on the same line is counted with the first one."""
     counts: Counter[tuple[str, str | None, int]] = Counter()
     for node in module.graph.nodes:
@@ -171,7 +173,7 @@ def _operations(module: torch.fx.GraphModule, own: Mapping[str, str]) -> Iterato
             file, line = _place(str(node.meta.get("stack_trace") or ""), own)
             counts[_name(module, node), file, line] += 1
     for (name, file, line), count in counts.items():
-        yield Operation(name, count, file, line)
+        yield GraphOperation(name, count, file, line)
 
 
 def _name(module: torch.fx.GraphModule, node: torch.fx.Node) -> str:
@@ -209,7 +211,7 @@ def _conditions(kind: str, guard: Any) -> Iterator[str]:
         yield from (code for code in map(str, guard.code_list or ()) if not code.startswith("___check"))
 
 
-def _steps(called: _Called) -> Iterator[Step]:
+def _steps(called: _Called) -> Iterator[GraphStep]:
     for number, graph in enumerate(called.ran):
         crossing = [made.bytes for made in called.made if made.step <= number < made.last]
-        yield Step(graph, Size(len(crossing), sum(crossing)))
+        yield GraphStep(graph, Size(len(crossing), sum(crossing)))

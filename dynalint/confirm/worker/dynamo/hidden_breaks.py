@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..source.substitutes import RECORD, VALUES, Edit, Place, rewritten
+from ..source.substitutes import RECORD, VALUES, OperationPlace, Substitute, rewritten
 from . import runs
 from .records import Run, Span
 from .reports import resume_name
@@ -28,7 +28,7 @@ _HIDING = ("frame", "rest")
 
 
 @dataclass(frozen=True)
-class Asked:
+class JudgedFile:
     """A file's text, and the ranges in it to judge."""
 
     text: str
@@ -39,7 +39,7 @@ def latent_run(
     make: Maker,
     calls: Sequence[Call],
     seen: Run,
-    asked: Mapping[str, Asked],
+    asked: Mapping[str, JudgedFile],
     seconds: float,
     is_open: Callable[[Sequence[Run]], bool],
 ) -> Run | None:
@@ -49,7 +49,7 @@ def latent_run(
     leave a range undecided. If they do not, or after `seconds`, no more rounds are started.
     """
     deadline = time.process_time() + seconds
-    given: list[Place] = []
+    given: list[OperationPlace] = []
     found: Run | None = None
     latest = seen
     for _ in range(_ROUNDS):
@@ -65,7 +65,7 @@ def latent_run(
     return found
 
 
-def _hiding(run: Run, asked: Mapping[str, Asked]) -> Iterator[Place]:
+def _hiding(run: Run, asked: Mapping[str, JudgedFile]) -> Iterator[OperationPlace]:
     """Yield the locations of the breaks that made a frame, or the rest of it, fall back to eager mode."""
     compiled = {(one.file, one.function) for one in run.compiles}
     for broken in run.breaks:
@@ -75,11 +75,11 @@ def _hiding(run: Run, asked: Mapping[str, Asked]) -> Iterator[Place]:
         if broken.effect not in _HIDING and (frame.file, resume_name(frame.function, frame.line)) in compiled:
             continue
         if frame.column is not None and frame.end_column is not None:
-            yield Place(frame.file, frame.line, frame.column, frame.end_column)
+            yield OperationPlace(frame.file, frame.line, frame.column, frame.end_column)
             continue
         spots = {(spot[1], spot[3]) for spot in asked[frame.file].spots if spot[0] == frame.line}
         if len(spots) == 1:
-            yield Place(frame.file, frame.line, *spots.pop())
+            yield OperationPlace(frame.file, frame.line, *spots.pop())
 
 
 def joined(first: Run, second: Run | None) -> Run:
@@ -94,9 +94,11 @@ def joined(first: Run, second: Run | None) -> Run:
     return replace(second, breaks=breaks, traced=traced)
 
 
-def _given_run(make: Maker, calls: Sequence[Call], given: Sequence[Place], sources: Mapping[str, str]) -> Run | None:
+def _given_run(
+    make: Maker, calls: Sequence[Call], given: Sequence[OperationPlace], sources: Mapping[str, str]
+) -> Run | None:
     """Compile with the values of `given` known. Return None if they cannot be inserted or the code then fails."""
-    edits = [Edit(number, place) for number, place in enumerate(given)]
+    edits = [Substitute(number, place) for number, place in enumerate(given)]
     record = {RECORD: lambda number, value: edits[number].record(value)}
     with rewritten(edits, sources, recording=True, names=record) as done:
         if not done or runs.eager_run(make, calls).error is not None:

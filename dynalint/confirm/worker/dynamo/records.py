@@ -19,7 +19,7 @@ Span = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
-class Frame:
+class StackFrame:
     """A frame in a user's stack. Columns are 0-based in UTF-8 bytes, or None if this torch release has none."""
 
     file: str
@@ -44,7 +44,7 @@ class Break:
     explanation: str
     hints: tuple[str, ...]
     reason: str
-    stack: tuple[Frame, ...]
+    stack: tuple[StackFrame, ...]
     call: int
     effect: str = "split"
     secondary: tuple[str, ...] = ()
@@ -74,13 +74,13 @@ class Compile:
 
 
 @dataclass(frozen=True)
-class Failure:
+class RunFailure:
     """An exception that ended a run in call `call`. `gb` and `gb_type` are set if Dynamo raised it for a break."""
 
     type: str
     message: str
     call: int
-    stack: tuple[Frame, ...] = ()
+    stack: tuple[StackFrame, ...] = ()
     gb: str | None = None
     gb_type: str | None = None
     explanation: str = ""
@@ -104,7 +104,7 @@ class Run:
     breaks: tuple[Break, ...]
     compiles: tuple[Compile, ...]
     limit_hit: tuple[str, ...]
-    error: Failure | None
+    error: RunFailure | None
     traced: dict[str, tuple[Span, ...]]
     explained: bool
 
@@ -119,11 +119,11 @@ class EagerRun:
     """The result of an eager run: the lines that ran in each requested file, and the exception that ended it."""
 
     lines: dict[str, tuple[int, ...]]
-    error: Failure | None
+    error: RunFailure | None
 
 
 @dataclass(frozen=True)
-class Comparison:
+class EagerComparison:
     """Whether compiled code gave the same results as eager code, and if not, the call, the aspect and the two values.
 
     `stable` is False if eager code gives different values in every run. `gradients` means that gradients were compared.
@@ -139,7 +139,7 @@ class Comparison:
     detail: str = ""
     training: bool = False
     evaluation: bool = False
-    place: Frame | None = None
+    place: StackFrame | None = None
 
 
 def encode(record: Any) -> Any:

@@ -15,7 +15,7 @@ import torch
 from torch import _dynamo as dynamo
 from torch._dynamo import exc as dynamo_exc
 
-from .records import Failure, Frame
+from .records import RunFailure, StackFrame
 
 BREAKS = (dynamo_exc.Unsupported, dynamo_exc.UserError)
 _NESTED = "*** While handling this graph break, another graph break occurred: ***"
@@ -25,7 +25,7 @@ _TORCH = str(Path(torch.__file__).parent) + os.sep
 _HERE = str(Path(__file__).parent.parent) + os.sep
 
 
-def failure(error: BaseException, call: int) -> Failure:
+def failure(error: BaseException, call: int) -> RunFailure:
     """Describe an exception. Dynamo's exceptions have an id, an explanation and hints, and the user's have a stack."""
     cause = error.__cause__
     limit = is_limit(type(error).__name__ + str(error)) or (isinstance(cause, BREAKS) and is_limit(str(cause)))
@@ -33,10 +33,10 @@ def failure(error: BaseException, call: int) -> Failure:
     frames = frames_of(stack or traceback.extract_tb(error.__traceback__))
     message = str(getattr(error, "msg", "")) or str(error)
     if not isinstance(error, BREAKS):
-        return Failure(type(error).__name__, message, call, frames, recompile_limit=limit)
+        return RunFailure(type(error).__name__, message, call, frames, recompile_limit=limit)
     primary, *others = parts_of(error, message)
     secondary = tuple(part.gb for part in others if part.gb)
-    return Failure(
+    return RunFailure(
         type=type(error).__name__,
         message=message,
         call=call,
@@ -66,7 +66,7 @@ def _registry() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Part:
+class MessagePart:
     """A break in a message."""
 
     gb: str | None
@@ -75,7 +75,7 @@ class Part:
     hints: tuple[str, ...]
 
 
-def parts_of(error: BaseException | None, message: str) -> list[Part]:
+def parts_of(error: BaseException | None, message: str) -> list[MessagePart]:
     """Split a message into the break that caused it and the breaks that followed. The cause comes first.
 
     Each break is written as `gb_type`, `  Explanation: ...`, `  Hint: ...`, `  Developer debug context: ...`, and each
@@ -88,7 +88,7 @@ def parts_of(error: BaseException | None, message: str) -> list[Part]:
     return parts
 
 
-def _part(segment: str) -> Part:
+def _part(segment: str) -> MessagePart:
     sections: list[tuple[str, list[str]]] = [("type", [])]
     for line in segment.strip().splitlines():
         match = re.match(r"  (Explanation|Hint|Developer debug context|Higher Order Operator): ?(.*)", line)
@@ -101,7 +101,7 @@ def _part(segment: str) -> Part:
     texts = [(name, " ".join(lines).strip()) for name, lines in sections]
     gb_type = sections[0][1][0] if sections[0][1] else ""
     explanation = next((text for name, text in texts if name == "Explanation"), texts[0][1])
-    return Part(gb_id(gb_type), gb_type, explanation, tuple(text for name, text in texts if name == "Hint"))
+    return MessagePart(gb_id(gb_type), gb_type, explanation, tuple(text for name, text in texts if name == "Hint"))
 
 
 def resumed(name: str) -> str:
@@ -120,15 +120,15 @@ def is_limit(text: str) -> bool:
     return _LIMIT.search(text) is not None
 
 
-def frames_of(stack: Iterable[traceback.FrameSummary]) -> tuple[Frame, ...]:
+def frames_of(stack: Iterable[traceback.FrameSummary]) -> tuple[StackFrame, ...]:
     """Return the user's frames, outermost first. Resume functions are replaced with the functions that they resume."""
-    frames: list[Frame] = []
+    frames: list[StackFrame] = []
     for summary in stack:
         if summary.filename is None or summary.filename.startswith((_TORCH + "_dynamo" + os.sep, _HERE)):
             continue
         name = resumed(summary.name)
         columns = (getattr(summary, "colno", None), getattr(summary, "end_colno", None))
-        frame = Frame(summary.filename, summary.lineno or 0, name, *columns)
+        frame = StackFrame(summary.filename, summary.lineno or 0, name, *columns)
         if name != summary.name and frames and (frames[-1].file, frames[-1].function) == (frame.file, frame.function):
             frames.pop()
         frames.append(frame)

@@ -25,7 +25,7 @@ from torch._dynamo import eval_frame
 from ..dynamo import runs
 from ..dynamo.records import encode
 from ..dynamo.runs import Call, innermost
-from ..inputs.targets import ProblemError, Subject
+from ..inputs.targets import BuiltTarget, ProblemError
 from ..operations import confirming
 from ..process.batch import can_fork
 from ..process.supervisor import run_to_end
@@ -35,7 +35,7 @@ from ..tracing import signature
 from ..tracing.instrument import instrument
 from ..tracing.live import maker
 from .devices import OnTheCpu
-from .forks import Part, heard
+from .forks import NumberedReply, result_of_fork
 from .processor_time import seconds_used, unhurried
 from .recipes import Constructions, NoRecipeError, recipe_of
 from .wanted import Span, Wanted, wanted_of
@@ -230,7 +230,7 @@ class Harvest:
         if self._constructions is None:
             self.unforked.update((_key(one.target), one.target) for one in wanted)
             raise signature.DeclinedError("the process has started threads, so it cannot be forked")
-        reply = Part(str(self._count), self._reply)
+        reply = NumberedReply(str(self._count), self._reply)
         self._count += 1
         said = self._recorded(self._constructions, subject, call, reply, {})
         if "raises" in said:
@@ -250,9 +250,9 @@ class Harvest:
         child = os.fork()
         if child == 0:
             os.close(source)
-            self._watched_child(wanted, subject, call, Part(str(number), self._reply), sink)
+            self._watched_child(wanted, subject, call, NumberedReply(str(number), self._reply), sink)
         os.close(sink)
-        said, outcome = heard(child, source, self._seconds)
+        said, outcome = result_of_fork(child, source, self._seconds)
         if "reached" not in said:
             if said.get("raises"):
                 self.note(self.where, said["raises"])
@@ -308,7 +308,7 @@ class Harvest:
         target = {**self._request["target"], "qualname": name}
         request = {**self._request, "target": target, "seconds": self._seconds}
         try:
-            confirming.run_modes(Subject(maker(subject), call, text, varied=False), request, reply, None)
+            confirming.run_modes(BuiltTarget(maker(subject), call, text, varied=False), request, reply, None)
         except ProblemError as problem:
             reply.part("problem", {"phase": problem.phase, "failure": encode(problem.failure)})
 

@@ -16,7 +16,7 @@ from ..process.wire import Reply
 _PATIENCE = 4
 
 
-def heard(child: int, source: int, seconds: float) -> tuple[dict[str, Any], str]:
+def result_of_fork(child: int, source: int, seconds: float) -> tuple[dict[str, Any], str]:
     """Wait for a fork to end. Return its message, and how it ended."""
     end = time.monotonic() + _PATIENCE * seconds
     text = b""
@@ -36,13 +36,13 @@ def heard(child: int, source: int, seconds: float) -> tuple[dict[str, Any], str]
         time.sleep(0.005)
     with contextlib.suppress(OSError):
         os.killpg(child, signal.SIGKILL)
-    said: dict[str, Any] = {}
+    message: dict[str, Any] = {}
     with contextlib.suppress(ValueError):
-        said = json.loads(text or b"{}")
-    return said, "done" if status == 0 else "timeout" if os.WIFSIGNALED(status) else "exit"
+        message = json.loads(text or b"{}")
+    return message, "done" if status == 0 else "timeout" if os.WIFSIGNALED(status) else "exit"
 
 
-class Part(Reply):
+class NumberedReply(Reply):
     """Forwards parts, with the call's number as a prefix, and forwards stages as parts."""
 
     def __init__(self, name: str, reply: Reply) -> None:

@@ -232,21 +232,21 @@ def _made_module(content: Any) -> nn.Module:
     return module if module.training == content[1] else module.train(content[1])
 
 
-def _made_tensor(told: Mapping[str, Any]) -> torch.Tensor:
-    dtype, shape = getattr(torch, told["dtype"]), told["shape"]
-    if "packed" in told:
-        content = bytearray(zlib.decompress(base64.b64decode(told["packed"])))
+def _made_tensor(data: Mapping[str, Any]) -> torch.Tensor:
+    dtype, shape = getattr(torch, data["dtype"]), data["shape"]
+    if "packed" in data:
+        content = bytearray(zlib.decompress(base64.b64decode(data["packed"])))
         flat = torch.frombuffer(content, dtype=dtype) if content else torch.empty(0, dtype=dtype)
         tensor = flat.reshape(shape).clone()
     else:
-        low, high = map(float.fromhex, told["range"])
+        low, high = map(float.fromhex, data["range"])
         drawn = torch.rand(shape, generator=torch.Generator().manual_seed(0))
         whole = not (dtype.is_floating_point or dtype.is_complex)
         tensor = (low + drawn * (high - low + whole)).clamp(low, high).to(dtype)
-    kind = _PLAIN[told["kind"]]
+    kind = _PLAIN[data["kind"]]
     if kind is nn.Parameter:
-        return nn.Parameter(tensor, requires_grad=told["grad"])
-    return (nn.Buffer(tensor) if kind is nn.Buffer else tensor).requires_grad_(told["grad"])
+        return nn.Parameter(tensor, requires_grad=data["grad"])
+    return (nn.Buffer(tensor) if kind is nn.Buffer else tensor).requires_grad_(data["grad"])
 
 
 def _named(content: Any) -> Any:

@@ -35,8 +35,8 @@ def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest,
         return
     harvest.stop = pytest.exit.Exception("enough")
     pytest.hookimpl(hookwrapper=True)(_Plugin.pytest_runtest_protocol)
-    _tame_hypothesis()
-    _tame_progress_bars()
+    _limit_hypothesis()
+    _limit_progress_bars()
     # The configured options are meant for whole runs: coverage, multiple processes, reports.
     options = [*_OPTIONS.split(), "-o", "addopts=", "--rootdir", folder]
     errors = io.StringIO()
@@ -52,7 +52,7 @@ def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest,
             harvest.note("pytest", _first_error(errors.getvalue()) or str(status))
 
 
-def _tame_hypothesis() -> None:
+def _limit_hypothesis() -> None:
     """Make property tests run only a few examples, without a deadline, and stop at the first failure."""
     try:
         from hypothesis import HealthCheck, Phase, settings
@@ -70,7 +70,7 @@ def _tame_hypothesis() -> None:
     settings.load_profile("dynalint")
 
 
-def _tame_progress_bars() -> None:
+def _limit_progress_bars() -> None:
     """Keep progress bars from starting threads, because a process with threads cannot be forked."""
     with contextlib.suppress(Exception):
         from tqdm import tqdm  # type: ignore[import-untyped, unused-ignore]

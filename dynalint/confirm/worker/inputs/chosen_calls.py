@@ -24,7 +24,7 @@ Spots = Mapping[str, Sequence[Sequence[int]]]
 
 
 @dataclass(frozen=True)
-class Calls:
+class ChosenCalls:
     """`repeats` should need only one compilation, even if the last has another batch size. `others` may need more.
 
     The first `same` calls are identical. `asked` indicates whether any of the calls reaches a requested line.
@@ -51,7 +51,7 @@ def choose(
     varied: bool = True,
     resized: bool = False,
     brief: bool = False,
-) -> Calls:
+) -> ChosenCalls:
     """Return the calls to run. `watched` maps file names in code objects to the paths in `spots`.
 
     `resized` means that a finding needs a call with another batch size, and without `varied`, there is none otherwise.
@@ -61,11 +61,11 @@ def choose(
     `varied` is false, they must reach more of the requested lines. If no file is watched, there are no other calls.
     """
     if not watched:
-        return Calls([call] * REPEATS, [], asked=False)
+        return ChosenCalls([call] * REPEATS, [], asked=False)
     try:
         function = runs.fresh_callable(make)
     except BaseException:  # noqa: BLE001 - user code; the actual run reports it
-        return Calls([call] * REPEATS, [], asked=True)
+        return ChosenCalls([call] * REPEATS, [], asked=True)
 
     def lines(tried: Call) -> Lines | None:
         run = runs.call_once(function, tried, watched)
@@ -80,7 +80,7 @@ def choose(
     batch = other_batch(call) if resized or (varied and not slow) else None
     if slow or brief:
         asked = _concerns(reached, spots)
-        return Calls([call] * same + _wider(batch if asked or resized else None, lines), [], asked, same)
+        return ChosenCalls([call] * same + _wider(batch if asked or resized else None, lines), [], asked, same)
     others = _others(function, call, lines)
     if guessed:
         for alternatives in other_ranks(call):
@@ -92,7 +92,7 @@ def choose(
         if _concerns(new, spots) if not varied else asked or new:
             kept.append(other)
             reached |= seen
-    return Calls([*[call] * REPEATS, *(_wider(batch, lines) if asked else ())], kept, asked)
+    return ChosenCalls([*[call] * REPEATS, *(_wider(batch, lines) if asked else ())], kept, asked)
 
 
 def _wider(batch: Call | None, lines: Callable[[Call], Lines | None]) -> list[Call]:

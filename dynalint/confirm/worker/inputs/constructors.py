@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 from torch.nn import functional
 
-from .guessed_values import WIDTH, Level, PassThrough, Settings, by_name, constructor_arguments
+from .guessed_values import WIDTH, GuessedConfig, GuessLevel, PassThrough, by_name, constructor_arguments
 from .own_code import classes_with, compared_in
 from .search import NoInputsError
 from .small_configs import DIVISORS, heads_fit, is_configuration, nested, value_of
@@ -39,12 +39,12 @@ def constructions(cls: type) -> Generator[Built, BaseException | None, None]:
     None. If the arguments include configs, their widths are first divided by a large number, then by smaller numbers.
     Raises NoGuessError if a parameter cannot be guessed.
     """
-    first = constructor_arguments(cls, Level(DIVISORS[0]))
+    first = constructor_arguments(cls, GuessLevel(DIVISORS[0]))
     settled = any(is_configuration(type(value)) for value in first.values())
     divisors = sorted(DIVISORS, key=lambda one: not _fits(cls, one)) if settled else DIVISORS[:1]
     tried: set[str] = set()
     for divisor in divisors:
-        waiting: list[Arguments] = [constructor_arguments(cls, Level(divisor))]
+        waiting: list[Arguments] = [constructor_arguments(cls, GuessLevel(divisor))]
         most = len(tried) + _BY_DIVISOR if settled else ATTEMPTS
         while waiting and len(tried) < min(most, ATTEMPTS):
             arguments = waiting.pop(0)
@@ -53,8 +53,8 @@ def constructions(cls: type) -> Generator[Built, BaseException | None, None]:
             tried.add(key)
             error = yield _built(cls, arguments)
             if error is None or isinstance(error, NoInputsError):
-                told = error.__cause__ if error is not None else None
-                waiting[:0] = _instances_with_attribute(cls, arguments, told) if told is not None else ()
+                cause = error.__cause__ if error is not None else None
+                waiting[:0] = _instances_with_attribute(cls, arguments, cause) if cause is not None else ()
                 # The instance was built, but no call was found.
                 waiting += _alike(arguments)
             else:
@@ -62,7 +62,7 @@ def constructions(cls: type) -> Generator[Built, BaseException | None, None]:
 
 
 def _fits(cls: type, divisor: int) -> bool:
-    return all(map(heads_fit, constructor_arguments(cls, Level(divisor)).values()))
+    return all(map(heads_fit, constructor_arguments(cls, GuessLevel(divisor)).values()))
 
 
 def _built(cls: type, arguments: Arguments) -> Built:
@@ -80,9 +80,9 @@ def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[
         named = re.findall(r"'(\w+)'", missing[1])
         yield {**arguments, **{name: by_name(name) for name in named}}
     yield from _parts_with_attribute(arguments, error)
-    told = _DIVIDED.search(message)
-    if told is not None:
-        value, divisor = map(int, told.groups())
+    cause = _DIVIDED.search(message)
+    if cause is not None:
+        value, divisor = map(int, cause.groups())
         alike = [name for name, one in arguments.items() if type(one) is int and one == value]
         for names in dict.fromkeys((tuple(alike), *((name,) for name in alike))):
             yield {**arguments, **dict.fromkeys(names, divisor)}
@@ -201,13 +201,13 @@ def _with_parameters(value: Any, _match: re.Match[str]) -> Iterator[Any]:
 def _object(value: Any, match: re.Match[str]) -> Iterator[Any]:
     """If a value is missing an attribute, replace it with a config, or with a layer that has the attribute."""
     if type(value) in (int, float, str):
-        yield nn.Linear(WIDTH, WIDTH) if hasattr(nn.Linear(1, 1), match[1]) else Settings()
+        yield nn.Linear(WIDTH, WIDTH) if hasattr(nn.Linear(1, 1), match[1]) else GuessedConfig()
 
 
 def _divisible(value: Any, match: re.Match[str]) -> Iterator[Any]:
     if type(value) is int:
-        told = [int(digits) for digits in re.findall(r"\d+", match.string)]
-        yield from (other for other in dict.fromkeys((*told, 1, WIDTH, 4, 2)) if 0 < other != value)
+        cause = [int(digits) for digits in re.findall(r"\d+", match.string)]
+        yield from (other for other in dict.fromkeys((*cause, 1, WIDTH, 4, 2)) if 0 < other != value)
 
 
 # The error message from `nn.GroupNorm`.

@@ -76,7 +76,7 @@ class PassThrough(nn.Module):  # type: ignore[misc]
         return given
 
 
-class Settings:
+class GuessedConfig:
     """A placeholder for a config whose class is unknown. Every attribute is guessed from its name."""
 
     def __getattr__(self, name: str) -> Any:
@@ -98,7 +98,7 @@ class Settings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Level:
+class GuessLevel:
     """A guess's nesting depth, and how to reduce configs in the arguments.
 
     Widths are divided by `divisor`.
@@ -107,7 +107,7 @@ class Level:
     divisor: int = 1
     depth: int = 0
 
-    def below(self) -> Level:
+    def below(self) -> GuessLevel:
         """Return the level for nested arguments."""
         return dataclasses.replace(self, depth=self.depth + 1)
 
@@ -125,18 +125,18 @@ def by_name(name: str) -> Any:
     return WIDTH
 
 
-def for_parameter(name: str, annotation: Any, level: Level | None = None) -> Any:
+def for_parameter(name: str, annotation: Any, level: GuessLevel | None = None) -> Any:
     """Guess a value for a parameter. Raises NoGuessError if no instance of its annotation can be made."""
-    level = level or Level()
+    level = level or GuessLevel()
     if name.strip("_").lower() in SETTINGS:
         made = _instance(annotation, level)
-        return Settings() if made is None else made
+        return GuessedConfig() if made is None else made
     if isinstance(annotation, str) or annotation in (inspect.Parameter.empty, Any, None, object):
         return by_name(name)
     return _by_annotation(name, annotation, level)
 
 
-def _by_annotation(name: str, hint: Any, level: Level) -> Any:
+def _by_annotation(name: str, hint: Any, level: GuessLevel) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         choices = [choice for choice in arguments if choice is not type(None)]
@@ -189,7 +189,7 @@ def _plain(name: str, hint: Any) -> Any:
     return None
 
 
-def _instance(hint: Any, level: Level) -> Any:
+def _instance(hint: Any, level: GuessLevel) -> Any:
     """Make an instance of a class with guessed arguments, or return None if the hint is not a suitable class."""
     if not isinstance(hint, type) or level.depth > 3 or hint.__module__ in ("builtins", "inspect", "typing", "torch"):
         return None
@@ -200,7 +200,7 @@ def _instance(hint: Any, level: Level) -> Any:
     return shrunk(made, given, level.divisor) if level.divisor > 1 and is_configuration(hint) else made
 
 
-def constructor_arguments(cls: type, level: Level | None = None) -> dict[str, Any]:
+def constructor_arguments(cls: type, level: GuessLevel | None = None) -> dict[str, Any]:
     """Guess the arguments that have no default, by name. Raises NoGuessError if one of them cannot be guessed."""
     if dataclasses.is_dataclass(cls):
         hints = hints_of(cls)

@@ -32,13 +32,13 @@ from .stated_shapes import stated_specs
 from .tensor_shapes import (
     GENERIC,
     KINDS,
+    FailedAttempt,
     Specs,
     TensorSpec,
-    Trouble,
     by_parameter_name,
     deeper,
     revisions,
-    told_sizes,
+    sizes_in_message,
     wanted_by,
 )
 from .value_text import first_line, worded
@@ -62,14 +62,14 @@ class NoInputsError(Exception):
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundCall:
     """Arguments that work: a call, and a description of it."""
 
     call: Call
     text: str
 
 
-def find_call(function: Callable[..., Any], device: str, seconds: float) -> Found:
+def find_call(function: Callable[..., Any], device: str, seconds: float) -> FoundCall:
     """Try arguments until `function`, a module or a plain callable, runs without an exception.
 
     Raises NoInputsError after `ATTEMPTS` or `seconds`. Errors that would occur with any arguments (`FINAL`) are raised
@@ -104,7 +104,7 @@ class _Search:
         self._tried: set[str] = set()
         target = function.forward if isinstance(function, nn.Module) else function
         self._tensors = {name for name, hint in hints_of(target).items() if isinstance(hint, type) and hint in KINDS}
-        self.last = Trouble("nothing")
+        self.last = FailedAttempt("nothing")
         self._counts: Counter[str] = Counter()
         self._errors: dict[str, Exception | None] = {}
 
@@ -117,14 +117,14 @@ class _Search:
         """The most frequent of the first few errors."""
         return self._errors[max(self._errors, key=lambda message: self._counts[message])] if self._errors else None
 
-    def run(self, start: Specs, most: int, *, generic: bool) -> Found | None:
+    def run(self, start: Specs, most: int, *, generic: bool) -> FoundCall | None:
         """Continue from `start` until there are `most` attempts in total.
 
         If `generic` is true, common shapes come last.
         """
         waiting: list[Specs] = [start]
         later: list[Specs] = []
-        doubtful: Found | None = None
+        doubtful: FoundCall | None = None
         usual = _generic(start) if generic else iter(())
         while len(self._tried) < most and time.process_time() < self._deadline:
             queue = waiting or later
@@ -138,7 +138,7 @@ class _Search:
             call = _call(self._function, made)
             trouble = _attempt(self._function, made, call)
             if trouble is None:
-                found = Found(call, ", ".join(f"{name}={worded(value)}" for name, value in specs.items()))
+                found = FoundCall(call, ", ".join(f"{name}={worded(value)}" for name, value in specs.items()))
                 if not _rank_depends_on_masks(self._function, call):
                     return found
                 if doubtful is None:
@@ -149,7 +149,7 @@ class _Search:
             # Responses to the latest error come first, because each brings the arguments closer.
             new = (answer for answer in answers if repr(answer) not in self._tried)
             waiting[:0] = [answer for answer in new if self._keeps_tensors(answer)]
-            later[:0] = itertools.islice(told_sizes(specs, trouble.message), 4)
+            later[:0] = itertools.islice(sizes_in_message(specs, trouble.message), 4)
             self.last = trouble
             self._counts[trouble.message] += 1
             # A traceback keeps all intermediate values alive, so only a few are stored.
@@ -241,7 +241,7 @@ def _guess(function: Callable[..., Any], name: str, hint: Any, *, first: bool) -
     return None
 
 
-def _supplied(function: Callable[..., Any], specs: Specs, trouble: Trouble) -> Iterator[Specs]:
+def _supplied(function: Callable[..., Any], specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
     """Yield specs that add an optional parameter if the error shows that it is needed."""
     target = function.forward if isinstance(function, nn.Module) else function
     given = with_items(specs)
@@ -324,7 +324,7 @@ def _call(function: Callable[..., Any], made: Mapping[str, Any]) -> Call:
     return tuple(args), values
 
 
-def _attempt(function: Callable[..., Any], made: Mapping[str, Any], call: Call) -> Trouble | None:
+def _attempt(function: Callable[..., Any], made: Mapping[str, Any], call: Call) -> FailedAttempt | None:
     """Make a call in eager mode. Return the error, if any, and the torch layer that was running."""
     args, kwargs = call
     entered: list[tuple[nn.Module, Any]] = []
@@ -341,7 +341,7 @@ def _attempt(function: Callable[..., Any], made: Mapping[str, Any], call: Call) 
             received = given if isinstance(given, torch.Tensor) else None
             direct = next((name for name, value in made.items() if received is not None and value is received), None)
             missed = _missed(error, [name for name in _names(function) if name not in with_items(made)])
-            return Trouble(f"{type(error).__name__}: {error}", layer, received, direct, missed, error)
+            return FailedAttempt(f"{type(error).__name__}: {error}", layer, received, direct, missed, error)
     return None
 
 

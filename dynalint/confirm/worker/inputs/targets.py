@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from ..dynamo import runs
-from ..dynamo.records import Failure
+from ..dynamo.records import RunFailure
 from ..dynamo.reports import failure
 from ..dynamo.runs import Call, Maker
 from ..harvesting.recipes import maker_of
@@ -34,14 +34,14 @@ Makers = Generator[tuple[Maker, str], BaseException | None, None]
 class ProblemError(Exception):
     """Why a target cannot be run, in the form used in the answer."""
 
-    def __init__(self, phase: str, failure: Failure) -> None:
+    def __init__(self, phase: str, failure: RunFailure) -> None:
         super().__init__(failure.message)
         self.phase = phase
         self.failure = failure
 
 
 @dataclass(frozen=True)
-class Subject:
+class BuiltTarget:
     """A callable to run: its maker, a call that is expected to work, and a description of both.
 
     `guessed` means that the call was neither declared nor made by a program. If `varied` is false, a program makes the
@@ -55,7 +55,7 @@ class Subject:
     varied: bool = True
 
 
-def subject_of(request: Mapping[str, Any], reply: Reply) -> Subject:
+def subject_of(request: Mapping[str, Any], reply: Reply) -> BuiltTarget:
     """Import a request's target, build it and find a call that works. Raises ProblemError.
 
     The first call in `request["calls"]`, `{"recipe", "text"}`, that works is used. If none of them works, inputs are
@@ -73,7 +73,7 @@ def subject_of(request: Mapping[str, Any], reply: Reply) -> Subject:
             if runs.call_once(runs.fresh_callable(subject.make), subject.call).error is None:
                 return subject
     if not request["guesses"]:
-        raise ProblemError("inputs", Failure("NoInputs", _NO_GUESSES, 0))
+        raise ProblemError("inputs", RunFailure("NoInputs", _NO_GUESSES, 0))
     started = time.process_time()
     problem: ProblemError | None = None
     makers = _makers(found, target, device)
@@ -101,32 +101,32 @@ def _next(makers: Makers, error: BaseException | None) -> tuple[Maker, str] | No
         return None
 
 
-def recorded_subject(recorded: Mapping[str, Any], request: Mapping[str, Any]) -> Subject:
+def recorded_subject(recorded: Mapping[str, Any], request: Mapping[str, Any]) -> BuiltTarget:
     """Recreate a call that the project makes to the target, without trying it. Raises ProblemError."""
     _guarded("import", lambda: loading.load_target(request["target"]))
     device = request["device"]
     make, call = _guarded("build", lambda: maker_of(recorded["recipe"]))
     make = partial(_instance, make, device)
     _guarded("build", lambda: runs.fresh_callable(make))
-    return Subject(make, runs.to_device(call, device), recorded["text"])
+    return BuiltTarget(make, runs.to_device(call, device), recorded["text"])
 
 
-def _tried(make: Maker, text: str, request: Mapping[str, Any], reply: Reply) -> Subject:
+def _tried(make: Maker, text: str, request: Mapping[str, Any], reply: Reply) -> BuiltTarget:
     """Build a target with a maker and find a call. Raises ProblemError."""
     name = request["target"]["qualname"]
     reply.stage(f"building {name}")
     function = _guarded("build", lambda: runs.fresh_callable(make))
     if not callable(function):
-        raise ProblemError("build", Failure("TypeError", f"{name} cannot be called", 0))
+        raise ProblemError("build", RunFailure("TypeError", f"{name} cannot be called", 0))
     reply.stage(f"looking for inputs for {name}")
     try:
         call = find_call(function, request["device"], request["seconds"] / 4)
     except NoInputsError as error:
-        raise ProblemError("inputs", Failure("NoInputs", str(error), 0)) from error
+        raise ProblemError("inputs", RunFailure("NoInputs", str(error), 0)) from error
     except BaseException as error:
         raise ProblemError("run", failure(error, 0)) from error
     words = f"called with {call.text}" if call.text else "called without arguments"
-    return Subject(make, call.call, f"{text}, {words}", guessed=True)
+    return BuiltTarget(make, call.call, f"{text}, {words}", guessed=True)
 
 
 def _guarded(phase: str, act: Callable[[], Any]) -> Any:
@@ -134,12 +134,12 @@ def _guarded(phase: str, act: Callable[[], Any]) -> Any:
     try:
         return act()
     except NoInputsError as error:
-        raise ProblemError(phase, Failure("NoInputs", str(error), 0)) from error
+        raise ProblemError(phase, RunFailure("NoInputs", str(error), 0)) from error
     except BaseException as error:
         raise ProblemError(phase, failure(error, 0)) from error
 
 
-def _declared(example: Any, name: str, device: str) -> Subject:
+def _declared(example: Any, name: str, device: str) -> BuiltTarget:
     """Call the user's example function and check its result."""
 
     def produce() -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
@@ -151,7 +151,9 @@ def _declared(example: Any, name: str, device: str) -> Subject:
         return parts[0], tuple(parts[1]), dict(parts[2]) if len(parts) == 3 else {}
 
     _, args, kwargs = _guarded("build", produce)
-    return Subject(lambda: _placed(produce()[0], device), runs.to_device((args, kwargs), device), f"the example {name}")
+    return BuiltTarget(
+        lambda: _placed(produce()[0], device), runs.to_device((args, kwargs), device), f"the example {name}"
+    )
 
 
 def _makers(found: Any, target: Mapping[str, str], device: str) -> Makers:

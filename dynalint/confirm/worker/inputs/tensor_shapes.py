@@ -46,7 +46,7 @@ Specs = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Trouble:
+class FailedAttempt:
     """Why an attempt failed: the message, and the layer that was running with its input tensor."""
 
     message: str
@@ -130,7 +130,7 @@ GENERIC: tuple[TensorSpec, ...] = (
 )
 
 
-def revisions(specs: Specs, trouble: Trouble) -> Iterator[Specs]:
+def revisions(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
     """Yield changed specs in response to an error, most likely first."""
     if trouble.layer is not None and trouble.received is not None:
         yield from _for_layer(specs, trouble.layer, trouble.received, trouble.direct)
@@ -196,7 +196,7 @@ def _swap_size(specs: Specs, got: int, want: int) -> Iterator[Specs]:
         yield {**specs, name: spec}
 
 
-def told_sizes(specs: Specs, message: str) -> Iterator[Specs]:
+def sizes_in_message(specs: Specs, message: str) -> Iterator[Specs]:
     """Yield specs in which a size from the message is replaced with another number from the message."""
     numbers = list(dict.fromkeys(int(digits) for digits in re.findall(r"(?<![\w.])\d{1,5}(?![\w.]\d)", message)))[:4]
     sizes = {size for spec in _tensors(specs).values() for size in spec.shape}

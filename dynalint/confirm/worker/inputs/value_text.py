@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .guessed_values import Settings
+from .guessed_values import GuessedConfig
 from .small_configs import is_configuration
 from .tensor_shapes import TensorSpec
 
@@ -24,7 +24,7 @@ def worded(value: Any) -> str:
         value = TensorSpec(tuple(value.shape), "float" if value.is_floating_point() else "int")
     if isinstance(value, TensorSpec):
         return f"{value.kind}[{', '.join(map(str, value.shape))}]"
-    if isinstance(value, (nn.Module, Settings)):
+    if isinstance(value, (nn.Module, GuessedConfig)):
         return first_line(repr(value))
     if is_configuration(type(value)):
         return f"{type(value).__name__}(...)"

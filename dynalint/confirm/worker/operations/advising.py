@@ -25,7 +25,7 @@ from ..dynamo.graph_records import Outcome, Remedy, Tried
 from ..dynamo.records import Run, encode
 from ..dynamo.runs import Call, Listener, compiled_run
 from ..dynamo.settings import Setting, compiled, in_force, relevant
-from ..inputs.targets import ProblemError, Subject, subject_of
+from ..inputs.targets import BuiltTarget, ProblemError, subject_of
 from ..process.wire import Reply
 from ..source import loading
 from .explaining import calls_of
@@ -89,7 +89,7 @@ class OutOfTimeError(Exception):
 class Advisor:
     """Tries different ways to compile a subject, until all have been tried or time runs out."""
 
-    def __init__(self, subject: Subject, request: Mapping[str, Any], reply: Reply, start: float) -> None:
+    def __init__(self, subject: BuiltTarget, request: Mapping[str, Any], reply: Reply, start: float) -> None:
         self._make = subject.make
         self._request = request
         self._reply = reply

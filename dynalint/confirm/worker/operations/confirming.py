@@ -30,11 +30,11 @@ from torch._dynamo import config
 from ..comparing.blame import place_of
 from ..comparing.compiled import compare, leaves_traces
 from ..dynamo import runs
-from ..dynamo.hidden_breaks import Asked, joined, latent_run
-from ..dynamo.records import EagerRun, Frame, Run, Span, encode
+from ..dynamo.hidden_breaks import JudgedFile, joined, latent_run
+from ..dynamo.records import EagerRun, Run, Span, StackFrame, encode
 from ..dynamo.runs import Call, Maker
-from ..inputs.chosen_calls import REPEATS, Calls, choose
-from ..inputs.targets import ProblemError, Subject, subject_of
+from ..inputs.chosen_calls import REPEATS, ChosenCalls, choose
+from ..inputs.targets import BuiltTarget, ProblemError, subject_of
 from ..inputs.variants import rising
 from ..process.wire import Reply
 from ..source import loading, spans
@@ -77,7 +77,9 @@ def confirm(request: Mapping[str, Any], reply: Reply) -> None:
         reply.part("files", loading.imported_files(request["roots"]))
 
 
-def run_modes(subject: Subject, request: Mapping[str, Any], reply: Reply, seen: Callable[[Run], None] | None) -> None:
+def run_modes(
+    subject: BuiltTarget, request: Mapping[str, Any], reply: Reply, seen: Callable[[Run], None] | None
+) -> None:
     """Run the modes and send each result.
 
     `seen` receives the run in default mode, and then the run without the breaks that hide others, if there is one.
@@ -142,7 +144,7 @@ class _Session:
     watched: Mapping[str, str]
     seen: Callable[[Run], None] | None
 
-    def run(self, make: Maker, chosen: Calls, eager: EagerRun) -> bool:
+    def run(self, make: Maker, chosen: ChosenCalls, eager: EagerRun) -> bool:
         """Send the eager run, and run all of the compiler's modes.
 
         Returns whether part of a requested spot was left untraced.
@@ -162,7 +164,7 @@ class _Session:
             self.seen(default)
         reply.stage(f"running {name} without the breaks that hide others")
         asked = {
-            file: Asked(_text(path, request["overrides"]), request["spots"][path])
+            file: JudgedFile(_text(path, request["overrides"]), request["spots"][path])
             for file, path in self.watched.items()
         }
         latent = self._uncovered(make, [calls[0], *others], eager, default, asked, seconds)
@@ -182,7 +184,7 @@ class _Session:
         calls: Sequence[Call],
         eager: EagerRun,
         default: Run,
-        asked: Mapping[str, Asked],
+        asked: Mapping[str, JudgedFile],
         seconds: float,
     ) -> Run | None:
         """Run without the breaks that hide others.
@@ -214,7 +216,7 @@ class _Session:
         return _coverage(self.request["spots"], self.watched, run.traced, self.request["overrides"])
 
 
-def _is_at(frame: Frame, spot: Sequence[int]) -> bool:
+def _is_at(frame: StackFrame, spot: Sequence[int]) -> bool:
     """Return whether a frame is on the first line of a range, and within its columns if they are known."""
     first, column, last, end = spot
     if frame.line != first or frame.column is None or frame.end_column is None:

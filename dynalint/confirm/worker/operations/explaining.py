@@ -18,7 +18,7 @@ from ..dynamo import runs
 from ..dynamo.graphs import trace_flow
 from ..dynamo.records import encode
 from ..dynamo.runs import Call, Maker
-from ..inputs.targets import ProblemError, Subject, subject_of
+from ..inputs.targets import BuiltTarget, ProblemError, subject_of
 from ..inputs.variants import other_batch
 from ..process.wire import Reply
 from ..source import loading
@@ -29,7 +29,7 @@ _BATCHES = 2
 
 
 @dataclass(frozen=True)
-class Calls:
+class ExplainedCalls:
     """The calls to make. The first call compiles, the `warm` calls repeat it, and the rest use another batch size."""
 
     calls: tuple[Call, ...]
@@ -55,17 +55,17 @@ def explain(request: Mapping[str, Any], reply: Reply) -> None:
         reply.part("files", loading.imported_files(request["roots"]))
 
 
-def calls_of(make: Maker, call: Call) -> Calls:
+def calls_of(make: Maker, call: Call) -> ExplainedCalls:
     """Return calls that show the graphs, how compiled code runs, and recompilations."""
     same = [call] * (1 + _WARM)
     batch = other_batch(call)
     others = [] if batch is None or runs.eager_run(make, [batch]).error is not None else [batch] * _BATCHES
     if others and runs.eager_run(make, [call, *others]).error is not None:
         others = []
-    return Calls((*same, *others), range(1, len(same)))
+    return ExplainedCalls((*same, *others), range(1, len(same)))
 
 
-def _explain(subject: Subject, request: Mapping[str, Any], reply: Reply) -> None:
+def _explain(subject: BuiltTarget, request: Mapping[str, Any], reply: Reply) -> None:
     make, name = subject.make, request["target"]["qualname"]
     reply.stage(f"running {name} without the compiler")
     own = code_names(frozenset(loading.imported_files(request["roots"])))

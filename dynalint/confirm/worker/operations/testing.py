@@ -100,17 +100,17 @@ def _run(request: Mapping[str, Any], folder: Path, reply: Reply) -> str:
         except OSError as error:
             return f"it cannot be run in the sandbox ({error.strerror})"
         # Send events as they arrive. If a test hangs or kills the process, the parent knows which test began last.
-        with events.open("rb") as told:
+        with events.open("rb") as lines:
             ended = False
             while not ended:
                 ended = process.poll() is not None
-                found = _events(told)
+                found = _events(lines)
                 if found:
-                    reply.part(f"events{told.tell()}", found)
+                    reply.part(f"events{lines.tell()}", found)
                 time.sleep(0 if ended else _TICK)
         output.seek(max(0, output.seek(0, os.SEEK_END) - _MOST_OUTPUT))
-        said = output.read().decode(errors="replace").strip()
-    reply.part("tests", {"problem": "", "status": process.returncode, "output": _last_line(said)})
+        last = output.read().decode(errors="replace").strip()
+    reply.part("tests", {"problem": "", "status": process.returncode, "output": _last_line(last)})
     return ""
 
 
@@ -123,8 +123,8 @@ def _program(request: Mapping[str, Any], copy: Path, path: str) -> str | None:
     return next((str(place) for place in places if place.is_file()), None)
 
 
-def _last_line(said: str) -> str:
-    return said.rpartition("\n")[2].strip()[:_LONGEST_LINE]
+def _last_line(last: str) -> str:
+    return last.rpartition("\n")[2].strip()[:_LONGEST_LINE]
 
 
 def _events(file: BinaryIO) -> list[Any]:

@@ -55,12 +55,12 @@ from torch.utils import _pytree as pytree
 from ..comparing.differences import Equality, difference
 from ..comparing.lockstep import Findings, run_side_by_side, try_out
 from ..comparing.observing import PLAIN, attempt, observe
-from ..comparing.pairs import Difference, Subject, fresh, takes_gradients
-from ..comparing.reached_code import Marks, Search, Side, limits_of
+from ..comparing.pairs import ComparedVersion, ObservedDifference, fresh, takes_gradients
+from ..comparing.reached_code import InputSearch, Marks, Side, limits_of
 from ..comparing.trials import BASE, USUAL, Trial
 from ..comparing.turned_tests import difference_when_turned, one_sided
 from ..dynamo import runs
-from ..dynamo.records import Break, Failure, Run
+from ..dynamo.records import Break, Run, RunFailure
 from ..dynamo.runs import Call
 from ..inputs.targets import ProblemError, recorded_subject, subject_of
 from ..inputs.variants import options, other_batch
@@ -104,7 +104,7 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
         return
     seen = marks.seen & wanted
     reply.part("marks", sorted({mark for mark, _ in marks.seen}))
-    _tell(reply, found, seen)
+    _send_result(reply, found, seen)
     if found.difference is not None or not found.returned:
         return
     alike = one_sided(search, dict(request["turned"]["words"]))
@@ -122,8 +122,8 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
 
 
 def _pairs(
-    request: Mapping[str, Any], search: Search, reply: Reply
-) -> Iterator[tuple[Mapping[str, Any], Subject, Subject]]:
+    request: Mapping[str, Any], search: InputSearch, reply: Reply
+) -> Iterator[tuple[Mapping[str, Any], ComparedVersion, ComparedVersion]]:
     """Yield both versions for each call to compare them on, and the request for only that call. The best comes last.
 
     Raises:
@@ -139,7 +139,7 @@ def _pairs(
         yield asked, _called(original, fuller), _called(rewritten, fuller)
 
 
-def _chosen_calls(request: Mapping[str, Any], search: Search) -> list[Mapping[str, Any]]:
+def _chosen_calls(request: Mapping[str, Any], search: InputSearch) -> list[Mapping[str, Any]]:
     """Return the recorded calls that work and that together reach the most required branches. The best comes last."""
     if request["example"]:
         return []
@@ -166,7 +166,7 @@ def _call(function: Callable[..., Any], call: Call, failed: list[bool]) -> None:
     failed.append(runs.call_once(function, call).error is not None)
 
 
-def _versions(request: Mapping[str, Any], reply: Reply) -> tuple[Subject, Subject]:
+def _versions(request: Mapping[str, Any], reply: Reply) -> tuple[ComparedVersion, ComparedVersion]:
     """Prepare both versions. Raises _VersionProblemError."""
     original = _guarded("original", lambda: _subject(request, request["marked"], reply))
     rewritten = _guarded("rewritten", lambda: _alike(_subject(request, request["rewritten"]), original))
@@ -174,7 +174,7 @@ def _versions(request: Mapping[str, Any], reply: Reply) -> tuple[Subject, Subjec
     return original, replace(rewritten, begin=lambda _: reply.part("trying", None))
 
 
-def _fuller_call(original: Subject, search: Search) -> Call | None:
+def _fuller_call(original: ComparedVersion, search: InputSearch) -> Call | None:
     """Return a call with an optional argument that reaches required branches, if the usual call does not reach them."""
     with original.version.active():
         calls = [call for some in options(fresh(original, training=True), original.call) for call in some]
@@ -194,17 +194,17 @@ def _fuller_call(original: Subject, search: Search) -> Call | None:
     return next((call for call in working if reached(call) - usual), None)
 
 
-def _called(subject: Subject, call: Call) -> Subject:
+def _called(subject: ComparedVersion, call: Call) -> ComparedVersion:
     return replace(subject, call=call, again=lambda: _called(subject.again(), call))
 
 
-def _search(request: Mapping[str, Any], marks: Marks, wanted: frozenset[Side]) -> Search:
+def _search(request: Mapping[str, Any], marks: Marks, wanted: frozenset[Side]) -> InputSearch:
     seconds, methods = float(request["search_seconds"]), tuple(request["methods"])
     limits = limits_of(request["marked"].values()) if request["numbers"] else ()
-    return Search(marks, wanted, seconds, methods, frozenset(request["left_out"]), request["half"], limits)
+    return InputSearch(marks, wanted, seconds, methods, frozenset(request["left_out"]), request["half"], limits)
 
 
-def _asks_too_much(request: Mapping[str, Any], original: Subject, found: Findings) -> bool:
+def _asks_too_much(request: Mapping[str, Any], original: ComparedVersion, found: Findings) -> bool:
     """Return whether the only difference is that the original raises for inputs that require gradients."""
     asked = found.difference is not None and bool(found.error) and request.get("differentiated", True)
     return asked and not takes_gradients(original.again())
@@ -225,7 +225,7 @@ class _VersionProblemError(Exception):
         }
 
 
-def _guarded(version: str, make: Callable[[], Subject]) -> Subject:
+def _guarded(version: str, make: Callable[[], ComparedVersion]) -> ComparedVersion:
     try:
         return make()
     except ProblemError as problem:
@@ -236,7 +236,7 @@ def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
-def _subject(request: Mapping[str, Any], texts: Mapping[str, str], reply: Reply | None = None) -> Subject:
+def _subject(request: Mapping[str, Any], texts: Mapping[str, str], reply: Reply | None = None) -> ComparedVersion:
     """Import a version and prepare its target for calls."""
     version = Version(request["search"], request["roots"], texts)
     with version.active():
@@ -247,10 +247,10 @@ def _subject(request: Mapping[str, Any], texts: Mapping[str, str], reply: Reply 
     if reply is not None:
         reply.part("text", found.text)
     again, differentiated = partial(_subject, request, texts), bool(request.get("differentiated", True))
-    return Subject(version, found.make, found.call, again, differentiated=differentiated)
+    return ComparedVersion(version, found.make, found.call, again, differentiated=differentiated)
 
 
-def _alike(subject: Subject, original: Subject) -> Subject:
+def _alike(subject: ComparedVersion, original: ComparedVersion) -> ComparedVersion:
     """Make a version use the same values in its calls as the original.
 
     Arguments that belong to the project's own classes are kept, because each version has its own classes.
@@ -269,12 +269,12 @@ def _alike(subject: Subject, original: Subject) -> Subject:
 
 def _turned_over(
     request: Mapping[str, Any],
-    original: Subject,
+    original: ComparedVersion,
     equality: Equality,
-    search: Search,
+    search: InputSearch,
     found: Findings,
     tests: Mapping[int, str],
-) -> Difference | None:
+) -> ObservedDifference | None:
     """Search for a difference that the inputs cannot show, because `tests` give the same result for all of them."""
     if not tests:
         return None
@@ -285,7 +285,7 @@ def _turned_over(
     return difference_when_turned(original, rewritten, equality, search, found.telling, tests)
 
 
-def _tell(reply: Reply, found: Findings, seen: set[Side]) -> None:
+def _send_result(reply: Reply, found: Findings, seen: set[Side]) -> None:
     """Report what ran, and the difference if there is one."""
     reply.part("trying", None)
     ran = {name: getattr(found, name) for name in ("inputs", "returned", "error", "rounded", "stride")}
@@ -294,7 +294,7 @@ def _tell(reply: Reply, found: Findings, seen: set[Side]) -> None:
     reply.part("difference", None if found.difference is None else asdict(found.difference))
 
 
-def _compiled(subject: Subject, plain: Callable[[], Subject], found: Findings) -> dict[str, Any]:
+def _compiled(subject: ComparedVersion, plain: Callable[[], ComparedVersion], found: Findings) -> dict[str, Any]:
     """Compile the rewritten code, and the original code if there are results to compare with."""
     values = [trial for trial in found.worked if trial in USUAL]
     repeats, others = (_REPEATS, _OTHER_VALUES) if found.stride == 1 else (2, 1)
@@ -332,7 +332,7 @@ def _broken(one: Break) -> dict[str, Any]:
     return {"frames": frames, "gb": one.gb, "effect": one.effect, "reason": _first_line(one.gb_type or one.reason)}
 
 
-def _failed(one: Failure) -> dict[str, Any]:
+def _failed(one: RunFailure) -> dict[str, Any]:
     frames = [{"file": frame.file, "line": frame.line} for frame in one.stack]
     return {"frames": frames, "gb": one.gb, "reason": _first_line(one.gb_type or f"{one.type}: {one.message}")}
 
@@ -347,7 +347,7 @@ def _needless(run: Run, same: int) -> list[Any]:
     return [one for one in run.recompiles if one.call < same]
 
 
-def _compiles_wrong(subject: Subject, trials: Sequence[Trial]) -> str | None:
+def _compiles_wrong(subject: ComparedVersion, trials: Sequence[Trial]) -> str | None:
     """Compare compiled code (`aot_eager`) with eager code, including gradients and state.
 
     Both are imported again, so that neither sees the other's changes to globals or the environment.
@@ -360,7 +360,9 @@ def _compiles_wrong(subject: Subject, trials: Sequence[Trial]) -> str | None:
     return None
 
 
-def _compare_backend(plain: Subject, other: Subject, trials: Sequence[Trial], *, training: bool) -> str | None:
+def _compare_backend(
+    plain: ComparedVersion, other: ComparedVersion, trials: Sequence[Trial], *, training: bool
+) -> str | None:
     torch.compiler.reset()
     how = {"training": training, "differentiated": plain.differentiated}
     try:

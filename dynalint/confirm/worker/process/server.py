@@ -163,16 +163,16 @@ def _supervise(
     say: Callable[[Message], None],
 ) -> NoReturn:
     """Act as the supervisor for a message's requests, report how they ended, and exit with status 0 on success."""
-    from ..sandbox.readable import Reading
+    from ..sandbox.readable import ReadableFolders
     from ..sandbox.walls import Limits
-    from .supervisor import Rules, guarded
+    from .supervisor import JobRules, guarded
 
     status = 1
     try:
         limits, device = Limits(**message["limits"]), message["device"]
         folders = (*message["readable"], *message["search"], *message["python_path"], *message["folders"])
-        reading, jobs = Reading(folders, tuple(message["homes"])), len(message["requests"])
-        rules = Rules(limits, reading, namespaces, device, message["required"], jobs, abandoned)
+        reading, jobs = ReadableFolders(folders, tuple(message["homes"])), len(message["requests"])
+        rules = JobRules(limits, reading, namespaces, device, message["required"], jobs, abandoned)
         ending = guarded(job, folder, rules, say)
         say({"end": ending})
         status = 0

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..sandbox import syscalls
-from ..sandbox.readable import Reading
+from ..sandbox.readable import ReadableFolders
 from ..sandbox.walls import Limits, enclose, set_environment, set_out
-from .usage import Uses
+from .usage import ResourceUse
 from .wire import LONGEST_LINE, MOST_BYTES, MOST_VALUES, Reply, unpack, values_in
 
 Message = dict[str, Any]
@@ -36,7 +36,7 @@ _TICK = 0.05
 
 
 @dataclass(frozen=True)
-class Rules:
+class JobRules:
     """The rules for a request that has `jobs` jobs.
 
     `namespaces` are the flags for `unshare` that work here. If `required` is true, user code runs only if the sandbox
@@ -44,7 +44,7 @@ class Rules:
     """
 
     limits: Limits
-    reading: Reading
+    reading: ReadableFolders
     namespaces: int
     device: str
     required: bool
@@ -58,10 +58,10 @@ class Cell:
 
     scratch: Path
     outside: Path
-    rules: Rules
+    rules: JobRules
 
 
-def guarded(job: Job, folder: Path, rules: Rules, forward: Callable[[Message], None]) -> Message:
+def guarded(job: Job, folder: Path, rules: JobRules, forward: Callable[[Message], None]) -> Message:
     """Run `job` in a cell in an empty folder. See `Cell` and `run_guarded`."""
     scratch, outside = folder / "scratch", folder / "outside"
     scratch.mkdir()
@@ -95,7 +95,7 @@ def run_guarded(job: Job, cell: Cell, forward: Callable[[Message], None]) -> Mes
         _child(job, cell, Reply(sink, token))
     os.close(sink)
     try:
-        uses = Uses(child, cell.rules.limits)
+        uses = ResourceUse(child, cell.rules.limits)
         ending = _watch(child, source, cell.rules, _Course(token, cell.rules, uses, forward))
         forward({"kind": "spent", "value": round(uses.spent, 2)})
         return ending
@@ -113,7 +113,7 @@ def run_to_end(job: Job, reply: Reply) -> NoReturn:
         reply.send("done", True)
         status = 0
     except BaseException as error:  # noqa: BLE001 - user code may raise anything
-        status = _CHANNEL_CLOSED if reply.broken else _tell(reply, error)
+        status = _CHANNEL_CLOSED if reply.broken else _send_error(reply, error)
     finally:
         os._exit(status)
 
@@ -138,7 +138,7 @@ def _child(job: Job, cell: Cell, reply: Reply) -> NoReturn:
     run_to_end(behind_walls, reply)
 
 
-def _tell(reply: Reply, error: BaseException) -> int:
+def _send_error(reply: Reply, error: BaseException) -> int:
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     with contextlib.suppress(OSError):
@@ -158,7 +158,7 @@ def leave_descriptors(keep: int) -> None:
     sys.stdout, sys.stderr = (os.fdopen(stream, "w", closefd=False) for stream in (1, 2))
 
 
-def _watch(child: int, source: int, rules: Rules, course: _Course) -> Message:
+def _watch(child: int, source: int, rules: JobRules, course: _Course) -> Message:
     """Relay messages until the process ends or exceeds its time or memory limit."""
     server, uses = os.getppid(), course.uses
     buffer = b""
@@ -200,7 +200,7 @@ class _Course:
     not to be forged.
     """
 
-    def __init__(self, token: str, rules: Rules, uses: Uses, forward: Callable[[Message], None]) -> None:
+    def __init__(self, token: str, rules: JobRules, uses: ResourceUse, forward: Callable[[Message], None]) -> None:
         self.uses = uses
         self.ending: Message | None = None
         self.over = False

@@ -24,7 +24,7 @@ _SHARES = 16
 _MOST_LOOKED_AT = 256
 
 
-class Uses:
+class ResourceUse:
     """The resources that a process and its descendants use."""
 
     def __init__(self, child: int, limits: Limits) -> None:
@@ -147,16 +147,16 @@ def _line_of(process: int) -> list[int]:
     """
     line: list[int] = []
     try:
-        children = _children_told("self")
+        children = _children_of("self")
         while len(children) == 1 and len(line) < MOST_PROCESSES:
             line += children
-            children = _children_told(line[-1])
+            children = _children_of(line[-1])
     except (OSError, ValueError):
         return []
     return line if line[:1] == [process] and not children else []
 
 
-def _children_told(process: int | str) -> list[int]:
+def _children_of(process: int | str) -> list[int]:
     """Return the children of all threads in a process."""
     threads = Path(f"/proc/{process}/task").iterdir()
     return [int(child) for thread in threads for child in (thread / "children").read_bytes().split()]

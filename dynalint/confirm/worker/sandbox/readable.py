@@ -34,14 +34,14 @@ _PLACES_IN_ENVIRONMENT = ("CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadableFolders:
     """The folders that a request may read in addition to its interpreter. `homes` are never opened as a whole."""
 
     folders: tuple[str, ...] = ()
     homes: tuple[str, ...] = ()
 
 
-def readable(reading: Reading, device: str, *, own_processes: bool) -> list[Path]:
+def readable(reading: ReadableFolders, device: str, *, own_processes: bool) -> list[Path]:
     """Return the files and folders that become readable.
 
     `own_processes` means that /proc only shows the processes that run user code.

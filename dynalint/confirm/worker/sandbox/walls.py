@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import filters, syscalls
-from .readable import Reading, devices, readable
+from .readable import ReadableFolders, devices, readable
 from .views import show_only
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
@@ -78,7 +78,7 @@ def usable_namespaces(folder: Path) -> int:
 
 
 def enclose(
-    scratch: Path, outside: Path, limits: Limits, reading: Reading, *, namespaces: bool, device: str
+    scratch: Path, outside: Path, limits: Limits, reading: ReadableFolders, *, namespaces: bool, device: str
 ) -> Enclosure:
     """Enter the sandbox, and try to escape.
 

@@ -30,7 +30,7 @@ Kind = Literal["value", "truth", "with", "store"]
 
 
 @dataclass(frozen=True)
-class Place:
+class OperationPlace:
     """An expression or `with` statement in a file, by line, column and end column, the way Dynamo reports a break."""
 
     file: str
@@ -40,11 +40,11 @@ class Place:
 
 
 @dataclass
-class Edit:
+class Substitute:
     """An operation to replace. `kind` is set once it has been found, and `values` are its results, in order."""
 
     number: int
-    place: Place
+    place: OperationPlace
     kind: Kind = "value"
     values: list[Any] = field(default_factory=list)
 
@@ -58,9 +58,9 @@ class Edit:
 class _Rewriter(ast.NodeTransformer):
     """Makes edited operations record their results, or replaces them with recorded results."""
 
-    def __init__(self, tree: ast.AST, edits: Sequence[Edit], *, recording: bool) -> None:
+    def __init__(self, tree: ast.AST, edits: Sequence[Substitute], *, recording: bool) -> None:
         self._recording = recording
-        self._edits: dict[int, Edit] = {}
+        self._edits: dict[int, Substitute] = {}
         read = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _is_load(node)}
         wanted = {(edit.place.line, edit.place.column, edit.place.end_column): edit for edit in edits}
         for node, kind, node_at in _editable(tree, read):
@@ -87,13 +87,13 @@ class _Rewriter(ast.NodeTransformer):
             ast.fix_missing_locations(ast.copy_location(one, node) if not hasattr(one, "lineno") else one)
         return new
 
-    def _expression(self, edit: Edit, node: ast.expr) -> ast.expr:
+    def _expression(self, edit: Substitute, node: ast.expr) -> ast.expr:
         if self._recording:
             return _record(edit, node)
         # The expression stays in dead code, so that the function closes over the same variables.
         return ast.IfExp(ast.Constant(True), _take(edit), node)
 
-    def _block(self, edit: Edit, node: ast.With) -> ast.stmt | list[ast.stmt]:
+    def _block(self, edit: Substitute, node: ast.With) -> ast.stmt | list[ast.stmt]:
         names = [item.optional_vars.id for item in node.items if isinstance(item.optional_vars, ast.Name)]
         if self._recording:
             bound = ast.Tuple([ast.Name(name, ast.Load()) for name in names], ast.Load())
@@ -104,7 +104,7 @@ class _Rewriter(ast.NodeTransformer):
         never = ast.If(ast.Constant(False), [ast.With(node.items, [ast.Pass()])], [])
         return [*given, never, *node.body]
 
-    def _store(self, edit: Edit, node: ast.stmt) -> list[ast.stmt]:
+    def _store(self, edit: Substitute, node: ast.stmt) -> list[ast.stmt]:
         target = _target(node)
         assert isinstance(target, (ast.Subscript, ast.Attribute))
         holder = target.value
@@ -157,11 +157,11 @@ def _loaded(node: ast.expr) -> ast.expr:
     return copy.deepcopy(node)
 
 
-def _record(edit: Edit, value: ast.expr) -> ast.expr:
+def _record(edit: Substitute, value: ast.expr) -> ast.expr:
     return _call(ast.Name(RECORD, ast.Load()), ast.Constant(edit.number), value)
 
 
-def _take(edit: Edit) -> ast.expr:
+def _take(edit: Substitute) -> ast.expr:
     take = ast.Attribute(ast.Name(VALUES.format(edit.number), ast.Load()), "pop", ast.Load())
     return _call(take, ast.Constant(0))
 
@@ -184,7 +184,7 @@ def _truths(tree: ast.AST) -> Iterator[ast.expr]:
 
 @contextmanager
 def rewritten(
-    edits: Sequence[Edit], sources: Mapping[str, str], *, recording: bool, names: Mapping[str, Any]
+    edits: Sequence[Substitute], sources: Mapping[str, str], *, recording: bool, names: Mapping[str, Any]
 ) -> Iterator[bool]:
     """Temporarily give functions in memory their rewritten code. Yields whether all edits were applied."""
     before: list[tuple[types.FunctionType, types.CodeType]] = []
@@ -207,7 +207,7 @@ def rewritten(
 
 
 def _rewritten_codes(
-    file: str, text: str, edits: Sequence[Edit], *, recording: bool
+    file: str, text: str, edits: Sequence[Substitute], *, recording: bool
 ) -> Mapping[tuple[str, int], list[types.CodeType]]:
     """Compile a file with the edits. Return its code objects by name and first line, or none if an edit fails."""
     tree = ast.parse(text)

@@ -48,7 +48,7 @@ def run_call(
     seen = _Seen(reply)
     made: list[Run] = []
 
-    def tell(run: Run) -> None:
+    def note(run: Run) -> None:
         made.append(run)
         tables = _tables(own, made, seen.lines)
         reply.part("spans", tables)
@@ -56,7 +56,7 @@ def run_call(
 
     try:
         reply.part("inputs", text)
-        confirming.run_modes(targets.Subject(maker(subject), call, text), request, seen, tell)
+        confirming.run_modes(targets.BuiltTarget(maker(subject), call, text), request, seen, note)
     except targets.ProblemError as problem:
         reply.part("problem", {"phase": problem.phase, "failure": encode(problem.failure)})
 

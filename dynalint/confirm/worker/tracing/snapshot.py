@@ -31,9 +31,9 @@ from typing import Any, NoReturn
 
 import torch
 
-from ..process.supervisor import Rules, guarded, leave_descriptors
+from ..process.supervisor import JobRules, guarded, leave_descriptors
 from ..process.wire import Reply, pack
-from ..sandbox.readable import Reading
+from ..sandbox.readable import ReadableFolders
 from ..sandbox.walls import Limits
 from .session import Session, content_hash
 
@@ -161,7 +161,7 @@ def _confirm(snapshot: Snapshot, seconds: float) -> None:
     session, start = snapshot.session, time.monotonic()
     folder = Path(tempfile.mkdtemp(dir=session.folder, prefix="snapshot-"))
     try:
-        record = _heard(snapshot, folder, seconds)
+        record = _messages(snapshot, folder, seconds)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     parts = record["parts"]
@@ -187,16 +187,16 @@ def _confirm(snapshot: Snapshot, seconds: float) -> None:
             "record": record,
         }
         session.keep(snapshot.key, evidence)
-    told = {name: parts[name] for name in ("inputs", "problem") if name in parts}
+    parts_sent = {name: parts[name] for name in ("inputs", "problem") if name in parts}
     session.note(
         confirmed=snapshot.target["qualname"],
         key=None if spans is None else snapshot.key,
-        record={**record, "parts": told},
+        record={**record, "parts": parts_sent},
         seconds=time.monotonic() - start,
     )
 
 
-def _heard(snapshot: Snapshot, folder: Path, seconds: float) -> dict[str, Any]:
+def _messages(snapshot: Snapshot, folder: Path, seconds: float) -> dict[str, Any]:
     """Return the cell's messages, in the form used by `record_of`."""
     source, sink = os.pipe()
     supervisor = _fork()
@@ -230,15 +230,15 @@ def _supervise(snapshot: Snapshot, folder: Path, seconds: float, sink: int) -> N
                     data = data[stream.write(data) :]
 
             limits = Limits(seconds, session.memory, int(4 * seconds) + 1)
-            job, walls = partial(_testify, snapshot, seconds), session.namespaces
-            reading = Reading((*session.roots, str(Path.cwd())), session.homes)
-            rules = Rules(limits, reading, walls, "cpu", session.required, abandoned=session.is_over)
+            job, walls = partial(_run, snapshot, seconds), session.namespaces
+            reading = ReadableFolders((*session.roots, str(Path.cwd())), session.homes)
+            rules = JobRules(limits, reading, walls, "cpu", session.required, abandoned=session.is_over)
             say({"end": guarded(job, folder, rules, say)})
     finally:
         os._exit(0)
 
 
-def _testify(snapshot: Snapshot, seconds: float, reply: Reply) -> None:
+def _run(snapshot: Snapshot, seconds: float, reply: Reply) -> None:
     """Confirm calls as the worker does, but with the objects in memory."""
     # Use a single thread, because the program's thread pool does not survive a fork.
     torch.set_num_threads(1)

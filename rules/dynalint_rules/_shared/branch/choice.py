@@ -9,9 +9,8 @@ from dynalint.rulekit import Refusal, Replacement, Rewrite, k, rw, walk
 from dynalint_rules._code.chosen_numbers import tensor_again_conditions
 from dynalint_rules._code.effects import effects_of_always, is_pure
 from dynalint_rules._code.scope import Scope, as_tensor
-from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
-from dynalint_rules._shared.branch.sides import (
-    Side,
+from dynalint_rules._shared.branch.branch_values import (
+    BranchValue,
     alias_conditions,
     gradient_conditions,
     number_conditions,
@@ -19,6 +18,7 @@ from dynalint_rules._shared.branch.sides import (
     tensor_conditions,
     uses_of,
 )
+from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
 
@@ -48,7 +48,7 @@ def _chosen(scope: Scope, node: ast.IfExp) -> tuple[str, list[str]]:
             scope.renamed[value], conditions = _chosen(scope, value)
             inner += conditions
     effects = effects_of_always(scope, [node.body, node.orelse], node)
-    sides = [Side(value, scope.kind(value)) for value in (node.body, node.orelse)]
+    sides = [BranchValue(value, scope.kind(value)) for value in (node.body, node.orelse)]
     conditions, name = [*truth.selecting_conditions, *inner], target_of(scope, node)
     if all(k.is_number(side.kind) for side in sides):
         conditions += number_conditions(
@@ -89,7 +89,7 @@ def guarded(scope: Scope, one: Guarded, guards: Sequence[Guarded], guard: str) -
     return guard.format(operand=rendered(scope, one.node, guards, guard), safe=one.safe)
 
 
-def require_tensors(scope: Scope, sides: Sequence[Side]) -> list[str]:
+def require_tensors(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
     """Ensure that the value of every branch is a tensor, and return the conditions for this.
 
     If one value is certainly a tensor, an unknown value is assumed to be one as well, because a run can verify it. If
@@ -118,7 +118,7 @@ def _is_single_float(kind: k.Kind) -> bool:
     return tensor is not None and tensor.rank == 0 and tensor.dtype in (None, "float")
 
 
-def _divides(side: Side) -> bool:
+def _divides(side: BranchValue) -> bool:
     """Return whether a branch has operators that not all numbers support, and operands that cannot be protected."""
     binary = [one for one in walk(side.node) if isinstance(one, ast.BinOp)] if side.node is not None else []
     others = [one for one in binary if not isinstance(one.op, ast.Add | ast.Sub | ast.Mult)]
@@ -126,11 +126,11 @@ def _divides(side: Side) -> bool:
     return not all(type(power) is int and power > 0 for power in powers)
 
 
-def _shown(scope: Scope, side: Side) -> str:
+def _shown(scope: Scope, side: BranchValue) -> str:
     return scope.quote(side.node) if side.node is not None else f"`{side.name}`"
 
 
-def _why_no_tensor(scope: Scope, side: Side) -> str:
+def _why_no_tensor(scope: Scope, side: BranchValue) -> str:
     kind = side.kind
     shown = _shown(scope, side)
     if k.NONE in kind.members:

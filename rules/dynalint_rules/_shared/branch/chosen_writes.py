@@ -20,8 +20,8 @@ from dynalint_rules._code.names import names, within
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.uses import self_name
 from dynalint_rules._shared.branch.blocks import does_nothing, is_elif, split_test, statements_after
+from dynalint_rules._shared.branch.branch_values import NO_RAISE
 from dynalint_rules._shared.branch.choice import finished
-from dynalint_rules._shared.branch.sides import NO_RAISE
 from dynalint_rules._shared.branch.truth import truth_of
 from dynalint_rules._shared.text import atom
 

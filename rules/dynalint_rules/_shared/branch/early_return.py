@@ -15,6 +15,16 @@ from dynalint_rules._code.effects import effects_of, effects_of_always, refuse_l
 from dynalint_rules._code.memory import makes_tensor
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import Block, Chain, block_of, is_elif, statements_after
+from dynalint_rules._shared.branch.branch_values import (
+    FINITE,
+    NO_RAISE,
+    SAME_FORM,
+    BranchValue,
+    alias_conditions,
+    gradient_conditions,
+    reads_of,
+    refuse_changed_alias,
+)
 from dynalint_rules._shared.branch.choice import (
     GUARD_ORDERS,
     TITLE,
@@ -25,17 +35,7 @@ from dynalint_rules._shared.branch.choice import (
     require_tensors,
 )
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
-from dynalint_rules._shared.branch.rows import plan_of
-from dynalint_rules._shared.branch.sides import (
-    FINITE,
-    NO_RAISE,
-    SAME_FORM,
-    Side,
-    alias_conditions,
-    gradient_conditions,
-    reads_of,
-    refuse_changed_alias,
-)
+from dynalint_rules._shared.branch.selected_names import plan_of
 from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
 from dynalint_rules._shared.text import atom, held_together
@@ -208,7 +208,7 @@ class _EarlyReturn:
             if isinstance(other, ast.Name) and other.id == text and text not in stored:
                 texts.append(text)
                 continue
-            sides = [Side(one, scope.kind(one)), Side(other, scope.kind(other))]
+            sides = [BranchValue(one, scope.kind(one)), BranchValue(other, scope.kind(other))]
             self.conditions += require_tensors(scope, sides)
             refuse_other_sizes(scope, sides)
             self.conditions += [SAME_FORM, NO_RAISE, FINITE]
@@ -235,7 +235,9 @@ class _EarlyReturn:
     def _reads(self, values: Sequence[ast.expr]) -> set[str]:
         """Return the tensors that have gradients, existed before the test, and are read by the given expressions."""
         scope = self.scope
-        found = set().union(*(reads_of(scope, Side(value, scope.kind(value)), self.statement) for value in values))
+        found = set().union(
+            *(reads_of(scope, BranchValue(value, scope.kind(value)), self.statement) for value in values)
+        )
         return found - set(_stored(self.following)) - set(_stored(self.returning))
 
     def _rendered(self, node: ast.expr, guards: Sequence[Guarded], order: str) -> str:

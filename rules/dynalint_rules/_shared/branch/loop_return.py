@@ -21,10 +21,10 @@ from dynalint_rules._code.effects import effects_of, effects_of_always
 from dynalint_rules._code.names import is_bound_before
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif, statements_after
+from dynalint_rules._shared.branch.branch_values import BranchValue, gradient_conditions, reads_of, tensor_conditions
 from dynalint_rules._shared.branch.choice import TITLE, escaped, finished, rendered, require_tensors
 from dynalint_rules._shared.branch.domain import guarded_operands
 from dynalint_rules._shared.branch.early_return import check_rest, lasting, parts_of, stands_in_branches
-from dynalint_rules._shared.branch.sides import Side, gradient_conditions, reads_of, tensor_conditions
 from dynalint_rules._shared.branch.truth import truth_of
 from dynalint_rules._shared.text import held_together
 
@@ -66,11 +66,13 @@ def rewrite_loop_return(scope: Scope, statement: ast.If) -> Rewrite | None:
             result = scope.fresh_name("result", [line.partition(" ")[0] for line in lines])
             lines.append(f"{result} = {held_together(text)}")
             text = result
-        sides = [Side(part, scope.kind(part))]
+        sides = [BranchValue(part, scope.kind(part))]
         conditions += [*require_tensors(scope, sides), *tensor_conditions(scope, sides)]
         lines.append(f"{name} = {text} if {mask} is None else {scope.torch}.where({mask}, {name}, {text})")
     lines.append(f"{mask} = {condition} if {mask} is None else {mask} | {condition}")
-    conditions += gradient_conditions([set(), reads_of(scope, Side(value, scope.kind(value)), statement)], layers)
+    conditions += gradient_conditions(
+        [set(), reads_of(scope, BranchValue(value, scope.kind(value)), statement)], layers
+    )
     before = _before(scope, parts, early, mask, loop)
     edits = rw.written(scope.file, (loop, [*before, loop]), (statement, lines), (last, ", ".join(early)))
     return finished(scope, TITLE, edits, conditions)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from dynalint.rulekit import Refusal, k, walk
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.branch.sides import Side
+from dynalint_rules._shared.branch.branch_values import BranchValue
 
 
-def refuse_other_sizes(scope: Scope, sides: Sequence[Side]) -> None:
+def refuse_other_sizes(scope: Scope, sides: Sequence[BranchValue]) -> None:
     """Ensure that the values of the branches do not visibly differ in size.
 
     Raises:

@@ -22,6 +22,17 @@ from dynalint_rules._shared.branch.blocks import (
     split_test,
     statements_after,
 )
+from dynalint_rules._shared.branch.branch_values import (
+    FINITE,
+    NO_RAISE,
+    BranchValue,
+    alias_conditions,
+    gradient_conditions,
+    number_conditions,
+    reads_of,
+    tensor_conditions,
+    uses_of,
+)
 from dynalint_rules._shared.branch.choice import (
     TITLE,
     escaped,
@@ -30,23 +41,12 @@ from dynalint_rules._shared.branch.choice import (
     require_tensors,
 )
 from dynalint_rules._shared.branch.chosen_writes import rewrite_writes
-from dynalint_rules._shared.branch.divided import rewrite_divided
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.early_return import rewrite_early_return
 from dynalint_rules._shared.branch.loop_return import rewrite_loop_return
-from dynalint_rules._shared.branch.rows import Plan, plan_of
-from dynalint_rules._shared.branch.sides import (
-    FINITE,
-    NO_RAISE,
-    Side,
-    alias_conditions,
-    gradient_conditions,
-    number_conditions,
-    reads_of,
-    tensor_conditions,
-    uses_of,
-)
+from dynalint_rules._shared.branch.selected_names import SelectionPlan, plan_of
 from dynalint_rules._shared.branch.sizes import refuse_other_sizes
+from dynalint_rules._shared.branch.split_tests import rewrite_divided
 from dynalint_rules._shared.branch.truth import Truth, truth_of
 from dynalint_rules._shared.guard.saved_work import drops_tensor_in_eager, leaves_loop_in_eager
 from dynalint_rules._shared.guard.statements import asked_in_eager, shown_first
@@ -117,7 +117,7 @@ class _Writer:
     tests: list[str] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
     guards: list[list[Guarded]] = field(default_factory=list)
-    plan: Plan = field(default_factory=Plan)
+    plan: SelectionPlan = field(default_factory=SelectionPlan)
 
     def write(self, truths: Sequence[Truth]) -> None:
         """Write all statements.
@@ -194,14 +194,14 @@ class _Writer:
 
     def _write_choice(self, name: str, values: list[Assignment | None]) -> None:
         scope, head = self.scope, self.chain.head
-        sides: list[Side] = []
+        sides: list[BranchValue] = []
         texts: list[str] = []
         for index, assignment in enumerate(values):
             if assignment is not None:
-                sides.append(Side(assignment.value, scope.kind(assignment.value)))
+                sides.append(BranchValue(assignment.value, scope.kind(assignment.value)))
                 texts.append(self.plan.temporaries.get(assignment.value) or self._value(assignment, index))
             elif is_bound_before(scope, name, head):
-                sides.append(Side(None, kind_left(scope, name, head), name))
+                sides.append(BranchValue(None, kind_left(scope, name, head), name))
                 texts.append(name)
             else:
                 raise Refusal(f"`{name}` is only assigned in one branch; assign it before the test as well")
@@ -214,7 +214,7 @@ class _Writer:
             self._require_tensors(sides, name)
         self.lines.append(f"{name} = {self._where(texts)}")
 
-    def _require_tensors(self, sides: Sequence[Side], target: str | None) -> None:
+    def _require_tensors(self, sides: Sequence[BranchValue], target: str | None) -> None:
         self.conditions += require_tensors(self.scope, sides)
         refuse_other_sizes(self.scope, sides)
         self.conditions += tensor_conditions(self.scope, sides)
@@ -284,7 +284,7 @@ class _Writer:
             parts = [self._result(list(cells), inner=True) for cells in zip(*rows, strict=True)]
             text = ", ".join(parts) + ("," if len(parts) == 1 else "")
             return f"({text})" if inner else text
-        sides = [Side(result, scope.kind(result)) for result in results]
+        sides = [BranchValue(result, scope.kind(result)) for result in results]
         self._require_tensors(sides, None)
         return self._where(texts)
 
@@ -305,13 +305,13 @@ class _Writer:
     def _reads(self, block: Block) -> set[str]:
         """Return the tensors with gradients that a block's selected names, or its returned value, depend on."""
         scope, head = self.scope, self.chain.head
-        sides = [Side(assignment.value, scope.kind(assignment.value)) for assignment in block.assignments]
+        sides = [BranchValue(assignment.value, scope.kind(assignment.value)) for assignment in block.assignments]
         assigned = {assignment.name for assignment in block.assignments}
         if block.result is not None:
-            sides.append(Side(block.result, scope.kind(block.result)))
+            sides.append(BranchValue(block.result, scope.kind(block.result)))
         for name, _ in [] if block.result is not None else self.plan.rows:
             if name not in assigned:
-                sides.append(Side(None, kind_left(scope, name, head), name))
+                sides.append(BranchValue(None, kind_left(scope, name, head), name))
         found: set[str] = set()
         known: set[str] = set()
         for side, assignment in itertools.zip_longest(sides, block.assignments):

@@ -10,14 +10,19 @@ from dataclasses import dataclass, field
 
 from dynalint.rulekit import Rewrite, k, rw, walk
 from dynalint_rules._code.effects import effects_of_always
-from dynalint_rules._code.kept import change_conditions, kept_conditions, refuse_changed_later, switch_conditions
 from dynalint_rules._code.memory import is_own, sharing
 from dynalint_rules._code.names import is_named, only_value, parameters, statement_of, stores
+from dynalint_rules._code.saved_tensors import (
+    change_conditions,
+    kept_conditions,
+    refuse_changed_later,
+    switch_conditions,
+)
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.temporaries import computed_inside
 from dynalint_rules._shared.branch.blocks import is_elif, split_test
+from dynalint_rules._shared.branch.branch_values import FINITE, NO_RAISE, SAME_FORM, refuse_changed_alias
 from dynalint_rules._shared.branch.choice import finished
-from dynalint_rules._shared.branch.sides import FINITE, NO_RAISE, SAME_FORM, refuse_changed_alias
 from dynalint_rules._shared.branch.truth import is_tensor_test
 
 _TITLE = "Remove the test, because it does not change the result"

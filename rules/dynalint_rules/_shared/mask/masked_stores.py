@@ -16,9 +16,9 @@ from dynalint_rules._code.names import loads, within
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.selection import source_of, target_of
 from dynalint_rules._shared.branch.blocks import statements_after
+from dynalint_rules._shared.branch.branch_values import FINITE
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
-from dynalint_rules._shared.branch.sides import FINITE
-from dynalint_rules._shared.mask.trailing import is_certain, row_size, trailing
+from dynalint_rules._shared.mask.trailing_dimensions import is_certain, row_size, trailing
 from dynalint_rules._shared.text import atom
 
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}

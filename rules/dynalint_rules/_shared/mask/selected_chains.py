@@ -20,10 +20,10 @@ from dynalint_rules._code.memory import may_change_in_place
 from dynalint_rules._code.names import end_of, has_one_value, loads, only_value, parameters, stores
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import Selection, is_selected, selection_of
+from dynalint_rules._shared.branch.branch_values import FINITE
 from dynalint_rules._shared.branch.domain import guarded_operands
-from dynalint_rules._shared.branch.sides import FINITE
 from dynalint_rules._shared.mask.selected_losses import Loss, loss_of
-from dynalint_rules._shared.mask.trailing import is_certain, row_size, trailing
+from dynalint_rules._shared.mask.trailing_dimensions import is_certain, row_size, trailing
 from dynalint_rules._shared.number.numbers import flow_of
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from dynalint_rules._code.memory import changes_in_place, is_own
 from dynalint_rules._code.names import within
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif, statements_after
+from dynalint_rules._shared.branch.branch_values import NO_RAISE
 from dynalint_rules._shared.branch.choice import finished
-from dynalint_rules._shared.branch.sides import NO_RAISE
 from dynalint_rules._shared.mask.masked import mask_of_nothing, mask_of_something, reduced_as_whole
 
 _TITLE = "Remove the test, because it does not change the result"

@@ -7,8 +7,8 @@ import ast
 from dynalint.rulekit import k, rw
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import as_tensor
-from dynalint_rules._shared.number.either import CLAMPS, IN_TORCH, TAKES_EITHER, WHOLE
 from dynalint_rules._shared.number.flow import Follower
+from dynalint_rules._shared.number.tensor_or_number import CLAMPS, IN_TORCH, TAKES_EITHER, WHOLE
 
 
 class Arguments(Follower):

@@ -10,7 +10,7 @@ from dynalint.rulekit import Refusal, Safety, k, rw
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.precision import is_nonzero
 from dynalint_rules._code.scope import Scope, as_tensor
-from dynalint_rules._shared.number.no_number import why_not
+from dynalint_rules._shared.number.number_needed import why_not
 
 DIVIDING = (ast.Div, ast.FloorDiv, ast.Mod)
 
@@ -21,7 +21,7 @@ def is_whole(kind: k.Kind) -> bool:
 
 
 @dataclass
-class Flow:
+class NumberFlow:
     """The `conditions` for keeping the tensor and the `changes` in behaviour, as clauses.
 
     `edits` are the changes required at the uses, and `imports` are the imports that these need. `leaves` are the codes
@@ -51,7 +51,7 @@ class Follower(ABC):
     """The state while following a number to its uses. `names` are the names that it has had."""
 
     scope: Scope
-    flow: Flow = field(default_factory=Flow)
+    flow: NumberFlow = field(default_factory=NumberFlow)
     names: set[str] = field(default_factory=set)
     double: bool = False
     wide: bool = False

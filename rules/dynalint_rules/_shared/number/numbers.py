@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from dynalint.rulekit import Refusal, k, rw, step, walk_function
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.decision import decision_of
-from dynalint_rules._code.handover import asks_for_tensor, calls_on_self, is_passed_up
 from dynalint_rules._code.names import end_of, kind_of_name, loads, parameters, statement_of
+from dynalint_rules._code.passed_values import asks_for_tensor, calls_on_self, is_passed_up
 from dynalint_rules._code.precision import is_double, is_nonzero, is_short, is_small, is_wide
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.number.arguments import Arguments
 from dynalint_rules._shared.number.detached import Detached
-from dynalint_rules._shared.number.flow import DIVIDING, Flow, is_whole
-from dynalint_rules._shared.number.no_number import SHOWS
+from dynalint_rules._shared.number.flow import DIVIDING, NumberFlow, is_whole
+from dynalint_rules._shared.number.number_needed import SHOWS
 from dynalint_rules._shared.number.single_index import with_a_dimension
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, *DIVIDING)
@@ -31,7 +31,7 @@ DECISIONS = ("DYN101", "DYN103", "DYN104", "DYN105")
 """The codes of findings that remain if the number selected a branch and is now a tensor."""
 
 
-def flow_of(scope: Scope, node: ast.expr, dtype: k.DType | None, *, wide: bool = False) -> Flow:
+def flow_of(scope: Scope, node: ast.expr, dtype: k.DType | None, *, wide: bool = False) -> NumberFlow:
     """Follow the number that `node` reads to all its uses, as if it were a 0-dim tensor of dtype class `dtype`.
 
     `wide` is true if the tensor will have 64 bits.
@@ -327,7 +327,7 @@ class _Follower(Arguments):
         return target.id not in parameters(self.scope)
 
 
-def with_conditions(flow: Flow, found: Detached) -> Flow:
+def with_conditions(flow: NumberFlow, found: Detached) -> NumberFlow:
     """Return `flow` with the detached tensor's conditions added, unless the number is only used to select a branch."""
     if flow.leaves and not flow.meets and not flow.conditions:
         return flow

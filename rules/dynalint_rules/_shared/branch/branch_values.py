@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dynalint.rulekit import Refusal, k, walk
-from dynalint_rules._code.kept import kept_conditions, switch_conditions
 from dynalint_rules._code.memory import changes_in_place, is_own, makes_tensor, may_run_after, sharing
 from dynalint_rules._code.names import loads, only_value, within
+from dynalint_rules._code.saved_tensors import kept_conditions, switch_conditions
 from dynalint_rules._code.scope import Scope, as_tensor
 
 SAME_FORM = "both branches give tensors with the same dtype, shape and device"
@@ -23,7 +23,7 @@ HARMLESS = frozenset({"relu", "clamp", "clip", "clamp_min", "clamp_max", "neg", 
 
 
 @dataclass(frozen=True)
-class Side:
+class BranchValue:
     """The value that one branch gives a name or the whole expression.
 
     `node` is the expression. If the branch leaves `name` unchanged, it is None, and `kind` is the name's kind.
@@ -56,7 +56,7 @@ class _Profile:
 _NUMBER_RANK = {None: 0, "bool": 1, "int": 2, "float": 3}
 
 
-def tensor_conditions(scope: Scope, sides: Sequence[Side]) -> list[str]:
+def tensor_conditions(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
     """Return the conditions for branches whose values are tensors, or none if the code proves that they always hold."""
     profiles = [_profile(scope, side) for side in sides]
     known = [profile for profile in profiles if profile is not None]
@@ -83,7 +83,7 @@ def _same_dtype(profiles: Sequence[_Profile], first: k.Kind, base: k.Kind) -> li
     return [] if plain or dtype == "int" else [f"`{name}` is not a bool tensor"]
 
 
-def _base_kind(scope: Scope, sides: Sequence[Side]) -> k.Kind:
+def _base_kind(scope: Scope, sides: Sequence[BranchValue]) -> k.Kind:
     for side in sides:
         for node in walk(side.node) if side.node is not None else ():
             if isinstance(node, ast.Name) and scope.tensor(node) is not None:
@@ -93,7 +93,7 @@ def _base_kind(scope: Scope, sides: Sequence[Side]) -> k.Kind:
     return k.UNKNOWN
 
 
-def _profile(scope: Scope, side: Side) -> _Profile | None:
+def _profile(scope: Scope, side: BranchValue) -> _Profile | None:
     if side.node is None:
         return _Profile(side.name) if side.name is not None and as_tensor(side.kind) is not None else None
     return _profile_of(scope, side.node)
@@ -163,7 +163,9 @@ def _number(node: ast.expr) -> int | float | None:
     return None
 
 
-def alias_conditions(scope: Scope, sides: Sequence[Side], target: str | None, around: ast.stmt | ast.expr) -> list[str]:
+def alias_conditions(
+    scope: Scope, sides: Sequence[BranchValue], target: str | None, around: ast.stmt | ast.expr
+) -> list[str]:
     """Return the conditions if the value of a branch is an existing tensor, because `torch.where` returns a copy of it.
 
     Raises:
@@ -219,7 +221,7 @@ def gradient_conditions(branches: Sequence[set[str]], layers: dict[str, None]) -
     return [f"it makes no difference that {listed} {verb} a gradient of zeros instead of None {other}"]
 
 
-def reads_of(scope: Scope, side: Side, branch: ast.AST) -> set[str]:
+def reads_of(scope: Scope, side: BranchValue, branch: ast.AST) -> set[str]:
     """Return the source text of each tensor with gradients that a branch reads, and of each layer that it calls."""
     if side.node is None:
         known = side.name is not None and _may_have_gradient(side.kind)
@@ -288,7 +290,7 @@ def _may_have_gradient(kind: k.Kind) -> bool:
     return tensor is None or (tensor.dtype not in ("bool", "int") and tensor.origin != "buffer")
 
 
-def number_conditions(scope: Scope, sides: Sequence[Side], uses: Sequence[ast.expr]) -> list[str]:
+def number_conditions(scope: Scope, sides: Sequence[BranchValue], uses: Sequence[ast.expr]) -> list[str]:
     """Return the conditions if both branches have numbers as values, from which `torch.where` creates a 0-dim tensor.
 
     Raises:

@@ -9,7 +9,7 @@ from dynalint.cli.console import style_for, write, write_diff
 from dynalint.report.style import visible
 
 if TYPE_CHECKING:
-    from dynalint.cli.session import Run
+    from dynalint.cli.session import CommandRun
     from dynalint.fix import Proposal
 
 _HELP = """\
@@ -21,10 +21,10 @@ _HELP = """\
 """
 
 
-class Asking:
+class Prompts:
     """Prompts for each fix in the terminal. The fix engine calls it for each decision. End of input means quit."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: CommandRun) -> None:
         self._run = run
         self._style = style_for(sys.stdout, run.color)
         self._known: dict[str, Literal["accept", "skip"]] = {}
@@ -51,7 +51,7 @@ class Asking:
             write(_HELP)
 
     def _show(self, proposal: Proposal) -> None:
-        unit, proof, style = proposal.unit, proposal.proof, self._style
+        unit, verification, style = proposal.unit, proposal.verification, self._style
         lines = [""]
         for linted in unit.linted:
             finding = self._run.placed(linted.finding)
@@ -59,7 +59,9 @@ class Asking:
             lines.append(f"{place}: {style.paint(finding.code, 'red')} {visible(finding.message)}")
         lines.append(f"  {visible(unit.title)} ({unit.safety})")
         lines += [f"  if {visible(condition)}" for condition in unit.conditions]
-        lines.append(f"  {'not run' if proof is None else visible(f'{proof.outcome}: {proof.detail}')}")
+        lines.append(
+            f"  {'not run' if verification is None else visible(f'{verification.outcome}: {verification.detail}')}"
+        )
         write("\n".join(lines) + "\n")
         for path, (old, new) in proposal.diffs.items():
             from dynalint.fix.model import unified_diff

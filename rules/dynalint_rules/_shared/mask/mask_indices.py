@@ -19,7 +19,7 @@ from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.memory import may_change_in_place
 from dynalint_rules._code.names import has_one_value, loads, parameters, statement_of, stores
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.number.flow import Flow
+from dynalint_rules._shared.number.flow import NumberFlow
 from dynalint_rules._shared.number.numbers import flow_of
 from dynalint_rules._shared.text import atom
 
@@ -41,7 +41,7 @@ class _Places:
     text: str
     rank: int | None
     edits: list[rw.Change] = field(default_factory=list)
-    flow: Flow = field(default_factory=Flow)
+    flow: NumberFlow = field(default_factory=NumberFlow)
     leaves: dict[str, None] = field(default_factory=dict)
 
 

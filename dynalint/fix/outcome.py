@@ -9,12 +9,12 @@ from pathlib import Path
 
 from dynalint.analysis.source import SourceFile
 from dynalint.fix.chains import CAUTION
-from dynalint.fix.model import Linted, Proof, Unit
+from dynalint.fix.model import Linted, Unit, Verification
 from dynalint.fix.recheck import Item, offset_of
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class RoundOutcome:
     """The outcome of applying units to the state at the start of a round.
 
     `blamed` are the units at fault. If it is unclear which unit is at fault, `trouble` describes the problem and
@@ -26,7 +26,7 @@ class Trial:
     blamed: Mapping[Unit, str] = field(default_factory=dict)
     trouble: str | None = None
     suspects: tuple[Unit, ...] = ()
-    proofs: Mapping[Unit, Proof] = field(default_factory=dict)
+    verifications: Mapping[Unit, Verification] = field(default_factory=dict)
 
     @property
     def sound(self) -> bool:
@@ -49,31 +49,31 @@ def united(units: Sequence[Unit]) -> Unit:
     return Unit(linted, first.plan, first.title, safety, conditions, first.sources, own_calls)
 
 
-def is_refuted(unit: Unit, proof: Proof) -> bool:
-    """Return whether a proof counts against applying a unit.
+def is_refuted(unit: Unit, verification: Verification) -> bool:
+    """Return whether a result counts against applying a unit.
 
     An unsafe fix can change behaviour, and the user asked for it. A difference is therefore reported but does not
     count, unless the new code fails where the old code ran.
     """
-    return proof.outcome == "refuted" and (unit.safety != "unsafe" or proof.raises)
+    return verification.outcome == "refuted" and (unit.safety != "unsafe" or verification.raises)
 
 
-def refusal_of(unit: Unit, proof: Proof, *, guesses: bool) -> str | None:
+def refusal_of(unit: Unit, verification: Verification, *, guesses: bool) -> str | None:
     """Return why a unit is not applied after a run, or None if it is.
 
     If `guesses` is true, a unit with `own_calls` is also applied if its inputs were guessed.
     """
-    if is_refuted(unit, proof):
-        return f"running it showed a difference: {proof.detail}"
-    if proof.outcome == "unverifiable" and unit.safety == "conditional":
-        return f"running it could not show that it is correct: {proof.detail}"
-    if unit.own_calls and not proof.own_calls and not guesses:
+    if is_refuted(unit, verification):
+        return f"running it showed a difference: {verification.detail}"
+    if verification.outcome == "unverifiable" and unit.safety == "conditional":
+        return f"running it could not show that it is correct: {verification.detail}"
+    if unit.own_calls and not verification.own_calls and not guesses:
         return (
             f"guessed inputs do not show that its conditions are met ({'; '.join(unit.conditions)}); add a test, a "
             "docstring example or `[tool.dynalint.examples]` that calls it (`--unsafe-fixes` accepts guessed inputs)"
         )
-    if proof.outcome == "unverifiable" and unit.safety == "unsafe":
-        return f"it is unsafe and could not be run: {proof.detail} (`--no-verify` applies it anyway)"
+    if verification.outcome == "unverifiable" and unit.safety == "unsafe":
+        return f"it is unsafe and could not be run: {verification.detail} (`--no-verify` applies it anyway)"
     return None
 
 

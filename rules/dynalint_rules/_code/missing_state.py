@@ -68,7 +68,7 @@ class _State:
 
 
 @dataclass(frozen=True)
-class Asking:
+class StateTest:
     """A statement that tests for state. Its test is `truth` on the path to the code that creates the state.
 
     `leaves` is true if its body returns when the state exists. Otherwise, one of its blocks creates the state.
@@ -79,7 +79,7 @@ class Asking:
     leaves: bool
 
 
-def asking(event: Change, project: Project) -> Asking | None:
+def asking(event: Change, project: Project) -> StateTest | None:
     """Return the statement, around a change or before it, that tests whether the state already exists."""
     state, parents = _State.of(event), project.parents(event.function)
     for one in _on_the_way(event.statement, event.function, project):
@@ -108,7 +108,7 @@ def _is_settled(test: ast.expr, kinds: Mapping[ast.AST, k.Kind]) -> bool:
     return isinstance(first, ast.Call) and isinstance(kind, k.Value) and kind.constant is settling
 
 
-def is_made_for_sure(event: Change, found: Asking, project: Project) -> bool:
+def is_made_for_sure(event: Change, found: StateTest, project: Project) -> bool:
     """Return whether the constructor leaves the state missing and the first call always creates it."""
     function, state = event.function, _State.of(event)
     if event.home.type != "attribute" or event.home.name != state.name or function.owner is None:
@@ -156,7 +156,7 @@ def key_added(event: Change, project: Project) -> str | None:
     return key if added else None
 
 
-def _sets_back(statement: ast.stmt, found: Asking, state: _State) -> bool:
+def _sets_back(statement: ast.stmt, found: StateTest, state: _State) -> bool:
     """Return whether compiled code removes the state again (`self.mask = None`), so that every call may recreate it."""
     return isinstance(statement, ast.Assign) and _outcome(found.statement.test, state, statement.value) is found.truth
 
@@ -235,19 +235,19 @@ def _may_return_before(event: Change, besides: ast.AST | None = None) -> bool:
     return any(node.lineno < event.statement.lineno for node in returns)
 
 
-def _on_the_way(statement: ast.stmt, function: FunctionInfo, project: Project) -> Iterator[Asking]:
+def _on_the_way(statement: ast.stmt, function: FunctionInfo, project: Project) -> Iterator[StateTest]:
     """Yield the tests around a statement, and the earlier tests whose block returns, innermost first."""
     parents = project.parents(function)
     inner: ast.AST = statement
     while inner is not function.node:
         outer = parents.get(inner, function.node)
         if isinstance(outer, ast.If | ast.While):
-            yield Asking(outer, inner in outer.body, leaves=False)
+            yield StateTest(outer, inner in outer.body, leaves=False)
         blocks = [getattr(outer, name, None) for name in ("body", "orelse", "finalbody")]
         block = next((block for block in blocks if isinstance(block, list) and inner in block), [inner])
         for one in reversed(block[: block.index(inner)]):
             if isinstance(one, ast.If) and not one.orelse and isinstance(one.body[-1], ast.Return):
-                yield Asking(one, truth=False, leaves=True)
+                yield StateTest(one, truth=False, leaves=True)
         inner = outer
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dynalint.analysis.source import SourceFile, parse_text
 from dynalint.errors import DynalintError
 from dynalint.findings import Finding
-from dynalint.suppress import UNUSED_CODE, Layout, read_layout, read_suppressions
+from dynalint.ignore_comments import UNUSED_CODE, Layout, read_layout, read_suppressions
 
 # Findings about a whole file or about a comment cannot be silenced by a comment.
 NOT_SILENCED = frozenset({"DYN901", UNUSED_CODE})
@@ -36,8 +36,8 @@ def silence(file: SourceFile, findings: Iterable[Finding], reason: str) -> str:
             text = f"{text[:place]}, {', '.join(codes)}{text[place:]}"
         else:
             place = start + len(file.line(line).rstrip())
-            said = f" -- {reason}" if reason else ""
-            text = f"{text[:place]}  # dynalint: ignore[{', '.join(codes)}]{said}{text[place:]}"
+            suffix = f" -- {reason}" if reason else ""
+            text = f"{text[:place]}  # dynalint: ignore[{', '.join(codes)}]{suffix}{text[place:]}"
     _check(file, text)
     return text
 

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dynalint.rulekit import ContainerChange, Refusal, StateChange, k, walk
-from dynalint_rules._code.absent import Asking
 from dynalint_rules._code.effects import effects_of
+from dynalint_rules._code.missing_state import StateTest
 from dynalint_rules._code.names import around, is_named, parameters, within
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import self_name
@@ -32,11 +32,11 @@ class Memo:
     """The statements that create kept state. They are all in one block, under or after the test `found`."""
 
     scope: Scope
-    found: Asking
+    found: StateTest
     block: list[ast.stmt]
 
     @classmethod
-    def of(cls, scope: Scope, event: StateChange | ContainerChange, found: Asking) -> Memo:
+    def of(cls, scope: Scope, event: StateChange | ContainerChange, found: StateTest) -> Memo:
         """Return the statements that create the state that an event stores.
 
         Raises:

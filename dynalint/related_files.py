@@ -26,7 +26,7 @@ MOST_FILES = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class RelatedFiles:
     """The files to analyse in addition to the named ones, sorted. `left_out` counts the files that exceed the limits.
 
     `scanned` are all files in the projects, and `disk` contains the results of looking them up on disk.
@@ -59,13 +59,13 @@ class Outlines:
         return known
 
 
-def around(
+def find_related(
     named: Sequence[Path],
     configuration: Configuration,
     search: Sequence[Path],
     texts: Mapping[Path, str],
     known: Outlines | None = None,
-) -> Around:
+) -> RelatedFiles:
     """Find the files that affect the files in `named`, which are absolute paths.
 
     `texts` replaces the contents of files. `search` lists additional folders for resolving imports, and `known`
@@ -74,7 +74,7 @@ def around(
     scanned, own, disk = project_files(named, configuration), set(named), Disk()
     others = [path for path in scanned if path not in own]
     if not others or len(others) > MOST_FILES:
-        return Around((), len(others), scanned, disk)
+        return RelatedFiles((), len(others), scanned, disk)
     paths = sorted({*named, *others}, key=lambda path: path.parts)
     starts = list(dict.fromkeys([*(disk.package_root(path)[0] for path in paths), *search]))
     known = known or Outlines()
@@ -84,7 +84,7 @@ def around(
         if (text := texts[path] if path in texts else _text(path, disk)) is not None
     ]
     files, left_out = _bearing(named, Importers(outlines), {one.path: len(one.text) for one in outlines})
-    return Around(files, left_out, scanned, disk)
+    return RelatedFiles(files, left_out, scanned, disk)
 
 
 def _bearing(named: Sequence[Path], importers: Importers, sizes: Mapping[Path, int]) -> tuple[tuple[Path, ...], int]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import dynalint
-from dynalint import around, engine
+from dynalint import engine, related_files
 from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
 from dynalint.workspace import open_workspace
@@ -182,13 +182,13 @@ def test_a_script_beside_src_hides_no_user(project: Path) -> None:
 def test_what_would_be_too_much_is_left_out_and_said_so(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(around, "MOST_TEXT", 1)
+    monkeypatch.setattr(related_files, "MOST_TEXT", 1)
     for number in range(9):
         (project / f"scripts/more{number}.py").write_text((project / "scripts/train.py").read_text() * 20)
     found, notes = _around("src/p/free.py")
     assert len(found) < 9
     assert "around the named ones could not be read" in notes[0]
-    monkeypatch.setattr(around, "MOST_FILES", 3)
+    monkeypatch.setattr(related_files, "MOST_FILES", 3)
     assert _around("src/p/free.py")[0] == []
 
 
@@ -209,7 +209,7 @@ def test_a_file_alone_is_fixed_as_with_the_whole(dynalint: Run) -> None:
 
 
 def test_an_outline_is_worked_out_again_only_for_another_text(tmp_path: Path) -> None:
-    known, path = around.Outlines(), tmp_path / "m.py"
+    known, path = related_files.Outlines(), tmp_path / "m.py"
     first = known.of(path, "m", "x = 1\n")
     assert known.of(path, "m", "x = 1\n") is first
     assert set(known.of(path, "m", "y = 1\n").bindings) == {"y"}

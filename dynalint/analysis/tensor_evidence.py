@@ -12,7 +12,7 @@ from dynalint.analysis.kinds import Kind, join
 from dynalint.analysis.signatures import parameter_default
 
 
-class Evidence:
+class TensorEvidence:
     """Facts about the parameters of the functions interpreted so far."""
 
     def __init__(self) -> None:

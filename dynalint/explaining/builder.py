@@ -12,25 +12,25 @@ from typing import Any
 from dynalint.config import Configuration
 from dynalint.confirm import ConfirmOptions, Target
 from dynalint.confirm.discoveries import CONSEQUENCES
-from dynalint.confirm.sources import Sources, functions_of
+from dynalint.confirm.sources import UserSources, functions_of
 from dynalint.confirm.untrusted import sentence
-from dynalint.confirm.verdicts import Confirmation, Placed
+from dynalint.confirm.verdicts import Confirmation, Located
 from dynalint.confirm.wording import break_text
 from dynalint.confirm.worker.dynamo import graph_records as told
 from dynalint.confirm.worker.dynamo import records
 from dynalint.confirm.worker.dynamo.records import decode
 from dynalint.engine import in_project
 from dynalint.explaining.model import (
-    Break,
     Eager,
+    ExplainedBreak,
+    ExplainedGraph,
+    ExplainedRecompile,
+    ExplainedStep,
     Explanation,
-    Graph,
     Operator,
+    OwnFinding,
     Place,
-    Recompile,
-    Rule,
     Source,
-    Step,
 )
 from dynalint.findings import Finding
 from dynalint.lint import Linter
@@ -40,16 +40,16 @@ from dynalint.workspace import Workspace, open_workspace
 _LONGEST = 400
 
 
-class Scribe:
+class ExplanationBuilder:
     """Builds an explanation from the worker's answer."""
 
     def __init__(self, parts: Mapping[str, Any], options: ConfirmOptions, workspace: Workspace) -> None:
         self._parts = parts
         self._options = options
         self._workspace = workspace
-        self._sources = Sources({os.path.realpath(path): text for path, text in options.overrides.items()})
+        self._sources = UserSources({os.path.realpath(path): text for path, text in options.overrides.items()})
         self._run = decode(records.Run, parts["run"])
-        self._flow = decode(told.Flow, parts["flow"])
+        self._flow = decode(told.GraphFlow, parts["flow"])
         self._compiles = {one.compile_id: one for one in self._run.compiles}
         self._is_own = lru_cache(maxsize=None)(options.is_own)
         self._same = int(parts["calls"]["same"])
@@ -90,11 +90,11 @@ class Scribe:
     def _function(self, file: str, line: int, name: str) -> str:
         return self._sources.function_at(os.path.realpath(file), line) or name
 
-    def _graph(self, number: int, graph: told.Graph) -> Graph:
+    def _graph(self, number: int, graph: told.GraphRecord) -> ExplainedGraph:
         compiled = self._compiles.get(graph.compile_id)
         file, line, name = (compiled.file, compiled.line, compiled.function) if compiled is not None else ("", 0, "")
         resumes = name.startswith("torch_dynamo_resume")
-        return Graph(
+        return ExplainedGraph(
             number=number + 1,
             function=self._function(file, line, name),
             place=self._place(file, line),
@@ -112,19 +112,19 @@ class Scribe:
             replaces=compiled.recompile if compiled is not None else None,
         )
 
-    def _breaks(self) -> tuple[tuple[Break, ...], dict[str, int]]:
+    def _breaks(self) -> tuple[tuple[ExplainedBreak, ...], dict[str, int]]:
         """Return the places that break, without duplicates, and the index of the break that ended each compilation."""
         confirmation = self._confirmation()
         numbers = {graph.compile_id: number for number, graph in enumerate(self._flow.graphs, 1)}
-        found: dict[tuple[str, int, str], Break] = {}
+        found: dict[tuple[str, int, str], ExplainedBreak] = {}
         ended: dict[str, tuple[str, int, str]] = {}
-        heard = [replace(one, stack=_real(one.stack)) for one in self._run.breaks]
+        reported = [replace(one, stack=_real(one.stack)) for one in self._run.breaks]
         causes = {
             (frame.file, frame.function)
-            for one in heard
+            for one in reported
             if one.gb not in CONSEQUENCES and (frame := _frame(confirmation, one))
         }
-        for one, compile_id in zip(heard, self._flow.breaks, strict=True):
+        for one, compile_id in zip(reported, self._flow.breaks, strict=True):
             frame = _frame(confirmation, one)
             if frame is None:
                 continue
@@ -140,9 +140,11 @@ class Scribe:
         order = {key: number for number, key in enumerate(found)}
         return tuple(found.values()), {compile_id: order[key] for compile_id, key in ended.items()}
 
-    def _break(self, one: records.Break, frame: records.Frame, rule: Rule | None, *, consequence: bool) -> Break:
+    def _break(
+        self, one: records.Break, frame: records.StackFrame, rule: OwnFinding | None, *, consequence: bool
+    ) -> ExplainedBreak:
         innermost = one.stack[-1]
-        return Break(
+        return ExplainedBreak(
             place=self._place(frame.file, frame.line, frame.column, frame.end_column),
             function=self._function(frame.file, frame.line, frame.function),
             inside="" if innermost == frame else innermost.function,
@@ -158,7 +160,9 @@ class Scribe:
             rule=rule,
         )
 
-    def _with_effect(self, known: Break, effect: str, compile_id: str, numbers: Mapping[str, int]) -> Break:
+    def _with_effect(
+        self, known: ExplainedBreak, effect: str, compile_id: str, numbers: Mapping[str, int]
+    ) -> ExplainedBreak:
         """Add the effect on another frame to `known`."""
         compiled = self._compiles.get(compile_id)
         name = (
@@ -187,12 +191,12 @@ class Scribe:
             path = os.path.realpath(self._workspace.directory / finding.path)
             # Advice can be about a break that only happens under a condition. Here, the condition was met.
             broken = replace(finding, category="graph-break") if finding.category == "advice" else finding
-            placed.append(Placed(broken, path, self._sources.spot(path, finding)))
+            placed.append(Located(broken, path, self._sources.spot(path, finding)))
         return Confirmation(placed, (), self._sources, self._is_own)
 
-    def _recompiles(self) -> list[Recompile]:
+    def _recompiles(self) -> list[ExplainedRecompile]:
         return [
-            Recompile(
+            ExplainedRecompile(
                 function=self._function(one.file, one.line, one.function),
                 place=self._place(one.file, one.line),
                 call=one.call + 1,
@@ -211,7 +215,7 @@ class Scribe:
                 found[one.file, one.line] = Eager(name, self._place(one.file, one.line), reason)
         return list(found.values())
 
-    def _shown_files(self, graphs: Sequence[Graph], breaks: Sequence[Break]) -> list[str]:
+    def _shown_files(self, graphs: Sequence[ExplainedGraph], breaks: Sequence[ExplainedBreak]) -> list[str]:
         """Return the user's files in which code was traced or broke. Files with more traced lines come first."""
         count: dict[str, int] = {}
         for graph in graphs:
@@ -230,13 +234,13 @@ class Scribe:
         return Source(shown, lines, frozenset(ran), tuple(functions_of("\n".join(lines))))
 
 
-def _failure(error: records.Failure) -> str:
+def _failure(error: records.RunFailure) -> str:
     return sentence(break_text(error) if error.gb_type else f"{error.type}: {error.message}")
 
 
-def _steps(flow: told.Flow, ended: Mapping[str, int]) -> Iterator[Step]:
+def _steps(flow: told.GraphFlow, ended: Mapping[str, int]) -> Iterator[ExplainedStep]:
     for at, step in enumerate(flow.steps):
-        yield Step(
+        yield ExplainedStep(
             graph=step.graph + 1,
             crossing=step.crossing,
             ended_by=ended.get(flow.graphs[step.graph].compile_id),
@@ -244,11 +248,11 @@ def _steps(flow: told.Flow, ended: Mapping[str, int]) -> Iterator[Step]:
         )
 
 
-def _real(stack: Sequence[records.Frame]) -> tuple[records.Frame, ...]:
+def _real(stack: Sequence[records.StackFrame]) -> tuple[records.StackFrame, ...]:
     return tuple(replace(frame, file=os.path.realpath(frame.file)) for frame in stack)
 
 
-def _frame(confirmation: Confirmation, found: records.Break) -> records.Frame | None:
+def _frame(confirmation: Confirmation, found: records.Break) -> records.StackFrame | None:
     """Return the frame that a break is attributed to: the innermost user frame, or else the innermost frame."""
     return confirmation.own_frame(found.stack) or (found.stack[-1] if found.stack else None)
 
@@ -261,9 +265,9 @@ def _findings(files: list[Path], configuration: Configuration, directory: Path) 
     return [one.finding for one in (*result.offers.made(result.linted), *result.silenced)]
 
 
-def _rule(placed: Sequence[Placed]) -> Rule | None:
+def _rule(placed: Sequence[Located]) -> OwnFinding | None:
     if not placed:
         return None
     finding = placed[0].finding
     fix = finding.fix.title if finding.fix is not None and finding.fixable else None
-    return Rule(finding.code, finding.name, finding.message, finding.help, fix)
+    return OwnFinding(finding.code, finding.name, finding.message, finding.help, fix)

@@ -18,7 +18,7 @@ Row = tuple[str, list[Assignment | None]]
 
 
 @dataclass
-class Plan:
+class SelectionPlan:
     """How a chain's assignments are handled.
 
     `rows` are the names to select, in an order that is consistent with every block. `temporaries` are the values that
@@ -29,7 +29,7 @@ class Plan:
     temporaries: dict[ast.expr, str] = field(default_factory=dict)
 
 
-def plan_of(scope: Scope, chain: Chain) -> Plan:
+def plan_of(scope: Scope, chain: Chain) -> SelectionPlan:
     """Return the plan for a chain, and record renamed names in `scope.renamed`.
 
     Raises:
@@ -37,7 +37,7 @@ def plan_of(scope: Scope, chain: Chain) -> Plan:
     """
     if any(map(assigns_at_once, chain.blocks)) or not _in_one_order(scope, chain):
         raise Refusal("the branches swap values, or assign them in different orders; use separate variables first")
-    plan = Plan()
+    plan = SelectionPlan()
     everywhere = set.intersection(*({one.name for one in block.assignments} for block in chain.blocks))
     blocks = [_sort_out(scope, chain, block, everywhere, plan) for block in chain.blocks]
     for name in _order(blocks):
@@ -60,7 +60,7 @@ def _in_one_order(scope: Scope, chain: Chain) -> bool:
     return all(block == [name for name in order if name in block] for block in names)
 
 
-def _sort_out(scope: Scope, chain: Chain, block: Block, everywhere: set[str], plan: Plan) -> list[Assignment]:
+def _sort_out(scope: Scope, chain: Chain, block: Block, everywhere: set[str], plan: SelectionPlan) -> list[Assignment]:
     """Add a block's temporaries to the plan and return its other assignments.
 
     Temporaries are all values of a name except the last, and any value that is not read after the chain. Their names

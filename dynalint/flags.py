@@ -1,4 +1,4 @@
-"""From events to flags: which rules watch an event, what they answer, and what else rules a flag out."""
+"""Turn events into flags: ask the rules that watch an event, and drop flags that something else rules out."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def find(
 ) -> Iterator[Flag]:
     """Yield the rules' findings, event by event. If a rule fails on an event, only its answer to this event is lost.
 
-    `cause` says why a call of an installed package breaks the graph.
+    `cause` says why a call into an installed package breaks the graph.
     """
     budgets = Budgets(steps.MOST_STEPS)  # Even where the analysis used up its budget, rules still run.
     for one in analysis.events:
@@ -124,7 +124,7 @@ def _caused(flags: Sequence[Flag], project: Project) -> Sequence[Flag]:
 
 
 class Causes:
-    """The graph breaks that calls of installed packages always come to, judged by the rules."""
+    """The graph breaks that calls into installed packages always reach, as judged by the rules."""
 
     def __init__(self, installed: Installed, rules: RuleSet) -> None:
         self._installed, self._rules = installed, rules
@@ -133,16 +133,16 @@ class Causes:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A sentence about the calls whose code could not be analysed to the end, if there are any."""
+        """A sentence about the calls whose code could not be analysed completely, if there are any."""
         names = ", ".join(sorted(self._cut))
         return (
-            (f"The code of {names} could not be analysed to its end, so it may break the graph unnoticed.",)
+            (f"The code of {names} could not be analysed completely, so it may contain graph breaks that were not found.",)
             if names
             else ()
         )
 
     def of(self, call: InstalledCall) -> Cause | None:
-        """Return the first graph break in the code that a call reaches; None if none is certain."""
+        """Return the first certain graph break in the code that a call reaches, or None."""
         inside = self._installed.follow(call)
         if inside is None:
             return None
@@ -167,7 +167,7 @@ class Causes:
 
 
 def _breaks(flag: Flag) -> bool:
-    """Whether a flag stands for a graph break. Those that a package asks for are no choice of the user."""
+    """Return whether a flag is about a graph break. This includes explicit ones, which the user did not ask for here."""
     return flag.category == "graph-break" or (isinstance(flag.event, Call) and flag.event.callee == DISABLED)
 
 
@@ -176,4 +176,4 @@ def _any_rule(rule: Rule, file: SourceFile) -> bool:
 
 
 def _ignored(rule: Rule, event: Event, fault: Exception) -> None:
-    """A rule that fails on installed code has no answer; the user cannot change that code."""
+    """Ignore the failure of a rule on installed code, because the user cannot change that code."""

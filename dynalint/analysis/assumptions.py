@@ -16,7 +16,7 @@ _FOR_SOME: dict[type[ast.cmpop], bool] = {ast.Eq: False, ast.NotEq: True, ast.Gt
 
 
 def assumed(frame: Frame, node: ast.expr) -> bool | None:
-    """Return the outcome that nearly all runs have of a test that nothing decides; None if there is none."""
+    """Return the outcome of an undecided test in nearly all runs, or None if no outcome is that likely."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         answer = assumed(frame, node.operand)
         return None if answer is None else not answer
@@ -31,14 +31,14 @@ def assumed(frame: Frame, node: ast.expr) -> bool | None:
 
 
 def if_shapes_agree(node: ast.expr) -> bool | None:
-    """The outcome of a comparison of two shapes if they are equal; None for any other test."""
+    """Return the outcome of comparing two shapes if they are equal, or None for any other test."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and all(map(_is_shape, (node.left, *node.comparators))):
         return {ast.Eq: True, ast.NotEq: False}.get(type(node.ops[0]))
     return None
 
 
 def if_not_empty(frame: Frame, node: ast.expr) -> bool | None:
-    """The outcome of a test whether a tensor is empty, if it is not; None for any other test.
+    """Return the outcome of testing whether a tensor is empty if it is not, or None for any other test.
 
     The test may be the whole body of a function: `is_empty(t)`.
     """

@@ -16,9 +16,9 @@ _READERS = frozenset({"__getattr__", "__getattribute__"})
 
 
 def delegated(frame: Frame, owner: k.Instance, name: str, read: Callable[[Frame, k.Kind, str], k.Kind]) -> k.Kind:
-    """Return the attribute of the objects in which the `__getattr__` of an instance's class looks for it.
+    """Return the attribute that the `__getattr__` of an instance's class finds in the objects that it searches.
 
-    `read` reads attributes. Objects that delegate in turn are left out.
+    `read` reads an attribute. Objects that define `__getattr__` themselves are left out.
     """
     project = frame.interpreter.project
     method = project.find_method(owner.cls, "__getattr__")
@@ -31,7 +31,7 @@ def delegated(frame: Frame, owner: k.Instance, name: str, read: Callable[[Frame,
 
 
 def holders(method: FunctionInfo) -> tuple[str, ...]:
-    """Return the attributes of `self` in which a `__getattr__` looks for the names that it is asked for."""
+    """Return the attributes of `self` whose objects a `__getattr__` searches."""
     return remembered((holders, method), lambda: tuple(dict.fromkeys(_holders(method))))
 
 

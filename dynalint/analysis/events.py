@@ -88,11 +88,11 @@ class Call(Event):
 
 @record(frozen=True, slots=True, kw_only=True, eq=False)
 class InstalledCall(Event):
-    """A call to something of an installed package that no rule watches.
+    """A call into an installed package that no rule watches.
 
-    `callee` is the dotted name; of a method, that of the class and the method, and `maker` is the call that has created
-    the object. `call` has the arguments; with `starred`, there are further ones. `cause` is the graph break in the code
-    of the package that the call always comes to, once it is known.
+    `callee` is the dotted name of the function or method, and `maker` is the call that created the object of a method.
+    `call` has the arguments, and `starred` means that there are more of them. `cause` is the graph break in the code of
+    the package that every such call reaches, once it is known.
     """
 
     node: ast.Call
@@ -105,10 +105,11 @@ class InstalledCall(Event):
 
 @record(frozen=True, slots=True)
 class Cause:
-    """A graph break in an installed package: its place, relative to the folder of packages, and the message.
+    """A graph break in an installed package: its place, relative to the package folder, and the message.
 
-    For a compiled module, the place is the file, and there is no message; for the call itself, it is empty. `gb` are
-    Dynamo's ids of the break, and `setting` is the option under which Dynamo traces the code, if there is one.
+    For an extension module, the place is the file, and there is no message. If the call itself breaks the graph, the
+    place is empty. `gb` are Dynamo's ids for the break, and `setting` is the option with which Dynamo traces the code,
+    if there is one.
     """
 
     place: str

@@ -1,8 +1,8 @@
-"""Code of installed packages: what a call from the project comes to in it.
+"""Follow calls from the project into the code of installed packages.
 
-The project's own code is analysed as a whole. Installed code is only read where the project calls it, and each call by
-itself: its arguments are known, so most tests of options have one outcome. Nothing is shared with the analysis of the
-project, neither classes nor attributes, so that a call means the same whatever else the project contains.
+The project's own code is analysed as a whole. Installed code is only read where the project calls it, and each call is
+analysed separately. The arguments of the call are known, so most tests of options have a single outcome. Nothing is
+shared with the analysis of the project, so the result for a call does not depend on what else the project contains.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dynalint.analysis.steps import Budget, Budgets
 
 # The maximum number of steps for the analysis of one call.
 _MOST_STEPS = 300_000
-# Packages whose functions need not be traced, because Dynamo has been told what they do.
+# Packages whose functions Dynamo does not have to trace, because they are registered with it.
 _OPAQUE = frozenset({"einops", "optree"})
 _CALLEE = "callee"
 CALL = Path("<call>")
@@ -41,10 +41,10 @@ _TRANSPARENT = frozenset(
 
 @dataclass(eq=False)
 class FollowedCall:
-    """What one call comes to: the events that it cannot avoid, in the order in which they happen, and their project.
+    """The result of following a call: the events that it cannot avoid, in the order in which they happen.
 
-    `extension` is the file of the compiled module that contains the callee, if there is one. `cut` says that not all
-    of the code could be analysed.
+    `project` contains the code that was read. `extension` is the file of the extension module that contains the callee,
+    if there is one. `cut` means that not all of the code could be analysed.
     """
 
     project: Project
@@ -68,7 +68,7 @@ class Installed:
         self._known: dict[tuple[object, ...], FollowedCall | None] = {}
 
     def follow(self, call: InstalledCall) -> FollowedCall | None:
-        """Return what a call comes to; None if its code is not there or not known."""
+        """Return the result of following a call, or None if its code was not found or is unknown."""
         key = (call.callee, call.maker, call.call, call.starred)
         if key not in self._known:
             self._known[key] = self._follow(call)
@@ -95,7 +95,7 @@ class Installed:
         return FollowedCall(project, list(_firm_events(context, {})), cut=cut)
 
     def _extension(self, name: str) -> Path | None:
-        """Return the file of the compiled module that contains a function or class."""
+        """Return the file of the extension module that contains a function or class."""
         *parents, module, _ = ["", *name.split(".")]
         for folder in (one.joinpath(*parents) for one in self.folders):
             file = self._disk.extension(folder, module) if module else None
@@ -105,7 +105,7 @@ class Installed:
 
 
 class _Packages(Project):
-    """The code in the folders of packages, as far as a call reaches it."""
+    """The code in the package folders that a call reaches."""
 
     def locate(self, name: str) -> Path | None:
         parts = name.split(".")
@@ -115,7 +115,7 @@ class _Packages(Project):
 
 
 class _CallInterpreter(Interpreter):
-    """Interprets what one call reaches. No other code calls these functions."""
+    """Interprets the code that a call reaches. No other code calls these functions."""
 
     exact = True
 
@@ -125,7 +125,7 @@ class _CallInterpreter(Interpreter):
         self._frames: list[Frame] = []
 
     def interpret(self, context: Context) -> None:
-        """Run a context once, as for the project."""
+        """Run a context once, in the same way as for the project."""
         depth = len(self._frames)
         super().interpret(context)
         del self._frames[depth:]
@@ -147,7 +147,7 @@ class _CallInterpreter(Interpreter):
         return frame
 
     def runs(self, function: FunctionInfo) -> bool:
-        """Whether calling a function runs it: nothing is known about its decorators that says otherwise."""
+        """Return whether calling a function runs it, as far as its decorators show."""
         return function.decorators <= _TRANSPARENT or bool(wrappers_of(self, function))
 
     def _is_open(self, function: FunctionInfo) -> bool:
@@ -167,7 +167,7 @@ class _OneBudget(Budgets):
 
 
 def _callee(interpreter: Interpreter, call: InstalledCall) -> Kind:
-    """What is called: for a method, that of a new object."""
+    """Return the callee. The receiver of a method is a new object."""
     if call.maker is None:
         return _resolve(interpreter, call.callee)
     type_, _, method = call.callee.rpartition(".")
@@ -181,7 +181,7 @@ def _callee(interpreter: Interpreter, call: InstalledCall) -> Kind:
 
 
 def _resolve(interpreter: Interpreter, name: str) -> Kind:
-    """The kind of a dotted name, through the re-exports of packages."""
+    """Return the kind of a dotted name, which packages may re-export."""
     first, *rest = name.split(".")
     kind = interpreter.scopes.imported(Import(first, None))
     for part in rest:
@@ -198,7 +198,7 @@ def _resolve(interpreter: Interpreter, name: str) -> Kind:
 
 
 def _call(interpreter: Interpreter, callee: Kind, given: k.Partial, call: InstalledCall, *, starred: bool) -> Context:
-    """Interpret a function that makes a call; its first parameter is what it calls."""
+    """Interpret a function that makes a call. Its first parameter is the callee."""
     params: Environment = {_CALLEE: callee}
     args, keywords = [], []
     for number, kind in enumerate(given.args):
@@ -221,7 +221,7 @@ def _call(interpreter: Interpreter, callee: Kind, given: k.Partial, call: Instal
 
 
 def _firm_events(context: Context, seen: dict[Context, None]) -> Iterator[Event]:
-    """The events on every path through a call, in the order of lines; a callee counts at the line of the call."""
+    """Return the events on every path through a call, sorted by line. Events in a callee count at the line of the call."""
     if context in seen:
         return
     seen[context] = None

@@ -15,16 +15,16 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Different(Exception):  # noqa: N818 - not an error, but the answer that the edit may matter elsewhere
-    """An edit changes more than functions by themselves."""
+    """An edit changes more than the bodies of functions."""
 
 
 def merged(old: SourceFile, new: SourceFile) -> tuple[SourceFile, list[tuple[Function, Function]]]:
     """Return the new file with a tree that contains the old nodes of all statements with the same text and lines.
 
-    The second result are the functions with another text, with their old and new nodes. No tree is changed.
+    Also return the old and new nodes of the functions whose text has changed. No tree is modified.
 
     Raises:
-        Different: If more differs than the bodies of functions.
+        Different: If anything other than the bodies of functions has changed.
     """
     if old.tree is None or new.tree is None or old.notebook is not None:
         raise Different

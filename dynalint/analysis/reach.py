@@ -109,8 +109,8 @@ def _changed_by_call(
     return frozenset({held.attr}) if isinstance(held, ast.Attribute) and _is_named(held.value, own) else _NOTHING
 
 
-def calls_on_self_of(method: FunctionInfo) -> tuple[object, ...]:
-    """Return all that decides what `changes_of` says of calls of a method, apart from what these calls call in turn."""
+def direct_changes(method: FunctionInfo) -> tuple[object, ...]:
+    """Return what determines the result of `changes_of` for a method, apart from the methods that it calls."""
     own = receiver_name(method)
     if own is None:
         return ()

@@ -24,7 +24,7 @@ from dynalint.analysis.index import ClassInfo, FunctionInfo, FunctionNode, Modul
 from dynalint.analysis.interpreter import Interpreter
 from dynalint.analysis.matching import Different, Function, merged
 from dynalint.analysis.project import Project
-from dynalint.analysis.reach import calls_on_self_of, receiver_name, returned_value
+from dynalint.analysis.reach import direct_changes, receiver_name, returned_value
 from dynalint.analysis.region import compiling_places
 from dynalint.analysis.signatures import is_small
 from dynalint.analysis.steps import all_nodes
@@ -295,4 +295,4 @@ def _meaning(function: FunctionInfo) -> tuple[object, ...]:
         raise Different
     value, own = returned_value(function), receiver_name(function)
     returned = None if value is None else ast.dump(value)
-    return returned, calls_on_self_of(function), tested_subjects(function, own), documented(function), _stores(function)
+    return returned, direct_changes(function), tested_subjects(function, own), documented(function), _stores(function)

@@ -136,7 +136,7 @@ class Causes:
         """A sentence about the calls whose code could not be analysed completely, if there are any."""
         names = ", ".join(sorted(self._cut))
         return (
-            (f"The code of {names} could not be analysed completely, so it may contain graph breaks that were not found.",)
+            (f"The code of {names} could not be analysed completely, so graph breaks in it may have been missed.",)
             if names
             else ()
         )
@@ -167,7 +167,7 @@ class Causes:
 
 
 def _breaks(flag: Flag) -> bool:
-    """Return whether a flag is about a graph break. This includes explicit ones, which the user did not ask for here."""
+    """Return whether a flag is about a graph break. This includes explicit ones, which are not the user's own choice."""
     return flag.category == "graph-break" or (isinstance(flag.event, Call) and flag.event.callee == DISABLED)
 
 

@@ -167,7 +167,7 @@ class Causes:
 
 
 def _breaks(flag: Flag) -> bool:
-    """Return whether a flag is about a graph break. This includes explicit ones, which are not the user's own choice."""
+    """Return whether a flag is about a graph break. This includes explicit breaks, which the user did not choose."""
     return flag.category == "graph-break" or (isinstance(flag.event, Call) and flag.event.callee == DISABLED)
 
 

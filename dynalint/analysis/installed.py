@@ -221,7 +221,7 @@ def _call(interpreter: Interpreter, callee: Kind, given: k.Partial, call: Instal
 
 
 def _firm_events(context: Context, seen: dict[Context, None]) -> Iterator[Event]:
-    """Return the events on every path through a call, sorted by line. Events in callees count at the line of the call."""
+    """Return the events on every path through a call, by line. Events in callees count at the line of the call."""
     if context in seen:
         return
     seen[context] = None

@@ -5,8 +5,8 @@
 SENTENCES gets a numbered list to give to a reader, who marks what a native technical writer would not have written. KEY
 gets the source of each number. Without the other projects' sentences, a reader marks a share of any text.
 
-Our sentences come from the documentation, the rule pages and the docstrings, a third each. The others come from the
-docstrings of installed packages.
+Our sentences come from the documentation, the rule pages, the docstrings and the messages, a quarter each. The others
+come from the docstrings of installed packages.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ _OTHERS = (
 _FENCED = re.compile(r"```.*?```", re.DOTALL)
 _NOT_PROSE = ("#", "|", "<", "!", "---", "    ", ">>>", "..", ":")
 _MARKUP = re.compile(r">>>|\||::|:(?:attr|class|func|math|meth):")
+# A message is neither a regular expression nor HTML, and unlike a list of names, it has one of these words.
+_NO_MESSAGE = re.compile(r"\\|\(\?|</|\n")
+_CLAUSE = re.compile(r"\b(?:a|an|the|is|are|to|not|of|by|it|be|as|has|have|cannot|or|on)\b")
 _SHORTEST, _LONGEST = 6, 40
 
 
@@ -60,14 +63,35 @@ def in_docstrings(paths: Iterable[Path]) -> list[str]:
     return found
 
 
+def in_messages(paths: Iterable[Path]) -> list[str]:
+    """Return the messages in Python files: texts other than docstrings, with an ellipsis for each value."""
+    found: list[str] = []
+    for path in sorted(paths):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+        bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                text = "".join(str(part.value) if isinstance(part, ast.Constant) else "..." for part in node.values)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and not {id(node)} & (inner | bare):
+                text = node.value
+            else:
+                continue
+            words = len(text.split())
+            if _CLAUSE.search(text) and not _NO_MESSAGE.search(text) and _SHORTEST <= words <= _LONGEST:
+                found.append(text)
+    return found
+
+
 def drawn(count: int, seed: int) -> list[tuple[str, str]]:
     """Return `count` of our sentences and as many of others, shuffled, each with its source."""
     chosen = random.Random(seed)  # noqa: S311 - a draw, not a secret
-    documents = (path for path in (_ROOT / "docs").glob("*.md"))
+    code = [*(_ROOT / "dynalint").rglob("*.py"), *(_ROOT / "rules").rglob("*.py")]
     ours = [
-        in_documents([_ROOT / "README.md", *documents]),
+        in_documents([*_ROOT.glob("*.md"), *(_ROOT / "docs").glob("*.md")]),
         in_documents((_ROOT / "rules").rglob("*.md")),
-        in_docstrings([*(_ROOT / "dynalint").rglob("*.py"), *(_ROOT / "rules").rglob("*.py")]),
+        in_docstrings(code),
+        in_messages(code),
     ]
     theirs = in_docstrings(path for name in _OTHERS for path in _folder(name).rglob("*.py"))
     shares = [count // len(ours) + (number < count % len(ours)) for number in range(len(ours))]

@@ -14,8 +14,8 @@ from dynalint.caching.stamp import stamp
 from dynalint.findings import Category, Severity
 
 if TYPE_CHECKING:
-    from dynalint.pages import Page
-    from dynalint.rules import Example, Rule
+    from dynalint.pages import Example, Page
+    from dynalint.rules import Rule
 
 DOCS_URL = "https://github.com/dynalint/dynalint/blob/main/docs/rules/"
 

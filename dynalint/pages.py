@@ -40,14 +40,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from dynalint.config.toml import parse_toml
 from dynalint.errors import DynalintError
-from dynalint.rules import Example, Shows
 
-if TYPE_CHECKING:
-    from dynalint.rules import Rule
+Shows = Literal["graph-break", "recompile", "recompile-once", "miscompile", "clean"]
+"""What running an example must show."""
 
 _STEP = "    "
 _PROOF = "## Proof"
@@ -73,6 +72,38 @@ class PageError(DynalintError):
 
 
 @dataclass(frozen=True, slots=True)
+class Example:
+    """An example that tests a rule, with everything needed to run it.
+
+    `code` is a complete module, including imports. Lines that must be flagged end with a comment `# DYNxxx`, with
+    spaces between codes if there is more than one. Similar lines that must not be flagged have no comment. `target` is
+    an expression in the module's namespace that gives the callable. It is evaluated again for each run. `inputs` is an
+    expression that gives a list of argument tuples, one for each call. It can use `torch` and the module's names, and
+    the calls together must execute every branch.
+
+    `fixed` is the exact module after the fix, and `declined` is part of the reason why no fix is offered. `shows`
+    describes what a run must show. By default, this is the rule's category for flagged code and "clean" for other code.
+    "recompile-once" means a recompilation on a later call, after which the code is stable. `gb` are the ids that a
+    break may have, by default the rule's ids. `exact` is False if the rewrite is only equal up to rounding. `options`
+    are settings that the example needs, such as `{"print-fix": "remove"}`. The example only applies to the releases in
+    `torch` and `python`.
+    """
+
+    name: str
+    code: str
+    target: str = "Model()"
+    inputs: str = "[(torch.randn(4, 8),), (-torch.ones(4, 8),), (torch.ones(4, 8),)]"
+    fixed: str | None = None
+    declined: str | None = None
+    shows: Shows | None = None
+    gb: tuple[str, ...] = ()
+    exact: bool = True
+    options: dict[str, object] = field(default_factory=dict)
+    torch: str = ""
+    python: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """The contents of a rule's page. A rule without a page has no documentation and no examples."""
 
@@ -81,19 +112,19 @@ class Page:
 
 
 @cache
-def page_of(rule: type[Rule]) -> Page:
+def page_of(module: str, title: str) -> Page:
     """Return the page next to a rule's module, or an empty page if there is none.
 
     Raises:
         PageError: If the page has an invalid format.
     """
-    name = f"{rule.__module__.rpartition('.')[2]}.md"
+    name = f"{module.rpartition('.')[2]}.md"
     try:
-        data = pkgutil.get_data(rule.__module__, name)
+        data = pkgutil.get_data(module, name)
     except OSError:
         return Page()
-    folder = Path(str(sys.modules[rule.__module__].__file__)).parent
-    return parse_page((data or b"").decode("utf-8"), str(folder / name), f"{rule.code}: {rule.name}")
+    folder = Path(str(sys.modules[module].__file__)).parent
+    return parse_page((data or b"").decode("utf-8"), str(folder / name), title)
 
 
 def parse_page(text: str, shown: str, title: str) -> Page:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pkgutil import walk_packages
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, get_origin
 
 from dynalint.errors import DynalintError
 from dynalint.findings import Category, Safety, Severity
@@ -26,41 +26,6 @@ if TYPE_CHECKING:
     from dynalint.analysis.project import Project
     from dynalint.analysis.source import SourceFile
     from dynalint.pages import Page
-
-Shows = Literal["graph-break", "recompile", "recompile-once", "miscompile", "clean"]
-"""What running an example must show."""
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """An example that tests a rule, with everything needed to run it.
-
-    `code` is a complete module, including imports. Lines that must be flagged end with a comment `# DYNxxx`, with
-    spaces between codes if there is more than one. Similar lines that must not be flagged have no comment. `target` is
-    an expression in the module's namespace that gives the callable. It is evaluated again for each run. `inputs` is an
-    expression that gives a list of argument tuples, one for each call. It can use `torch` and the module's names, and
-    the calls together must execute every branch.
-
-    `fixed` is the exact module after the fix, and `declined` is part of the reason why no fix is offered. `shows`
-    describes what a run must show. By default, this is the rule's category for flagged code and "clean" for other code.
-    "recompile-once" means a recompilation on a later call, after which the code is stable. `gb` are the ids that a
-    break may have, by default the rule's ids. `exact` is False if the rewrite is only equal up to rounding. `options`
-    are settings that the example needs, such as `{"print-fix": "remove"}`. The example only applies to the releases in
-    `torch` and `python`.
-    """
-
-    name: str
-    code: str
-    target: str = "Model()"
-    inputs: str = "[(torch.randn(4, 8),), (-torch.ones(4, 8),), (torch.ones(4, 8),)]"
-    fixed: str | None = None
-    declined: str | None = None
-    shows: Shows | None = None
-    gb: tuple[str, ...] = ()
-    exact: bool = True
-    options: dict[str, object] = field(default_factory=dict)
-    torch: str = ""
-    python: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +175,7 @@ class Rule:
         """
         from dynalint.pages import page_of
 
-        return page_of(cls)  # type: ignore[arg-type] # mypy mistakes the hash of an instance for that of the class
+        return page_of(cls.__module__, f"{cls.code}: {cls.name}")
 
 
 @dataclass(frozen=True, slots=True)

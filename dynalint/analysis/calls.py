@@ -77,7 +77,7 @@ def _call(frame: Frame, node: ast.Call) -> Kind:
 def _note_inherited(
     frame: Frame, node: ast.Call, args: list[Kind], keywords: dict[str, Kind], *, starred: bool
 ) -> None:
-    """Record the call of a method that neither the project nor torch defines, if a base class may define it."""
+    """Record a call to a method that neither the project nor torch defines, if a base class may define it."""
     assert isinstance(node.func, ast.Attribute)
     value, name = node.func.value, node.func.attr
     on_super = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "super"

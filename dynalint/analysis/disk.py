@@ -29,7 +29,7 @@ class Disk:
         self.names: dict[str, dict[str, bool]] = {}
         """Whether a folder contains a name, by folder."""
         self.extensions: dict[str, dict[str, str | None]] = {}
-        """The file of a compiled module in a folder, by folder and the name of the module; None if there is none."""
+        """The files of extension modules, by folder and module name, or None if there is no such file."""
         self.inside: dict[Path, bool] = {}
         """Whether a file, after resolving links, is in the same project as a checked file."""
         self._sources = sources or Sources()
@@ -38,11 +38,11 @@ class Disk:
         self._roots: dict[Path, tuple[Path, tuple[str, ...]]] = {}
 
     def revise(self, overrides: Mapping[Path, str]) -> None:
-        """Replace other texts from now on."""
+        """Use `overrides` instead of the previous ones from now on."""
         self._overrides = overrides
 
     def changed(self, overrides: Mapping[Path, str]) -> list[Path]:
-        """Return the files to which `overrides` gives another text than before."""
+        """Return the files whose text in `overrides` differs from the current one."""
         paths = dict.fromkeys([*self._overrides, *overrides])
         return [path for path in paths if overrides.get(path) != self._overrides.get(path)]
 
@@ -75,7 +75,7 @@ class Disk:
         return known[name]
 
     def extension(self, folder: Path, name: str) -> str | None:
-        """Return the name of the file of a compiled module in a folder; None if there is none."""
+        """Return the file name of an extension module in a folder, or None if there is none."""
         key = str(folder)
         known = self.extensions.setdefault(key, {})
         if name not in known:
@@ -139,7 +139,7 @@ def listing(folder: str) -> frozenset[str]:
 
 
 def extension_in(names: Collection[str], module: str) -> str | None:
-    """Return the file of a compiled module among the names in a folder; None if there is none."""
+    """Return the file of an extension module among the names in a folder, or None if there is none."""
     found = (one for one in names if one.startswith(f"{module}.") and one.endswith((".so", ".pyd")))
     return min(found, default=None)
 

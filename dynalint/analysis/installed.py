@@ -193,7 +193,7 @@ def _resolve(interpreter: Interpreter, name: str) -> Kind:
         owner, module = kind, kind.module if isinstance(kind, k.Module) else kind.cls.module
         kind = member(Frame(interpreter, module), owner, part)
         if isinstance(kind, k.Unknown) and isinstance(owner, k.Module):
-            kind = k.external(f"{module.name}.{part}")  # a compiled module
+            kind = k.external(f"{module.name}.{part}")  # an extension module
     return kind
 
 

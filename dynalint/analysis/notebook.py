@@ -134,7 +134,7 @@ def read_notebook(source: str) -> Notebook:
     except RecursionError as fault:
         raise NotebookError("the notebook is not JSON: it is nested too deeply") from fault
     if not isinstance(document, dict) or not isinstance(document.get("cells"), list):
-        raise NotebookError("the file is not a notebook of format 4: it has no list of cells")
+        raise NotebookError("the file is not a version 4 notebook: it has no list of cells")
     if _language(document) not in ("python", "ipython"):
         return Notebook(document, source)
     cells = {number: code for number, cell in enumerate(document["cells"], 1) if (code := _code(cell)) is not None}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dynalint.cli.execution import read_shard, write_shard
+from dynalint.cli.execution import read_shard
 from dynalint.cli.options import linting_options
 from dynalint.errors import UsageError
 from dynalint.findings import CATEGORIES
@@ -125,7 +125,7 @@ def check_once(options: dict[str, Any]) -> int:
     if checked.interrupted and (options["write_baseline"] or silencing or options["shard"]):
         raise KeyboardInterrupt
     if options["shard"]:
-        return write_shard(run, options)
+        return _write_shard(run, options)
     found, lines = checked.reported(refuted=options["show_refuted"]), lines_by_place(checked.files().items())
     if options["write_baseline"]:
         run.keep(checked)
@@ -219,4 +219,18 @@ def _silence(run: CommandRun, files: Mapping[str, SourceFile], findings: Sequenc
     done = sum(len(some) for path, some in by_path.items() if files[path].path in written)
     many = f"{done} finding{'s' if done != 1 else ''} in {len(written)} file{'s' if len(written) != 1 else ''}"
     run.note(f"silenced {many}.")
+    return run.exit_code(())
+
+
+def _write_shard(run: CommandRun, options: Mapping[str, Any]) -> int:
+    """Write a shard's answers to the output file, and return the exit code.
+
+    Raises:
+        DynalintError: If the file cannot be written.
+    """
+    answers = run.workspace.execution.answers if run.workspace.execution is not None else None
+    assert answers is not None
+    answers.write(options["output_file"], options["paths"])
+    many = len(answers.made)
+    run.note(f"shard {answers.shard}: {many} answer{'s' if many != 1 else ''}; `dynalint merge` combines all shards.")
     return run.exit_code(())

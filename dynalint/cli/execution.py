@@ -10,7 +10,6 @@ import click
 from dynalint.errors import UsageError
 
 if TYPE_CHECKING:
-    from dynalint.cli.session import CommandRun
     from dynalint.config import Settings
     from dynalint.confirm import Execution
     from dynalint.confirm.shards import Shard
@@ -56,17 +55,3 @@ def execution(options: Mapping[str, Any], settings: Settings) -> Execution | Non
         answers if shard is None else Answers(shard),
         DaskExecutor(scheduler) if scheduler else LOCAL,
     )
-
-
-def write_shard(run: CommandRun, options: Mapping[str, Any]) -> int:
-    """Write a shard's answers to the output file, and return the exit code.
-
-    Raises:
-        DynalintError: If the file cannot be written.
-    """
-    answers = run.workspace.execution.answers if run.workspace.execution is not None else None
-    assert answers is not None
-    answers.write(options["output_file"], options["paths"])
-    many = len(answers.made)
-    run.note(f"shard {answers.shard}: {many} answer{'s' if many != 1 else ''}; `dynalint merge` combines all shards.")
-    return run.exit_code(())

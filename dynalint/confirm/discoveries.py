@@ -21,8 +21,8 @@ def discoveries(confirmation: Confirmation, directory: Path) -> list[Finding]:
     """Return a finding for each location and problem without a finding. Paths are relative to `directory`."""
     found: dict[tuple[str, int, str], Finding] = {}
     for result in (one for one in confirmation.results if not one.part):
-        scribe = _FindingWriter(confirmation, result, directory)
-        for finding in (*_breaks(scribe), *_recompiles(scribe), *_differences(scribe)):
+        writer = _FindingWriter(confirmation, result, directory)
+        for finding in (*_breaks(writer), *_recompiles(writer), *_differences(writer)):
             found.setdefault((finding.path, finding.line, finding.message), finding)
     return list(found.values())
 
@@ -58,8 +58,8 @@ class _FindingWriter:
         return tuple(found.values())
 
 
-def _breaks(scribe: _FindingWriter) -> list[Finding]:
-    confirmation, result = scribe.confirmation, scribe.result
+def _breaks(writer: _FindingWriter) -> list[Finding]:
+    confirmation, result = writer.confirmation, writer.result
     breaks = result.default.breaks if result.default is not None else ()
     causes = {
         (frame.file, frame.function)
@@ -73,24 +73,24 @@ def _breaks(scribe: _FindingWriter) -> list[Finding]:
             continue
         if seen.gb in CONSEQUENCES and (frame.file, frame.function) in causes:
             continue
-        found.append(_break_finding(scribe, seen, frame))
+        found.append(_break_finding(writer, seen, frame))
     return found
 
 
-def _break_finding(scribe: _FindingWriter, seen: Break, frame: StackFrame) -> Finding:
-    result = scribe.result
-    start, end = scribe.columns(frame)
-    steps = scribe.steps(seen.stack)
+def _break_finding(writer: _FindingWriter, seen: Break, frame: StackFrame) -> Finding:
+    result = writer.result
+    start, end = writer.columns(frame)
+    steps = writer.steps(seen.stack)
     region = tuple(step.function for step in steps)
     error = result.fullgraph.error if result.fullgraph is not None else None
-    place = scribe.confirmation.own_frame(error.stack) if error is not None else None
+    place = writer.confirmation.own_frame(error.stack) if error is not None else None
     breaks_whole = place is not None and (place.file, place.line) == (frame.file, frame.line)
     passes = result.fullgraph is not None and error is None
     innermost = seen.stack[-1]
     where = "" if innermost == frame else f" in {innermost.function}, called from here"
     severity: Severity = "warning" if passes and seen.effect == "split" else "error"
     return Finding(
-        path=scribe.path(frame.file),
+        path=writer.path(frame.file),
         line=frame.line,
         column=start,
         end_line=frame.line,
@@ -122,35 +122,35 @@ def _kind(seen: Break) -> str:
     return seen.gb_type.strip().rstrip(".") or "for an unknown reason"
 
 
-def _recompiles(scribe: _FindingWriter) -> list[Finding]:
+def _recompiles(writer: _FindingWriter) -> list[Finding]:
     """Report code that still recompiles on the last of the identical calls."""
-    result = scribe.result
+    result = writer.result
     found = []
     for again in result.recompiles:
         if again.call != result.same - 1:
             continue
-        if any(is_about(again, placed, scribe.confirmation.sources) for placed in scribe.confirmation.placed):
+        if any(is_about(again, placed, writer.confirmation.sources) for placed in writer.confirmation.placed):
             continue
-        found += _recompile_findings(scribe, again)
+        found += _recompile_findings(writer, again)
     return found
 
 
-def _differences(scribe: _FindingWriter) -> list[Finding]:
+def _differences(writer: _FindingWriter) -> list[Finding]:
     """Report that compiled code gives different results, unless a miscompile finding in code that ran explains it."""
-    result, found = scribe.result, scribe.result.comparison
+    result, found = writer.result, writer.result.comparison
     if found is None or found.same or found.place is None:
         return []
-    if not scribe.confirmation.is_place(found.place.file, found.place.line):
+    if not writer.confirmation.is_place(found.place.file, found.place.line):
         return []
-    for placed in scribe.confirmation.placed:
+    for placed in writer.confirmation.placed:
         if placed.finding.category == "miscompile" and coverage_of(placed, result).traced:
             return []
-    start, end = scribe.columns(found.place)
-    function = scribe.confirmation.sources.function_at(found.place.file, found.place.line) or found.place.function
+    start, end = writer.columns(found.place)
+    function = writer.confirmation.sources.function_at(found.place.file, found.place.line) or found.place.function
     text = comparison_text(found)
     return [
         Finding(
-            path=scribe.path(found.place.file),
+            path=writer.path(found.place.file),
             line=found.place.line,
             column=start,
             end_line=found.place.line,
@@ -171,26 +171,26 @@ def _differences(scribe: _FindingWriter) -> list[Finding]:
 def _does(found: EagerComparison) -> str:
     if found.what == "exception":
         return found.detail.removeprefix("it ")
-    return f"gives different results than eager: {found.what} differs"
+    return f"gives different results from eager code: {found.what} differs"
 
 
-def _recompile_findings(scribe: _FindingWriter, again: Compile) -> list[Finding]:
+def _recompile_findings(writer: _FindingWriter, again: Compile) -> list[Finding]:
     """Return a finding for a recompilation, or an empty list if it is not in the user's own code."""
-    result = scribe.result
+    result = writer.result
     own = [
         (file, line)
         for file, line in places(again)
-        if Path(file).is_absolute() and scribe.confirmation.is_place(os.path.realpath(file), line)
+        if Path(file).is_absolute() and writer.confirmation.is_place(os.path.realpath(file), line)
     ]
     file, line = own[-1] if own else (again.file, again.line)
-    if not scribe.confirmation.is_place(os.path.realpath(file), line):
+    if not writer.confirmation.is_place(os.path.realpath(file), line):
         return []
     frame = StackFrame(os.path.realpath(file), line, again.function)
-    start, end = scribe.columns(frame)
+    start, end = writer.columns(frame)
     count = sum(other.file == again.file and other.line == again.line for other in result.recompiles)
-    function = scribe.confirmation.sources.function_at(frame.file, line) or again.function
+    function = writer.confirmation.sources.function_at(frame.file, line) or again.function
     finding = Finding(
-        path=scribe.path(frame.file),
+        path=writer.path(frame.file),
         line=line,
         column=start,
         end_line=line,

@@ -19,6 +19,7 @@ from dynalint.confirm.client import Answer, Worker, WorkerError
 from dynalint.confirm.discoveries import discoveries
 from dynalint.confirm.evidence import EvidenceStore
 from dynalint.confirm.harvest import CallSearch, Harvested, Lines, ProjectCalls, Searcher, harvested, in_words, searches
+from dynalint.confirm.located import Located
 from dynalint.confirm.options import ConfirmOptions, Target, resolved
 from dynalint.confirm.order import batches, nearest_parts, ranks
 from dynalint.confirm.questions import Questions
@@ -30,7 +31,6 @@ from dynalint.confirm.untrusted import sanitised_discovery, sanitised_evidence
 from dynalint.confirm.verdicts import (
     CONFIRMABLE,
     Confirmation,
-    Located,
     not_run,
     place,
     spots_of,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+from dynalint.confirm.located import Located
 from dynalint.confirm.options import Target, resolved
-from dynalint.confirm.verdicts import CONFIRMABLE, Located
+from dynalint.confirm.verdicts import CONFIRMABLE
 from dynalint.findings import Finding
 
 # The maximum number of targets from a package that share an import. More would leave the other workers idle.

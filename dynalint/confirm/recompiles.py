@@ -7,15 +7,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from dynalint.confirm.located import Located
 from dynalint.confirm.results import TargetResult
 from dynalint.confirm.sources import UserSources
 from dynalint.confirm.untrusted import cut
 from dynalint.confirm.worker.dynamo.records import Compile
-
-if TYPE_CHECKING:
-    from dynalint.confirm.verdicts import Located
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _COMMENT = re.compile(r"# (\S+\.py):(\d+) in ")

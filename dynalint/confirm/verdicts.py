@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from dynalint.confirm.located import Located
 from dynalint.confirm.options import ConfirmOptions, Target, resolved
 from dynalint.confirm.recompiles import blamed, breaks_at, guard
 from dynalint.confirm.results import Coverage, Spot, TargetResult
@@ -32,24 +33,6 @@ _NOT_REACHED = (_UNREACHED, _FAILED)
 _BREAKS = frozenset(("Unsupported", "UserError"))
 # If a target fails in one of these phases, parts of it may still run.
 _NO_CALL = ("build", "inputs", "run", "process")
-
-
-@dataclass(frozen=True)
-class Located:
-    """A finding with its resolved path, its range in bytecode positions, and its compiled root's file if known.
-
-    `leads` are the compiled roots that lead to the finding, nearest first.
-    """
-
-    finding: Finding
-    path: str
-    spot: Spot
-    root: str = ""
-    leads: tuple[Target, ...] = ()
-
-    def covers(self, file: str, line: int) -> bool:
-        """Return whether a line is in the finding's range."""
-        return file == self.path and self.finding.line <= line <= self.finding.end_line
 
 
 @dataclass(frozen=True)

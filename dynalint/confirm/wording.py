@@ -59,7 +59,7 @@ def comparison_text(found: EagerComparison) -> str:
     """Describe how compiled code differs from eager code, as a sentence without a full stop."""
     mode = " in evaluation mode" if found.evaluation else "" if found.training else " without gradients"
     return (
-        f"compiled with aot_eager, call {found.call + 1}{mode} differs from the same call in eager in "
+        f"call {found.call + 1}{mode} gives different results when compiled with aot_eager: "
         f"{_first_line(found.what)}: {_first_line(found.detail)}"
     )
 

@@ -12,9 +12,10 @@ from typing import Any
 from dynalint.config import Configuration
 from dynalint.confirm import ConfirmOptions, Target
 from dynalint.confirm.discoveries import CONSEQUENCES
+from dynalint.confirm.located import Located
 from dynalint.confirm.sources import UserSources, functions_of
 from dynalint.confirm.untrusted import sentence
-from dynalint.confirm.verdicts import Confirmation, Located
+from dynalint.confirm.verdicts import Confirmation
 from dynalint.confirm.wording import break_text
 from dynalint.confirm.worker.dynamo import graph_records as told
 from dynalint.confirm.worker.dynamo import records

@@ -19,7 +19,7 @@ from dynalint.fix.sides import Insertion, Key, Side, inserted, marks_beside, mar
 _BESIDE = 1_000_000
 _MOST_PASSED = 3
 # Must match the wording in `differences.let_pass`.
-_ZEROS = " has a gradient of zeros, not None"
+_ZEROS = " has a zero gradient instead of None"
 
 
 @dataclass(eq=False)
@@ -99,7 +99,7 @@ def changes_of(passed: Iterable[str]) -> tuple[str, ...]:
         return others
     more = f" and {len(zeros) - _MOST_PASSED} more" if len(zeros) > _MOST_PASSED else ""
     names = f"{', '.join(zeros[:_MOST_PASSED])}{more}"
-    said = f"the gradient of {names} is zeros where it was None (momentum or weight decay then moves the parameter)"
+    said = f"the gradient of {names} is zero instead of None (momentum or weight decay then moves the parameter)"
     return said, *others
 
 

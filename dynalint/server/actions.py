@@ -19,7 +19,7 @@ from dynalint.server.analyst import AnalysedFile, silenced
 from dynalint.server.documents import Opened, edited_uri, lines_of
 
 if TYPE_CHECKING:
-    from dynalint.server.server import Server
+    from dynalint.server.session import Server
 
 CONFIRM = "dynalint.confirm"
 FIX_ALL = "source.fixAll.dynalint"

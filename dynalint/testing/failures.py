@@ -11,9 +11,10 @@ from pathlib import Path
 
 from dynalint.analysis.source import SourceFile
 from dynalint.confirm.discoveries import discoveries
+from dynalint.confirm.located import Located
 from dynalint.confirm.results import TargetResult
 from dynalint.confirm.sources import UserSources
-from dynalint.confirm.verdicts import Confirmation, Located, with_verdicts
+from dynalint.confirm.verdicts import Confirmation, with_verdicts
 from dynalint.findings import Finding
 from dynalint.fix import Linted
 from dynalint.fix.edits import merged, plan_of, replaced

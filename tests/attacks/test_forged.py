@@ -12,11 +12,12 @@ import pytest
 
 from dynalint.confirm import results
 from dynalint.confirm.cache import FileHashes
+from dynalint.confirm.located import Located
 from dynalint.confirm.options import Target
 from dynalint.confirm.shapes import fits
 from dynalint.confirm.sources import UserSources
 from dynalint.confirm.untrusted import MOST_SENTENCE, sanitised, sentence
-from dynalint.confirm.verdicts import Confirmation, Located, with_verdicts
+from dynalint.confirm.verdicts import Confirmation, with_verdicts
 from dynalint.confirm.worker.process.wire import MOST_VALUES, parse, unpack
 from dynalint.findings import Finding
 

@@ -134,8 +134,8 @@ def test_a_notebook_is_not_run(dynalint: Run, notebook: Path) -> None:
     ("content", "line", "words"),
     [
         ('{"cells": [\n}', 2, "the notebook is not JSON"),
-        ("{}", 1, "not a notebook of format 4"),
-        ('{"worksheets": []}', 1, "not a notebook of format 4"),
+        ("{}", 1, "not a version 4 notebook"),
+        ('{"worksheets": []}', 1, "not a version 4 notebook"),
         ("\udcff", 1, "not UTF-8"),
     ],
 )

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from dynalint.confirm.discoveries import discoveries
+from dynalint.confirm.located import Located
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.confirm.results import Coverage, Problem, UncoveredRun
 from dynalint.confirm.results import TargetResult as Heard
 from dynalint.confirm.sources import UserSources
-from dynalint.confirm.verdicts import Confirmation, Located, is_way_to, not_run, undecided, with_verdicts
+from dynalint.confirm.verdicts import Confirmation, is_way_to, not_run, undecided, with_verdicts
 from dynalint.confirm.worker.dynamo.records import (
     Break,
     Compile,
@@ -344,8 +345,8 @@ def test_a_difference_without_a_finding_is_a_finding() -> None:
         2,
         5,
     )
-    assert found.message == "When compiled, Model.forward gives different results than eager: result differs"
-    assert "call 3 without gradients differs" in found.help
+    assert found.message == "When compiled, Model.forward gives different results from eager code: result differs"
+    assert "Call 3 without gradients gives different results" in found.help
     raises = replace(DIFFERS, what="exception", detail="it raises RuntimeError: twice")
     (found,) = discoveries(confirmation([], heard(comparison=raises)), Path(HOME))
     assert found.message == "When compiled, Model.forward raises RuntimeError: twice"

@@ -161,13 +161,14 @@ def test_what_was_let_pass_is_told_with_the_fix(path: Path) -> None:
 
     def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Verification]:
         return {
-            unit: Verification("proven", "equal", 3, passed=("w has a gradient of zeros, not None",)) for unit in units
+            unit: Verification("proven", "equal", 3, passed=("w has a zero gradient instead of None",))
+            for unit in units
         }
 
     (fixed,) = Toy([path], {"A": "good(1)"}, {"A": "conditional"}).fix(verify).fixed
     assert fixed.finding.fix is not None
     assert (fixed.finding.fix.safety, fixed.finding.fix.verified) == ("conditional", True)
-    assert fixed.finding.fix.to_json()["changes"] == ["w has a gradient of zeros, not None"]
+    assert fixed.finding.fix.to_json()["changes"] == ["w has a zero gradient instead of None"]
 
 
 def test_a_fix_elsewhere_is_no_reason_to_try_again(path: Path) -> None:

@@ -6,7 +6,8 @@ import textwrap
 
 import pytest
 
-from dynalint.rules import Declined, Example, Rule
+from dynalint.pages import Example
+from dynalint.rules import Declined, Rule
 from dynalint.testing.cases import Case
 from dynalint.testing.static import StaticView
 from dynalint_rules.side_effects.clock import ClockCall

@@ -8,7 +8,8 @@ import pytest
 
 from dynalint import check_source
 from dynalint.fix.edits import plan_of, replaced
-from dynalint.rules import Declined, Example, Rewrite, Rule
+from dynalint.pages import Example
+from dynalint.rules import Declined, Rewrite, Rule
 from dynalint.testing.cases import Case
 from dynalint.testing.static import StaticView
 from dynalint_rules.tensor_to_python.item import ItemOfTensor

@@ -6,7 +6,8 @@ import textwrap
 
 import pytest
 
-from dynalint.rules import Example, all_rules
+from dynalint.pages import Example
+from dynalint.rules import all_rules
 from dynalint.testing.cases import Case
 from dynalint.testing.static import StaticView
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from dynalint.errors import DynalintError
-from dynalint.pages import Page, PageError, parse_page, whole_module
-from dynalint.rules import Example
+from dynalint.pages import Example, Page, PageError, parse_page, whole_module
 
 _MODULE = """\
 import torch

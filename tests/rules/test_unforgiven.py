@@ -6,7 +6,8 @@ import textwrap
 
 import pytest
 
-from dynalint.rules import Declined, Example, Rewrite, Rule
+from dynalint.pages import Example
+from dynalint.rules import Declined, Rewrite, Rule
 from dynalint.testing.cases import Case
 from dynalint.testing.static import StaticView
 from dynalint_rules.control_flow.bool_operator_on_tensor import BoolOperatorOnTensor

@@ -240,7 +240,7 @@ def _followed(event: InstalledCall, project: Project) -> Violation | None:
     if cause is None or any(_CAPTURED[gb](project, event.function) for gb in cause.gb if gb in _CAPTURED):
         return None
     if not cause.message:
-        why = f"breaks the graph, because it is compiled code in {cause.place}"
+        why = f"breaks the graph, because it is implemented in the extension module {cause.place}"
     elif cause.place:
         why = f"always runs {cause.place}: {cause.message}"
     else:

@@ -83,10 +83,10 @@ def _without_conversions(warnings: list[tuple[str, str]]) -> list[tuple[str, str
 def let_pass(one: Observation, other: Observation) -> Iterator[str]:
     """Yield the differences that practical equality allowed, as clauses."""
     gained = [name for name, right in other.gradients.items() if right is not None and one.gradients.get(name) is None]
-    yield from (f"{name} has a gradient of zeros, not None" for name in gained)
+    yield from (f"{name} has a zero gradient instead of None" for name in gained)
     for (where, left), (_, right) in zip(tensors_in(one.output), tensors_in(other.output), strict=False):
         if right.requires_grad and not left.requires_grad:
-            yield f"output{where} passes on gradients of zeros where it had none"
+            yield f"output{where} passes on zero gradients where it had none"
     yield from (alias.replace(" shares ", " no longer shares ") for alias in one.aliases if alias not in other.aliases)
 
 

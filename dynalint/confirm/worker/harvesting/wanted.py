@@ -18,7 +18,7 @@ Span = tuple[str, int, int]
 class Wanted:
     """A target, and the line ranges, by file, that it should reach, or None for any line that no call has run.
 
-    `most` is the number of calls that is enough.
+    No more than `most` calls are needed.
     """
 
     target: dict[str, str]

@@ -284,7 +284,7 @@ def _membership(scope: Scope, node: ast.Compare) -> Truth:
         text = " | ".join(f"({link})" for link in links) if len(links) > 1 else links[0]
         found = Truth(text, False, _is_scalar([tensor]))
     else:
-        raise Refusal(f"the elements of {scope.quote(right)} are not literal; compare with `torch.isin`")
+        raise Refusal(f"the elements of {scope.quote(right)} are not literals; compare with `torch.isin`")
     return found if isinstance(node.ops[0], ast.In) else found.negated
 
 

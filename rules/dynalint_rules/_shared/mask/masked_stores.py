@@ -188,7 +188,7 @@ class _Store:
 
     def _conditions(self, place: str) -> Iterator[str]:
         scope = self.scope
-        less = f"{self.row} dimension{'s' if self.row > 1 else ''} less than" if self.row else "as many dimensions as"
+        less = f"{self.row} fewer dimension{'s' if self.row > 1 else ''} than" if self.row else "as many dimensions as"
         yield f"the mask has {less} `{place}`, and the dtypes are equal"
         if self.rows:
             yield f"{scope.quote(self.value)} computes each row independently"

@@ -1,11 +1,11 @@
-"""The tests on every Python and torch that dynalint promises: `nox`, or one session of `nox --list`."""
+"""Run the tests on every supported Python and torch release, or run a single session from `nox --list`."""
 
 from __future__ import annotations
 
 import nox
 
 PYTHON = ("3.10", "3.11", "3.12", "3.13", "3.14")
-# The oldest release that is tested, the one that `./dev test` takes, and the newest.
+# The oldest release that is tested, the one that `./dev test` uses, and the newest.
 TORCH = ("2.11.0", "2.13.0", "2.15.0")
 
 nox.needs_version = ">=2025.2.9"
@@ -14,14 +14,14 @@ nox.options.default_venv_backend = "venv"
 
 @nox.session(python=PYTHON)
 def static(session: nox.Session) -> None:
-    """Run what needs no torch."""
+    """Run the tests that do not need torch."""
     _test(session, "static")
 
 
 @nox.session
 @nox.parametrize("torch", TORCH)
 def dynamo(session: nox.Session, torch: str) -> None:
-    """Run what needs torch, under one release of it."""
+    """Run the tests that need torch, with one release."""
     session.install(f"torch=={torch}", "numpy", "scipy", "tqdm")
     _test(session, "dynamo")
 
@@ -29,7 +29,7 @@ def dynamo(session: nox.Session, torch: str) -> None:
 def _test(session: nox.Session, half: str) -> None:
     groups = nox.project.dependency_groups(nox.project.load_toml(), "static")
     session.install(*groups, "--editable", ".")
-    # Test processes keep to one thread each: torch would start one a core in every one of them.
+    # Each test process uses one thread. By default, torch would start a thread for each core in every process.
     session.run(
         "pytest", "-n", "2", "--dist", "loadfile", "--half", half, *session.posargs, env={"OMP_NUM_THREADS": "1"}
     )

@@ -1,20 +1,20 @@
 """One command for each development task. It requires nothing except Python 3.10 or newer.
 
-    ./dev demo      make the environment and show dynalint on examples/: what it finds, confirms and would fix
-    ./dev test      make the environment and run everything that CI runs; arguments go to pytest
-    ./dev test --static    only what needs no torch, which is not installed then: linters, types, and most of the tests
+    ./dev demo             check and fix examples/tiny_vision
+    ./dev test             run everything that CI runs; arguments are passed to pytest
+    ./dev test --static    only the linters, the types, and the tests that do not need torch, without installing torch
     ./dev test --dynamo    only the tests that run code under torch
-    ./dev attacks   make the environment and run what tries to do harm; `test` runs most of it too
-    ./dev hunt      make the environment and fix 775 small models that are easily fixed wrongly; half an hour
-    ./dev long      make the environment and run what takes too long for every change: deriving the data on torch again
-    ./dev lint      make the environment and run the linters and the type checker only
-    ./dev setup     make the environment only
+    ./dev attacks          run the tests with hostile code; `test` runs most of them too
+    ./dev hunt             fix 775 small models that are easily fixed incorrectly; takes half an hour
+    ./dev long             run the tests that take too long for every change
+    ./dev lint             run the linters and the type checker
+    ./dev setup            only create the environment
 
-The environment is .venv in this checkout (or DYNALINT_VENV). It is created once, and again when pyproject.toml changes.
-The exact version of torch is installed first, so that pip chooses a single build. On Linux, the package index has the
-CUDA build. Setting PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu selects the smaller CPU build. Some tests
-need a real browser, Chromium or Chrome. If CI is set, `./dev test` installs Chromium when it runs as root on Debian or
-Ubuntu. Otherwise, it says what to install.
+Each command first creates the environment, .venv in this checkout (or DYNALINT_VENV), or updates it if pyproject.toml
+has changed. The exact version of torch is installed first, so that pip chooses a single build. On Linux, the package
+index has the CUDA build. Setting PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu selects the smaller CPU
+build. Some tests need a real browser, Chromium or Chrome. If CI is set, `./dev test` installs Chromium when it runs as
+root on Debian or Ubuntu. Otherwise, it says what to install.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NONE_FOUND = "(from versions: none)"
 MAX_TEST_PROCESSES = 8
 STATIC, DYNAMO = "static", "dynamo"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-SECONDS_BETWEEN_SIGNS = 10
+SECONDS_BETWEEN_MESSAGES = 10
 
 
 class SetupError(Exception):
@@ -88,11 +88,11 @@ def make_environment(*, with_torch: bool) -> None:
         return
     pinned = re.search(r'"(torch==[^"]+)"', project)
     if pinned is None:
-        raise SetupError("pyproject.toml pins no torch in the dependency group `dev`.")
+        raise SetupError("pyproject.toml does not pin torch in the dependency group `dev`.")
     create_venv()
-    pip_install("bringing pip up to date", "--upgrade", PIP)
+    pip_install("updating pip", "--upgrade", PIP)
     if with_torch:
-        pip_install(f"installing {pinned[1]} (the long one)", pinned[1])
+        pip_install(f"installing {pinned[1]}, which takes longest", pinned[1])
     group = f"{ROOT / 'pyproject.toml'}:{'dev' if with_torch else 'static'}"
     pip_install("installing dynalint, editable, with its development tools", "--group", group, "--editable", str(ROOT))
     STAMP.write_text(f"{stamp} {DYNAMO if with_torch else STATIC}", encoding="utf-8")
@@ -108,9 +108,7 @@ def create_venv() -> None:
     ):
         return
     if importlib.util.find_spec("venv") is None or importlib.util.find_spec("ensurepip") is None:
-        raise SetupError(
-            f"{sys.executable} has no venv module; on Debian and Ubuntu `apt install python3-venv` brings it."
-        )
+        raise SetupError(f"{sys.executable} has no venv module; on Debian and Ubuntu, run `apt install python3-venv`.")
     step(f"creating {VENV} with Python {sys.version.split()[0]}")
     made = subprocess.run([sys.executable, "-m", "venv", "--clear", VENV], capture_output=True, text=True, check=False)
     if made.returncode:
@@ -120,7 +118,7 @@ def create_venv() -> None:
 def pip_install(title: str, *what: str) -> None:
     """Install packages with the environment's pip. Print progress, and only print pip's output if it fails."""
     step(title)
-    with still_at_it(title):
+    with showing_progress(title):
         ran = subprocess.run(
             [PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet", *what],
             stdin=subprocess.DEVNULL,
@@ -133,8 +131,8 @@ def pip_install(title: str, *what: str) -> None:
         return
     if NONE_FOUND in ran.stdout:
         raise SetupError(
-            f"pip found no {what[-1]} for Python {sys.version.split()[0]} on this system: either it reaches no package "
-            "index (check the network, or set PIP_INDEX_URL), or the index has no build for it (try another Python)."
+            f"pip found no {what[-1]} for Python {sys.version.split()[0]} on this system: either it cannot reach the "
+            "package index (check the network, or set PIP_INDEX_URL), or the index has no build for this Python."
         )
     raise SetupError(f"pip could not install {what[-1]}:\n{ran.stdout.rstrip()}")
 
@@ -167,20 +165,20 @@ def test(arguments: Sequence[str]) -> int:
     failed = []
     if half != DYNAMO:
         with ThreadPoolExecutor(1) as beside:
-            browser = beside.submit(bring_browser)
+            browser = beside.submit(install_browser)
             failed = [*static_checks(), *browser.result()]
-    if side_by_side(*(["--half", half] if half else []), *rest):
+    if run_tests(*(["--half", half] if half else []), *rest):
         failed.append("pytest")
     return report(failed)
 
 
-def bring_browser() -> list[str]:
+def install_browser() -> list[str]:
     """Install a browser if CI is set, and otherwise say what to install. Return the failures to report in CI."""
     if any(map(shutil.which, BROWSERS)):
         return []
     in_ci, as_root = bool(os.environ.get("CI")), getattr(os, "geteuid", lambda: 1)() == 0
     if not (in_ci and as_root and shutil.which("apt-get")):
-        print("dev: no browser: `apt install chromium` or Chrome, or tests of pages are skipped", file=sys.stderr)
+        print("dev: no browser, so tests of pages are skipped; install Chromium or Chrome", file=sys.stderr)
         return ["a browser"] if in_ci else []
     apt = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "chromium"]
     for command in (apt, ["apt-get", "update", "--quiet"], apt):
@@ -194,10 +192,10 @@ def bring_browser() -> list[str]:
 
 def attacks(arguments: Sequence[str]) -> int:
     """Run the tests with hostile code, files and settings, including slow tests."""
-    return side_by_side("tests/attacks", "-m", "long or not long", *arguments)
+    return run_tests("tests/attacks", "-m", "long or not long", *arguments)
 
 
-def side_by_side(*arguments: str) -> int:
+def run_tests(*arguments: str) -> int:
     """Run pytest in more than one process. If CI is set, skipped tests fail."""
     # One process more than there are cores, because many tests wait for the processes that they start.
     processes = min((os.cpu_count() or 1) + 1, MAX_TEST_PROCESSES)
@@ -213,7 +211,7 @@ def side_by_side(*arguments: str) -> int:
 
 def hunt(arguments: Sequence[str]) -> int:
     """Fix models that are easily fixed incorrectly, and compare results. The arguments are passed to pytest."""
-    return side_by_side(
+    return run_tests(
         "tests/hunt", "-m", "long or not long", "--dist", "load", "--override-ini", "timeout=0", *arguments
     )
 
@@ -261,13 +259,13 @@ def run(program: str, *arguments: str, cwd: Path = ROOT, environment: Mapping[st
 
 
 @contextlib.contextmanager
-def still_at_it(what: str) -> Iterator[None]:
+def showing_progress(what: str) -> Iterator[None]:
     """Print a message every few seconds until the context ends."""
     done = threading.Event()
     begun = time.monotonic()
 
     def tell() -> None:
-        while not done.wait(SECONDS_BETWEEN_SIGNS):
+        while not done.wait(SECONDS_BETWEEN_MESSAGES):
             print(f"    {what}: {time.monotonic() - begun:.0f} seconds so far", flush=True)
 
     teller = threading.Thread(target=tell, daemon=True)

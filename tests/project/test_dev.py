@@ -74,7 +74,7 @@ def script() -> ModuleType:
 
 def test_what_takes_long_gives_signs_of_life(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     script.SECONDS_BETWEEN_SIGNS = 0.01
-    with script.still_at_it("installing"):
+    with script.showing_progress("installing"):
         deadline = time.monotonic() + 10
         while "installing: 0 seconds so far" not in (told := capsys.readouterr().out):
             assert time.monotonic() < deadline, told
@@ -90,7 +90,7 @@ def test_a_browser_that_is_missing_is_named(
 ) -> None:
     monkeypatch.setenv("CI", ci)
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert script.bring_browser() == missing
+    assert script.install_browser() == missing
     assert "apt install chromium" in capsys.readouterr().err
 
 
@@ -107,7 +107,7 @@ def test_a_browser_that_cannot_be_had_fails_nothing(
     monkeypatch.setattr(shutil, "which", lambda name: name if name == "apt-get" else None)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(script.subprocess, "run", run)
-    assert script.bring_browser() == []
+    assert script.install_browser() == []
     assert asked == ["install", "update", "install"]
     assert "E: no network" in capsys.readouterr().err
 

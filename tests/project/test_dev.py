@@ -73,7 +73,7 @@ def script() -> ModuleType:
 
 
 def test_what_takes_long_gives_signs_of_life(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    script.SECONDS_BETWEEN_SIGNS = 0.01
+    script.SECONDS_BETWEEN_MESSAGES = 0.01
     with script.showing_progress("installing"):
         deadline = time.monotonic() + 10
         while "installing: 0 seconds so far" not in (told := capsys.readouterr().out):

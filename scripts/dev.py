@@ -178,7 +178,9 @@ def install_browser() -> list[str]:
         return []
     in_ci, as_root = bool(os.environ.get("CI")), getattr(os, "geteuid", lambda: 1)() == 0
     if not (in_ci and as_root and shutil.which("apt-get")):
-        print("dev: no browser, so tests of pages are skipped; run `apt install chromium`, or install Chrome", file=sys.stderr)
+        print(
+            "dev: no browser, so page tests are skipped; run `apt install chromium`, or install Chrome", file=sys.stderr
+        )
         return ["a browser"] if in_ci else []
     apt = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "chromium"]
     for command in (apt, ["apt-get", "update", "--quiet"], apt):

@@ -32,6 +32,12 @@ def as_sentence(text: str) -> str:
     return shortened(text, 1000)
 
 
+def as_advice(text: str) -> str:
+    """Return a rule's help as it is used in findings, as a complete sentence. Rules may give only a clause."""
+    text = f"{text[:1].upper()}{text[1:]}"
+    return as_sentence(text if not text or text.endswith((".", "!", "?")) else f"{text}.")
+
+
 def as_name(text: str) -> str:
     """Return a function name as it is used in findings, shortened if it is too long."""
     return shortened(text, 500)

@@ -22,7 +22,7 @@ from dynalint.catalogue import catalogue
 from dynalint.config import OPTIONS, Settings
 from dynalint.costs import Costs
 from dynalint.environments import package_folders, release_for
-from dynalint.findings import Finding, Step, as_name, as_sentence
+from dynalint.findings import Finding, Step, as_advice, as_name, as_sentence
 from dynalint.fix import Linted
 from dynalint.flags import Causes, RuleSet, find, qualified
 from dynalint.ignore_comments import UNUSED_CODE, Suppression, Suppressions, read_suppressions, unused
@@ -224,7 +224,7 @@ class _Pass:
             category="advice" if flag.proviso else flag.category,
             severity="info" if flag.proviso else violation.severity or rule.severity,
             message=as_sentence(f"{violation.message}; {flag.proviso}" if flag.proviso else violation.message),
-            help=as_sentence(violation.help or rule.help),
+            help=as_advice(violation.help or rule.help),
             function=as_name(event.function.qualname),
             region=tuple(map(as_name, event.function.chain)),
             steps=tuple(self._step(function) for function in event.function.callers),

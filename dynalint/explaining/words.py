@@ -5,6 +5,7 @@ from __future__ import annotations
 from dynalint.confirm.wording import helpful_hints
 from dynalint.confirm.worker.dynamo.graph_records import Outcome, Remedy, Size
 from dynalint.explaining.model import Advice, ExplainedBreak, ExplainedStep, Explanation, OwnFinding
+from dynalint.findings import as_advice
 
 
 def count(number: int, noun: str) -> str:
@@ -68,10 +69,7 @@ def hints(found: ExplainedBreak) -> list[str]:
 
 def remedy(rule: OwnFinding) -> str:
     """Return a rule's help, and mention `dynalint fix` if it can make the change."""
-    help_text = rule.help or rule.message
-    help_text = help_text[:1].upper() + help_text[1:]
-    if help_text and not help_text.endswith((".", "!", "?")):
-        help_text = f"{help_text}."
+    help_text = rule.help or as_advice(rule.message)
     if rule.fix is None:
         return help_text
     return f"{help_text} `dynalint fix`" + (" does so." if rule.fix.rstrip(".") in help_text else f": {rule.fix}.")

@@ -300,4 +300,4 @@ def test_a_number_that_a_lambda_returns() -> None:
 )
 def test_the_help_for_a_math_function_names_a_torch_function_only_if_there_is_one(call: str, instead: str) -> None:
     findings = check_source("m.py", f"import math\n{HEAD}    return x * {call}\n")
-    assert [one.help for one in findings if one.code == "DYN208"] == [f"use {instead} on the tensor"]
+    assert [one.help for one in findings if one.code == "DYN208"] == [f"Use {instead} on the tensor."]

@@ -242,7 +242,7 @@ class _Pass:
 
     def _failed(self, rule: Rule, event: Event, fault: Exception) -> None:
         if isinstance(fault, Exhausted):
-            self._analysis.budgets.leave_out(event.function)
+            self._analysis.budgets.leave_out(event.function.file, event.function)
             return
         self._crashed = True
         if event.function.file.path in self._named:

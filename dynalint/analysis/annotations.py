@@ -12,7 +12,7 @@ from dynalint.analysis.index import ClassInfo, ModuleInfo
 from dynalint.analysis.kinds import UNKNOWN, Kind, join_all
 
 if TYPE_CHECKING:
-    from dynalint.analysis.interpreter import Interpreter
+    from dynalint.analysis.frame import Engine
 
 _SCALARS = {"int", "float", "bool", "str", "bytes", "complex"}
 _LISTS = {
@@ -57,7 +57,7 @@ _JAXTYPING = re.compile(r"(?:B?(Float)|U?(Int)(?:eger)?|(Bool)|(Complex)|Shaped|
 _DEEPEST_ALIAS = 8
 
 
-def annotation_kind(interpreter: Interpreter, node: ast.expr, module: ModuleInfo, depth: int = 0) -> Kind:
+def annotation_kind(interpreter: Engine, node: ast.expr, module: ModuleInfo, depth: int = 0) -> Kind:
     """Return the kind that an annotation declares, or `UNKNOWN` if it does not determine the kind.
 
     `depth` is the number of aliases followed so far.
@@ -97,7 +97,7 @@ def _is_like(kind: Kind, declared: Kind) -> bool:
     return type(kind) is type(declared)
 
 
-def _aliased(interpreter: Interpreter, node: ast.Name | ast.Attribute, module: ModuleInfo, depth: int) -> Kind:
+def _aliased(interpreter: Engine, node: ast.Name | ast.Attribute, module: ModuleInfo, depth: int) -> Kind:
     """Return the kind of a type alias that a module defines, such as `OptTensor = Optional[Tensor]`."""
     found = _definition(interpreter, node, module)
     if found is None:
@@ -107,7 +107,7 @@ def _aliased(interpreter: Interpreter, node: ast.Name | ast.Attribute, module: M
 
 
 def _definition(
-    interpreter: Interpreter, node: ast.Name | ast.Attribute, module: ModuleInfo
+    interpreter: Engine, node: ast.Name | ast.Attribute, module: ModuleInfo
 ) -> tuple[list[ast.expr], ModuleInfo] | None:
     """Return the expressions that a module assigns to a name used in an annotation, and that module."""
     if isinstance(node, ast.Name):
@@ -140,7 +140,7 @@ def _either(kinds: list[Kind]) -> Kind:
     return join_all(kinds)
 
 
-def named_tuple(interpreter: Interpreter, cls: ClassInfo, depth: int = 0) -> k.Sequence | None:
+def named_tuple(interpreter: Engine, cls: ClassInfo, depth: int = 0) -> k.Sequence | None:
     """Return the kind of a named tuple based on the fields that its class declares, or None for any other class."""
     for one in interpreter.project.mro(cls):
         if any(base == k.External("typing.NamedTuple") for base in interpreter.project.bases(one)):
@@ -150,7 +150,7 @@ def named_tuple(interpreter: Interpreter, cls: ClassInfo, depth: int = 0) -> k.S
     return None
 
 
-def _named(interpreter: Interpreter, target: Kind, depth: int) -> Kind:
+def _named(interpreter: Engine, target: Kind, depth: int) -> Kind:
     if isinstance(target, k.Class):
         record = named_tuple(interpreter, target.cls, depth) if depth < _DEEPEST_ALIAS else None
         if record is not None:
@@ -179,7 +179,7 @@ def _named(interpreter: Interpreter, target: Kind, depth: int) -> Kind:
     return UNKNOWN
 
 
-def _instance_of(interpreter: Interpreter, cls: ClassInfo) -> Kind:
+def _instance_of(interpreter: Engine, cls: ClassInfo) -> Kind:
     """Return the kind of an annotation that names a project class: an instance of the class or of any subclass.
 
     A tensor subclass that adds nothing is treated as a plain tensor. An annotation of `nn.Module` itself only stands
@@ -192,7 +192,7 @@ def _instance_of(interpreter: Interpreter, cls: ClassInfo) -> Kind:
     return k.Instance(cls, below=bool(cls.subclasses) and not interpreter.project.is_module_class(cls))
 
 
-def _subscript(interpreter: Interpreter, node: ast.Subscript, module: ModuleInfo, depth: int) -> Kind:
+def _subscript(interpreter: Engine, node: ast.Subscript, module: ModuleInfo, depth: int) -> Kind:
     target = interpreter.scopes.in_scope(node.value, module, None)
     name = target.name if isinstance(target, k.External) else ""
     arguments = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
@@ -215,7 +215,7 @@ def _subscript(interpreter: Interpreter, node: ast.Subscript, module: ModuleInfo
     return _named(interpreter, target, depth) if isinstance(target, k.Class) else UNKNOWN
 
 
-def _container(interpreter: Interpreter, type_: str, arguments: list[ast.expr], module: ModuleInfo, depth: int) -> Kind:
+def _container(interpreter: Engine, type_: str, arguments: list[ast.expr], module: ModuleInfo, depth: int) -> Kind:
     kinds = [
         annotation_kind(interpreter, argument, module, depth) for argument in arguments if not _is_ellipsis(argument)
     ]

@@ -11,8 +11,7 @@ from dynalint.analysis.kinds import NOTHING, Kind
 from dynalint.analysis.passing import either_store
 
 if TYPE_CHECKING:
-    from dynalint.analysis.frame import Context, Frame
-    from dynalint.analysis.interpreter import Interpreter
+    from dynalint.analysis.frame import Context, Engine, Frame
 
 
 class Attributes:
@@ -21,7 +20,7 @@ class Attributes:
     `waiting` contains methods that store a requested attribute but have not been interpreted yet.
     """
 
-    def __init__(self, interpreter: Interpreter) -> None:
+    def __init__(self, interpreter: Engine) -> None:
         self.waiting: dict[FunctionInfo, None] = {}
         self._interpreter = interpreter
         self._initialised: set[ClassInfo] = set()

@@ -13,6 +13,7 @@ from dynalint.analysis.events import CompilerUse, Position
 from dynalint.analysis.index import FunctionInfo, Import, ModuleInfo, walk_function
 
 if TYPE_CHECKING:
+    from dynalint.analysis.hierarchy import KindSource
     from dynalint.analysis.interpreter import Interpreter
     from dynalint.analysis.project import Project
 
@@ -89,7 +90,7 @@ def _statement(node: ast.AST, function: FunctionInfo, project: Project) -> ast.s
     return node
 
 
-def dotted_name(interpreter: Interpreter, function: FunctionInfo, node: ast.expr) -> str | None:
+def dotted_name(interpreter: KindSource, function: FunctionInfo, node: ast.expr) -> str | None:
     """Return the dotted name of an expression that refers to something outside the project, or None for any other."""
     if isinstance(node, ast.Attribute):
         owner = dotted_name(interpreter, function, node.value)

@@ -13,14 +13,13 @@ from dynalint.analysis.kinds import Kind
 from dynalint.analysis.selected_members import is_module
 
 if TYPE_CHECKING:
-    from dynalint.analysis.frame import Frame
-    from dynalint.analysis.interpreter import Interpreter
+    from dynalint.analysis.frame import Engine, Frame
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _known: WeakKeyDictionary[FunctionInfo, tuple[FunctionInfo, ...]] = WeakKeyDictionary()
 
 
-def wrappers_of(interpreter: Interpreter, function: FunctionInfo) -> tuple[FunctionInfo, ...]:
+def wrappers_of(interpreter: Engine, function: FunctionInfo) -> tuple[FunctionInfo, ...]:
     """Return the wrappers that replace a function when the project's decorators are applied, if they call the function.
 
     A decorator that only returns the wrapper on some paths is ignored.
@@ -33,7 +32,7 @@ def wrappers_of(interpreter: Interpreter, function: FunctionInfo) -> tuple[Funct
     return known
 
 
-def _wrappers(interpreter: Interpreter, function: FunctionInfo) -> Iterator[FunctionInfo]:
+def _wrappers(interpreter: Engine, function: FunctionInfo) -> Iterator[FunctionInfo]:
     for decorator in getattr(function.node, "decorator_list", ()):
         target = decorator.func if isinstance(decorator, ast.Call) else decorator
         if isinstance(target, (ast.Name, ast.Attribute)):
@@ -46,7 +45,7 @@ def _wrappers(interpreter: Interpreter, function: FunctionInfo) -> Iterator[Func
                     yield wrapper
 
 
-def _made(interpreter: Interpreter, maker: FunctionInfo) -> FunctionInfo | None:
+def _made(interpreter: Engine, maker: FunctionInfo) -> FunctionInfo | None:
     """Return the nested function that `maker` returns on every path."""
     inside = list(walk_function(maker.node))
     returned = [node.value for node in inside if isinstance(node, ast.Return)]
@@ -66,7 +65,7 @@ def _inner_calls(wrapper: FunctionInfo, maker: FunctionInfo) -> list[ast.Call]:
     return [one for one in calls if isinstance(one.func, ast.Name) and one.func.id in given]
 
 
-def kept_back(interpreter: Interpreter, function: FunctionInfo) -> tuple[int | None, frozenset[str]]:
+def kept_back(interpreter: Engine, function: FunctionInfo) -> tuple[int | None, frozenset[str]]:
     """Return what wrappers do not pass on: all arguments after the first few, and keywords.
 
     In `def wrapper(pred, target, weight=None, **kwargs): return function(pred, target, **kwargs)`, the third argument

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dynalint.analysis.events import Event, Position
-from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
-from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, join, tensor_and_number
+from dynalint.analysis.index import ClassInfo, FunctionInfo, Import, ModuleInfo
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Instance, Kind, Unknown, join, tensor_and_number
 from dynalint.analysis.steps import Budget, step
 
 if TYPE_CHECKING:
-    from dynalint.analysis.interpreter import Interpreter
+    from dynalint.analysis.definitions import Definitions
+    from dynalint.analysis.hierarchy import Reached
+    from dynalint.analysis.project import Project
+    from dynalint.analysis.steps import Budgets
 
 Environment = dict[str, Kind]
 
@@ -126,7 +130,7 @@ class Frame:
     step from `budget`.
     """
 
-    interpreter: Interpreter
+    interpreter: Engine
     module: ModuleInfo
     function: FunctionInfo | None = None
     context: Context | None = None
@@ -210,3 +214,82 @@ class Frame:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == self.self_name:
             return node.attr
         return None
+
+
+class ScopesOfProject(Protocol):
+    """The interface of `dynalint.analysis.scopes.Scopes`."""
+
+    def capture(self, function: FunctionInfo, env: Environment, context: Context | None) -> None: ...
+    def lookup(self, frame: Frame, name: str) -> Kind: ...
+    def global_kind(self, module: ModuleInfo, name: str) -> Kind: ...
+    def imported(self, target: Import) -> Kind: ...
+    def definition(self, module: ModuleInfo, name: str) -> tuple[list[ast.expr], ModuleInfo] | None: ...
+    def written_globals(self, module: ModuleInfo) -> frozenset[str]: ...
+    def in_scope(self, node: ast.expr, module: ModuleInfo, parent: FunctionInfo | None) -> Kind: ...
+
+
+class HeirsOfClasses(Protocol):
+    """The interface of `dynalint.analysis.heirs.Heirs`."""
+
+    def methods(self, frame: Frame, instance: Instance, name: str) -> Reached: ...
+    def read(self, cls: ClassInfo, name: str, frame: Frame) -> Kind: ...
+    def note_reader(self, cls: ClassInfo, name: str, context: Context | None) -> None: ...
+    def note_stored(self, cls: ClassInfo, name: str, kind: Kind) -> None: ...
+    def note_new(self, above: Iterable[ClassInfo]) -> None: ...
+
+
+class AttributesOfClasses(Protocol):
+    """The interface of `dynalint.analysis.attributes.Attributes`."""
+
+    def initialise(self, cls: ClassInfo) -> None: ...
+    def read(self, cls: ClassInfo, name: str, frame: Frame) -> Kind: ...
+    def run_writers(self, cls: ClassInfo, name: str) -> None: ...
+    def store(self, cls: ClassInfo, name: str, kind: Kind, frame: Frame) -> None: ...
+
+
+class EvidenceOfTensors(Protocol):
+    """The interface of `dynalint.analysis.tensor_evidence.TensorEvidence`."""
+
+    def note(self, function: FunctionInfo, parameter: str) -> None: ...
+    def kind(self, function: FunctionInfo, parameter: str) -> Kind: ...
+    def of(self, function: FunctionInfo) -> Collection[str]: ...
+    def note_sparse(self, function: FunctionInfo, parameter: str) -> None: ...
+    def sparse(self, function: FunctionInfo) -> frozenset[str]: ...
+
+
+class Engine(Protocol):
+    """The interface of the interpreter, for the modules that it uses. They cannot import it without a circle."""
+
+    exact: bool
+    project: Project
+    budgets: Budgets
+    definitions: Definitions
+    contexts: dict[FunctionInfo, list[Context]]
+    compiled: dict[Kind, None]
+    unpacked: set[ast.expr]
+    forwards: dict[FunctionInfo, None]
+    scripts: set[FunctionInfo | None]
+    hooked: set[tuple[ClassInfo, str]]
+    hooks: dict[tuple[ClassInfo, str], dict[tuple[str, Kind], None]]
+    annotations: dict[ast.expr, Kind]
+    outside_names: dict[tuple[ClassInfo, str], str]
+    effects: dict[tuple[object, ...], None] | None
+    changes: int
+
+    @property
+    def watched(self) -> Callable[[str], str | None]: ...
+    @property
+    def scopes(self) -> ScopesOfProject: ...
+    @property
+    def heirs(self) -> HeirsOfClasses: ...
+    @property
+    def attributes(self) -> AttributesOfClasses: ...
+    @property
+    def evidence(self) -> EvidenceOfTensors: ...
+    def runs(self, function: FunctionInfo) -> bool: ...
+    def note_effect(self, *effect: object) -> None: ...
+    def note_mask(self, module: ModuleInfo, keyword: str) -> None: ...
+    def default_context(self, function: FunctionInfo) -> Context: ...
+    def method_receiver(self, function: FunctionInfo) -> Kind | None: ...
+    def context_for(self, function: FunctionInfo, params: Environment) -> Context: ...
+    def enqueue(self, context: Context) -> None: ...

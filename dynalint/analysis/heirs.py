@@ -12,9 +12,8 @@ from dynalint.analysis.index import ClassInfo
 from dynalint.analysis.kinds import Instance, Kind
 
 if TYPE_CHECKING:
-    from dynalint.analysis.frame import Context, Frame
+    from dynalint.analysis.frame import Context, Engine, Frame
     from dynalint.analysis.hierarchy import Reached
-    from dynalint.analysis.interpreter import Interpreter
 
 Contexts = dict["Context", None]
 
@@ -22,7 +21,7 @@ Contexts = dict["Context", None]
 class Heirs:
     """The contexts that have queried a class's subclasses."""
 
-    def __init__(self, interpreter: Interpreter) -> None:
+    def __init__(self, interpreter: Engine) -> None:
         self._interpreter = interpreter
         self._callers: dict[ClassInfo, Contexts] = {}
         self._readers: dict[ClassInfo, dict[str, Contexts]] = {}

@@ -9,10 +9,10 @@ instantiated.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from dynalint.analysis import torch_api
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
@@ -22,9 +22,70 @@ from dynalint.analysis.public import is_public_class
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dynalint.analysis.interpreter import Interpreter
+    from dynalint.analysis.events import Event
+
 
 Reached = tuple[tuple[FunctionInfo, Kind], ...]
+
+
+class _Scopes(Protocol):
+    def global_kind(self, module: ModuleInfo, name: str) -> Kind: ...
+    def in_scope(self, node: ast.expr, module: ModuleInfo, parent: FunctionInfo | None) -> Kind: ...
+
+
+class _Heirs(Protocol):
+    def note_new(self, above: Iterable[ClassInfo]) -> None: ...
+
+
+class _Context(Protocol):
+    @property
+    def function(self) -> FunctionInfo: ...
+    @property
+    def events(self) -> Mapping[tuple[object, ...], Event]: ...
+    @property
+    def callees(self) -> Collection[_Context]: ...
+
+
+class KindSource(Protocol):
+    """The interface of the interpreter, for a project and those who use it. The interpreter imports projects."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the analysis is that of a single call."""
+        ...
+
+    @property
+    def contexts(self) -> Mapping[FunctionInfo, Collection[_Context]]:
+        """The contexts of each function that has been interpreted."""
+        ...
+
+    @property
+    def scopes(self) -> _Scopes:
+        """The scopes in the project."""
+        ...
+
+    @property
+    def heirs(self) -> _Heirs:
+        """The contexts that have queried a class's subclasses."""
+        ...
+
+    @property
+    def effects(self) -> Mapping[tuple[object, ...], None] | None:
+        """The recorded effects of the current run, if anyone wants to know."""
+        ...
+
+    @property
+    def unpacked(self) -> Collection[ast.expr]:
+        """The arguments `*node` that may unpack a tensor."""
+        ...
+
+    def note_effect(self, *effect: object) -> None:
+        """Record what a run does outside its own context."""
+        ...
+
+    def record_kinds(self, function: FunctionInfo) -> dict[ast.AST, Kind]:
+        """Return the kind of each expression in a function."""
+        ...
 
 
 @dataclass(eq=False)
@@ -35,7 +96,7 @@ class Hierarchy:
     """
 
     modules: dict[Path, ModuleInfo] = field(default_factory=dict)
-    interpreter: Interpreter | None = None
+    interpreter: KindSource | None = None
     holders: dict[str, dict[ClassInfo, None]] = field(default_factory=dict)
     _mro: dict[ClassInfo, tuple[list[ClassInfo], list[str]]] = field(default_factory=dict)
     _module_classes: dict[ClassInfo, bool] = field(default_factory=dict)

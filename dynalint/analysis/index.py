@@ -11,14 +11,11 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from dynalint.analysis.kinds import NOTHING, Kind
+from dynalint.analysis.kinds.base import NOTHING, Kind
 from dynalint.analysis.source import SourceFile
 from dynalint.analysis.steps import remembered, step
-
-if TYPE_CHECKING:
-    from dynalint.analysis.hierarchy import Hierarchy
 
 # Matches `self.name = value`, `self.name: int = value`, `self.name += value`, and tuple targets (which look like
 # arguments), but not comparisons. There is no leading `\b` because a pattern that starts with plain text is six times
@@ -31,6 +28,14 @@ _NO_NODES = frozenset({"arg", "attr", "conversion", "ctx", "id", "is_async", "ki
 _NODE_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: ()}
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+class Inheritance(Protocol):
+    """What the index needs from `dynalint.analysis.hierarchy`, which imports it."""
+
+    def mro(self, cls: ClassInfo) -> list[ClassInfo]:
+        """Return the project classes that `cls` inherits from, itself first."""
+        ...
 
 
 @dataclass(eq=False)
@@ -242,7 +247,7 @@ class ModuleInfo:
     stars: list[str] = field(default_factory=list)
     classes: list[ClassInfo] = field(default_factory=list)
     functions: list[FunctionInfo] = field(default_factory=list)
-    hierarchy: Hierarchy | None = None
+    hierarchy: Inheritance | None = None
     known_public: bool | None = None
 
     def __repr__(self) -> str:

@@ -244,7 +244,7 @@ class Interpreter:
         if self.budgets.of(context.function.file).exhausted:
             if not context.runs:
                 context.returns = UNKNOWN
-                self.budgets.leave_out(context.function)
+                self.budgets.leave_out(context.function.file, context.function)
             return  # an earlier run's result is the best one known
         if self._depth >= _DEEPEST_CALL:
             context.outdated = True
@@ -261,7 +261,7 @@ class Interpreter:
         except Exhausted:
             context.returns = UNKNOWN
             context.events = {}
-            self.budgets.leave_out(context.function)
+            self.budgets.leave_out(context.function.file, context.function)
         except Exception as fault:  # noqa: BLE001 - if dynalint fails on one function, the others are still analysed
             context.returns = UNKNOWN
             deep = isinstance(fault, RecursionError)
@@ -395,5 +395,5 @@ class Interpreter:
         except Exhausted:
             if asked is not None:
                 raise
-            self.budgets.leave_out(context.function)
+            self.budgets.leave_out(context.function.file, context.function)
         return frame.record

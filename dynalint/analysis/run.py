@@ -116,7 +116,7 @@ def revise_analysis(analysis: Analysis, overrides: Mapping[Path, str]) -> Analys
 
 def _revise(analysis: Analysis, overrides: Mapping[Path, str]) -> Analysis | None:
     project, interpreter = analysis.project, analysis.project.interpreter
-    if interpreter is None or not revised(project, interpreter, overrides):
+    if not isinstance(interpreter, Interpreter) or not revised(project, interpreter, overrides):
         return None
     return _result(project, interpreter, analysis.roots, analysis.unknown_roots)
 

@@ -19,7 +19,7 @@ from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, widened
 from dynalint.analysis.passing import either_known
 
 if TYPE_CHECKING:
-    from dynalint.analysis.interpreter import Interpreter
+    from dynalint.analysis.frame import Engine
 
 _BUILTINS = frozenset(dir(builtins))
 # Packages with functions and classes that the analysis knows.
@@ -34,7 +34,7 @@ _NAME = re.compile(r"\w+")
 class Scopes:
     """The scopes in a project. Each global is evaluated only once."""
 
-    def __init__(self, interpreter: Interpreter) -> None:
+    def __init__(self, interpreter: Engine) -> None:
         self._interpreter = interpreter
         self._globals: dict[tuple[ModuleInfo, str], Kind] = {}
         self._written: dict[ModuleInfo, frozenset[str]] = {}

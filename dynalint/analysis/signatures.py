@@ -13,7 +13,7 @@ from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
 from dynalint.analysis.kinds import UNKNOWN, Kind, Unknown, join, widened
 
 if TYPE_CHECKING:
-    from dynalint.analysis.interpreter import Interpreter
+    from dynalint.analysis.frame import Engine
 
 # A function of up to this many lines is interpreted separately for each combination of argument kinds.
 _SMALL = 14
@@ -35,7 +35,7 @@ def parameter_default(function: FunctionInfo, name: str) -> ast.expr | None:
     return function.defaults.get(name)
 
 
-def bind_defaults(interpreter: Interpreter, function: FunctionInfo, receiver: Kind | None) -> Environment:
+def bind_defaults(interpreter: Engine, function: FunctionInfo, receiver: Kind | None) -> Environment:
     """Return the kinds of a function's parameters based only on annotations and defaults."""
     arguments = function.node.args
     env: Environment = {}
@@ -52,7 +52,7 @@ def bind_defaults(interpreter: Interpreter, function: FunctionInfo, receiver: Ki
     return env
 
 
-def declared_kind(interpreter: Interpreter, annotation: ast.expr, module: ModuleInfo) -> Kind:
+def declared_kind(interpreter: Engine, annotation: ast.expr, module: ModuleInfo) -> Kind:
     """Return the kind of an annotation.
 
     It is cached unless the annotation names a project class, whose kind can change.
@@ -65,7 +65,7 @@ def declared_kind(interpreter: Interpreter, annotation: ast.expr, module: Module
     return known
 
 
-def declared_attribute(interpreter: Interpreter, cls: ClassInfo, name: str) -> Kind:
+def declared_attribute(interpreter: Engine, cls: ClassInfo, name: str) -> Kind:
     """Return the kind that an annotation in the body of a class or a base class gives an attribute of its instances."""
     for one in interpreter.project.mro(cls):
         if name in one.annotated:
@@ -73,7 +73,7 @@ def declared_attribute(interpreter: Interpreter, cls: ClassInfo, name: str) -> K
     return UNKNOWN
 
 
-def parameter_kind(interpreter: Interpreter, function: FunctionInfo, argument: ast.arg) -> Kind:
+def parameter_kind(interpreter: Engine, function: FunctionInfo, argument: ast.arg) -> Kind:
     """Return the kind that a parameter's annotation, documentation or default gives.
 
     If they do not determine it, return an unknown kind with the parameter's name.

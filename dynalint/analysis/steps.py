@@ -9,7 +9,7 @@ files stay far below the limits (see `benchmarks/steps.py`).
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dynalint.analysis.index import FunctionInfo
     from dynalint.analysis.source import SourceFile
 
 T = TypeVar("T")
@@ -106,7 +105,7 @@ class Budgets:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.left_out: dict[SourceFile, dict[FunctionInfo, None]] = {}
+        self.left_out: dict[SourceFile, set[Hashable]] = {}
         self._known: dict[SourceFile, Budget] = {}
 
     def of(self, file: SourceFile) -> Budget:
@@ -134,9 +133,9 @@ class Budgets:
             for text in budget.cuts if file.path in among else ():
                 yield f"{shown(file.path)}: {text}"
 
-    def leave_out(self, function: FunctionInfo) -> None:
+    def leave_out(self, file: SourceFile, function: Hashable) -> None:
         """Record that a function was not finished because its file's budget is used up."""
-        self.left_out.setdefault(function.file, {})[function] = None
+        self.left_out.setdefault(file, set()).add(function)
 
 
 _SPENT: ContextVar[Budget | None] = ContextVar("budget", default=None)

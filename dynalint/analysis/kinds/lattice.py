@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from dynalint.analysis.bases import common_bases
+from dynalint.analysis.kinds.base import NOTHING, Kind
 from dynalint.analysis.kinds.values import (
     MISSING,
     MOST_KEYS,
     MOST_PARTS,
-    NOTHING,
     SOURCE_RANK,
     UNKNOWN,
     Class,
@@ -22,7 +22,6 @@ from dynalint.analysis.kinds.values import (
     Home,
     Instance,
     Key,
-    Kind,
     Object,
     Partial,
     Sequence,

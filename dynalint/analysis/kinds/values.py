@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from dynalint.analysis.kinds.base import Kind
 from dynalint.analysis.records import record
 from dynalint.analysis.steps import note_cut
 
@@ -30,27 +31,6 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
-
-
-class Kind:
-    """Base class of all kinds."""
-
-    __slots__ = ()
-
-    @property
-    def members(self) -> tuple[Kind, ...]:
-        """The alternatives of a union, or the kind itself if it is not a union."""
-        return (self,)
-
-    @property
-    def size(self) -> int:
-        """The number of kinds that this kind consists of."""
-        return 1
-
-    @property
-    def made(self) -> bool:
-        """Whether this is or contains an instance that the current call created."""
-        return False
 
 
 class Composite(Kind):
@@ -96,11 +76,6 @@ class Unknown(Kind):
     parameter: str | None = None
     compared: bool = False
     optional: bool = False
-
-
-@record(frozen=True, slots=True)
-class Nothing(Kind):
-    """No value, because the code is unreachable or the kind has not been computed yet."""
 
 
 @record(frozen=True, slots=True)
@@ -354,7 +329,6 @@ class Union(Composite):
 
 
 UNKNOWN: Final = Unknown()
-NOTHING: Final = Nothing()
 TENSOR: Final = Tensor()
 BOOL_TENSOR: Final = Tensor(dtype="bool")
 NONE: Final = Value("none", None)

@@ -7,18 +7,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from dynalint.analysis.kinds.base import NOTHING, Kind
 from dynalint.analysis.kinds.lattice import merge_tensors, rejoined
 from dynalint.analysis.kinds.values import (
     MISSING,
     NONE,
-    NOTHING,
     UNKNOWN,
     Composite,
     Dictionary,
     External,
     Home,
     Instance,
-    Kind,
     Object,
     Partial,
     Sequence,

@@ -17,9 +17,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from dynalint import lint
 from dynalint.analysis import analyze
 from dynalint.findings import Finding
+from dynalint.linting import lint
 from dynalint.server.analyst import Analyst
 
 LINES = ("pass", "print(1)", "value = float(1)", "value = torch.ones(3).sum().item()", "# a note")

@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from dynalint import engine
-from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
 from dynalint.fix import FixOptions, FixResult, Unit, Verification, fix_findings
-from dynalint.workspace import open_workspace
+from dynalint.projects.workspace import open_workspace
+from dynalint.rulebook.catalogue import known_codes
 
 
 def granted(

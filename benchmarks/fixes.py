@@ -31,11 +31,11 @@ from typing import Any, Literal
 from accuracy import Place, last_line, read_truth
 
 from dynalint import engine
-from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, environment_layer, parse_layer
 from dynalint.findings import Finding
 from dynalint.fix import FixOptions, FixResult, Unit, Verification, fix_findings
-from dynalint.workspace import open_workspace
+from dynalint.projects.workspace import open_workspace
+from dynalint.rulebook.catalogue import known_codes
 
 EXAMPLES = """
 from importlib import import_module

@@ -27,15 +27,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
 from dynalint.confirm import Target, WorkerError, examine
 from dynalint.confirm.results import TargetResult
 from dynalint.confirming import confirm_options, parts, targets
 from dynalint.findings import Finding
-from dynalint.lint import Linter
+from dynalint.linting.lint import Linter
+from dynalint.projects.workspace import open_workspace
+from dynalint.rulebook.catalogue import known_codes
 from dynalint.rules import all_rules
-from dynalint.workspace import open_workspace
 
 JUDGED = ("confirmed", "refuted")
 # If a process ended in a stage whose name contains any of these, the instance already existed.

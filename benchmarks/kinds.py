@@ -303,9 +303,9 @@ def score(options: argparse.Namespace) -> None:
     """Analyse the package and print where kinds and values differ."""
     from dynalint import engine
     from dynalint.analysis.run import with_deep_stack
-    from dynalint.catalogue import known_codes
     from dynalint.config import Configuration, Overrides, parse_layer
-    from dynalint.workspace import open_workspace
+    from dynalint.projects.workspace import open_workspace
+    from dynalint.rulebook.catalogue import known_codes
 
     os.chdir(options.root)
     layer = parse_layer({"confirm": "never"}, options.root, lambda _: "settings")

@@ -38,7 +38,6 @@ from typing import Any
 from accuracy import Place, read_truth
 from fixes import new_lines
 
-from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
 from dynalint.confirm import Target
 from dynalint.confirm.client import Worker
@@ -46,9 +45,10 @@ from dynalint.confirm.requests import request_for, worker_options
 from dynalint.confirm.worker.dynamo.graph_records import Outcome, Remedy, Tried
 from dynalint.confirm.worker.dynamo.records import decode
 from dynalint.confirming import confirm_options, targets
-from dynalint.lint import Linter
+from dynalint.linting.lint import Linter
+from dynalint.projects.workspace import open_workspace
+from dynalint.rulebook.catalogue import known_codes
 from dynalint.rules import all_rules
-from dynalint.workspace import open_workspace
 
 # Only settings count, because other remedies leave code to eager mode. A single call shows where it breaks.
 _ASKED = {"ways": ("settings", "fullgraph"), "once": True}

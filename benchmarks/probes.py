@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dynalint.graph_breaks import graph_breaks
+from dynalint.rulebook.graph_breaks import graph_breaks
 
 Record = Mapping[str, Any]
 

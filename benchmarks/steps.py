@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 from dynalint.analysis.steps import MOST_REWRITE_STEPS, MOST_STEPS
-from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
-from dynalint.lint import Linter
+from dynalint.linting.lint import Linter
+from dynalint.projects.workspace import open_workspace
+from dynalint.rulebook.catalogue import known_codes
 from dynalint.rules import all_rules
-from dynalint.workspace import open_workspace
 
 SHOWN = 12
 

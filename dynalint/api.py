@@ -35,7 +35,7 @@ def check(
         DynalintError: If dynalint failed on a file.
     """
     from dynalint import engine
-    from dynalint.workspace import open_workspace
+    from dynalint.projects.workspace import open_workspace
 
     directory = Path.cwd()
     configuration = _configuration(directory, static=static, settings=settings, isolated=isolated)
@@ -60,7 +60,7 @@ def check_source(
         DynalintError: If dynalint failed on the text.
     """
     from dynalint import engine
-    from dynalint.workspace import text_workspace
+    from dynalint.projects.workspace import text_workspace
 
     directory = Path.cwd()
     configuration = _configuration(directory, static=static, settings=settings, isolated=isolated)
@@ -71,8 +71,8 @@ def check_source(
 def _configuration(
     directory: Path, *, static: bool | None, settings: dict[str, Any] | None, isolated: bool
 ) -> Configuration:
-    from dynalint.catalogue import known_codes
     from dynalint.config import Configuration, Overrides, environment_layer, parse_layer
+    from dynalint.rulebook.catalogue import known_codes
 
     values = dict(settings or {})
     if static is not None:

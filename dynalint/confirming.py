@@ -11,18 +11,18 @@ from dynalint.analysis import Analysis
 from dynalint.analysis.index import ClassInfo, FunctionInfo
 from dynalint.analysis.notebook import SUFFIX
 from dynalint.analysis.source import SourceFile, read_source
-from dynalint.catalogue import catalogue
 from dynalint.config import Settings
 from dynalint.confirm import ConfirmOptions, Execution, Interrupted, Target, WorkerError, confirm
 from dynalint.confirm.verdicts import CONFIRMABLE
-from dynalint.environments import chosen_interpreter
 from dynalint.findings import Evidence, Finding
 from dynalint.fix import Linted
 from dynalint.fix.suite import Suite
 from dynalint.fix.suite_runs import SuiteCommand
 from dynalint.fix.verify import WorkerVerifier
-from dynalint.lint import LintResult, suppressions_in
-from dynalint.workspace import Workspace
+from dynalint.linting.lint import LintResult, suppressions_in
+from dynalint.projects.environments import chosen_interpreter
+from dynalint.projects.workspace import Workspace
+from dynalint.rulebook.catalogue import catalogue
 
 Progress = Callable[[int, int, str], None]
 

@@ -15,11 +15,11 @@ from dynalint.findings import Finding, Fix
 from dynalint.fix import Decider, FixOptions, FixResult, Keeper, Linted, View, Views, fix_findings, remembering
 from dynalint.fix.follow_ups import is_part, whole_fixes
 from dynalint.fix.settings import setting_line, with_settings
-from dynalint.lint import Linter, LintResult, unreadable
-from dynalint.positions import placed
-from dynalint.related_files import Outlines, RelatedFiles, find_related
+from dynalint.linting.lint import Linter, LintResult, unreadable
+from dynalint.linting.positions import placed
+from dynalint.projects.related_files import Outlines, RelatedFiles, find_related
+from dynalint.projects.workspace import Workspace, search_folders
 from dynalint.rules import all_rules
-from dynalint.workspace import Workspace, search_folders
 
 # To find out what a rewrite leaves, its file is linted again with all that it imports. This is only done if it means to
 # lint less text than this, even where each file imports the whole project, and otherwise for no rewrite.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dynalint.analysis.index import FunctionInfo
     from dynalint.analysis.project import Project
     from dynalint.analysis.source import SourceFile
-    from dynalint.pages import Page
+    from dynalint.rulebook.pages import Page
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class Rule:
         Raises:
             PageError: If the page has an invalid format.
         """
-        from dynalint.pages import page_of
+        from dynalint.rulebook.pages import page_of
 
         return page_of(cls.__module__, f"{cls.code}: {cls.name}")
 

@@ -21,12 +21,12 @@ from pathlib import Path
 
 import click
 
-from dynalint.catalogue import CodeEntry, catalogue
 from dynalint.cli import cli
 from dynalint.config.schema import schema
 from dynalint.config.settings import OPTIONS, Settings
 from dynalint.config.values import Glob, Selector
-from dynalint.graph_breaks import MEANINGS, BreakKind, graph_breaks, table
+from dynalint.rulebook.catalogue import CodeEntry, catalogue
+from dynalint.rulebook.graph_breaks import MEANINGS, BreakKind, graph_breaks, table
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

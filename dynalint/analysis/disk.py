@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from dynalint.analysis.source import SourceFile, Sources, read_file
-from dynalint.reading import is_inside, project_root
+from dynalint.projects.reading import is_inside, project_root
 
 
 class Disk:

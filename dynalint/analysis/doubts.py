@@ -13,7 +13,7 @@ from dynalint.analysis.externals import PROGRESS_BARS
 from dynalint.analysis.given_up import called_function, runs_always, way
 from dynalint.analysis.index import FunctionInfo
 from dynalint.analysis.signatures import parameter_kind
-from dynalint.reading import project_root
+from dynalint.projects.reading import project_root
 
 if TYPE_CHECKING:
     from pathlib import Path

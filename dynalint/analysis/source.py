@@ -13,7 +13,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from dynalint.analysis.notebook import SUFFIX, Cells, Notebook, NotebookError, read_notebook
-from dynalint.reading import MOST_BYTES, MOST_NOTEBOOK_BYTES, read_bounded
+from dynalint.projects.reading import MOST_BYTES, MOST_NOTEBOOK_BYTES, read_bounded
 
 # The line endings that Python's tokenizer recognizes. `str.splitlines` recognizes more, such as form feeds and U+2028,
 # so its line numbers would differ from those in tracebacks.

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 from dynalint.analysis.disk import Disk, bounds, extension_in, listing
 from dynalint.analysis.source import read_file
 from dynalint.config import OPTIONS
-from dynalint.project_files import project_files
-from dynalint.reading import is_inside
+from dynalint.projects.project_files import project_files
+from dynalint.projects.reading import is_inside
 
 if TYPE_CHECKING:
     from dynalint.engine import Checked
-    from dynalint.related_files import RelatedFiles
-    from dynalint.workspace import Workspace
+    from dynalint.projects.related_files import RelatedFiles
+    from dynalint.projects.workspace import Workspace
 
 Basis = dict[str, Any]
 

@@ -18,14 +18,14 @@ from dynalint.analysis.source import decode_source
 from dynalint.caching.basis import Basis, basis_of, content, still_holds
 from dynalint.caching.folders import Records
 from dynalint.caching.stamp import stamp
-from dynalint.environments import package_folders, release_for
 from dynalint.findings import NO_COST, Cost, Edit, Finding, Fix, Step
-from dynalint.workspace import search_folders
+from dynalint.projects.environments import package_folders, release_for
+from dynalint.projects.workspace import search_folders
 
 if TYPE_CHECKING:
     from dynalint.analysis.source import SourceFile
     from dynalint.engine import Checked
-    from dynalint.workspace import Workspace
+    from dynalint.projects.workspace import Workspace
 
 _FORMAT = 1
 FOLDER = "findings"

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dynalint.reading import MOST_NOTEBOOK_BYTES, read_bounded
+from dynalint.projects.reading import MOST_NOTEBOOK_BYTES, read_bounded
 
 # If a temporary file is older than this many seconds, no run is still using it.
 _LONGEST_WRITE = 3600.0

@@ -104,9 +104,9 @@ def check(**options: Any) -> int:
 
 def check_once(options: dict[str, Any]) -> int:
     """Check once with the options of `check`, and return the exit code."""
-    from dynalint.changes import changes_since
+    from dynalint.adoption.changes import changes_since
     from dynalint.cli.session import CommandRun
-    from dynalint.positions import lines_by_place
+    from dynalint.linting.positions import lines_by_place
     from dynalint.report import WITH_FIXES
     from dynalint.report.runners import in_text
     from dynalint.report.style import visible
@@ -165,7 +165,7 @@ def _watched(options: dict[str, Any]) -> Iterator[Path]:
         ConfigError: If the configuration is invalid.
     """
     from dynalint.cli.options import read_configuration
-    from dynalint.workspace import open_workspace
+    from dynalint.projects.workspace import open_workspace
 
     paths = [Path(path) for path in options["paths"]]
     workspace, _ = open_workspace(paths, read_configuration(options), Path.cwd())
@@ -195,10 +195,10 @@ def _check_options(options: dict[str, Any]) -> None:
 
 def _silence(run: CommandRun, files: Mapping[str, SourceFile], findings: Sequence[Finding], reason: str) -> int:
     """Write ignore comments for the findings into their files. `files` maps the paths in findings to the files."""
-    from dynalint.add_ignore import NOT_SILENCED, silence
+    from dynalint.adoption.add_ignore import NOT_SILENCED, silence
     from dynalint.errors import DynalintError
     from dynalint.fix.write import FileWrite, write_groups
-    from dynalint.positions import unplaced
+    from dynalint.linting.positions import unplaced
 
     by_path: dict[str, list[Finding]] = {}
     for finding in findings:

@@ -9,13 +9,13 @@ import click
 
 from dynalint.cli.options import configuration_options
 from dynalint.errors import UsageError
-from dynalint.trust import UNTRUSTED
+from dynalint.projects.trust import UNTRUSTED
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from dynalint.config import Settings
-    from dynalint.roots import Suggestions
+    from dynalint.linting.roots import Suggestions
 
 _EPILOG = """\b
 Examples:
@@ -47,9 +47,9 @@ def show(path: str | None, form: str, **options: Any) -> None:
     from dynalint.cli.console import write
     from dynalint.cli.options import read_configuration
     from dynalint.config import show_path
+    from dynalint.projects.workspace import absolute
     from dynalint.report.json import document
     from dynalint.report.runners import in_text
-    from dynalint.workspace import absolute
 
     directory = Path.cwd()
     configuration = read_configuration(options)
@@ -81,9 +81,9 @@ def suggest(paths: tuple[str, ...], **options: Any) -> None:
     from dynalint.analysis import AnalysisOptions, analyze
     from dynalint.cli.console import write
     from dynalint.cli.options import read_configuration
+    from dynalint.linting.roots import suggestions
+    from dynalint.projects.workspace import open_workspace, search_folders
     from dynalint.report.runners import in_text
-    from dynalint.roots import suggestions
-    from dynalint.workspace import open_workspace, search_folders
 
     workspace, _ = open_workspace([Path(path) for path in paths], read_configuration(options), Path.cwd())
     settings = workspace.settings
@@ -116,16 +116,16 @@ def schema() -> None:
 
     The schema contains the codes of all installed rules, including those in other rule packs.
     """
-    from dynalint.catalogue import known_codes
     from dynalint.cli.console import write
     from dynalint.config.schema import schema
+    from dynalint.rulebook.catalogue import known_codes
 
     write(json.dumps(schema(known_codes()), indent=2) + "\n")
 
 
 def _record(settings: Settings, shown: str, file: str | None, enabled: frozenset[str]) -> dict[str, Any]:
     from dynalint.config import OPTIONS
-    from dynalint.environments import chosen_interpreter, installed_torch
+    from dynalint.projects.environments import chosen_interpreter, installed_torch
 
     found = chosen_interpreter(settings)
     return {
@@ -145,7 +145,7 @@ def _text(settings: Settings, shown: str, file: str | None, enabled: frozenset[s
     from pathlib import Path
 
     from dynalint.config import OPTIONS
-    from dynalint.environments import chosen_interpreter, installed_torch
+    from dynalint.projects.environments import chosen_interpreter, installed_torch
     from dynalint.report.style import visible
 
     head = f"# Settings for {visible(shown)}, {f'from {visible(file)}' if file else 'without a configuration file'}.\n"

@@ -41,7 +41,7 @@ def merge(shards: tuple[Path, ...], **options: Any) -> int:
     """
     from dynalint.cli.console import note
     from dynalint.confirm.shards import read_shards
-    from dynalint.reading import is_inside
+    from dynalint.projects.reading import is_inside
 
     answers, paths = read_shards(shards)
     # The shards may come from a job that ran untrusted code, so they must not determine which files are read here.

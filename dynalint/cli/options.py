@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dynalint.errors import UsageError
+from dynalint.projects.trust import UNTRUSTED
 from dynalint.report import FORMATS
-from dynalint.trust import UNTRUSTED
 
 if TYPE_CHECKING:
-    from dynalint.catalogue import KeptCatalogue
     from dynalint.config import Configuration, Settings, SettingsLayer
+    from dynalint.rulebook.catalogue import KeptCatalogue
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -219,9 +219,9 @@ def kept_catalogue(options: Mapping[str, Any]) -> KeptCatalogue:
     The codes are needed to read the configuration, so the configuration cannot name this folder. Only the command line
     and the environment can.
     """
-    from dynalint.catalogue import KeptCatalogue
     from dynalint.config import environment_layer
-    from dynalint.user_folders import cache_folder
+    from dynalint.projects.user_folders import cache_folder
+    from dynalint.rulebook.catalogue import KeptCatalogue
 
     values = environment_layer(os.environ, Path.cwd()).values
     if options.get("no_cache") or values.get("cache") is False:

@@ -10,8 +10,8 @@ import click
 from dynalint.errors import UsageError
 
 if TYPE_CHECKING:
-    from dynalint.catalogue import CodeEntry
-    from dynalint.graph_breaks import BreakKind
+    from dynalint.rulebook.catalogue import CodeEntry
+    from dynalint.rulebook.graph_breaks import BreakKind
 
 _EPILOG = """\b
 Examples:
@@ -34,8 +34,8 @@ def rule(code: str | None, every: bool, output_format: str) -> None:
     """
     import json
 
-    from dynalint.catalogue import catalogue
     from dynalint.cli.console import write
+    from dynalint.rulebook.catalogue import catalogue
 
     if every == (code is not None):
         raise UsageError("pass either a rule code or --all.")
@@ -52,8 +52,8 @@ def rule(code: str | None, every: bool, output_format: str) -> None:
 
 
 def _find(code: str) -> CodeEntry:
-    from dynalint.catalogue import catalogue
     from dynalint.config import nearest
+    from dynalint.rulebook.catalogue import catalogue
 
     entries = catalogue()
     by_name = {entry.name: entry for entry in entries.values()}
@@ -66,7 +66,7 @@ def _find(code: str) -> CodeEntry:
 
 def _find_break(name: str) -> BreakKind:
     from dynalint.config import nearest
-    from dynalint.graph_breaks import graph_breaks, table
+    from dynalint.rulebook.graph_breaks import graph_breaks, table
 
     breaks = graph_breaks()
     found = breaks.get(name.upper())
@@ -77,8 +77,8 @@ def _find_break(name: str) -> BreakKind:
 
 
 def _break_text(found: BreakKind) -> str:
-    from dynalint.catalogue import catalogue
-    from dynalint.graph_breaks import MEANINGS
+    from dynalint.rulebook.catalogue import catalogue
+    from dynalint.rulebook.graph_breaks import MEANINGS
 
     lines = [f"{found.id}: {found.type}", "", f"This is a Dynamo graph break ({MEANINGS[found.seen]}).", ""]
     if found.rules:

@@ -11,9 +11,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from dynalint.adoption.baseline import Baseline, BaselineComparison
+from dynalint.adoption.fingerprints import Identity, fingerprinted, repository_path, repository_top
 from dynalint.analysis.notebook import SUFFIX
 from dynalint.analysis.source import SourceFile, parse_source, read_source
-from dynalint.baseline import Baseline, BaselineComparison
+from dynalint.caching.last_verdicts import LastVerdicts
 from dynalint.cli.activity import Activity
 from dynalint.cli.console import ColorChoice, fail, note, style_for, write, write_diff
 from dynalint.cli.execution import execution
@@ -21,12 +23,10 @@ from dynalint.cli.options import STDIN, kept_catalogue, note_ignored, read_confi
 from dynalint.config import Settings
 from dynalint.errors import DynalintError, UsageError
 from dynalint.findings import Finding
-from dynalint.fingerprints import Identity, fingerprinted, repository_path, repository_top
-from dynalint.last_verdicts import LastVerdicts
-from dynalint.positions import lines_by_place, placed
+from dynalint.linting.positions import lines_by_place, placed
+from dynalint.projects.workspace import Workspace, open_workspace, text_workspace
 from dynalint.report import FOLDING, Report, Style, render, render_statistics
 from dynalint.report.reasons import reasons
-from dynalint.workspace import Workspace, open_workspace, text_workspace
 
 if TYPE_CHECKING:
     from dynalint.caching.checks import Recalled
@@ -87,7 +87,7 @@ class CommandRun:
         """A description of the interpreter that runs code and its torch version, or "" if no code is run."""
         if self.settings.confirm == "never":
             return ""
-        from dynalint.environments import chosen_interpreter, installed_torch
+        from dynalint.projects.environments import chosen_interpreter, installed_torch
 
         choice = chosen_interpreter(self.settings)
         for text in choice.notes(self.directory):

@@ -35,11 +35,11 @@ def trust(path: str | None, *, revoke: bool, **options: Any) -> None:
     """
     from pathlib import Path
 
-    from dynalint.catalogue import known_codes
     from dynalint.cli.console import note
     from dynalint.config import Configuration, Overrides
-    from dynalint.trust import Trust
-    from dynalint.workspace import absolute
+    from dynalint.projects.trust import Trust
+    from dynalint.projects.workspace import absolute
+    from dynalint.rulebook.catalogue import known_codes
 
     directory = Path.cwd()
     place = absolute(Path(path), directory) if path else directory

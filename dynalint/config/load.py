@@ -18,9 +18,9 @@ from dynalint.config.settings import OPTIONS, Settings, SettingsLayer, about_mac
 from dynalint.config.toml import KeyPath, parse_toml, read_toml
 from dynalint.config.values import Raw, nearest, string
 from dynalint.errors import ConfigError
-from dynalint.reading import read_bounded
-from dynalint.trust import RequestedSetting, Trust
-from dynalint.user_folders import config_folder
+from dynalint.projects.reading import read_bounded
+from dynalint.projects.trust import RequestedSetting, Trust
+from dynalint.projects.user_folders import config_folder
 
 FILE_NAMES = ("dynalint.toml", "pyproject.toml")
 

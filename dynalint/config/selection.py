@@ -12,7 +12,7 @@ from pathspec import GitIgnoreSpec
 
 from dynalint.config.values import Glob, Selector, nearest
 from dynalint.errors import ConfigError
-from dynalint.patterns import compile_patterns
+from dynalint.projects.patterns import compile_patterns
 
 # Syntax errors are reported whichever rules are selected. They are only silenced if this exact code is ignored.
 ALWAYS_SELECTED = frozenset({"DYN901"})

@@ -13,9 +13,9 @@ from typing import Any, Literal
 from dynalint.config import values as v
 from dynalint.config.selection import RuleSelection, select
 from dynalint.config.values import Glob, Selector, Type
+from dynalint.projects.trust import RequestedSetting
+from dynalint.projects.user_folders import cache_folder
 from dynalint.report import FORMATS
-from dynalint.trust import RequestedSetting
-from dynalint.user_folders import cache_folder
 
 # Directories that contain no project code: ruff's list, and dynalint's own cache.
 DEFAULT_EXCLUDE = (

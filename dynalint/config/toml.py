@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dynalint.errors import ConfigError
-from dynalint.reading import read_bounded
+from dynalint.projects.reading import read_bounded
 
 if sys.version_info >= (3, 11):
     import tomllib

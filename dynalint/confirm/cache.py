@@ -16,7 +16,7 @@ from typing import Any
 
 from dynalint.caching.folders import make_folder, write_atomically
 from dynalint.confirm.shards import Answers
-from dynalint.reading import MOST_NOTEBOOK_BYTES, read_bounded, read_json
+from dynalint.projects.reading import MOST_NOTEBOOK_BYTES, read_bounded, read_json
 
 _FORMAT = 2
 _FOLDER = "verdicts"

@@ -21,7 +21,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dynalint.confirm.searched_files import WORD, SearchedBlock, SearchedFile
-from dynalint.reading import is_inside, read_bounded
+from dynalint.projects.reading import is_inside, read_bounded
 
 _TEST_FILE = re.compile(r"test_\w+\.py|\w+_tests?\.py")
 _EXAMPLE_FOLDERS = frozenset(("example", "examples", "demo", "demos"))

@@ -32,7 +32,7 @@ from dynalint.confirm.servers import Hello, WorkerError, WorkerOptions, WorkerSe
 from dynalint.confirm.shapes import fits
 from dynalint.confirm.untrusted import MOST_SENTENCE, MOST_TEXT, sanitised, sentence
 from dynalint.confirm.worker.process.wire import PATIENCE
-from dynalint.reading import is_inside, project_root
+from dynalint.projects.reading import is_inside, project_root
 
 __all__ = ["Answer", "Hello", "Worker", "WorkerError", "WorkerOptions", "python_path"]
 

@@ -14,7 +14,7 @@ from dynalint.confirm.cache import FileHashes
 from dynalint.confirm.options import Target
 from dynalint.confirm.results import TargetResult, result_of
 from dynalint.confirm.worker.source.spans import count
-from dynalint.reading import read_json
+from dynalint.projects.reading import read_json
 
 FORMAT = 1
 _FOLDER = "evidence"

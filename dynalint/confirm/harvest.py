@@ -21,7 +21,7 @@ from dynalint.confirm.requests import request_for
 from dynalint.confirm.results import Problem, TargetResult, result_of
 from dynalint.confirm.untrusted import sentence
 from dynalint.confirm.wording import problem_text
-from dynalint.reading import project_root, read_bounded
+from dynalint.projects.reading import project_root, read_bounded
 
 _T = TypeVar("_T")
 _Named = tuple[Target, list[dict[str, Any]], list[dict[str, str]]]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dynalint.errors import DynalintError, UsageError
-from dynalint.reading import read_json
+from dynalint.projects.reading import read_json
 
 T = TypeVar("T")
 

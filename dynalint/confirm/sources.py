@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dynalint.confirm.results import Spot
 from dynalint.findings import Finding
-from dynalint.reading import read_bounded
+from dynalint.projects.reading import read_bounded
 
 _SUFFIXES = (".py", ".pyi", ".ipynb")
 _WORD = re.compile(r"[A-Za-z_]\w*")

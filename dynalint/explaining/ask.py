@@ -20,7 +20,7 @@ from dynalint.confirm.worker.dynamo.records import decode
 from dynalint.explaining.builder import ExplanationBuilder
 from dynalint.explaining.model import Advice, Explanation
 from dynalint.explaining.target import own_folder
-from dynalint.workspace import Workspace
+from dynalint.projects.workspace import Workspace
 
 
 class NotExplainedError(WorkerError):

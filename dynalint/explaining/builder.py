@@ -34,9 +34,9 @@ from dynalint.explaining.model import (
     Source,
 )
 from dynalint.findings import Finding
-from dynalint.lint import Linter
+from dynalint.linting.lint import Linter
+from dynalint.projects.workspace import Workspace, open_workspace
 from dynalint.rules import all_rules
-from dynalint.workspace import Workspace, open_workspace
 
 _LONGEST = 400
 

@@ -11,9 +11,9 @@ from dynalint.config import Configuration, nearest
 from dynalint.confirm import ConfirmOptions, Target
 from dynalint.confirming import confirm_options, targets
 from dynalint.errors import UsageError
-from dynalint.lint import Linter
+from dynalint.linting.lint import Linter
+from dynalint.projects.workspace import Workspace, absolute, open_workspace
 from dynalint.rules import all_rules
-from dynalint.workspace import Workspace, absolute, open_workspace
 
 
 def find_targets(

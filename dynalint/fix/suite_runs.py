@@ -15,7 +15,7 @@ from dynalint.confirm.client import Answer, Worker, python_path
 from dynalint.confirm.options import ConfirmOptions
 from dynalint.confirm.requests import worker_options
 from dynalint.errors import DynalintError
-from dynalint.reading import project_root
+from dynalint.projects.reading import project_root
 
 _HOOK = Path(__file__).parent.parent / "confirm" / "hook"
 

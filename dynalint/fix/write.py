@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dynalint.errors import DynalintError
-from dynalint.reading import MOST_NOTEBOOK_BYTES, is_inside, project_root, read_bounded
+from dynalint.projects.reading import MOST_NOTEBOOK_BYTES, is_inside, project_root, read_bounded
 
 
 class WriteError(DynalintError):

@@ -9,7 +9,7 @@ from pathlib import Path
 from dynalint.analysis.source import SourceFile
 from dynalint.fix.model import ChangedFile, Fixed, FixResult
 from dynalint.fix.write import FileWrite, write_groups
-from dynalint.reading import hard_links
+from dynalint.projects.reading import hard_links
 
 
 class Writer:

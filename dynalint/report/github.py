@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from dynalint.adoption.fingerprints import repository_path
 from dynalint.findings import STATUSES, Finding
-from dynalint.fingerprints import repository_path
 from dynalint.report.model import Report
 from dynalint.report.style import Style, visible
 

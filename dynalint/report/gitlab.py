@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from dynalint.adoption.fingerprints import repository_path
 from dynalint.findings import Finding
-from dynalint.fingerprints import repository_path
 from dynalint.report.json import document
 from dynalint.report.model import Report
 from dynalint.report.style import Style, visible

@@ -9,8 +9,8 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
+from dynalint.adoption.fingerprints import repository_path
 from dynalint.findings import Finding
-from dynalint.fingerprints import repository_path
 from dynalint.report.model import Report
 from dynalint.report.style import Style, visible
 from dynalint.report.summary import summary

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from dynalint.findings import Finding
 
 if TYPE_CHECKING:
-    from dynalint.baseline import BaselineComparison
-    from dynalint.catalogue import CodeEntry
+    from dynalint.adoption.baseline import BaselineComparison
+    from dynalint.rulebook.catalogue import CodeEntry
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from dynalint import __version__
+from dynalint.adoption.fingerprints import repository_path
 from dynalint.findings import Edit, Finding, Fix
-from dynalint.fingerprints import repository_path
 from dynalint.report.json import document
 from dynalint.report.model import Report
 from dynalint.report.style import Style, visible
 
 if TYPE_CHECKING:
-    from dynalint.catalogue import CodeEntry
+    from dynalint.rulebook.catalogue import CodeEntry
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 PROJECT = "https://github.com/dynalint/dynalint"

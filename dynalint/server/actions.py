@@ -12,7 +12,7 @@ from dynalint.analysis.notebook import Cells
 from dynalint.analysis.source import SourceFile, parse_text, read_source
 from dynalint.errors import DynalintError
 from dynalint.findings import Finding
-from dynalint.reading import is_inside
+from dynalint.projects.reading import is_inside
 from dynalint.report.style import visible
 from dynalint.server import translate
 from dynalint.server.analyst import AnalysedFile, silenced

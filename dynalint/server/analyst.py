@@ -10,27 +10,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dynalint.add_ignore import NOT_SILENCED, silence
+from dynalint.adoption.add_ignore import NOT_SILENCED, silence
+from dynalint.adoption.fingerprints import fingerprinted, repository_path, repository_top
 from dynalint.analysis.outlines import Outline
 from dynalint.analysis.source import SourceFile, Sources
-from dynalint.catalogue import known_codes
+from dynalint.caching.last_verdicts import LastVerdicts
 from dynalint.config import Configuration, Overrides, environment_layer, parse_layer, split_reserved
 from dynalint.diffs import hunks
-from dynalint.discover import is_excluded
 from dynalint.engine import check, surroundings
 from dynalint.errors import DynalintError
 from dynalint.findings import Finding, Fix
-from dynalint.fingerprints import fingerprinted, repository_path, repository_top
 from dynalint.fix import FixOptions, Linted, View, fix_findings
 from dynalint.fix.follow_ups import whole_fixes
-from dynalint.last_verdicts import LastVerdicts
-from dynalint.lint import Linter
-from dynalint.offers import Offers
-from dynalint.positions import lines_by_place, placed, unplaced
-from dynalint.related_files import Outlines
+from dynalint.linting.lint import Linter
+from dynalint.linting.offers import Offers
+from dynalint.linting.positions import lines_by_place, placed, unplaced
+from dynalint.projects.discover import is_excluded
+from dynalint.projects.related_files import Outlines
+from dynalint.projects.trust import RequestedSetting
+from dynalint.projects.workspace import Workspace, open_workspace
+from dynalint.rulebook.catalogue import known_codes
 from dynalint.rules import all_rules
-from dynalint.trust import RequestedSetting
-from dynalint.workspace import Workspace, open_workspace
 
 
 @dataclass(frozen=True)

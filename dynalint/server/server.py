@@ -7,8 +7,8 @@ import re
 
 from lsprotocol import types
 
-from dynalint.catalogue import catalogue
 from dynalint.errors import DynalintError
+from dynalint.rulebook.catalogue import catalogue
 from dynalint.server import translate
 from dynalint.server.actions import CONFIRM, FIX_ALL, code_actions, fix_all
 from dynalint.server.analyst import AnalysedFile, fix_diff

@@ -15,10 +15,10 @@ from pygls.uris import to_fs_path
 from dynalint import __version__
 from dynalint.errors import DynalintError
 from dynalint.findings import Finding
+from dynalint.projects.trust import UNTRUSTED
 from dynalint.server import translate
 from dynalint.server.analyst import AnalysedFile, Analyst
 from dynalint.server.documents import Opened, in_document, lines_of, opened
-from dynalint.trust import UNTRUSTED
 
 # Files are analysed after a pause in typing of this many seconds.
 PAUSE = 0.3

@@ -9,10 +9,10 @@ from lsprotocol import types
 from pygls.uris import from_fs_path
 from pygls.workspace import PositionCodec
 
-from dynalint.catalogue import CodeEntry
 from dynalint.findings import Edit, Finding, shortened
 from dynalint.report.markdown import fence, prose
 from dynalint.report.style import visible
+from dynalint.rulebook.catalogue import CodeEntry
 
 Lines = Sequence[str]
 

@@ -27,7 +27,6 @@ class Called:
     def __init__(self, root: Path) -> None:
         import torch  # noqa: F401 - without torch there is nothing to watch
 
-        from dynalint.catalogue import known_codes
         from dynalint.config import Configuration, Overrides
         from dynalint.confirm.client import homes
         from dynalint.confirm.evidence import EvidenceStore
@@ -35,6 +34,7 @@ class Called:
         from dynalint.confirm.worker.sandbox.walls import usable_namespaces
         from dynalint.confirm.worker.tracing import agent
         from dynalint.confirm.worker.tracing.session import Session
+        from dynalint.rulebook.catalogue import known_codes
 
         settings = Configuration(Overrides(), known_codes(), root).for_run([])
         self._temporary = TemporaryFolder()

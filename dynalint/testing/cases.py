@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 
-from dynalint.pages import Example
-from dynalint.releases import holds, release_of
+from dynalint.rulebook.pages import Example
+from dynalint.rulebook.releases import holds, release_of
 from dynalint.rules import Rule
 
 _MARK = re.compile(r"#\s*((?:[A-Z]+\d{3,}\s*)+)$")

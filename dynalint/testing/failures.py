@@ -59,12 +59,12 @@ def _files(results: Iterable[TargetResult], is_own: Callable[[str], bool]) -> li
 
 def _linted(files: Sequence[Path]) -> tuple[Linted, ...]:
     """Return the static findings in `files`."""
-    from dynalint.catalogue import known_codes
     from dynalint.config import Configuration, Overrides, parse_layer
     from dynalint.engine import in_project
-    from dynalint.lint import Linter
+    from dynalint.linting.lint import Linter
+    from dynalint.projects.workspace import open_workspace
+    from dynalint.rulebook.catalogue import known_codes
     from dynalint.rules import all_rules
-    from dynalint.workspace import open_workspace
 
     if not files:
         return ()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dynalint.findings import CATEGORIES
 from dynalint.fix.imports import EditError
-from dynalint.graph_breaks import table
+from dynalint.rulebook.graph_breaks import table
 from dynalint.rules import Rule
 from dynalint.testing.cases import Case
 from dynalint.testing.static import StaticView

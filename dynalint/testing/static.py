@@ -13,7 +13,7 @@ from dynalint.analysis.events import Event
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import SourceFile
 from dynalint.fix.edits import Accepted, Plan, merged, plan_of, replaced
-from dynalint.flags import RuleSet, find, qualified
+from dynalint.linting.flags import RuleSet, find, qualified
 from dynalint.rules import Declined, Flag, Rewrite, Rule
 from dynalint.testing.cases import Case, installed_torch
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from dynalint.analysis import analyze
-from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides
-from dynalint.lint import Linter
+from dynalint.linting.lint import Linter
+from dynalint.projects.workspace import open_workspace
+from dynalint.rulebook.catalogue import known_codes
 from dynalint.rules import all_rules
-from dynalint.workspace import open_workspace
 
 MODEL = """\
 import torch
@@ -146,7 +146,7 @@ def analyses(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         made.append(args)
         return analyze(*args, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("dynalint.lint.analyze", noted)
+    monkeypatch.setattr("dynalint.linting.lint.analyze", noted)
     return made
 
 

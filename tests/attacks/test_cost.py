@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from dynalint.analysis import steps
-from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
-from dynalint.lint import Linter, LintResult
+from dynalint.linting.lint import Linter, LintResult
+from dynalint.projects.workspace import open_workspace
+from dynalint.rulebook.catalogue import known_codes
 from dynalint.rules import all_rules
-from dynalint.workspace import open_workspace
 
 from .conftest import BRANCH, Victim
 from .costly import INPUTS

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from dynalint import git as asking
-from dynalint.changes import changes_since
+from dynalint.adoption.changes import changes_since
 from dynalint.errors import UsageError
-from dynalint.git import is_tracked
+from dynalint.projects import git as asking
+from dynalint.projects.git import is_tracked
 
 from .conftest import BRANCH, Victim
 

@@ -207,7 +207,7 @@ ALLOWED = {
     "a_program_of_the_project": "import subprocess; subprocess.run(['sh', project + '/pipe.sh'], check=True)",
     "a_new_part_of_the_library": "import wave, xml.dom.minidom, sqlite3, zoneinfo",
     "a_package": "import torch, sympy, networkx",
-    "an_editable_package": "import dynalint.catalogue",
+    "an_editable_package": "import dynalint.rulebook.catalogue",
     "a_name_of_a_user": "import getpass, pwd; pwd.getpwuid(0)",
     "the_time_of_the_place": "import time; time.localtime()",
     "its_own_memory": "assert open('/proc/self/statm').read(); assert open('/proc/meminfo').read()",

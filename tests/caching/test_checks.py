@@ -48,7 +48,7 @@ def test_no_rule_is_loaded(project: Path, environment: Mapping[str, str], check:
     """Loading the rules, the analysis and libcst takes longer than the rest of a run that recalls."""
     code = (
         "import sys; from dynalint.cli import run; run(['check', '--static']);"
-        "heavy = {'libcst', 'dynalint_rules', 'dynalint.engine', 'dynalint.lint', 'dynalint.analysis.interpreter'};"
+        "heavy = {'libcst', 'dynalint_rules', 'dynalint.engine', 'dynalint.linting.lint', 'dynalint.analysis.interpreter'};"
         "print(sorted(heavy & sys.modules.keys()), file=sys.stderr)"
     )
     for loaded in (True, False):

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from dynalint import catalogue, engine
+from dynalint import engine
 from dynalint import rules as all_of_them
 from dynalint.analysis.events import Branch, Call, Event
 from dynalint.analysis.project import Project
 from dynalint.cli import run
-from dynalint.pages import Page
+from dynalint.rulebook import catalogue
+from dynalint.rulebook.pages import Page
 from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
 
 

@@ -322,7 +322,7 @@ def test_fixes_are_shown_on_demand(dynalint: Run, model: Path) -> None:
 def test_a_check_that_shows_no_fix_makes_none(
     dynalint: Run, model: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dynalint.offers.Offers.made", lambda *_: pytest.fail("a fix was made"))
+    monkeypatch.setattr("dynalint.linting.offers.Offers.made", lambda *_: pytest.fail("a fix was made"))
     assert dynalint("check", "--static", "--output-format", form).code == 1
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from dynalint.config import Configuration, Overrides, inline_layer
-from dynalint.discover import discover
 from dynalint.errors import UsageError
+from dynalint.projects.discover import discover
 
 Find = Callable[..., list[str]]
 

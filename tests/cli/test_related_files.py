@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 import dynalint
-from dynalint import engine, related_files
-from dynalint.catalogue import known_codes
+from dynalint import engine
 from dynalint.config import Configuration, Overrides, parse_layer
-from dynalint.workspace import open_workspace
+from dynalint.projects import related_files
+from dynalint.projects.workspace import open_workspace
+from dynalint.rulebook.catalogue import known_codes
 
 Run = Callable[..., Any]
 

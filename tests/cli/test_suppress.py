@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from dynalint.adoption.ignore_comments import Suppression, read_suppressions, unused
 from dynalint.analysis.source import SourceFile, parse_source
 from dynalint.findings import Finding
 from dynalint.fix.edits import plan_of, replaced
-from dynalint.ignore_comments import Suppression, read_suppressions, unused
 
 KNOWN = ("DYN001", "DYN101", "DYN102", "DYN201", "DYN401", "DYN902")
 RAN = ("DYN101", "DYN102", "DYN201", "DYN401", "DYN902")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dynalint.environments import Choice, find_interpreter, installed_torch
+from dynalint.projects.environments import Choice, find_interpreter, installed_torch
 
 OWN = Path(sys.executable)
 SCRIPT = "Scripts/python.exe" if sys.platform == "win32" else "bin/python"

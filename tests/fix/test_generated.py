@@ -18,14 +18,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
 from dynalint.confirm.options import ConfirmOptions, Target
 from dynalint.fix import FixOptions, FixResult, fix_findings
 from dynalint.fix.verify import WorkerVerifier
-from dynalint.lint import Linter
+from dynalint.linting.lint import Linter
+from dynalint.projects.workspace import text_workspace
+from dynalint.rulebook.catalogue import known_codes
 from dynalint.rules import all_rules
-from dynalint.workspace import text_workspace
 
 from .one_graph import what_no_graph_does
 from .programs import programs

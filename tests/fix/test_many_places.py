@@ -9,11 +9,11 @@ from types import FrameType
 
 import pytest
 
-from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
-from dynalint.lint import Linter
+from dynalint.linting.lint import Linter
+from dynalint.projects.workspace import open_workspace
+from dynalint.rulebook.catalogue import known_codes
 from dynalint.rules import all_rules
-from dynalint.workspace import open_workspace
 
 HEAD = "import torch\nfrom torch import nn\n\nclass Model(nn.Module):\n    def forward(self, x: torch.Tensor, y: torch.Tensor):\n"
 CLASS = """

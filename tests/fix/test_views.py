@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from dynalint import engine
-from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
 from dynalint.fix import FixOptions, FixResult, Linted, Linter, Proposal, View, Views, fix_findings
 from dynalint.fix.recheck import Item
-from dynalint.workspace import open_workspace
+from dynalint.projects.workspace import open_workspace
+from dynalint.rulebook.catalogue import known_codes
 
 from .test_engine import Toy, text_of
 

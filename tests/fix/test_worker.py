@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dynalint.analysis.source import parse_source, read_source
-from dynalint.catalogue import known_codes
 from dynalint.config import Configuration, Overrides, parse_layer
 from dynalint.confirm import executors
 from dynalint.confirm.client import Answer, Hello
@@ -22,9 +21,10 @@ from dynalint.findings import Finding, Fix, Step
 from dynalint.fix import FixOptions, Linted, Verification, fix_findings
 from dynalint.fix.edits import merged, replaced
 from dynalint.fix.verify import WorkerVerifier
-from dynalint.lint import Linter
+from dynalint.linting.lint import Linter
+from dynalint.projects.workspace import open_workspace
+from dynalint.rulebook.catalogue import known_codes
 from dynalint.rules import Replacement, Rewrite, all_rules
-from dynalint.workspace import open_workspace
 
 from .conftest import unit_of
 

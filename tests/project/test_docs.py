@@ -13,10 +13,10 @@ import click
 import pytest
 import yaml
 
-from dynalint.catalogue import catalogue, known_codes
 from dynalint.cli import cli
 from dynalint.config.settings import OPTIONS
 from dynalint.config.toml import parse_toml
+from dynalint.rulebook.catalogue import catalogue, known_codes
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "https://github.com/dynalint/dynalint"

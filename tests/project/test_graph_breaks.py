@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dynalint.catalogue import CodeEntry, catalogue, known_codes
-from dynalint.graph_breaks import MEANINGS, graph_breaks, ids_of, table
-from dynalint.releases import holds
+from dynalint.rulebook.catalogue import CodeEntry, catalogue, known_codes
+from dynalint.rulebook.graph_breaks import MEANINGS, graph_breaks, ids_of, table
+from dynalint.rulebook.releases import holds
 from dynalint.testing.cases import installed_torch
 
 TABLE = "dynalint/data/graph_breaks.json"

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from dynalint.baseline import BaselineComparison
-from dynalint.catalogue import catalogue
+from dynalint.adoption.baseline import BaselineComparison
+from dynalint.adoption.fingerprints import Identity
 from dynalint.cli import run
 from dynalint.findings import Cost, Edit, Evidence, Finding, Fix
-from dynalint.fingerprints import Identity
 from dynalint.report import Report, Style, render
 from dynalint.report.offered_diffs import offered_diff
+from dynalint.rulebook.catalogue import catalogue
 from tests.browser import Reader, browse
 
 Make = Callable[..., Finding]

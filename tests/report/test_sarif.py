@@ -11,10 +11,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from dynalint.catalogue import catalogue
+from dynalint.adoption.fingerprints import fingerprinted
 from dynalint.findings import Edit, Evidence, Finding, Fix, Step
-from dynalint.fingerprints import fingerprinted
 from dynalint.report import Report, Style, render
+from dynalint.rulebook.catalogue import catalogue
 
 Make = Callable[..., Finding]
 # As published by OASIS, errata 01.

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from dynalint.pages import Example
+from dynalint.rulebook.pages import Example
 from dynalint.rules import Declined, Rewrite, Rule
 from dynalint.testing.cases import Case
 from dynalint.testing.static import StaticView

@@ -15,7 +15,7 @@ from dynalint.analysis.events import Branch, Event
 from dynalint.analysis.project import Project
 from dynalint.confirm.worker.dynamo import runs
 from dynalint.findings import Category
-from dynalint.pages import Example, Page
+from dynalint.rulebook.pages import Example, Page
 from dynalint.rules import Declined, Replacement, Rewrite, Rule, Violation
 from dynalint.testing import assert_compiles
 from dynalint.testing.cases import Case, cases_of, unmarked

@@ -8,7 +8,7 @@ import pytest
 
 from dynalint import check_source
 from dynalint.fix.edits import plan_of, replaced
-from dynalint.pages import Example
+from dynalint.rulebook.pages import Example
 from dynalint.rules import Declined, Rewrite, Rule
 from dynalint.testing.cases import Case
 from dynalint.testing.static import StaticView

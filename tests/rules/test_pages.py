@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dynalint.errors import DynalintError
-from dynalint.pages import Example, Page, PageError, parse_page, whole_module
+from dynalint.rulebook.pages import Example, Page, PageError, parse_page, whole_module
 
 _MODULE = """\
 import torch

@@ -36,7 +36,7 @@ def test_random_edits(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         made.append(args)
         return analyze(*args, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("dynalint.lint.analyze", noted)
+    monkeypatch.setattr("dynalint.linting.lint.analyze", noted)
     chance, analyst = random.Random(0), Analyst(project, {})
     path, other = project / "package/model.py", project / "package/ops.py"
     texts = {path: MODEL}

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dynalint.errors import DynalintError
-from dynalint.reading import read_json
-from dynalint.user_folders import state_folder
+from dynalint.projects.reading import read_json
+from dynalint.projects.user_folders import state_folder
 
 # The end of a sentence about a setting. It tells the user what to do.
 UNTRUSTED = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dynalint.adoption.ignore_comments import UNUSED_CODE, Layout, read_layout, read_suppressions
 from dynalint.analysis.source import SourceFile, parse_text
 from dynalint.errors import DynalintError
 from dynalint.findings import Finding
-from dynalint.ignore_comments import UNUSED_CODE, Layout, read_layout, read_suppressions
 
 # Findings about a whole file or about a comment cannot be silenced by a comment.
 NOT_SILENCED = frozenset({"DYN901", UNUSED_CODE})

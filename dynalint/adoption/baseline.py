@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dynalint.adoption.fingerprints import Identity, identify
 from dynalint.errors import DynalintError, UsageError
 from dynalint.findings import Finding
-from dynalint.fingerprints import Identity, identify
-from dynalint.reading import read_json
+from dynalint.projects.reading import read_json
 
 _VERSION = 1
 _FIELDS = ("path", "code", "function", "text")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from dynalint.analysis.source import SourceFile, parse_source
 from dynalint.config import Configuration, Settings, show_path
-from dynalint.discover import Discovered, discover, is_excluded
-from dynalint.reading import is_inside, project_root
+from dynalint.projects.discover import Discovered, discover, is_excluded
+from dynalint.projects.reading import is_inside, project_root
 
 if TYPE_CHECKING:
     from dynalint.confirm.options import Execution

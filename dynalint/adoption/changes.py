@@ -12,8 +12,8 @@ from pathlib import Path
 from dynalint.diffs import differences
 from dynalint.errors import UsageError
 from dynalint.findings import Finding
-from dynalint.git import GitError, GitExitError, Repository
-from dynalint.reading import MOST_NOTEBOOK_BYTES, read_bounded
+from dynalint.projects.git import GitError, GitExitError, Repository
+from dynalint.projects.reading import MOST_NOTEBOOK_BYTES, read_bounded
 
 _AT_ONCE = 200  # names per git command, because the length of a command line is limited
 _MOST_RENAMES = 1000  # the number of files on each side that git compares to detect renames, which is git's default

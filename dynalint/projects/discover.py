@@ -16,8 +16,8 @@ from pathspec import GitIgnoreSpec
 
 from dynalint.config import Settings, show_path
 from dynalint.errors import UsageError
-from dynalint.patterns import compile_patterns
-from dynalint.reading import is_inside, link_out, project_root, read_bounded
+from dynalint.projects.patterns import compile_patterns
+from dynalint.projects.reading import is_inside, link_out, project_root, read_bounded
 
 _SUFFIXES = (".py", ".ipynb")
 # Real files have at most a few hundred lines. Each line is matched against every file.

@@ -14,7 +14,7 @@ from dynalint.caching.stamp import stamp
 from dynalint.findings import Category, Severity
 
 if TYPE_CHECKING:
-    from dynalint.pages import Example, Page
+    from dynalint.rulebook.pages import Example, Page
     from dynalint.rules import Rule
 
 DOCS_URL = "https://github.com/dynalint/dynalint/blob/main/docs/rules/"
@@ -83,7 +83,7 @@ class CodeEntry:
 
 def _page(text: str) -> Callable[[], Page]:
     def page() -> Page:
-        from dynalint.pages import Page
+        from dynalint.rulebook.pages import Page
 
         return Page(cleandoc(text))
 

@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from dynalint.adoption.fingerprints import repository_path
 from dynalint.findings import Evidence, Finding
-from dynalint.fingerprints import repository_path
-from dynalint.reading import read_json
+from dynalint.projects.reading import read_json
 
 _NAME = "findings.json"
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from dynalint.adoption.ignore_comments import UNUSED_CODE, Suppression, Suppressions, read_suppressions, unused
 from dynalint.analysis import Analysis, AnalysisOptions, analyze, revise
 from dynalint.analysis.events import Event
 from dynalint.analysis.index import FunctionInfo
@@ -18,18 +19,17 @@ from dynalint.analysis.installed import Installed
 from dynalint.analysis.run import with_deep_stack
 from dynalint.analysis.source import SourceFile, Sources
 from dynalint.analysis.steps import Exhausted
-from dynalint.catalogue import catalogue
 from dynalint.config import OPTIONS, Settings
-from dynalint.costs import Costs
-from dynalint.environments import package_folders, release_for
 from dynalint.findings import Finding, Step, as_advice, as_name, as_sentence
 from dynalint.fix import Linted
-from dynalint.flags import Causes, RuleSet, find, qualified
-from dynalint.ignore_comments import UNUSED_CODE, Suppression, Suppressions, read_suppressions, unused
-from dynalint.offers import Answer, Offers
-from dynalint.roots import complaints
+from dynalint.linting.costs import Costs
+from dynalint.linting.flags import Causes, RuleSet, find, qualified
+from dynalint.linting.offers import Answer, Offers
+from dynalint.linting.roots import complaints
+from dynalint.projects.environments import package_folders, release_for
+from dynalint.projects.workspace import Workspace, search_folders
+from dynalint.rulebook.catalogue import catalogue
 from dynalint.rules import Flag, Rewrite, Rule
-from dynalint.workspace import Workspace, search_folders
 
 SYNTAX_CODE = "DYN901"
 _PYTHON = ".".join(platform.python_version_tuple()[:2])

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dynalint.config import Settings, show_path
-from dynalint.git import is_tracked
-from dynalint.reading import project_root
-from dynalint.releases import release_of
+from dynalint.projects.git import is_tracked
+from dynalint.projects.reading import project_root
+from dynalint.rulebook.releases import release_of
 
 _FOLDERS = (".venv", "venv")
 _PACKAGES = ("Lib/site-packages", "lib/python3.*/site-packages", "lib64/python3.*/site-packages")

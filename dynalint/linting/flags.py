@@ -15,8 +15,8 @@ from dynalint.analysis.installed import CALL, FollowedCall, Installed
 from dynalint.analysis.project import Project
 from dynalint.analysis.source import SourceFile
 from dynalint.analysis.steps import Budgets
-from dynalint.provisos import provisos
-from dynalint.releases import holds
+from dynalint.linting.provisos import provisos
+from dynalint.rulebook.releases import holds
 from dynalint.rules import Flag, Rule
 
 _OTHER_CALLERS = "other callers of the compiled code pass a plain number instead of the tensor"

@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, get_args
 
-from dynalint.catalogue import CodeEntry, catalogue
+from dynalint.rulebook.catalogue import CodeEntry, catalogue
 
 Seen = Literal["static", "partly", "dynamic", "internal"]
 

@@ -16,7 +16,7 @@ from dynalint.analysis.importers import Importers
 from dynalint.analysis.notebook import SUFFIX
 from dynalint.analysis.outlines import Outline
 from dynalint.config import Configuration
-from dynalint.project_files import project_files
+from dynalint.projects.project_files import project_files
 
 # Analysing a megabyte of model code takes about a second. This limit ensures that checking a few named files takes only
 # a few seconds, however large the project is.

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dynalint.config import Configuration
-from dynalint.discover import discover
-from dynalint.reading import is_inside, is_marked, project_root
+from dynalint.projects.discover import discover
+from dynalint.projects.reading import is_inside, is_marked, project_root
 
 
 def project_files(named: Iterable[Path], configuration: Configuration) -> tuple[Path, ...]:

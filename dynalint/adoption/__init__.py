@@ -1,0 +1,1 @@
+"""Hide existing findings, with baselines, changed lines and ignore comments."""

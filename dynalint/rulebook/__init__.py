@@ -1,0 +1,1 @@
+"""The codes and their documentation: rule pages, examples, graph breaks and releases of torch."""

@@ -107,7 +107,9 @@ def summary(traced: Traced, *, verbose: bool = False) -> list[str]:
 
 def _shown(result: TargetResult) -> str:
     """Describe the result of a call to a target."""
-    breaks = result.default.breaks if result.default is not None else ()
+    from dynalint.confirm.results import distinct
+
+    breaks = distinct(result.default.breaks) if result.default is not None else []
     places = dict.fromkeys(f"{Path(one.stack[-1].file).name}:{one.stack[-1].line}" for one in breaks if one.stack)
     many = "1 graph break" if len(breaks) == 1 else f"{len(breaks)} graph breaks"
     shown = f"{many} ({', '.join([*places][:_MOST_NAMES])})" if breaks else "no graph break"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -174,6 +174,11 @@ def _evaluation(
         return None
     shared = {"inputs": f"{parts['inputs']}, in evaluation mode", "files": parts.get("files", ())}
     return replace(result_of(target, torch, {**answer, "parts": {**own, **shared}}, spots), mode="in evaluation mode")
+
+
+def distinct(breaks: Iterable[Break]) -> list[Break]:
+    """Return one break for each kind and location. A line can break in its caller's frame and then in its own."""
+    return list({(found.gb, found.gb_type, found.stack[-1:]): found for found in breaks}.values())
 
 
 def as_part(result: TargetResult) -> TargetResult:

@@ -80,15 +80,17 @@ def assert_compiles(
 
 def fault_of(result: TargetResult, demands: Demands) -> str | None:
     """Return how a run violates the demands, with locations and reasons, or None if it satisfies them."""
+    from dynalint.confirm.results import distinct
+
     run = result.default
     assert run is not None
     real = result.same + result.batch
-    breaks = {found.stack: found for found in run.breaks if found.call < real and demands.counts(found)}
+    breaks = distinct(found for found in run.breaks if found.call < real and demands.counts(found))
     first, alike = run.graphs[0], run.graphs[result.same - 1]
     counted = demands.first_party is None
     if len(breaks) >= demands.max_graphs or (counted and first > demands.max_graphs):
         what = f"{_number(first, 'graph')} and {_number(len(breaks), 'graph break')}"
-        return f"{what}, but only {_allowed(demands.max_graphs, 'graph')}:{_formatted(result, list(breaks.values()))}"
+        return f"{what}, but only {_allowed(demands.max_graphs, 'graph')}:{_formatted(result, breaks)}"
     if first == 0:
         return "no graph at all: the model runs no tensor operations, or Dynamo skipped all of it"
     if alike - first > demands.max_recompiles:

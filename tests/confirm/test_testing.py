@@ -40,6 +40,15 @@ MODEL = """
             return x.cos() * scale
 
 
+    def peak(x):
+        return x / x.abs().max().item()
+
+
+    class Peak(nn.Module):
+        def forward(self, x):
+            return peak(x).cos()
+
+
     class Text(nn.Module):
         def forward(self, x):
             return x * len("a" * x.shape[0])
@@ -63,6 +72,11 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "users_model", raising=False)
     return importlib.import_module("users_model")
+
+
+def test_a_line_that_breaks_in_two_frames_counts_once(model: ModuleType) -> None:
+    with pytest.raises(AssertionError, match="3 graphs and 1 graph break, but only 1 graph is allowed"):
+        assert_compiles(model.Peak(), torch.ones(2, 4))
 
 
 def test_a_failure_shows_the_line_the_reason_the_hint_and_the_rewrite(model: ModuleType) -> None:

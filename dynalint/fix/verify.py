@@ -257,7 +257,7 @@ def _exact(cases: Iterable[TriedUnit]) -> bool:
 
 
 def _limits(answer: Answer) -> Iterator[str]:
-    """Yield the limits of a result that is based on `answer`."""
+    """Yield what makes a result that is based on `answer` less certain."""
     ran, left_out = answer.parts["ran"], answer.parts["left_out"]
     if ran["rounded"]:
         yield "gradients equal up to rounding"

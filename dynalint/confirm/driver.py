@@ -288,9 +288,8 @@ class _TargetRuns:
         failed: list[TargetResult] = []
         tried: set[Target] = set()
         for _ in range(_PARTS):
-            parts = (
-                more([*self._results.values(), *failed, *self._harvested, *traced]) if self._obstacle is None else {}
-            )
+            results = [*self._results.values(), *failed, *self._harvested, *traced]
+            parts = more(results) if self._obstacle is None else {}
             wanted = {target: lines for target, lines in parts.items() if target not in tried}
             tried.update(wanted)
             asked = searches(wanted, self._options) if self._options.device == "cpu" else ()

@@ -43,9 +43,9 @@ class Rounds:
     """The rounds for a set of findings. `result` returns the outcome."""
 
     def __init__(
-        self, linted: Sequence[Linted], chooser: ViewChooser, options: FixOptions, verify: Verifier | None
+        self, linted: Sequence[Linted], views: ViewChooser, options: FixOptions, verify: Verifier | None
     ) -> None:
-        self._chooser, self._options, self._verify = chooser, options, verify
+        self._chooser, self._options, self._verify = views, options, verify
         self._files: frozenset[Path] = frozenset()
         self._items = tuple(
             Item(one, one.finding, never(one)) for one in linted if one.finding.code not in ONLY_BY_RUNNING
@@ -60,7 +60,7 @@ class Rounds:
         self._fixed_along: dict[Finding, Finding] = {}
         self._note: str | None = None
         self._outcomes: dict[frozenset[Unit], RoundOutcome] = {}
-        self._chains = Chains(chooser)
+        self._chains = Chains(views)
         self._changed: set[str | None] = set()
         self._rounds = 0
         self._too_late: list[Finding] = []
@@ -301,9 +301,8 @@ class Rounds:
             trouble = f"running it showed a difference: {verifications[refuted[0]].detail}"
             return replace(outcome, trouble=trouble, suspects=refuted)
         # A run stops at the first difference. Without the unit that caused it, the other cases may pass in another run.
-        refusals = {
-            unit: refusal_of(unit, verifications[unit], guesses=self._options.unsafe) for unit in refuted or units
-        }
+        guesses = self._options.unsafe
+        refusals = {unit: refusal_of(unit, verifications[unit], guesses=guesses) for unit in refuted or units}
         blamed = {unit: reason for unit, reason in refusals.items() if reason is not None}
         return replace(outcome, blamed=blamed)
 

@@ -288,9 +288,8 @@ class _TargetRuns:
         failed: list[TargetResult] = []
         tried: set[Target] = set()
         for _ in range(_PARTS):
-            results = [*self._results.values(), *failed, *self._harvested, *traced]
-            parts = more(results) if self._obstacle is None else {}
-            wanted = {target: lines for target, lines in parts.items() if target not in tried}
+            new = more([*self._results.values(), *failed, *self._harvested, *traced]) if self._obstacle is None else {}
+            wanted = {target: lines for target, lines in new.items() if target not in tried}
             tried.update(wanted)
             asked = searches(wanted, self._options) if self._options.device == "cpu" else ()
             found = [part for one in pool.map(lambda one: self._searched(one, workers), asked) for part in one.results]

@@ -334,13 +334,11 @@ class Rounds:
             files = [file for file in self._changed_files() if file.source.path in changes]
             self._options.keep(files, _together(accepted, {file.source.path for file in files}))
 
-    def _note_gone(
-        self, left: Sequence[Item], units: Sequence[Unit], verifications: Mapping[Unit, Verification]
-    ) -> None:
+    def _note_gone(self, left: Sequence[Item], units: Sequence[Unit], results: Mapping[Unit, Verification]) -> None:
         """Record the findings that disappeared although `units` were meant for other findings."""
         gone = {item.origin for item in self._items} - {item.origin for item in left}
         gone.difference_update(*(findings for *_, findings in self._fixed))
-        self._fixed_along.update({finding: as_repaired(finding, units, verifications) for finding in gone})
+        self._fixed_along.update({finding: as_repaired(finding, units, results) for finding in gone})
 
     def _text(self, path: Path) -> str:
         return self._texts.get(path, self._sources[path].text)

@@ -361,7 +361,7 @@ def test_waiting_takes_nothing_from_a_search() -> None:
 )
 def test_a_search_compares(reached_at: int, compared: Sequence[int]) -> None:
     looking, done = search(), list[int]()
-    for trial in looking.telling(trials(9), lambda: lambda one: looking.marks(1, one.seed == 4)):
+    for trial in looking.worth_comparing(trials(9), lambda: lambda one: looking.marks(1, one.seed == 4)):
         done.append(trial.seed)
         looking.marks(1, len(done) == reached_at)
     assert done == compared

@@ -42,7 +42,7 @@ from dynalint.confirm.wording import not_run_text
 from dynalint.findings import Finding
 
 # Starting a worker imports torch, which takes about as long as running this many targets.
-_TARGETS_WORTH_A_WORKER = 4
+_TARGETS_WORTH_A_WORKER = 8
 # If the root cannot be run, try at most this many functions between it and a finding, nearest first.
 _PARTS = 3
 # The share of the time for a target that leads to no finding. It is only run to discover breaks that no rule finds.

@@ -81,12 +81,12 @@ def searches(wanted: Mapping[Target, Lines], options: ConfirmOptions, *, record:
 
 
 def _documented_groups(named: Sequence[_Named]) -> list[list[_Named]]:
-    """Group targets without tests. A target joins others whose snippets include its own, which therefore run once."""
+    """Group targets without tests. A target joins others that share a snippet with it, which therefore runs once."""
     groups: list[list[_Named]] = []
     codes: list[set[str]] = []
     for one in sorted(named, key=lambda one: -len(one[1])):
         own = {snippet["code"] for snippet in one[1]}
-        at = next((at for at, code in enumerate(codes) if own <= code and len(groups[at]) < _TOGETHER), None)
+        at = next((at for at, code in enumerate(codes) if own & code and len(groups[at]) < _TOGETHER), None)
         if at is None:
             at = next((at for at, group in enumerate(groups) if len(group) < _TOGETHER_IN_DOCUMENTS), len(groups))
         if at == len(groups):

@@ -236,7 +236,7 @@ def _ran(result: TargetResult, placed: Located) -> bool:
 
 def _never_reached(result: TargetResult, placed: Located) -> Verdict | None:
     """Return `unreached`, but only if the target should reach the finding."""
-    if not _concerns(result, placed):
+    if not _concerns(result, placed) and result.target not in placed.leads:
         return None
     return _UNREACHED, _evidence(result, "unreached", f"{result.inputs} ran, but never reached this line.")
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dynalint.confirm.worker.inputs import chosen_calls
-from dynalint.confirm.worker.inputs.chosen_calls import REPEATS, choose
+from dynalint.confirm.worker.inputs.chosen_calls import REPEATS, ChosenCalls, choose
 
 pytestmark = pytest.mark.dynamo
 
@@ -58,3 +58,15 @@ def test_a_brief_run_does_not_vary_the_call() -> None:
     watched, call = {__file__: "counted.py"}, ((torch.ones(2),), {})
     chosen = choose(Counted, call, watched, {"counted.py": []}, brief=True)
     assert (len(chosen.repeats), len(chosen.others), chosen.asked) == (REPEATS, 0, False)
+
+
+def test_calls_that_show_nothing_new_are_skipped_once_time_has_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = [((number,), {}) for number in range(6)]
+    chosen = ChosenCalls(calls[:4], calls[4:], asked=True, optional={3: 3.0, 4: 1.0})
+    for used, left in ((0.5, [0, 1, 2, 3, 4, 5]), (2.0, [0, 1, 2, 3, 5]), (4.0, [0, 1, 2, 5])):
+        times = iter([0.0, *[used] * 6])
+        monkeypatch.setattr(chosen_calls.time, "process_time", lambda times=times: next(times))
+        skipped: set[int] = set()
+        assert [args[0] for args, _ in chosen.paced(skipped)] == left
+        assert [args[0] for args, _ in chosen.without(skipped).all] == left
+        assert len(chosen.without(skipped).repeats) == 4 - (3 in skipped)

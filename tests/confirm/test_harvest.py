@@ -17,6 +17,7 @@ import pytest
 
 from dynalint.confirm import Interrupted, confirm, driver
 from dynalint.confirm.call_sites import CallSites
+from dynalint.confirm.driver import examine
 from dynalint.confirm.harvest import in_words, searches
 from dynalint.confirm.worker.harvesting.smaller_code import smaller
 from dynalint.findings import Finding, Step
@@ -259,12 +260,21 @@ def test_a_compiled_function_is_confirmed_by_a_test_that_calls_it(project: Proje
 def test_a_call_that_is_slow_only_at_first_confirms(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     from dynalint.confirm.worker.harvesting import calls
 
-    used: list[float] = []
-    monkeypatch.setattr(calls.time, "process_time", lambda: sum(used))
+    monkeypatch.setattr(calls, "_QUICK", 0.1)
     request = {"record": 0, "spots": {}, "roots": []}
-    slow = iter([9.0, 1.0, 9.0, 9.0])
-    tried = [calls._tried([], lambda: used.append(next(slow)), ((), {}), request) for _ in range(2)]
-    assert tried == [{"reached": []}, {"raises": "a call takes 9 s"}]
+
+    def tried(*seconds: float) -> dict[str, Any]:
+        left = iter(seconds)
+
+        def work() -> None:
+            until = time.process_time() + next(left)
+            while time.process_time() < until:
+                pass
+
+        return calls._tried([], work, ((), {}), request, {})
+
+    assert tried(0.3, 0.01) == {"reached": [], "inside": []}
+    assert tried(0.3, 9) == tried(9) == {"raises": "a call takes too long"}
 
 
 def test_a_call_of_forward_itself_confirms(project: Project) -> None:
@@ -541,6 +551,11 @@ def test_a_harvest_ends_when_it_shows_nothing_new(monkeypatch: pytest.MonkeyPatc
     assert not harvest.over
     used = 12.0
     assert harvest.over
+    harvest.begin(8)
+    used = 19.0
+    assert not harvest.over
+    used = 21.0
+    assert harvest.over
 
 
 def test_a_slow_call_does_not_end_the_harvest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -680,21 +695,66 @@ def test_code_that_builds_the_outer_class_confirms_what_is_inside(project: Proje
     assert (judged.evidence.status, reported) == ("confirmed", [])
 
 
-def test_code_is_made_smaller_only_where_a_number_is_a_size() -> None:
+def test_a_call_judges_what_it_calls_too(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    _written(project)
+    outer = """
+
+
+        class Outer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = encoder(4)
+
+            def forward(self, batch):
+                return self.inner(batch)
+        """
+    model = project.folder / "pkg/model.py"
+    project.write("pkg/model.py", model.read_text() + textwrap.dedent(outer))
+    test = "import torch\nfrom pkg.model import Outer\n\ndef test_it():\n    Outer()({'pos': torch.ones(2, 4)})\n"
+    project.write("tests/test_model.py", test)
+    number = project.finding("pkg/model.py", 'float(batch["mask"].sum())', "Encoder.forward")
+    targets = [project.target("pkg/model.py", name) for name in ("Encoder", "Outer")]
+    options = project.options(confirm_from=("tests",))
+    judged, results = examine([_branch(project), number], targets, options, leads=lambda _: targets)
+    assert [one.evidence.status for one in judged] == ["confirmed", "unreached"]
+    assert [one.target.qualname for one in results] == ["Outer", "Encoder"]
+    assert len({one.inputs for one in results}) == 1
+
+
+def test_code_is_made_smaller_without_changing_what_its_sizes_have_to_do_with_each_other() -> None:
     code = """
-        model = Model(1024, dim=1024, num_layers=12, vocab_size=20000, dec_max_seq_len=4096, heads=16)
-        x, y = torch.randint(0, 20000, (16, 4096)), torch.randn(8, 1024)
+        model = Model(1024, dim=768, num_layers=12, vocab_size=20000, image_size=224, patch_size=16, heads=12)
+        x, y = torch.randint(0, 20000, (32, 4096)), torch.randn(6, 2 * 384, 224)
         z = torch.zeros(9)[:8]
         """
-    found = smaller(ast.parse(textwrap.dedent(code)))
-    assert found is not None
+    scaled, divisible, limited, written = map(ast.unparse, smaller(textwrap.dedent(code)))
     expected = """
-        model = Model(1024, dim=1024, num_layers=4, vocab_size=128, dec_max_seq_len=512, heads=16)
-        x, y = (torch.randint(0, 128, (16, 512)), torch.randn(8, 1024))
+        model = Model(128, dim=96, num_layers=2, vocab_size=64, image_size=112, patch_size=16, heads=12)
+        x, y = (torch.randint(0, 64, (2, 512)), torch.randn(2, 96, 112))
         z = torch.zeros(9)[:8]
         """
-    assert ast.unparse(found) == textwrap.dedent(expected).strip()
-    assert smaller(ast.parse("Model(depth=2)(torch.randn(4, 1024))")) is None
+    assert divisible == textwrap.dedent(expected).strip()
+    assert "dim=96, num_layers=2, vocab_size=64, image_size=28" in scaled
+    assert "num_layers=2, vocab_size=64, image_size=224" in limited
+    assert written == ast.unparse(ast.parse(textwrap.dedent(code)))
+    assert len([*smaller("Model(depth=2)(torch.randn(4, 100))")]) == 1
+
+
+def test_loops_in_documentation_end_soon_and_definitions_stay_as_they_are() -> None:
+    code = """
+        def count():
+            for number in range(9):
+                seen.append("defined")
+        seen = []
+        count()
+        for epoch in range(9):
+            seen.append(epoch)
+            while len(seen) != 10:
+                seen.append("inner")
+        """
+    scope: dict[str, Any] = {}
+    exec(compile(next(smaller(textwrap.dedent(code))), "<code>", "exec"), scope)
+    assert scope["seen"] == [*["defined"] * 9, 0, 1, "inner", "inner"]
 
 
 def test_pytest_that_cannot_start_is_reported(project: Project) -> None:
@@ -704,6 +764,28 @@ def test_pytest_that_cannot_start_is_reported(project: Project) -> None:
     reported: list[str] = []
     _judged(project, _branch(project), note=reported.append, confirm_from=("tests",))
     assert any("No module named 'nowhere'" in one for one in reported)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "raise ValueError('broken plugin')",
+        "def pytest_configure(config):\n    raise ValueError('broken plugin')",
+    ],
+)
+def test_a_plugin_that_keeps_pytest_from_starting_is_left_out(project: Project, code: str) -> None:
+    _written(project)
+    project.write("broken_plugin.py", code + "\n")
+    project.write("broken_plugin-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: broken-plugin\nVersion: 1.0\n")
+    project.write("broken_plugin-1.0.dist-info/entry_points.txt", "[pytest11]\nbroken = broken_plugin\n")
+    call = "encoder(4)({'pos': torch.ones(2, 4)})"
+    test = f"import torch\nfrom pkg.model import encoder\n\ndef test_it():\n    {call}\n"
+    project.write("tests/test_model.py", test)
+    reported: list[str] = []
+    second = project.finding("pkg/model.py", 'float(batch["mask"].sum())', "Encoder.forward")
+    found = _judged(project, _branch(project), second, note=reported.append, confirm_from=("tests",))
+    assert [one.evidence.status for one in found] == ["confirmed", "unreached"]
+    assert any("broken plugin" in one for one in reported), reported
 
 
 def test_what_only_a_local_function_leads_to_is_confirmed_by_tests_of_its_parts(project: Project) -> None:

@@ -175,6 +175,9 @@ def test_a_line_that_never_ran_is_unreached_for_a_target_that_should_come_there(
     assert status(BRANCH, heard(files=frozenset())) == "unreached"
     other = heard(eager=EagerRun({PATH: (3,)}, None), target=replace(RESULT.target, qualname="Other"))
     assert status(BRANCH, other) == "static"
+    unled = confirmation([BRANCH], other)
+    led = replace(unled, placed=[replace(one, leads=(other.target,)) for one in unled.placed])
+    assert [one.evidence.status for one in with_verdicts(led)] == ["unreached"]
 
 
 def test_what_a_lost_frame_hides_is_unconfirmed_with_the_break_that_hides_it() -> None:

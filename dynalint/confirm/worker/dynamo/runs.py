@@ -54,7 +54,7 @@ user_compile = torch.compile
 seed_torch: Callable[[int], object] = torch.manual_seed
 
 
-def default_run(make: Maker, calls: Sequence[Call], files: Iterable[str] = (), backend: str = "eager") -> Run:
+def default_run(make: Maker, calls: Iterable[Call], files: Iterable[str] = (), backend: str = "eager") -> Run:
     """Compile as a user would and run `calls`. Traced bytecode is recorded for `files`."""
     return compiled_run(make, calls, Listener(frozenset(files)), backend)
 
@@ -292,7 +292,7 @@ def _listening(listener: Listener) -> Iterator[None]:
 
 
 def compiled_run(
-    make: Maker, calls: Sequence[Call], listener: Listener, backend: str = "eager", *, fullgraph: bool = False
+    make: Maker, calls: Iterable[Call], listener: Listener, backend: str = "eager", *, fullgraph: bool = False
 ) -> Run:
     """Compile and run `calls` up to the first exception, while `listener` records Dynamo's reports."""
     torch.compiler.reset()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import os
 import resource
 import signal
@@ -15,6 +16,7 @@ import sys
 import time
 import types
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -36,7 +38,7 @@ from ..tracing.instrument import instrument
 from ..tracing.live import maker
 from .devices import OnTheCpu
 from .forks import NumberedReply, result_of_fork
-from .processor_time import seconds_used, unhurried
+from .processor_time import limited, seconds_used, unhurried
 from .recipes import Constructions, NoRecipeError, recipe_of
 from .wanted import Span, Wanted, wanted_of
 
@@ -44,9 +46,10 @@ from .wanted import Span, Wanted, wanted_of
 _MOST_KINDS = 24
 # Fractions of the request's time: when to stop accepting calls, how long to continue without a call that reaches
 # required lines, and the limit for a single call.
-_SHARE, _FRUITLESS, _FOR_A_CALL = 0.7, 0.06, 0.3
-# The limit for an eager call, in seconds of processor time. A slower call would take too long when compiled.
-_QUICK = 4
+_SHARE, _FRUITLESS, _FOR_A_CALL = 0.7, 0.06, 0.2
+# The limit for an eager call, in seconds of processor time. A slower call would take too long when compiled. The first
+# call may take longer, because it may fill a cache.
+_QUICK, _FIRST = 1.5, 4
 # The maximum number of bytes in a call's tensors. More would make each of its many runs slow.
 _MOST_BYTES = 1 << 29
 # The maximum length of a problem's text, in characters.
@@ -81,6 +84,8 @@ class Harvest:
         self._seconds = max(1, int(request["seconds"] * _FOR_A_CALL))
         self._wanted = {_key(one["target"]): wanted_of(one, request["record"]) for one in request["wanted"]}
         self._originals: dict[types.FunctionType, types.CodeType] = {}
+        # The lines of each target, by file.
+        self._bodies: dict[tuple[str, str], set[tuple[str, int]]] = {}
         self._constructions = Constructions() if request["record"] else None
         self._count = 0
         self.started: int = request["after"]
@@ -97,6 +102,9 @@ class Harvest:
             except BaseException as error:  # noqa: BLE001 - user code may raise anything
                 self.note(one.target["qualname"], f"{type(error).__name__}: {error}")
                 continue
+            body = vars(found).get("forward") if isinstance(found, type) else found
+            if self._constructions is None:
+                self._bodies[_key(one.target)] = _lines_of(body)
             if isinstance(found, type):
                 self._watch_forward(found)
             else:
@@ -150,9 +158,12 @@ class Harvest:
         """Record why some code gave no call."""
         self.problems[where[:_LONGEST], reason[:_LONGEST]] = None
 
-    def begin(self) -> None:
-        """Start counting the time without new calls, because code that may make them is about to run."""
-        self._since = seconds_used()
+    def begin(self, patience: float = 0) -> None:
+        """Start counting the time without new calls, because code that may make them is about to run.
+
+        The time may be as long as `patience`, if that is longer than usual.
+        """
+        self._since = seconds_used() + max(patience - self._patience, 0)
         if self._constructions is not None:
             self._constructions.watch(loading.imported_files(self._request["roots"]))
 
@@ -221,7 +232,6 @@ class Harvest:
             return
         for one in wanted:
             one.calls += 1
-        for one in self._wanted.values() if self._constructions is None else wanted:
             one.reach(reached)
         self.begin()
 
@@ -257,10 +267,20 @@ class Harvest:
             if said.get("raises"):
                 self.note(self.where, said["raises"])
             return None
-        self._reply.part(
-            f"{number}.call", {"targets": [one.target for one in wanted], "outcome": outcome, "seconds": self._seconds}
-        )
-        return {(path, first, last) for path, first, last in said["reached"]}
+        reached = {(path, first, last) for path, first, last in said["reached"]}
+        judged = [*wanted]
+        if self._constructions is None and outcome == "done":
+            # The call judges what it calls too.
+            inside = (self._wanted[path, name] for path, name in said["inside"])
+            for one in inside:
+                if not one.calls and all(one is not other for other in wanted):
+                    one.calls = 1
+                    judged.append(one)
+            for one in self._wanted.values():
+                one.reach(reached)
+        targets = [one.target for one in judged]
+        self._reply.part(f"{number}.call", {"targets": targets, "outcome": outcome, "seconds": self._seconds})
+        return reached
 
     def _watched_child(self, wanted: list[Wanted], subject: Any, call: Call, reply: Reply, sink: int) -> None:
         def job(_: Reply) -> None:
@@ -273,7 +293,7 @@ class Harvest:
             runs.allow_compiling()
             for function, code in self._originals.items():
                 function.__code__ = code
-            said = _tried(wanted, subject, call, self._request)
+            said = _tried(wanted, subject, call, self._request, self._bodies)
             if "reached" in said and self._constructions is not None:
                 said = self._recorded(self._constructions, subject, call, reply, said)
             os.write(sink, json.dumps(said).encode())
@@ -332,28 +352,43 @@ def _calling(act: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> types.Cod
     return code.replace(co_consts=tuple(act if constant == _STAND_IN else constant for constant in code.co_consts))
 
 
-def _tried(wanted: list[Wanted], subject: Any, call: Call, request: Mapping[str, Any]) -> dict[str, Any]:
+def _tried(
+    wanted: list[Wanted],
+    subject: Any,
+    call: Call,
+    request: Mapping[str, Any],
+    bodies: Mapping[tuple[str, str], set[tuple[str, int]]],
+) -> dict[str, Any]:
     """Make a call in eager mode. Return the exception that it raises, or the required line ranges that it reached.
 
-    Returns nothing if it reaches no required lines, unless no call has been confirmed yet. A slow call counts as
-    raising.
+    `bodies` are the lines of each target, which is `inside` the call if any of them runs. Returns nothing if the call
+    reaches no required lines, unless no call has been confirmed yet. A slow call counts as raising.
     """
     watched = confirming.code_names(loading.imported_files(request["roots"]) if request["record"] else request["spots"])
     function = maker(subject)()
     started = time.process_time()
-    run = runs.call_once(function, call, watched)
+    with limited(_FIRST, math.inf):
+        run = runs.call_once(function, call, watched)
+    if run.error is None and time.process_time() - started > _QUICK:
+        with limited(_QUICK, math.inf):
+            run = replace(run, error=runs.call_once(function, call).error)
     if run.error is not None:
-        return {"raises": f"{run.error.type}: {run.error.message}"[:200]}
-    if time.process_time() - started > _QUICK:
-        # The first call may have filled a cache that later calls in this process use.
-        started = time.process_time()
-        runs.call_once(function, call)
-        seconds = time.process_time() - started
-        if seconds > _QUICK:
-            return {"raises": f"a call takes {seconds:.0f} s"}
+        slow = run.error.type == TimeoutError.__name__
+        return {"raises": "a call takes too long" if slow else f"{run.error.type}: {run.error.message}"[:200]}
     seen = {(watched[file], line) for file, lines in run.lines.items() for line in lines}
     reached = sorted(set[Span]().union(*(one.new(seen) for one in wanted)))
-    return {"reached": reached} if reached or not any(one.calls for one in wanted) else {}
+    if not reached and any(one.calls for one in wanted):
+        return {}
+    return {"reached": reached, "inside": [key for key, body in bodies.items() if not body.isdisjoint(seen)]}
+
+
+def _lines_of(found: Any) -> set[tuple[str, int]]:
+    """Return the lines in the body of a function, without its first line, which runs when it is defined."""
+    code = getattr(innermost(found) if callable(found) else found, "__code__", None)
+    if code is None:
+        return set()
+    path = loading.real_path(code.co_filename)
+    return {(path, line) for _, _, line in code.co_lines() if line is not None and line > code.co_firstlineno}
 
 
 def _key(target: Mapping[str, str]) -> tuple[str, str]:

@@ -1,50 +1,90 @@
-"""Make documentation build smaller models. It shows realistic sizes, which take too much time and memory on a CPU.
+"""Make documentation run smaller models, and only for a moment. It shows realistic sizes and whole training loops.
 
-Only sizes that a graph break does not depend on change: the number of layers, the vocabulary, the longest sequence, and
-the batch. Code that names a size usually repeats it where it makes the input, so that equal numbers change together.
+Code that names a size usually repeats it where it makes the input, so that equal numbers change together. Large numbers
+are divided by the same factor first, so that they stay in the same order and those that divide others still do.
 """
 
 from __future__ import annotations
 
 import ast
+import operator
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, cast
 
 # The names of arguments, and the largest values for them.
-_LIMITS = (
-    (re.compile(r"(\w+_)?(depth|layers?|num_blocks)"), 4),
-    (re.compile(r"\w*vocab\w*|(\w+_)?num_tokens|num_embeddings|codebook_size"), 128),
-    (re.compile(r"\w*max_(seq|len|pos)\w*|(\w+_)?seq_len|\w*context_length|n_ctx"), 512),
-)
-_LAYERS = _LIMITS[0]
+_LAYERS = (re.compile(r"(\w+_)?(depth|layers?|num_blocks)"), 2)
+_VOCABULARY = (re.compile(r"\w*vocab\w*|(\w+_)?num_tokens|num_embeddings|codebook_size"), 64)
+_SEQUENCE = (re.compile(r"\w*max_(seq|len|pos)\w*|(\w+_)?seq_len|\w*context_length|n_ctx"), 512)
 _BATCH = 2
 _LARGE_BATCH = 4
 _MAKERS = frozenset(("randn", "rand", "randint", "zeros", "ones", "empty"))
+# Numbers from this one on are divided by the first factor that fits.
+_LARGE = 128
+_FACTORS = (8, 4, 2)
+_ITERATIONS = 2
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Pow: operator.pow,
+}
+_LARGEST_OPERAND = 1 << 20
+_LARGEST_EXPONENT = 20
 
 
 class _Number(ast.Constant):
     value: int
 
 
-def smaller(tree: ast.Module) -> ast.Module | None:
-    """Return the code with smaller sizes, or None if it has none that can be smaller. The code itself may change."""
+def smaller(code: str) -> Iterator[ast.Module]:
+    """Yield smaller versions of the code, smallest first, and then the code as it is written.
+
+    Raises SyntaxError if Python cannot parse the code.
+    """
+    versions = []
+    for divisible in (False, True):
+        scaled = _scaled(_Computed().visit(ast.parse(code)), divisible=divisible)
+        versions.append(_Shortened().visit(_limited(scaled, _VOCABULARY)))
+    versions.append(_Shortened().visit(_limited(ast.parse(code), _VOCABULARY, _SEQUENCE)))
+    versions.append(ast.parse(code))
+    yield from {ast.dump(tree): ast.fix_missing_locations(tree) for tree in versions}.values()
+
+
+def _limited(tree: ast.Module, *limits: tuple[re.Pattern[str], int]) -> ast.Module:
+    """Limit the number of layers, the batch, and the numbers for `limits`. This changes `tree`."""
     layers = {id(one) for name, one in _arguments(tree) if _LAYERS[0].fullmatch(name)}
     shrunk = {
         one.value: limit
         for name, one in _arguments(tree)
-        for pattern, limit in _LIMITS[1:]
+        for pattern, limit in limits
         if pattern.fullmatch(name) and one.value > limit
     }
     counts = Counter(one.value for one in _numbers(ast.walk(tree)))
     batches = Counter(one.value for one in _batches(tree) if one.value > _LARGE_BATCH)
     shrunk.update((value, _BATCH) for value, count in batches.items() if counts[value] == count)
-    changed = False
     for one in _numbers(ast.walk(tree)):
-        value = min(one.value, _LAYERS[1]) if id(one) in layers else shrunk.get(one.value, one.value)
-        changed, one.value = changed or value != one.value, value
-    return tree if changed else None
+        one.value = min(one.value, _LAYERS[1]) if id(one) in layers else shrunk.get(one.value, one.value)
+    return tree
+
+
+def _scaled(tree: ast.Module, *, divisible: bool) -> ast.Module:
+    """Divide large numbers by the same factor, or so that the small ones that divide them still do.
+
+    This changes `tree`.
+    """
+    numbers = [*_numbers(ast.walk(tree))]
+    batches = {one.value for one in _batches(tree)}
+    small = {one.value for one in numbers if 1 < one.value < _LARGE} - batches
+    for one in numbers:
+        divisors = [by for by in small if one.value % by == 0] if divisible else []
+        factors = (by for by in _FACTORS if one.value % by == 0)
+        fitting = (by for by in factors if not any(one.value // by % other for other in divisors))
+        if one.value >= _LARGE:
+            one.value //= next(fitting, 1)
+    return tree
 
 
 def _arguments(tree: ast.Module) -> Iterator[tuple[str, _Number]]:
@@ -63,3 +103,42 @@ def _batches(tree: ast.Module) -> Iterator[_Number]:
 
 def _numbers(nodes: Iterable[ast.AST]) -> Iterator[_Number]:
     return (cast("_Number", one) for one in nodes if isinstance(one, ast.Constant) and type(one.value) is int)
+
+
+class _Computed(ast.NodeTransformer):
+    """Replaces arithmetic on numbers with its result, because a product of smaller factors is far too small."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        sides = [*_numbers([node.left, node.right])]
+        compute = _ARITHMETIC.get(type(node.op))
+        if len(sides) == 2 and compute is not None:
+            left, right = (one.value for one in sides)
+            most = _LARGEST_EXPONENT if isinstance(node.op, ast.Pow) else _LARGEST_OPERAND
+            if 0 < left <= _LARGEST_OPERAND and 0 < right <= most:
+                return ast.copy_location(ast.Constant(compute(left, right)), node)
+        return node
+
+
+class _Shortened(ast.NodeTransformer):
+    """Ends loops after a few iterations, because the calls in the others are like theirs."""
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return node
+
+    visit_FunctionDef: Any = visit_ClassDef
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        self.generic_visit(node)
+        node.iter = _call("__import__('itertools').islice", node.iter, ast.Constant(_ITERATIONS))
+        return node
+
+    def visit_While(self, node: ast.While) -> ast.AST:
+        self.generic_visit(node)
+        stop = ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Break()], [])
+        numbers = _call("range", ast.Constant(_ITERATIONS))
+        return ast.copy_location(ast.For(ast.Name("_", ast.Store()), numbers, [stop, *node.body], []), node)
+
+
+def _call(function: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(ast.parse(function, mode="eval").body, [*arguments], [])

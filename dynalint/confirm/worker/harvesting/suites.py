@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import inspect
 import io
+import os
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -20,6 +22,7 @@ from .processor_time import limited
 _SECONDS, _WAITING = 10.0, 5.0
 # The number of examples for a property test that does not set one.
 _EXAMPLES = 20
+_INTERNAL = "INTERNALERROR>"
 _OPTIONS = "-q -s -p no:cacheprovider -p no:randomly --continue-on-collection-errors --no-header -W ignore"
 
 
@@ -38,18 +41,41 @@ def run_tests(tests: Sequence[Mapping[str, Any]], folder: str, harvest: Harvest,
     _limit_hypothesis()
     _limit_progress_bars()
     # The configured options are meant for whole runs: coverage, multiple processes, reports.
-    options = [*_OPTIONS.split(), "-o", "addopts=", "--rootdir", folder]
+    paths = dict.fromkeys(one["path"] for one in tests)
+    options = [*_OPTIONS.split(), "-o", "addopts=", "--rootdir", folder, *paths]
+    plugin = _Plugin(tests, harvest, skipped)
+    # If an installed plugin keeps pytest from starting, the others may be enough for the tests.
+    for plugins in (None, _importable_plugins, list):
+        if plugins is not None:
+            os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+        named = [] if plugins is None else [f"-p{name}" for name in plugins()]
+        why = _failure_of(pytest, [*options, *named], plugin)
+        if why is None or plugin.collected:
+            break
+        harvest.note("pytest", why)
+
+
+def _importable_plugins() -> list[str]:
+    """Return the names of the installed plugins that can be imported."""
+    found = []
+    for one in importlib.metadata.entry_points(group="pytest11"):
+        with contextlib.suppress(Exception):
+            one.load()
+            found.append(one.name)
+    return found
+
+
+def _failure_of(pytest: Any, arguments: list[str], plugin: _Plugin) -> str | None:
+    """Run pytest. Return the reason if it could not start."""
     errors = io.StringIO()
     try:
         with contextlib.redirect_stderr(errors):
-            status = pytest.main(
-                [*options, *dict.fromkeys(one["path"] for one in tests)], plugins=[_Plugin(tests, harvest, skipped)]
-            )
-    except BaseException as error:  # noqa: BLE001 - conftest.py may raise anything
-        harvest.note("pytest", f"{type(error).__name__}: {error}")
-    else:
-        if status in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR):
-            harvest.note("pytest", _first_error(errors.getvalue()) or str(status))
+            status = pytest.main(arguments, plugins=[plugin])
+    except BaseException as error:  # noqa: BLE001 - plugins and conftest.py may raise anything
+        return f"{type(error).__name__}: {error}"
+    if status in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR):
+        return _first_error(errors.getvalue()) or str(status)
+    return None
 
 
 def _limit_hypothesis() -> None:
@@ -82,6 +108,7 @@ class _Plugin:
     """Selects from the collected tests, and records failures."""
 
     def __init__(self, tests: Sequence[Mapping[str, Any]], harvest: Harvest, skipped: int) -> None:
+        self.collected = False
         self._skipped = skipped
         self._rank = {(one["path"], one["name"]): (one["turn"], at) for at, one in enumerate(tests)}
         self._first: set[str] = set()
@@ -89,6 +116,7 @@ class _Plugin:
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         """Keep the selected tests, and run each function once before any is repeated with other parameters."""
+        self.collected = True
         rounds: Counter[tuple[str, str]] = Counter()
         order = []
         for item in items:
@@ -133,9 +161,11 @@ class _Plugin:
 
 
 def _first_error(text: str) -> str:
-    """Return the first line that pytest marks as an error, or else the first line."""
-    lines = [line.removeprefix("E").strip() for line in text.splitlines() if line.startswith("E ")]
-    return (lines or text.splitlines() or [""])[0]
+    """Return the first line that pytest marks as an error, the exception of an internal error, or the first line."""
+    lines = text.splitlines()
+    marked = [line.removeprefix("E").strip() for line in lines if line.startswith("E ")]
+    internal = [line.removeprefix(_INTERNAL).strip() for line in lines if line.startswith(_INTERNAL)]
+    return (marked or internal[::-1] or lines or [""])[0]
 
 
 def _names_of(item: Any) -> Iterator[tuple[str, str]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..dynamo import runs
@@ -17,6 +18,12 @@ REPEATS = 3
 # makes each call.
 _SLOW = 0.25
 _SLOW_REPEATS = 2
+# How long to look for other calls, in seconds of processor time.
+_LOOKING = 1.0
+# After this time, calls that are not needed are skipped, and after the second, a call with another batch size that a
+# finding needs. Compiling a model for another batch size takes two or three times as long as compiling it the first
+# time, and would cost the other findings their verdicts.
+_PACE, _PACE_IF_ASKED = 1.0, 3.0
 _OPTIONS = 4
 
 Lines = set[tuple[str, int]]
@@ -28,17 +35,35 @@ class ChosenCalls:
     """`repeats` should need only one compilation, even if the last has another batch size. `others` may need more.
 
     The first `same` calls are identical. `asked` indicates whether any of the calls reaches a requested line.
+    `optional` contains the numbers of calls that reach no lines that the others do not reach, and the seconds after
+    which they are skipped.
     """
 
     repeats: list[Call]
     others: list[Call]
     asked: bool
     same: int = REPEATS
+    optional: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def all(self) -> list[Call]:
         """All calls in order."""
         return [*self.repeats, *self.others]
+
+    def paced(self, skipped: set[int]) -> Iterator[Call]:
+        """Yield the calls in order, but skip the optional ones when it is too late for them. Add these to `skipped`."""
+        started = time.process_time()
+        for number, call in enumerate(self.all):
+            if time.process_time() - started > self.optional.get(number, math.inf):
+                skipped.add(number)
+            else:
+                yield call
+
+    def without(self, skipped: Collection[int]) -> ChosenCalls:
+        """Return the calls that do not have these numbers, none of which are optional any more."""
+        repeats = [call for number, call in enumerate(self.repeats) if number not in skipped]
+        others = [call for number, call in enumerate(self.others, len(self.repeats)) if number not in skipped]
+        return ChosenCalls(repeats, others, self.asked, self.same)
 
 
 def choose(
@@ -78,21 +103,26 @@ def choose(
     slow = time.process_time() - started > _SLOW
     same = _SLOW_REPEATS if slow else REPEATS
     batch = other_batch(call) if resized or (varied and not slow) else None
+    pace = _PACE_IF_ASKED if resized else _PACE
     if slow or brief:
         asked = _concerns(reached, spots)
-        return ChosenCalls([call] * same + _wider(batch if asked or resized else None, lines), [], asked, same)
+        repeats = [call] * same + _wider(batch if asked or resized else None, lines)
+        return ChosenCalls(repeats, [], asked, same, dict.fromkeys(range(same, len(repeats)), pace))
     others = _others(function, call, lines)
     if guessed:
         for alternatives in other_ranks(call):
             others += itertools.islice(_working(alternatives, lines), 1)
     asked = _concerns(reached.union(*(seen for _, seen in others)), spots)
-    kept = []
+    repeats = [*[call] * REPEATS, *(_wider(batch, lines) if asked else ())]
+    kept: list[Call] = []
+    optional = dict.fromkeys(range(REPEATS, len(repeats)), pace)
     for other, seen in others:
         new = seen - reached
         if _concerns(new, spots) if not varied else asked or new:
+            optional.update({} if new else {len(repeats) + len(kept): _PACE})
             kept.append(other)
             reached |= seen
-    return ChosenCalls([*[call] * REPEATS, *(_wider(batch, lines) if asked else ())], kept, asked)
+    return ChosenCalls(repeats, kept, asked, optional=optional)
 
 
 def _wider(batch: Call | None, lines: Callable[[Call], Lines | None]) -> list[Call]:
@@ -103,8 +133,13 @@ def _others(
     function: Callable[..., Any], call: Call, lines: Callable[[Call], Lines | None]
 ) -> list[tuple[Call, Lines]]:
     """Return the working calls with other values, and a call for each of the first few optional parameters."""
-    found = list(_working(variants(call), lines))
-    for alternatives in itertools.islice(options(function, call), _OPTIONS):
+    until = time.process_time() + _LOOKING
+    found: list[tuple[Call, Lines]] = []
+    for alternatives in itertools.chain(
+        ([one] for one in variants(call)), itertools.islice(options(function, call), _OPTIONS)
+    ):
+        if time.process_time() > until:
+            break
         found += itertools.islice(_working(alternatives, lines), 1)
     return found
 

@@ -20,6 +20,8 @@ from .search import parameters_of
 __all__ = ["Call", "options", "other_batch", "other_ranks", "rising", "variants"]
 
 _MORE_ROWS = 3
+# A program's own call with a single row may be a large one.
+_MORE_ROWS_THAN_ONE = 1
 _SIDE = 4
 
 
@@ -38,7 +40,8 @@ def other_batch(call: Call) -> Call | None:
         if rows not in tensor.shape:
             return tensor
         at = list(tensor.shape).index(rows)
-        order = torch.arange(rows + _MORE_ROWS, device=tensor.device) % rows
+        more = _MORE_ROWS if rows > 1 else _MORE_ROWS_THAN_ONE
+        order = torch.arange(rows + more, device=tensor.device) % rows
         return tensor.detach().index_select(at, order).requires_grad_(tensor.requires_grad)
 
     return _mapped(call, widen) if rows > 0 else None

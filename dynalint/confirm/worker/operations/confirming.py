@@ -40,18 +40,26 @@ from ..process.wire import Reply
 from ..source import loading, spans
 
 # After this fraction of the request's time, results are compared only if the request asks for it.
-_COMPARE_AFTER = 0.2
+_COMPARE_AFTER = 0.05
 # The fraction of the time for finding what breaks hide. If the default run took longer, that time is used instead.
 _LATENT = 0.15
+_prepared: set[tuple[str, str]] = set()
 
 
 def prepare(request: Mapping[str, Any], reply: Reply) -> None:
-    """Import a target's module, and do the work that all requests for its targets share."""
+    """Import a target's module, and do the work that all requests for its targets share.
+
+    After the first request, this is called for modules that other requests have imported without harm.
+    """
+    module = request["target"]["path"], request["target"]["module"]
+    if module in _prepared:
+        return
+    _prepared.add(module)
     runs.trace_own_compiles()
     loading.prepare(request["search"], request["overrides"])
     if not request["example"]:
         reply.stage(f"importing {request['name']}")
-        loading.import_once(request["target"]["path"], request["target"]["module"])
+        loading.import_once(*module)
     loading.remember_modules()
     loading.imported_files(request["roots"])
     with suppress(SyntaxError, ValueError, OSError):
@@ -150,12 +158,16 @@ class _Session:
         Returns whether part of a requested spot was left untraced.
         """
         request, reply, name = self.request, self.reply, self.request["target"]["qualname"]
-        calls, repeats, others = chosen.all, chosen.repeats, chosen.others
         reply.part("eager", encode(_by_path(eager, self.watched)))
-        reply.part("calls", {"same": chosen.same, "batch": len(repeats) - chosen.same, "all": len(calls)})
+        reply.part("calls", _told(chosen))
         reply.stage(f"running {name} under torch.compile")
         started = time.process_time()
-        default = runs.default_run(make, calls, self.watched)
+        skipped: set[int] = set()
+        default = runs.default_run(make, chosen.paced(skipped), self.watched)
+        if skipped:
+            chosen = chosen.without(skipped)
+            reply.part("calls", _told(chosen))
+        calls, repeats, others = chosen.all, chosen.repeats, chosen.others
         seconds = max(time.process_time() - started, request["seconds"] * _LATENT)
         reply.part("default", encode(replace(default, traced={})))
         coverage = self._coverage(default)
@@ -222,6 +234,10 @@ def _is_at(frame: StackFrame, spot: Sequence[int]) -> bool:
     if frame.line != first or frame.column is None or frame.end_column is None:
         return frame.line == first
     return frame.end_column > column and (last > first or frame.column < end)
+
+
+def _told(calls: ChosenCalls) -> dict[str, int]:
+    return {"same": calls.same, "batch": len(calls.repeats) - calls.same, "all": len(calls.all)}
 
 
 class _Under(Reply):

@@ -28,11 +28,14 @@ _REAP_ATTEMPTS = 20
 _REAP_TICK = 0.005
 
 
-def run_apart(jobs: Sequence[Callable[[Reply], None]], reply: Reply) -> None:
-    """Run `jobs` in order, the last one in this process, and report how each of the others ended."""
+def run_apart(jobs: Sequence[Callable[[Reply], None]], reply: Reply, learn: Callable[[int], None]) -> None:
+    """Run `jobs` in order, the last one in this process, and report how each of the others ended.
+
+    After each job that ended normally, `learn` is called with its number, to do what later jobs may need too.
+    """
     with contextlib.suppress(OSError):
         syscalls.adopt_orphans()
-    for job in jobs[:-1]:
+    for number, job in enumerate(jobs[:-1]):
         if not can_fork():
             job(reply)
             return
@@ -41,6 +44,7 @@ def run_apart(jobs: Sequence[Callable[[Reply], None]], reply: Reply) -> None:
         reply.send("ended", [status, clean])
         if status or not clean:
             return
+        learn(number)
     jobs[-1](reply)
 
 

@@ -11,8 +11,8 @@ same follows for the next request. Otherwise, the remaining requests were not ru
 server send another hello, for a project with these import folders.
 
 An operation is `module:function` in this package or in one of the `folders`, which are added to the package's path. It
-is called as `function(request, reply)`. If `prepare` is not empty, it names a function that is called once with the
-first request before any operation.
+is called as `function(request, reply)`. If `prepare` is not empty, it names a function that is called with the
+first request before any operation, and with each request after its operation.
 """
 
 from __future__ import annotations
@@ -223,14 +223,16 @@ def _run(message: Message, reply: Reply) -> None:
     package.__path__.extend(folder for folder in message["folders"] if folder not in package.__path__)
     operation = _function(message["operation"])
     requests = message["requests"]
-    if message["prepare"]:
-        _function(message["prepare"])(requests[0], reply)
+    prepare = _function(message["prepare"]) if message["prepare"] else lambda _request, _reply: None
+    prepare(requests[0], reply)
     if len(requests) == 1 or not hasattr(os, "fork"):
         operation(requests[0], reply)
         return
     from .batch import run_apart
 
-    run_apart([partial(operation, request) for request in requests], reply)
+    run_apart(
+        [partial(operation, request) for request in requests], reply, lambda number: prepare(requests[number], reply)
+    )
 
 
 def _function(name: str) -> Callable[[Message, Reply], None]:

@@ -47,7 +47,7 @@ def prepare(search: Iterable[str], overrides: Mapping[str, str]) -> None:
     sys.path[:] = first + [entry for entry in sys.path if entry not in first]
     if not any(isinstance(finder, _UnlistedFinder) for finder in sys.meta_path):
         sys.meta_path.append(_UnlistedFinder())
-    if overrides:
+    if overrides and not any(isinstance(finder, _OverridingFinder) for finder in sys.meta_path):
         texts = {real_path(path): text for path, text in overrides.items()}
         sys.meta_path.insert(0, _OverridingFinder(texts))
 

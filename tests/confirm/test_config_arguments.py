@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -33,25 +33,6 @@ def settled(cls: type) -> Any:
 class OpenConfig:
     hidden_size: int = 256
     languages: tuple[str, ...] = ("en", "de")
-
-
-@dataclass
-class OuterConfig:
-    inner: OpenConfig = field(default_factory=OpenConfig)
-
-
-class Mistyped(nn.Module):
-    def __init__(self, config: OuterConfig):
-        super().__init__()
-        self.config = config
-        self.fc = nn.Linear(config.hidden_size, 4)
-
-    def forward(self, x):
-        return self.fc(x)
-
-
-def test_settings_that_lack_what_is_read_are_replaced_by_a_part_of_them_that_has_it() -> None:
-    assert isinstance(settled(Mistyped), OpenConfig)
 
 
 class Unsaid(nn.Module):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from dynalint.confirm.worker.inputs.constructors import constructions
-from dynalint.confirm.worker.inputs.search import NoInputsError
 
 pytestmark = pytest.mark.dynamo
 
@@ -87,18 +85,6 @@ class Follows(nn.Module):
         self.fc = nn.Linear(previous.in_features, 4)
 
 
-class Patches(nn.Module):
-    def __init__(self, dim):
-        super().__init__()
-        self.patch_embedding = nn.Linear(dim, dim)
-
-
-class Masked(nn.Module):
-    def __init__(self, encoder):
-        super().__init__()
-        self.mask = nn.Linear(encoder.patch_embedding.in_features, 4)
-
-
 class Placed(nn.Module):
     def __init__(self, net):
         super().__init__()
@@ -126,11 +112,6 @@ class ChoosesByName(nn.Module):
         self.mode = mode
 
 
-class HandsOn(nn.Conv2d):
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-
-
 @pytest.mark.parametrize(
     "cls",
     [
@@ -143,11 +124,9 @@ class HandsOn(nn.Conv2d):
         MakesNorm,
         Reads,
         Follows,
-        Masked,
         Placed,
         Chooses,
         ChoosesByName,
-        HandsOn,
     ],
 )
 def test_the_error_leads_to_arguments_that_work(cls: type) -> None:
@@ -162,31 +141,6 @@ def test_the_error_leads_to_arguments_that_work(cls: type) -> None:
 
 def test_the_choices_that_a_body_compares_with_are_tried() -> None:
     assert built(Chooses)[1] == "Chooses(mode='sum')"
-
-
-def test_what_is_no_module_in_the_modules_of_the_package_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, f"{__name__.partition('.')[0]}.odd", None)
-    assert isinstance(built(Masked)[0], Masked)
-
-
-class Recorded(nn.Module):
-    def __init__(self, encoder):
-        super().__init__()
-        self.encoder = encoder
-
-    def forward(self, x):
-        return self.encoder.patch_embedding(x)
-
-
-def test_what_the_forward_method_reads_from_an_argument_leads_to_an_instance_that_has_it() -> None:
-    ways = constructions(Recorded)
-    make, _ = next(ways)
-    with pytest.raises(AttributeError) as raised:
-        make()(1)
-    failed = NoInputsError("no call was found")
-    failed.__cause__ = raised.value
-    make, _ = ways.send(failed)
-    assert isinstance(make().encoder, Patches)
 
 
 class Never(nn.Module):

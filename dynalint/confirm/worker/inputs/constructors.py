@@ -7,25 +7,20 @@ import linecache
 import re
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import suppress
-from itertools import islice
 from typing import Any
 
 from torch import nn
 from torch.nn import functional
 
-from .guessed_values import WIDTH, GuessedConfig, GuessLevel, PassThrough, by_name, constructor_arguments
-from .own_code import classes_with, compared_in
+from .guessed_values import WIDTH, GuessedConfig, GuessLevel, PassThrough, constructor_arguments
+from .own_code import compared_in
 from .search import NoInputsError
-from .small_configs import DIVISORS, heads_fit, is_configuration, nested, value_of
+from .small_configs import DIVISORS, heads_fit, is_configuration
 from .value_text import worded
 
 ATTEMPTS = 20
 _BY_DIVISOR = 8
 _FEW = 4
-# The types of the values that stand in for an object of which nothing is known.
-_GUESSED = (int, float, str, nn.Identity, nn.Linear, PassThrough)
-_MOST_CLASSES = 3
 
 Arguments = Mapping[str, Any]
 Built = tuple[Callable[[], Any], str]
@@ -53,8 +48,6 @@ def constructions(cls: type) -> Generator[Built, BaseException | None, None]:
             tried.add(key)
             error = yield _built(cls, arguments)
             if error is None or isinstance(error, NoInputsError):
-                cause = error.__cause__ if error is not None else None
-                waiting[:0] = _instances_with_attribute(cls, arguments, cause) if cause is not None else ()
                 # The instance was built, but no call was found.
                 waiting += _alike(arguments)
             else:
@@ -74,12 +67,6 @@ def _built(cls: type, arguments: Arguments) -> Built:
 def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[Arguments]:
     """Yield changed arguments in response to an error, most likely first."""
     message = f"{type(error).__name__}: {error}"
-    missing = re.search(r"missing \d+ required (?:positional|keyword-only) arguments?: (.*)", message)
-    if missing is not None:
-        # These arguments belong to a base class, and are passed on through `**kwargs`.
-        named = re.findall(r"'(\w+)'", missing[1])
-        yield {**arguments, **{name: by_name(name) for name in named}}
-    yield from _parts_with_attribute(arguments, error)
     cause = _DIVIDED.search(message)
     if cause is not None:
         value, divisor = map(int, cause.groups())
@@ -87,7 +74,6 @@ def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[
         for names in dict.fromkeys((tuple(alike), *((name,) for name in alike))):
             yield {**arguments, **dict.fromkeys(names, divisor)}
     blamed = _blamed(arguments, error)
-    yield from _instances_with_attribute(cls, arguments, error)
     for pattern, revise in _REVISIONS:
         match = pattern.search(message)
         if match is not None:
@@ -98,32 +84,6 @@ def _revised(cls: type, arguments: Arguments, error: BaseException) -> Iterator[
         for literal in compared.get(name, ()):
             if type(literal) is not type(arguments[name]) or literal != arguments[name]:
                 yield {**arguments, name: literal}
-
-
-def _parts_with_attribute(arguments: Arguments, error: BaseException) -> Iterator[Arguments]:
-    """If a config is missing an attribute, yield its nested configs that have it."""
-    lacking, name = getattr(error, "obj", None), getattr(error, "name", None)
-    if not isinstance(error, AttributeError) or not isinstance(name, str):
-        return
-    for argument, value in arguments.items():
-        if type(value) is type(lacking) and is_configuration(type(value)):
-            for inner in nested(value):
-                if value_of(inner, name) is not None:
-                    yield {**arguments, argument: inner}
-
-
-def _instances_with_attribute(cls: type, arguments: Arguments, error: BaseException) -> Iterator[Arguments]:
-    """If a guess lacks an attribute, yield instances of the classes of the same package that have it in its place."""
-    lacking, name = getattr(error, "obj", None), getattr(error, "name", None)
-    if not isinstance(error, AttributeError) or not isinstance(name, str):
-        return
-    package = cls.__module__.partition(".")[0]
-    for argument in _blamed(arguments, error):
-        value = arguments[argument]
-        if type(value) is type(lacking) and type(value) in _GUESSED:
-            for other in islice(classes_with(name, package), _MOST_CLASSES):
-                with suppress(Exception):  # the code under check; another class may be easier to build
-                    yield {**arguments, argument: other(**constructor_arguments(other))}
 
 
 def _alike(arguments: Arguments) -> Iterator[Arguments]:

@@ -8,7 +8,6 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 # Python functions that take a sequence. `max` and `min` take a sequence if they get a single argument.
@@ -44,21 +43,6 @@ def _value(node: ast.expr, constants: Mapping[str, Any]) -> Any:
 def sequences_in(cls: type) -> frozenset[str]:
     """Return the names of variables and attributes that a class's methods iterate over or take the length of."""
     return frozenset(name for node in _nodes_in(cls) for one in _iterated(node) if (name := _name(one)) is not None)
-
-
-def classes_with(attribute: str, package: str) -> Iterator[type]:
-    """Yield the classes in the imported modules of a package that define an attribute or set it on `self`."""
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == package and isinstance(module, ModuleType):  # `sys.modules` may contain any object
-            for cls in list(vars(module).values()):
-                if isinstance(cls, type) and cls.__module__ == name and attribute in _attributes_of(cls):
-                    yield cls
-
-
-@cache
-def _attributes_of(cls: type) -> frozenset[str]:
-    stored = (node for node in _nodes_in(cls) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store))
-    return frozenset((*vars(cls), *(name for one in stored if (name := _name(one)) is not None)))
 
 
 def _iterated(node: ast.AST) -> Iterator[ast.expr]:

@@ -365,7 +365,6 @@ def _ranks_named(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
 
 _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]], ...] = (
     (r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", _sizes(1, 2)),
-    (r"to have (\d+) channels, but got (\d+) channels", _sizes(2, 1)),
     (r"embedding dimension of (\d+), but got (\d+)", _sizes(2, 1)),
     (r"must be equal to input_size\. Expected (\d+), got (\d+)", _sizes(2, 1)),
     (r"inconsistent input_size: got (\d+) expected (\d+)", _sizes(1, 2)),

@@ -258,9 +258,9 @@ def test_a_compiled_function_is_confirmed_by_a_test_that_calls_it(project: Proje
 
 
 def test_a_call_that_is_slow_only_at_first_confirms(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dynalint.confirm.worker.harvesting import calls
+    from dynalint.confirm.worker.harvesting import eager_calls
 
-    monkeypatch.setattr(calls, "_QUICK", 0.1)
+    monkeypatch.setattr(eager_calls, "_QUICK", 0.1)
     request = {"record": 0, "spots": {}, "roots": []}
 
     def tried(*seconds: float) -> dict[str, Any]:
@@ -271,7 +271,7 @@ def test_a_call_that_is_slow_only_at_first_confirms(project: Project, monkeypatc
             while time.process_time() < until:
                 pass
 
-        return calls._tried([], work, ((), {}), request, {})
+        return eager_calls.tried([], work, ((), {}), request, {})
 
     assert tried(0.3, 0.01) == {"reached": [], "inside": []}
     assert tried(0.3, 9) == tried(9) == {"raises": "a call takes too long"}

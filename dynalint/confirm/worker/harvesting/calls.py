@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import gc
 import json
-import math
 import os
 import resource
 import signal
 import sys
-import time
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -37,8 +34,9 @@ from ..tracing import signature
 from ..tracing.instrument import instrument
 from ..tracing.live import maker
 from .devices import OnTheCpu
+from .eager_calls import lines_of, tried
 from .forks import NumberedReply, result_of_fork
-from .processor_time import limited, seconds_used, unhurried
+from .processor_time import seconds_used, unhurried
 from .recipes import Constructions, NoRecipeError, recipe_of
 from .wanted import Span, Wanted, wanted_of
 
@@ -47,9 +45,6 @@ _MOST_KINDS = 24
 # Fractions of the request's time: when to stop accepting calls, how long to continue without a call that reaches
 # required lines, and the limit for a single call.
 _SHARE, _FRUITLESS, _FOR_A_CALL = 0.7, 0.06, 0.2
-# The limit for an eager call, in seconds of processor time. A slower call would take too long when compiled. The first
-# call may take longer, because it may fill a cache.
-_QUICK, _FIRST = 1.5, 4
 # The maximum number of bytes in a call's tensors. More would make each of its many runs slow.
 _MOST_BYTES = 1 << 29
 # The maximum length of a problem's text, in characters.
@@ -104,7 +99,7 @@ class Harvest:
                 continue
             body = vars(found).get("forward") if isinstance(found, type) else found
             if self._constructions is None:
-                self._bodies[_key(one.target)] = _lines_of(body)
+                self._bodies[_key(one.target)] = lines_of(body)
             if isinstance(found, type):
                 self._watch_forward(found)
             else:
@@ -293,7 +288,7 @@ class Harvest:
             runs.allow_compiling()
             for function, code in self._originals.items():
                 function.__code__ = code
-            said = _tried(wanted, subject, call, self._request, self._bodies)
+            said = tried(wanted, subject, call, self._request, self._bodies)
             if "reached" in said and self._constructions is not None:
                 said = self._recorded(self._constructions, subject, call, reply, said)
             os.write(sink, json.dumps(said).encode())
@@ -350,45 +345,6 @@ def _calling(act: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> types.Cod
 
     code = trampoline.__code__
     return code.replace(co_consts=tuple(act if constant == _STAND_IN else constant for constant in code.co_consts))
-
-
-def _tried(
-    wanted: list[Wanted],
-    subject: Any,
-    call: Call,
-    request: Mapping[str, Any],
-    bodies: Mapping[tuple[str, str], set[tuple[str, int]]],
-) -> dict[str, Any]:
-    """Make a call in eager mode. Return the exception that it raises, or the required line ranges that it reached.
-
-    `bodies` are the lines of each target, which is `inside` the call if any of them runs. Returns nothing if the call
-    reaches no required lines, unless no call has been confirmed yet. A slow call counts as raising.
-    """
-    watched = confirming.code_names(loading.imported_files(request["roots"]) if request["record"] else request["spots"])
-    function = maker(subject)()
-    started = time.process_time()
-    with limited(_FIRST, math.inf):
-        run = runs.call_once(function, call, watched)
-    if run.error is None and time.process_time() - started > _QUICK:
-        with limited(_QUICK, math.inf):
-            run = replace(run, error=runs.call_once(function, call).error)
-    if run.error is not None:
-        slow = run.error.type == TimeoutError.__name__
-        return {"raises": "a call takes too long" if slow else f"{run.error.type}: {run.error.message}"[:200]}
-    seen = {(watched[file], line) for file, lines in run.lines.items() for line in lines}
-    reached = sorted(set[Span]().union(*(one.new(seen) for one in wanted)))
-    if not reached and any(one.calls for one in wanted):
-        return {}
-    return {"reached": reached, "inside": [key for key, body in bodies.items() if not body.isdisjoint(seen)]}
-
-
-def _lines_of(found: Any) -> set[tuple[str, int]]:
-    """Return the lines in the body of a function, without its first line, which runs when it is defined."""
-    code = getattr(innermost(found) if callable(found) else found, "__code__", None)
-    if code is None:
-        return set()
-    path = loading.real_path(code.co_filename)
-    return {(path, line) for _, _, line in code.co_lines() if line is not None and line > code.co_firstlineno}
 
 
 def _key(target: Mapping[str, str]) -> tuple[str, str]:

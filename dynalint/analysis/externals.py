@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dynalint.analysis import kinds as k
-from dynalint.analysis import torch_api
+from dynalint.analysis import observers, torch_api
 from dynalint.analysis.dtypes import tensors_in
 from dynalint.analysis.elements import element_of
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, DType, Kind, join_all
@@ -96,7 +96,8 @@ _PASS_THROUGH = {"copy.copy", "copy.deepcopy", "typing.cast", "builtins.staticme
 def layer_call(type_: str, args: list[Kind]) -> Kind:
     """Return the result of calling a layer that is defined in another library."""
     tensor = k.only_tensor(args[0]) if args else None
-    return k.TENSOR if tensor is not None and type_.startswith(_LAYERS) and "With" not in type_ else UNKNOWN
+    known = type_.startswith((*_LAYERS, observers.HOME)) and "With" not in type_
+    return k.TENSOR if tensor is not None and known else UNKNOWN
 
 
 def exists(owner: Kind, name: str) -> bool:
@@ -149,6 +150,8 @@ def external_call(name: str, args: list[Kind], keywords: dict[str, Kind], *, sta
         )
     if name.startswith("time."):
         return k.FLOAT
+    if last.endswith("to_mask") and args and k.only_tensor(args[0]) is not None:
+        return k.Tensor("bool")
     if last in _LOGGER_MAKERS and not name.startswith("structlog."):
         return k.Object("logging.Logger")
     if last[:1].isupper() and not last.isupper():
@@ -186,7 +189,8 @@ def _torch_function(name: str, args: list[Kind], keywords: dict[str, Kind], star
     cls = torch_api.torch_class(name)
     if cls is not None:
         return k.Object(cls.name) if cls.name != "torch.nn.Module" else UNKNOWN
-    return UNKNOWN
+    observer = observers.observer(name)
+    return k.Object(observer) if observer else UNKNOWN
 
 
 def _module_list(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:

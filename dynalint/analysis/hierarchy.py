@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from dynalint.analysis import torch_api
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
 from dynalint.analysis.kinds import NOTHING, Class, External, Instance, Kind, join, join_all
+from dynalint.analysis.observers import observer
 from dynalint.analysis.public import is_public_class
 
 if TYPE_CHECKING:
@@ -306,7 +307,7 @@ def _is_abstract(method: FunctionInfo) -> bool:
 
 @cache
 def _is_torch_module(name: str) -> bool:
-    if name == "torch.nn.Module":
+    if name == "torch.nn.Module" or observer(name):
         return True
     found = torch_api.torch_class(name)
     return found is not None and found.is_module

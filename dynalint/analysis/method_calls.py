@@ -6,13 +6,14 @@ import ast
 from dataclasses import replace
 
 from dynalint.analysis import kinds as k
-from dynalint.analysis import torch_api
+from dynalint.analysis import observers, torch_api
 from dynalint.analysis.events import InplaceChange
 from dynalint.analysis.externals import external_call
 from dynalint.analysis.frame import Frame
 from dynalint.analysis.kinds import UNKNOWN, Kind, join
 from dynalint.analysis.named_attributes import HOLE, name_of
 from dynalint.analysis.noting import note_call, note_installed
+from dynalint.analysis.recurrent_parts import VISITING, recurrent_part
 from dynalint.analysis.selected_members import CHILDREN, is_module, listed, modules_in
 from dynalint.analysis.sparse import made_sparse
 from dynalint.analysis.torch_calls import torch_call
@@ -40,11 +41,12 @@ def object_method(
         type_ = torch_api.canonical(bases[0]) if bases else "torch.nn.Module"
     cls = api.torch_class(type_)
     entry = cls.method(name) if cls is not None else None
-    result = UNKNOWN if entry is None else torch_call(entry, receiver, args, keywords, starred=starred)
+    if entry is None:
+        result = _result_by_type(type_, name, args, keywords, starred=starred)
+    else:
+        result = torch_call(entry, receiver, args, keywords, starred=starred)
     if isinstance(receiver, k.Instance) and name == "forward" and isinstance(result, k.Tensor):
         result = replace(result, rank=None)  # it depends on the constructor's arguments, such as `reduction="none"`
-    if type_ in _DRAWING:
-        result = external_call(f"{type_.rpartition('.')[0]}.{name}", args, keywords, starred=starred)
     dotted = f"{type_}.{name}"
     if entry is not None and frame.interpreter.watched(dotted) is None:
         dotted = entry.name  # uses the name of the class that defines it
@@ -53,6 +55,9 @@ def object_method(
         note_installed(frame, node, dotted, args, keywords, starred=starred, receiver=receiver)
     if cls is None or not cls.is_module:
         return result
+    if name in VISITING and isinstance(receiver, k.Instance):
+        layer = recurrent_part(frame, receiver)
+        note_call(frame, node if layer else None, f"{layer}.{name}", receiver, args, keywords, result, starred=starred)
     if name == "compile":
         frame.interpreter.compiled[receiver] = None
         frame.interpreter.note_effect("compile", receiver)
@@ -63,6 +68,15 @@ def object_method(
     elif name in CHILDREN and isinstance(receiver, k.Instance):
         return listed(name, modules_in(frame, receiver))
     return receiver if name in ("to", "cuda", "cpu", "train", "eval", "half") else result
+
+
+def _result_by_type(type_: str, name: str, args: list[Kind], keywords: dict[str, Kind], *, starred: bool) -> Kind:
+    """Return the result of a method that torch's data does not describe."""
+    if type_ in _DRAWING:
+        return external_call(f"{type_.rpartition('.')[0]}.{name}", args, keywords, starred=starred)
+    if type_.startswith(observers.HOME) and name == "calculate_qparams":
+        return k.sequence("tuple", [k.TENSOR, k.TENSOR])
+    return UNKNOWN
 
 
 def tensor_method(

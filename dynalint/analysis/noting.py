@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from functools import cache
 
 from dynalint.analysis import torch_api
 from dynalint.analysis.events import Call, InstalledCall
@@ -96,4 +97,12 @@ def _flags(
         entry = cls.call if cls is not None else None
     else:
         entry = api.function(name) if name.startswith("torch.") else None
-    return frozenset() if entry is None else certain_flags(entry, args, keywords, starred=starred)
+    if entry is None or not _has_flags(entry):
+        return frozenset()
+    return certain_flags(entry, args, keywords, starred=starred)
+
+
+@cache
+def _has_flags(entry: torch_api.ApiEntry) -> bool:
+    """Return whether a call can have flags at all, which saves the choice of an overload for most functions."""
+    return bool(entry.flags)

@@ -17,6 +17,7 @@ from dynalint.analysis.ranks import broadcast
 # known.
 _MOST_REPEATED = 16
 _DTYPE_RANK: dict[str, int] = {"bool": 0, "int": 1, "float": 2, "complex": 3}
+_LOGICAL = (ast.BitAnd, ast.BitOr, ast.BitXor)
 _NUMBERS = ("bool", "int", "float", "complex")
 _FOLDED: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -72,7 +73,7 @@ def _binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
         several = repeated(op, left, right)
         return _tensor_binary(op, left, right) if several is None else k.Sequence(several.type, several.element)
     if isinstance(left, k.Unknown) or isinstance(right, k.Unknown):
-        return _still_unknown(left, right, compared=isinstance(op, (ast.BitAnd, ast.BitOr, ast.BitXor)))
+        return _still_unknown(left, right, compared=isinstance(op, _LOGICAL))
     if isinstance(left, k.Value) and isinstance(right, k.Value):
         if left.type in _NUMBERS and right.type in _NUMBERS:
             return _number_binary(op, left, right)
@@ -117,6 +118,8 @@ def _tensor_binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
         dtype = "complex" if "complex" in dtypes else "float" if None not in dtypes else None
     elif left_dtype is not None and right_dtype is not None:
         dtype = left_dtype if _DTYPE_RANK[left_dtype] >= _DTYPE_RANK[right_dtype] else right_dtype
+    elif isinstance(op, _LOGICAL) and "bool" in dtypes:
+        dtype = "bool"  # masks are hardly ever combined with anything else
     return k.Tensor(dtype, rank, array=array, foreseen=_foreseen(left) and _foreseen(right))
 
 
@@ -137,7 +140,7 @@ def _number_binary(op: ast.operator, left: k.Value, right: k.Value) -> Kind:
     if isinstance(op, ast.Div):
         return k.Value("float", k.MISSING, source)
     type_ = max(left.type, right.type, key=_NUMBERS.index)
-    type_ = "int" if type_ == "bool" and not isinstance(op, (ast.BitAnd, ast.BitOr, ast.BitXor)) else type_
+    type_ = "int" if type_ == "bool" and not isinstance(op, _LOGICAL) else type_
     if type_ == "bool" and isinstance(op, (ast.BitOr, ast.BitAnd)):
         decisive = isinstance(op, ast.BitOr)
         if decisive in (left.constant, right.constant):

@@ -25,6 +25,7 @@ are omitted.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -55,6 +56,8 @@ _TAKEN_BY = {
     "device": "VO",
     "other": "DVO",
 }
+# A parameter that takes an integer, in the spelling of the file.
+_INTEGER = re.compile(r":[?L]*I[?L]*[=,-]")
 # Every factory function accepts these without changing the kind of its result, so the file omits them.
 _EVERYWHERE = frozenset({"out", "dtype", "device", "layout", "requires_grad", "pin_memory"})
 
@@ -273,6 +276,12 @@ def untraced() -> Mapping[str, str]:
     The names are as in `flagged`.
     """
     return {name: gb for gb, names in _data()["untraced"].items() for name in names.split()}
+
+
+@cache
+def with_integers() -> frozenset[str]:
+    """Return the names, as in `flagged`, of functions and methods with a parameter that takes an integer."""
+    return frozenset(name for name, spec in _all_entries() if _INTEGER.search(str(spec)))
 
 
 @cache

@@ -89,12 +89,17 @@ def _breaks_deep(project: Project, kind: k.Kind, depth: int = _DEEPEST) -> bool:
     if depth == 0:
         return False
     if isinstance(kind, k.Sequence):
-        items = kind.items if kind.items is not None else ()
+        items = (kind.element,) if kind.items is None and _is_parameter(kind.element) else kind.items or ()
         return kind.type.startswith("torch.nn.") or any(_breaks_deep(project, item, depth - 1) for item in items)
     if isinstance(kind, k.Dictionary):
-        items = tuple(item for _, item in kind.items)
+        items = (kind.value,) if _is_parameter(kind.value) else tuple(item for _, item in kind.items)
         return kind.type.startswith("torch.nn.") or any(_breaks_deep(project, item, depth - 1) for item in items)
     return (isinstance(kind, k.Tensor) and not kind.array) or _is_module(project, kind)
+
+
+def _is_parameter(kind: k.Kind) -> bool:
+    """Return whether a container holds parameters of a module, which hardly ever has none."""
+    return isinstance(kind, k.Tensor) and kind.origin == "parameter"
 
 
 def _is_module(project: Project, kind: k.Kind) -> bool:

@@ -1,4 +1,4 @@
-"""DYN204: a tensor used as a size, a count or the end of a range."""
+"""DYN204: a tensor used as a size, a count, a dimension or the end of a range."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from dynalint.rulekit import (
     quote,
     walk,
 )
+from dynalint_rules._code.integer_arguments import TAKING_INTEGERS, integers
 from dynalint_rules._code.known_numbers import is_stored_number
 from dynalint_rules._code.order import always_before
 from dynalint_rules._code.selection import reads_by_mask
@@ -38,11 +39,11 @@ _NEVER_TRACED = frozenset(
 class TensorAsSize(Rule):
     code = "DYN204"
     name = "tensor-as-size"
-    summary = "Using a tensor as a size, count or range reads its value and breaks the graph"
+    summary = "Using a tensor as a size, count, dimension or range reads its value and breaks the graph"
     gb = ("GB0033", "GB0059")
     reads_data = True
     events = (Call, Operation)
-    calls = frozenset({*SIZES, *_PERMUTING})
+    calls = frozenset({*SIZES, *_PERMUTING, *TAKING_INTEGERS})
     refusal = (
         "the shape of the result depends on data; use a bound that no input exceeds and mask the extra elements, "
         "or set `torch._dynamo.config.capture_scalar_outputs = True`"
@@ -54,17 +55,19 @@ class TensorAsSize(Rule):
             yield from _repetition(event)
         if not isinstance(event, Call) or event.callee not in self.calls:
             return
-        given = [node for node, kind in _sizes(event) if _holds_tensor(kind, stored=event.callee in _IN_PYTHON)]
-        given += _unpacked(event, project)
+        if event.callee not in SIZES and event.callee not in _PERMUTING and not _takes_tensors(event):
+            return
+        stored = event.callee in _IN_PYTHON
+        given = [node for node, kind in _given(event, sizes(event.callee, event.node)) if _holds_tensor(kind, stored)]
+        if event.callee in SIZES or event.callee in _PERMUTING:
+            given += _unpacked(event, project)
         if any(not _is_input(event, node, project) for node in given):
-            name = event.callee.rpartition(".")[2]
-            shown = _shown(event, given[0], project)
-            yield Violation(
-                event.node,
-                f"`{name}()` reads a size from {shown}, which breaks the graph",
-                help="use a bound that no input exceeds, such as a shape, and mask the extra elements",
-                setting=SCALARS if event.callee.startswith(("torch.", "Tensor.")) and name not in _NEVER_TRACED else "",
-            )
+            yield _read(event, "a size", given[0], project)
+            return
+        for parameter, node in () if given else integers(event.callee, event.node):
+            if any(_holds_tensor(kind) for _, kind in _given(event, [node])) and not _is_input(event, node, project):
+                yield _read(event, f"`{parameter}`", node, project)
+                return
 
 
 def _repetition(event: Operation) -> Iterator[Violation]:
@@ -81,13 +84,33 @@ def _repetition(event: Operation) -> Iterator[Violation]:
                 )
 
 
-def _sizes(event: Call) -> Iterator[tuple[ast.expr, k.Kind]]:
-    """Yield the arguments that are sizes, each with its kind."""
+def _takes_tensors(event: Call) -> bool:
+    return any(_holds_tensor(kind) for kind in (*event.args, *event.keywords.values()))
+
+
+def _read(event: Call, what: str, node: ast.expr, project: Project) -> Violation:
+    """Return the violation for a call that reads a number from the tensor in an argument."""
+    name, message = event.callee.rpartition(".")[2], f"reads {what} from {_shown(event, node, project)}"
+    if what == "a size":
+        help_ = "use a bound that no input exceeds, such as a shape, and mask the extra elements"
+        traced = event.callee.startswith(("torch.", "Tensor.")) and name not in _NEVER_TRACED
+    else:
+        help_, traced = "use a number that Python knows, such as a constant or a setting", False
+    return Violation(
+        event.node,
+        f"`{name}()` {message}, which breaks the graph",
+        help=help_,
+        setting=SCALARS if traced else "",
+    )
+
+
+def _given(event: Call, nodes: Iterable[ast.expr]) -> Iterator[tuple[ast.expr, k.Kind]]:
+    """Yield those arguments whose kinds are known, each with its kind."""
     kinds: dict[ast.expr, k.Kind] = dict(zip(event.node.args, event.args, strict=False))
     for keyword in event.node.keywords:
         if keyword.arg in event.keywords:
             kinds[keyword.value] = event.keywords[keyword.arg]
-    yield from ((node, kinds[node]) for node in sizes(event.callee, event.node) if node in kinds)
+    yield from ((node, kinds[node]) for node in nodes if node in kinds)
 
 
 def _unpacked(event: Call, project: Project) -> list[ast.expr]:
@@ -113,7 +136,7 @@ def _shown(event: Call, size: ast.expr, project: Project) -> str:
     return f"{'a tensor in' if holder else 'the tensor'} {quote(file, size)}"
 
 
-def _holds_tensor(kind: k.Kind, *, stored: bool = False) -> bool:
+def _holds_tensor(kind: k.Kind, stored: bool = False) -> bool:
     if isinstance(kind, k.Sequence) and kind.type in ("list", "tuple"):
         return any(_is_read(item, stored) for item in kind.items or (kind.element,))
     return _is_read(kind, stored)
@@ -160,7 +183,8 @@ def _ends(event: Call, project: Project) -> Iterator[Event]:
         elif isinstance(other, Subscript):
             ends = reads_by_mask(other)
         elif isinstance(other, Call):
-            sized = other.callee in SIZES and any(_holds_tensor(kind) for _, kind in _sizes(other))
+            numbers = [*sizes(other.callee, other.node), *(node for _, node in integers(other.callee, other.node))]
+            sized = any(_holds_tensor(kind) for _, kind in _given(other, numbers))
             ends = sized or other.callee in ("Tensor.item", "Tensor.tolist") or "dynamic_shape" in other.flags
         else:
             ends = False

@@ -13,6 +13,7 @@ from dynalint.rulekit import (
     Rule,
     Violation,
     all_rules,
+    k,
     leads_to_raise,
     rw,
     torch_api,
@@ -35,6 +36,7 @@ _WITHOUT_SAMPLE = {
     "torch.jit.trace": "GB0098",
     "torch.jit.wait": "GB0007",
     "torch.typename": "GB0007",
+    "torch.utils.checkpoint.checkpoint_sequential": "GB0008",
 }
 _UNTRACED = {
     name.replace("torch.Tensor.", "Tensor."): gb for name, gb in {**torch_api.untraced(), **_WITHOUT_SAMPLE}.items()
@@ -42,6 +44,22 @@ _UNTRACED = {
 _UNTRACED.update(dict.fromkeys(("dtype.to_complex", "dtype.to_real"), "GB0156"))
 _MAKING = "torch.Tensor._make_wrapper_subclass"  # this is a class function, and the others are methods
 _UNTRACED[_MAKING] = "GB0007"
+
+# Dynamo skips these classes. With torch 2.13, each was created, called, and asked for its parameters.
+_MIN_MAX = "MinMax MovingAverageMinMax PerChannelMinMax MovingAveragePerChannelMinMax Histogram FixedQParams"
+_OBSERVERS = [
+    *(f"{name}Observer" for name in f"{_MIN_MAX} Placeholder Recording Noop ReuseInput".split()),
+    *("FakeQuantize", "FixedQParamsFakeQuantize", "FusedMovingAvgObsFakeQuantize"),
+]
+_OBSERVING = frozenset(
+    f"torch.ao.quantization.{name}.{method}"
+    for name in (*_OBSERVERS, "ObserverBase", "FakeQuantizeBase")
+    for method in ("__call__", "forward", "calculate_qparams")
+)
+_UNTRACED.update(dict.fromkeys(_OBSERVING, "GB0008"))
+for _module in ("", "observer.", "fake_quantize."):
+    for _owner in ("torch.ao.quantization.", "torch.quantization."):
+        _UNTRACED.update((f"{_owner}{_module}{name}", "GB0008") for name in _OBSERVERS)
 
 # Traced from torch 2.14 on.
 _TRACED_LATER = frozenset(
@@ -57,6 +75,7 @@ _DOES = {
     "Tensor.share_memory_": "share memory outside the compiled code",
     _MAKING: "create the tensor outside the compiled code, and pass it in",
     "torch.jit.isinstance": "use `isinstance`",
+    "torch.utils.checkpoint.checkpoint_sequential": "use `torch.utils.checkpoint.checkpoint` for each segment",
     "torch.backends.mha.set_fastpath_enabled": "set it outside the compiled code",
     "torch.compiler.cudagraph_mark_step_begin": "call it before each call of the compiled function",
     "torch.nn.init.normal": "use `torch.nn.init.normal_`",
@@ -78,7 +97,10 @@ class UntracedTorch(Rule):
         """Flag the call, unless another rule covers the function."""
         if leads_to_raise(event, project):
             return
-        if event.callee not in _claimed() and event.callee in _UNTRACED:
+        if event.callee in _OBSERVING:
+            if isinstance(event.receiver, k.Object):  # a class of the project may override the method
+                yield _observing(event)
+        elif event.callee not in _claimed() and event.callee in _UNTRACED:
             name = event.callee.replace("Tensor.", "t.") if event.callee != _MAKING else event.callee
             yield Violation(
                 event.node,
@@ -94,6 +116,8 @@ class UntracedTorch(Rule):
             scope = Scope.of(event, project)
             edits = rw.written(scope.file, (event.node, f"{scope.torch}.empty(0).device"))
             return Rewrite("Use the device of an empty tensor", "safe", edits, imports=scope.imports)
+        if event.callee in _OBSERVING or event.callee.endswith(("Observer", "FakeQuantize")):
+            return Declined("the observer has to see each tensor, which compiled code cannot do without a graph break")
         if event.callee in _DOES:
             return Declined(f"the function does more than return information; {_DOES[event.callee]}")
         if event.callee.startswith(("Tensor.", "dtype.")):
@@ -102,6 +126,17 @@ class UntracedTorch(Rule):
             "dynalint cannot tell from the code whether the result changes; if it is constant, query it once in "
             "`__init__`"
         )
+
+
+def _observing(event: Call) -> Violation:
+    owner, _, method = event.callee.rpartition(".")
+    name = owner if method in ("__call__", "forward") else event.callee
+    return Violation(
+        event.node,
+        f"Dynamo does not trace `{name}`, so the graph breaks here",
+        help="calibrate before you compile, and compile the converted model",
+        gb=("GB0008",),
+    )
 
 
 @cache

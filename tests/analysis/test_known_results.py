@@ -1,0 +1,68 @@
+"""Results that are known from a name or an operator alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dynalint.analysis import analyze
+from dynalint.analysis.events import Call
+from dynalint.analysis.kinds import Kind, Object, Tensor
+
+HEAD = """\
+import torch
+from torch import nn
+from torch.ao.quantization import MinMaxObserver, default_fake_quant
+from torch.quantization import HistogramObserver
+from elsewhere import lens_to_mask, something
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.observer = MinMaxObserver()
+        self.former = HistogramObserver()
+        self.quantizer = default_fake_quant()
+
+    def forward(self, x: torch.Tensor, lens: torch.Tensor):
+"""
+
+
+def printed(tmp_path: Path, expression: str) -> Kind:
+    (tmp_path / "code.py").write_text(f"{HEAD}        print({expression})\n")
+    analysis = analyze([tmp_path / "code.py"], watched=lambda name: name if name == "builtins.print" else None)
+    assert analysis.failures == []
+    (call,) = (one for one in analysis.events if isinstance(one, Call))
+    return call.args[0]
+
+
+@pytest.mark.parametrize(
+    ("expression", "dtype"),
+    [
+        ("lens_to_mask(lens)", "bool"),
+        ("(x > 0) & something(lens)", "bool"),
+        ("something(lens) | (x > 0)", "bool"),
+        ("(x > 0) + something(lens)", None),
+        ("x & something(lens)", None),
+    ],
+)
+def test_mask(tmp_path: Path, expression: str, dtype: str | None) -> None:
+    kind = printed(tmp_path, expression)
+    assert isinstance(kind, Tensor)
+    assert kind.dtype == dtype
+
+
+def test_unknown_function(tmp_path: Path) -> None:
+    assert not isinstance(printed(tmp_path, "something(lens)"), Tensor)
+    assert not isinstance(printed(tmp_path, "lens_to_mask(3)"), Tensor)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "name"),
+    [("observer", "MinMaxObserver"), ("former", "HistogramObserver"), ("quantizer", "FakeQuantizeBase")],
+)
+def test_observer(tmp_path: Path, attribute: str, name: str) -> None:
+    assert printed(tmp_path, f"self.{attribute}") == Object(f"torch.ao.quantization.{name}")
+    assert isinstance(printed(tmp_path, f"self.{attribute}(x)"), Tensor)
+    assert isinstance(printed(tmp_path, f"self.{attribute}.calculate_qparams()[1]"), Tensor)

@@ -72,6 +72,41 @@ def test_uses_that_take_a_tensor(use: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "body",
+    [
+        "{read}\ns = s + 1\nreturn x * s",
+        "{read}\ns: float = s + 1\nreturn x * s",
+        "{read}\nx = x * s\ns = 'done'\nreturn x, s",
+        "for _ in range(3):\n    {read}\n    s = s + 1\n    x = x / s\nreturn x",
+        "s = 'none'\nprint(s)\nif flag:\n    {read}\n    s = max(s, 1.0)\n    x = x / s\nreturn x",
+    ],
+)
+def test_a_name_that_is_assigned_again_is_followed_value_by_value(body: str) -> None:
+    found = rewrite(body.format(read="s = x.sum().item()"))
+    assert found.safety == "conditional"
+    assert "s = x.sum().detach()\n" in new_code(found)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{read}\nfor i in range(3):\n    if flag:\n        break\n    s = str(i)\nreturn x + len(str(s))",
+        "for i in range(3):\n    {read}\n    if i:\n        continue\n    s = str(i)\nreturn x, len(s)",
+        "s = 'none'\nfor i in range(3):\n    x = x + len(str(s))\n    {read}\nreturn x",
+        "s = 'none'\nif flag:\n    {read}\n    x = x * s\nreturn x, s",
+        "{read}\nif flag:\n    s = 'none'\nreturn x, s",
+        "{read}\ns += 1\nreturn x * s",
+        "s = 'none'\ntry:\n    {read}\n    x = x + 1\n    s = 'done'\nexcept ValueError:\n    x = x + len(s)\nreturn x",
+        "try:\n    {read}\n    s = s + 1\n    x = x * s\nexcept ValueError:\n    pass\nreturn x",
+        "s = 'none'\ntry:\n    {read}\n    x = x * s\nfinally:\n    print(s)\nreturn x",
+        "s = 'none'\nwhile len(str(s)) < 9:\n    {read}\n    x = x * s\nreturn x",
+    ],
+)
+def test_a_name_whose_values_mix_is_not_followed(body: str) -> None:
+    assert "more than once" in reason(body.format(read="s = x.sum().item()"))
+
+
+@pytest.mark.parametrize(
     "use",
     [
         "return x, s",
@@ -121,7 +156,6 @@ def test_arithmetic_of_numbers_is_done_in_the_precision_of_the_tensor(use: str, 
         ("return x ** s", "gives a different result"),
         ("return x * sum(range(s))", "as a number"),
         ("return x.clamp(0, s)", "as a number"),
-        ("s = s + 1\nreturn x * s", "more than once"),
         ("return [x * s for s in (s,)]", "more than once"),
         ("assert s in (1, 2)\nreturn x", "decides a branch in Python"),
         ("f.last = s\nreturn x", "keeps the number"),

@@ -292,6 +292,56 @@ def only_value(scope: Scope, name: str, outside: ast.AST) -> ast.expr | None:
     return parent.value if isinstance(parent, ast.Assign) and parent.targets == found else None
 
 
+def own_reads(scope: Scope, statement: ast.stmt, target: ast.Name) -> list[ast.Name] | None:
+    """Return the reads of a local name that see the value from `statement` and no other, or None if they are mixed.
+
+    They are all reads if this is the name's only value, the reads after the statement if no other value comes later and
+    a loop does not carry the value around, or the reads up to the next statement of the same block that assigns the name.
+    """
+    name, reads = target.id, list(loads(scope, target.id))
+    other = [one for one in names(scope, name) if one is not target and not isinstance(one.ctx, ast.Load)]
+    if not other and name not in parameters(scope):
+        return reads
+    if not isinstance(statement, ast.Assign | ast.AnnAssign):
+        return None
+    start = end_of(statement)
+    later = [one for one in reads if _place(one) >= start]
+    replaced = _replaced(scope, statement, name)
+    if replaced is not None:
+        return [one for one in later if _place(one) < end_of(replaced)]
+    return later if _is_last(scope, statement, target, later) else None
+
+
+def _replaced(scope: Scope, statement: ast.stmt, name: str) -> ast.stmt | None:
+    """Return the next statement in the block that assigns a name, or None if the name may keep its value beyond it."""
+    if any(isinstance(outer, ast.Try) for outer in lineage(scope, statement)):
+        return None
+    for one in around(scope.parents, statement)[1]:
+        if isinstance(one, ast.Assign | ast.AnnAssign) and _always_binds(one, name):
+            return one
+        if sets(one, name) or any(isinstance(node, ast.Break | ast.Continue) for node in walk(one)):
+            return None
+    return None
+
+
+def _is_last(scope: Scope, statement: ast.stmt, target: ast.Name, later: list[ast.Name]) -> bool:
+    """Return whether a value is the only one in the rest of its block, and is not read anywhere else."""
+    before, after = around(scope.parents, statement)
+    rest = frozenset[ast.AST]().union(*map(nodes_in, after))
+    if any(sets(one, target.id) for one in after) or not rest.issuperset(later):
+        return False
+    loop = next((one for one in reversed(list(lineage(scope, statement))) if isinstance(one, _LOOPS)), None)
+    if loop is None:
+        return True
+    first = next(one for one in [*before, statement] if one is statement or _always_binds(one, target.id))
+    carried = (one for one in loads(scope, target.id) if _place(one) < end_of(first))
+    return not any(within(one, loop, scope) for one in carried)
+
+
+def _place(node: ast.expr) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
 def has_one_value(scope: Scope, name: str) -> bool:
     """Return whether a local name or parameter has a single value in the whole function."""
     found = [one for one in names(scope, name) if not isinstance(one.ctx, ast.Load)]

@@ -48,13 +48,17 @@ class NumberFlow:
 
 @dataclass
 class Follower(ABC):
-    """The state while following a number to its uses. `names` are the names that it has had."""
+    """The state while following a number to its uses.
+
+    `functions` are the functions that returned it on the way here, and `targets` are the names that it was assigned to.
+    """
 
     scope: Scope
     flow: NumberFlow = field(default_factory=NumberFlow)
-    names: set[str] = field(default_factory=set)
+    functions: frozenset[str] = frozenset()
     double: bool = False
     wide: bool = False
+    targets: set[ast.Name] = field(default_factory=set)
 
     @abstractmethod
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:

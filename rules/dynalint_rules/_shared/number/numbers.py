@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from dynalint.rulekit import Refusal, k, rw, step, walk_function
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.decision import decision_of
-from dynalint_rules._code.names import end_of, kind_of_name, loads, parameters, statement_of
+from dynalint_rules._code.names import kind_of_name, loads, own_reads, parameters, statement_of
 from dynalint_rules._code.passed_values import asks_for_tensor, calls_on_self, is_passed_up
 from dynalint_rules._code.precision import is_double, is_nonzero, is_short, is_small, is_wide
 from dynalint_rules._code.scope import Scope, as_tensor
@@ -245,11 +245,11 @@ class _Follower(Arguments):
             self.flow.changes["the caller receives a 0-dim tensor instead of a number"] = None
             return
         calls = calls_on_self(scope) if isinstance(scope.parents[node], ast.Return) else None
-        if calls is None or scope.function.qualname in self.names:
+        if calls is None or scope.function.qualname in self.functions:
             shown = scope.quote(node)
             raise Refusal(f"{shown} is returned to `{caller.qualname}`, which may need a number; change both together")
         self.flow.conditions[f"no code outside this project calls `{scope.function.name}` for a Python number"] = None
-        followed = {name for name in self.names if "." in name} | {scope.function.qualname}
+        followed = self.functions | {scope.function.qualname}
         for user, call in calls:
             there = replace(
                 scope, function=user, parents=scope.project.parents(user), renamed={}, composed=set(), made={}
@@ -268,23 +268,18 @@ class _Follower(Arguments):
         name = target.id
         uses = self.scope.names.get(name, [])
         step(len(uses))
-        stores = [use for use in uses if not isinstance(use.ctx, ast.Load)]
-        alone = stores == [target] and name not in parameters(self.scope)
-        mixed = not alone and not self._is_last(statement, stores)
-        if name not in self.scope.function.locals or (mixed and not self._are_numbers(target, stores)):
+        reads = own_reads(self.scope, statement, target)
+        mixed = reads is None
+        if name not in self.scope.function.locals or (mixed and not self._are_numbers(target)):
             raise Refusal(f"`{name}` is assigned more than once; use a separate variable for this value first")
         own = set(walk_function(self.scope.function.node))
         if any(use not in own for use in uses):
             raise Refusal(f"`{name}` is used in a nested function; pass a tensor to that function instead")
-        reads = [
-            use
-            for use in uses
-            if isinstance(use.ctx, ast.Load) and (alone or mixed or (use.lineno, use.col_offset) >= end_of(statement))
-        ]
+        reads = list(loads(self.scope, name)) if reads is None else reads
         if not reads:
             raise Refusal(f"`{name}` is never used; delete {self.scope.quote(statement)}")
-        if name not in self.names:
-            self.names.add(name)
+        if target not in self.targets:
+            self.targets.add(target)
             edits = len(self.flow.edits)
             for use in reads:
                 self.climb(use, dtype)
@@ -301,18 +296,11 @@ class _Follower(Arguments):
         index = self.scope.tensor(target.slice)
         return is_whole(self.scope.kind(target.slice)) or (index is not None and index.dtype == "bool")
 
-    def _is_last(self, statement: ast.stmt, stores: list[ast.Name]) -> bool:
-        """Return whether all later reads of a name in the function get their value from this statement."""
-        if not isinstance(statement, ast.Assign | ast.AnnAssign):
-            return False
-        own = self.scope.parents.get(statement) is self.scope.function.node
-        return own and not any((store.lineno, store.col_offset) >= end_of(statement) for store in stores)
-
-    def _are_numbers(self, target: ast.Name, stores: list[ast.Name]) -> bool:
+    def _are_numbers(self, target: ast.Name) -> bool:
         """Return whether every other value of a name is a number that Dynamo knows, as far as the code shows."""
-        for store in stores:
+        for store in self.scope.names.get(target.id, []):
             statement = self.scope.parents.get(store)
-            if store is target:
+            if store is target or isinstance(store.ctx, ast.Load):
                 continue
             if not isinstance(statement, ast.Assign) or statement.targets != [store]:
                 return False

@@ -287,6 +287,35 @@ def test_safe_where_it_can_be_shown() -> None:
     assert (rewrite(body).safety, rewrite(body).conditions) == ("safe", ())
 
 
+@pytest.mark.parametrize(("value", "dropped"), [("0.0", True), ("z.detach()", True), ("z.mean()", False)])
+def test_a_store_to_a_buffer_must_not_give_it_a_gradient(value: str, dropped: bool) -> None:
+    code = f"""
+import torch
+from torch import nn
+
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("codes", torch.zeros(8))
+
+    def forward(self, z: torch.Tensor):
+        dead = self.codes < 1
+        if dead.any():
+            self.codes[dead] = {value}
+        return z + self.codes
+"""
+    rule = BranchOnTensor()
+    (found,) = Study(Case(rule, Example("x", code)), [rule]).own
+    assert isinstance(found.answer, Rewrite if dropped else Declined)
+
+
+def test_an_annotated_assignment_is_an_assignment() -> None:
+    assert fixed("if x.sum() > 0:\n    z: torch.Tensor = x * 2\nelse:\n    z = y\nreturn z") == lines("""
+        z = torch.where(x.sum() > 0, x * 2, y)
+        return z
+    """)
+
+
 @pytest.mark.parametrize(
     ("body", "clause"),
     [

@@ -230,10 +230,12 @@ def _assignments(scope: Scope, statement: ast.stmt) -> list[Assignment]:
             return [Assignment(target.id, statement.value, statement)]
         if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
             return _one_by_one(scope, statement, target.elts, statement.value.elts)
-    elif isinstance(statement, ast.AugAssign):
-        target = statement.target
-        if isinstance(target, ast.Name):
-            return [Assignment(target.id, _sum(scope, target.id, statement), statement, statement.op)]
+    elif isinstance(statement, ast.AugAssign | ast.AnnAssign) and isinstance(statement.target, ast.Name):
+        name = statement.target.id
+        if isinstance(statement, ast.AugAssign):
+            return [Assignment(name, _sum(scope, name, statement), statement, statement.op)]
+        if statement.value is not None:
+            return [Assignment(name, statement.value, statement)]
     raise Refusal(why_not(scope, statement))
 
 

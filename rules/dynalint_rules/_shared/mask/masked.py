@@ -9,6 +9,7 @@ import ast
 from dataclasses import dataclass, field
 
 from dynalint.rulekit import Rewrite, k, rw, walk
+from dynalint_rules._code.autograd import keeps_graph
 from dynalint_rules._code.effects import effects_of_always
 from dynalint_rules._code.memory import is_own, sharing
 from dynalint_rules._code.names import is_named, only_value, parameters, statement_of, stores
@@ -128,7 +129,7 @@ class _Body:
         target, value = statement.targets[0], statement.value
         if isinstance(target, ast.Subscript):
             known = _is_bool(self.scope, self.mask) and self._selects(target.slice)
-            return known and self._may_be_written(target.value) and self._is_stored(value)
+            return known and self._may_be_written(target.value, statement) and self._is_stored(value)
         return isinstance(target, ast.Name) and not self._reads_mask(target.id) and self._keeps(target.id, value)
 
     def _fills_in_place(self, value: ast.expr) -> bool:
@@ -138,22 +139,26 @@ class _Body:
         fills = value.func.attr == "masked_fill_" and len(value.args) == 2 and self._selects(value.args[0])
         return fills and self._is_number(value.args[1]) and self._may_be_written(value.func.value)
 
-    def _may_be_written(self, base: ast.expr) -> bool:
+    def _may_be_written(self, base: ast.expr, store: ast.Assign | None = None) -> bool:
         while isinstance(base, ast.Subscript):
             base = base.value
-        shown = self.scope.quote(base)
-        if not isinstance(base, ast.Name) or self.scope.tensor(base) is None:
+        scope, tensor, shown = self.scope, self.scope.tensor(base), self.scope.quote(base)
+        buffer = isinstance(base, ast.Attribute) and tensor is not None and tensor.origin == "buffer"
+        if tensor is None or not (buffer or isinstance(base, ast.Name)):
             return False
-        if not _is_bool(self.scope, self.mask):
+        if not _is_bool(scope, self.mask):
             self.conditions.append("the mask is a bool tensor")
-        if not made_from(self.scope, self.mask, base.id):
+        if not isinstance(base, ast.Name) or not made_from(scope, self.mask, base.id):
             self.conditions.append(f"the mask matches the shape of {shown}")
-        if not is_own(self.scope, base.id, base):
-            if sharing(self.scope, base.id) & parameters(self.scope):
+        if isinstance(base, ast.Attribute):
+            # Even a store of no elements makes the buffer require a gradient if the value has one.
+            return store is None or not keeps_graph(store, [store.value], scope.function, base.attr, scope.project)
+        if not is_own(scope, base.id, base):
+            if sharing(scope, base.id) & parameters(scope):
                 # A leaf that requires a gradient cannot be changed in place, even if no element is changed.
                 return False
             self.conditions.append(f"{shown} may be written to even if nothing is selected")
-        self.conditions += change_conditions(self.scope, base.id, base)
+        self.conditions += change_conditions(scope, base.id, base)
         return True
 
     def _keeps(self, name: str, value: ast.expr) -> bool:

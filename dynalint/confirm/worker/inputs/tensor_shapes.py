@@ -392,6 +392,7 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"batch(es|_size| size)?s? (sizes? )?(> 1|of (size )?(1|one))|batch size (must be|should be) (1|one)", _one_row),
     (r"only one element tensors|single element|more than one value is ambiguous|a Tensor with \d+ elements", _single),
     (r"^TypeError: (?!.*[Ff]ound dtype)", _plain),
+    (r"^(AssertionError|ValueError)", _between),  # checks of images and probabilities, whatever they say
 )
 # Compiled before processes are forked.
 _REVISIONS = tuple((re.compile(pattern), revise) for pattern, revise in _BY_MESSAGE)

@@ -197,6 +197,24 @@ def test_conversions_keep_their_meaning() -> None:
     assert "return x / (x > 0).sum()\n" in new_code(found)
 
 
+@pytest.mark.parametrize(
+    ("read", "use", "new"),
+    [
+        ("x.float().sum()", "float(s)", "s"),
+        ("x.long().sum()", "float(s)", "s.float()"),
+        ("x.float().sum()", "numpy.exp(-s)", "torch.exp(-s)"),
+        ("x.float().sum()", "numpy.floor(s)", "torch.floor(s)"),
+    ],
+)
+def test_functions_of_numbers_become_functions_of_tensors(read: str, use: str, new: str) -> None:
+    found = rewrite(f"import numpy\ns = {read}.item()\nreturn x * {use}")
+    assert f"return x * {new}\n" in new_code(found)
+
+
+def test_a_number_of_unknown_dtype_is_not_converted() -> None:
+    assert "as a number" in reason("s = x.sum().item()\nreturn x * float(s)")
+
+
 def test_a_comment_inside_of_a_call_goes_above() -> None:
     code = new_code(rewrite("return x * x.sum().item(\n    # why\n)"))
     assert code.endswith("    # why\n    return x * x.sum().detach()\n")

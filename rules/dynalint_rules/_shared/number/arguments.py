@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from dynalint.rulekit import k, rw
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import as_tensor
 from dynalint_rules._shared.number.flow import Follower
 from dynalint_rules._shared.number.tensor_or_number import CLAMPS, IN_TORCH, TAKES_EITHER, WHOLE
+
+_FOR_NUMBERS = re.compile(r"^(math|numpy)\.")
 
 
 class Arguments(Follower):
@@ -27,8 +30,10 @@ class Arguments(Follower):
             self._extreme(call, node, position, dtype)
         elif name == "builtins.abs":
             self.climb(call, dtype)
-        elif name.removeprefix("math.") in IN_TORCH and call.args == [node]:
-            self._computed(call, name.removeprefix("math."))
+        elif name == "builtins.float" and dtype in ("float", "int"):
+            self._converted(call, node, dtype)
+        elif _FOR_NUMBERS.sub("", name) in IN_TORCH and call.args == [node] and not call.keywords:
+            self._computed(call, name)
         elif name in CLAMPS and self._is_one_bound(call, name, node):
             self._meet_argument(call, name, dtype)
         elif name in TAKES_EITHER:
@@ -40,15 +45,24 @@ class Arguments(Follower):
         else:
             self.refuse(call, node)
 
-    def _computed(self, call: ast.Call, name: str) -> None:
-        """Replace a `math` function with the corresponding torch function."""
+    def _converted(self, call: ast.Call, node: ast.expr, dtype: k.DType) -> None:
+        """Replace `float(number)`, which does nothing to a float."""
+        kept = rw.kept(self.scope.file, node)
+        self.flow.edits.append((call, kept if dtype == "float" else rw.method(kept, "float")))
+        if dtype == "int":
+            self.flow.conditions[f"{self.scope.quote(call)} is the same up to rounding"] = None
+        self.climb(call, "float")
+
+    def _computed(self, call: ast.Call, function: str) -> None:
+        """Replace a function of `math` or NumPy with the corresponding torch function."""
+        name = _FOR_NUMBERS.sub("", function)
         there = f"{self.scope.torch}.{IN_TORCH[name]}"
         self.flow.conditions[
             f"{self.scope.quote(call)} has the same value up to rounding and never raises an exception"
         ] = None
         self.flow.edits.append((call.func, rw.name(there)))
         self.flow.imports = self.scope.imports
-        self.climb(call, None if name in WHOLE else "float")
+        self.climb(call, None if function.startswith("math.") and name in WHOLE else "float")
 
     def _meet_argument(self, call: ast.Call, name: str, dtype: k.DType | None) -> None:
         subject = call.args[0] if name.startswith("torch.") and call.args else None

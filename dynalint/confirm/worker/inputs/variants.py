@@ -23,6 +23,7 @@ _MORE_ROWS = 3
 # A program's own call with a single row may be a large one.
 _MORE_ROWS_THAN_ONE = 1
 _SIDE = 4
+_TENSOR_NAMES = re.compile(r"mask|padding|bias|context|cond|target|label|memory|encoder_hidden|residual|weights?$")
 
 
 def other_batch(call: Call) -> Call | None:
@@ -108,16 +109,13 @@ def options(function: Callable[..., Any], call: Call) -> Iterator[list[Call]]:
 def _takes_tensor(parameter: inspect.Parameter) -> bool:
     if parameter.annotation is not parameter.empty:
         return "Tensor" in str(parameter.annotation)
-    return (
-        re.search(r"mask|bias|context|cond|target|label|memory|encoder_hidden|residual|weights?$", parameter.name)
-        is not None
-    )
+    return _TENSOR_NAMES.search(parameter.name) is not None
 
 
 def _tensors_like(name: str, first: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yield tensors that fit the first tensor: masks for its positions, labels for its rows, or a copy."""
     rows, positions = tuple(first.shape[:1]), tuple(first.shape[: max(first.dim() - 1, 1)])
-    if "mask" in name:
+    if "mask" in name or "padding" in name:
         square = (*rows, 1, *first.shape[1:2], *first.shape[1:2])
         for shape in dict.fromkeys((positions, tuple(first.shape), rows, square)):
             yield (torch.arange(math.prod(shape), device=first.device).reshape(shape) % 3) > 0

@@ -305,8 +305,32 @@ class M(nn.Module):
         return z + self.codes
 """
     rule = BranchOnTensor()
-    (found,) = Study(Case(rule, Example("x", code)), [rule]).own
+    (found,) = StaticView(Case(rule, Example("x", code)), [rule]).own
     assert isinstance(found.answer, Rewrite if dropped else Declined)
+
+
+def test_a_divisor_read_from_a_tensor_is_harmless_on_the_other_side() -> None:
+    text = fixed("if x.sum() > 1:\n    x = x * (2.0 / x.sum().item())\nreturn x")
+    assert "2.0 / torch.where(condition, x.sum()" in text
+
+
+def test_changes_in_place_become_assignments_first() -> None:
+    text = fixed("""
+        if x.sum() > 0:
+            d = x * 2
+            d.add_(1).clamp_(-1, max=1)
+        else:
+            d = y
+        return d
+    """)
+    assert "d = torch.where(condition, d_2.add(1).clamp(-1, max=1), y)" in text.replace("d = d.add", "")
+
+
+def test_changes_in_place_of_what_others_see_are_declined() -> None:
+    assert "for its side effect" in reason(
+        "if x.sum() > 0:\n    d = x.view(-1)\n    d.add_(1)\nelse:\n    d = y\nreturn d"
+    )
+    assert "for its side effect" in reason("z = x * 2\nw = z\nif x.sum() > 0:\n    z.add_(1)\nreturn z, w")
 
 
 def test_an_annotated_assignment_is_an_assignment() -> None:
@@ -395,7 +419,7 @@ def test_conditions(body: str, clause: str) -> None:
         ("z = x * 2 if x.sum() > 0 else None\nreturn z if z is None else x", "one branch gives None"),
         ("z = x.log() if x.sum() > 0 else None\nreturn x if z is None else z", "one branch gives None"),
         ("z = 'a' if x.sum() > 0 else 'b'\nreturn x, z", "Python value"),
-        ("z = 1.0 if x.sum() > 0 else x\nreturn z", "one branch gives the number"),
+        ("z = 1 if x.sum() > 0 else x.long()\nreturn z", "one branch gives the number"),
         ("return x[x > 0] if x.sum() > 0 else x", "size that depends on data"),
         ("return x if x.sum() > 0 else x[1:]", "is smaller than"),
         ("k = 1 if x.sum() > 0 else 2\nreturn x.topk(k)", "both branches give numbers"),
@@ -455,10 +479,13 @@ def test_a_test_for_the_opposite_of_a_mask_is_not_dropped() -> None:
         assert "torch.where" in fixed(body)
 
 
-def test_a_number_beside_a_tensor_without_dimensions() -> None:
-    body = "s = x.mean()\nb = 1.0 if x.sum() > 0 else s / 2\nreturn x * b"
-    assert "b = torch.where(x.sum() > 0, 1.0, s / 2)" in fixed(body)
-    assert "use a tensor in both branches" in reason("b = 1.0 if x.sum() > 0 else x / 2\nreturn x * b")
+@pytest.mark.parametrize("value", ["x.mean() / 2", "x.float() / 2"])
+def test_a_number_beside_a_float_tensor(value: str) -> None:
+    body = f"b = 1.0 if x.sum() > 0 else {value}\nreturn x * b"
+    assert f"b = torch.where(x.sum() > 0, 1.0, {value})" in fixed(body)
+    assert "`1.0` may be a tensor" in rewrite(body).conditions
+    assert "use a tensor in both branches" in reason("b = 1 if x.sum() > 0 else x.long()\nreturn x * b")
+    assert "use a tensor in both branches" in reason("b = 1.0 if x.sum() > 0 else x\nreturn x * b, b")
 
 
 @pytest.mark.parametrize(
@@ -762,7 +789,7 @@ def test_targets_assigned_at_once() -> None:
 
 
 @pytest.mark.parametrize("test", ["keep", "not keep", "keep[0]", "keep.view(2)[0]", "keep and x.sum() < 9"])
-@pytest.mark.parametrize("change", ["keep.logical_not_()", "keep[...] = False", "keep &= x[0] > 1"])
+@pytest.mark.parametrize("change", ["keep[0].logical_not_()", "keep[...] = False", "keep &= x[0] > 1"])
 def test_an_answer_that_is_changed_in_place_is_not_relied_on(test: str, change: str) -> None:
     """Nothing may be chosen by it later, and no gradient taken: `torch.where` keeps the very tensor."""
     head = f"y = x * 2\nkeep = x > 0\nif {test}:\n"

@@ -20,3 +20,11 @@ def callee(scope: Scope, node: ast.Call) -> str:
         if isinstance(kind.receiver, k.Object):
             return f"{kind.receiver.type}.{kind.name}"
     return ""
+
+
+def calls_in_chain(last: ast.Call) -> list[ast.Call]:
+    """Return the calls of a chain such as `x.add_(1).sqrt_()`, whose last call is given, in the order they run."""
+    calls = [last]
+    while isinstance(calls[0].func, ast.Attribute) and isinstance(calls[0].func.value, ast.Call):
+        calls.insert(0, calls[0].func.value)
+    return calls

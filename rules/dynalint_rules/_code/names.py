@@ -296,7 +296,7 @@ def own_reads(scope: Scope, statement: ast.stmt, target: ast.Name) -> list[ast.N
     """Return the reads of a local name that see the value from `statement` and no other, or None if they are mixed.
 
     They are all reads if this is the name's only value, the reads after the statement if no other value comes later and
-    a loop does not carry the value around, or the reads up to the next statement of the same block that assigns the name.
+    no loop carries the value around, or the reads up to the next statement of the same block that assigns the name.
     """
     name, reads = target.id, list(loads(scope, target.id))
     other = [one for one in names(scope, name) if one is not target and not isinstance(one.ctx, ast.Load)]

@@ -64,7 +64,7 @@ class Chain:
     """An `if` with its `elif`s: the `tests` in order, one more block than tests, and the chain's last statement.
 
     `head` is the statement with the first test. If `nested` is true, it is an `elif` of an outer `if` that stays
-    unchanged.
+    unchanged, and `last` may follow that `if`.
     """
 
     head: ast.If
@@ -116,10 +116,10 @@ def head_of(scope: Scope, statement: ast.If) -> ast.If:
 
 def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[ast.stmt]]) -> Chain:
     last: ast.stmt = head
-    nested = is_elif(scope, head)
+    outer = _outermost(scope, head)
     leaving = [isinstance(body[-1], ast.Return) if body else False for body in bodies]
-    if any(leaving) and not leaving[-1] and not bodies[-1] and not nested:
-        following = statements_after(scope, head)[:1]
+    if any(leaving) and not leaving[-1] and not bodies[-1] and outer is not None:
+        following = statements_after(scope, outer)[:1]
         if following and isinstance(following[0], ast.Return) and all(leaving[:-1]):
             bodies[-1] = following
             last = following[0]
@@ -141,7 +141,17 @@ def _chain(scope: Scope, head: ast.If, tests: list[ast.expr], bodies: list[list[
             "one branch returns and the other continues; assign both results to the same variable and return "
             "it at the end"
         )
-    return Chain(head, tuple(tests), blocks, last, nested)
+    return Chain(head, tuple(tests), blocks, last, is_elif(scope, head))
+
+
+def _outermost(scope: Scope, head: ast.If) -> ast.If | None:
+    """Return the `if` with only this chain left if its earlier tests are false, or None if their branches continue."""
+    while is_elif(scope, head):
+        parent = scope.parents[head]
+        if not isinstance(parent, ast.If) or not isinstance(parent.body[-1], ast.Return | ast.Raise):
+            return None
+        head = parent
+    return head
 
 
 def _stands_in_loop(scope: Scope, statement: ast.stmt) -> bool:
@@ -155,11 +165,15 @@ def split_test(scope: Scope, statement: ast.If) -> tuple[str | None, ast.expr]:
 
     The Python part is None if there is none, and for an `elif`, where it cannot be kept.
     """
-    test = statement.test
+    return (None, statement.test) if is_elif(scope, statement) else parts_of_test(scope, statement.test)
+
+
+def parts_of_test(scope: Scope, test: ast.expr) -> tuple[str | None, ast.expr]:
+    """Split `flag and tensor` into the text of the Python part, which is None if there is none, and the tensor part."""
     if not (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)):
         return None, test
     count = next((i for i, value in enumerate(test.values) if is_tensor_test(scope, value)), len(test.values))
-    if count in (0, len(test.values)) or is_elif(scope, statement):
+    if count in (0, len(test.values)):
         return None, test
     rest = test.values[count:]
     tensors = rest[0] if len(rest) == 1 else ast.copy_location(ast.BoolOp(test.op, rest), rest[0])

@@ -10,8 +10,9 @@ from dynalint_rules._code.names import is_named
 from dynalint_rules._code.only_raises import off_switches
 from dynalint_rules._code.passed_values import parameter_of
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.branch.checks import CHECKED, compiling, is_constant_message, refuse_caught, without_values
+from dynalint_rules._shared.branch.checks import CHECKED, is_constant_message, refuse_caught, without_values
 from dynalint_rules._shared.branch.truth import truth_of
+from dynalint_rules._shared.guard.statements import compiling
 
 
 def rewrite_checking_call(scope: Scope, node: ast.expr) -> Rewrite | None:

@@ -11,15 +11,17 @@ from typing import Any
 
 from dynalint.rulekit import Refusal, Rewrite, Safety, k, rw, walk, walk_function
 from dynalint_rules._code.names import parameters
-from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.scope import Scope, shared
 from dynalint_rules._code.uses import self_name
-from dynalint_rules._shared.branch.blocks import is_elif, split_test
+from dynalint_rules._shared.branch.blocks import is_elif, parts_of_test
+from dynalint_rules._shared.branch.branch_values import NO_RAISE
 from dynalint_rules._shared.branch.truth import (
     Truth,
     is_plain_tensor,
     is_tensor_test,
     truth_of,
 )
+from dynalint_rules._shared.guard.statements import compiling
 from dynalint_rules._shared.text import held_together
 
 _SENTENCES = re.compile(r"(.*[.!?])(?:\s|$)", re.DOTALL)
@@ -47,40 +49,56 @@ def rewrite_guard(scope: Scope, statement: ast.If) -> Rewrite:
     Raises:
         Refusal: If the statement does more than raise, or compiled code may catch the exception.
     """
-    *before, raising = statement.body
-    if (
-        statement.orelse
-        or is_elif(scope, statement)
-        or not isinstance(raising, ast.Raise)
-        or not all(map(_is_plain, before))
-    ):
+    checks = _checks_of(scope, statement)
+    if not checks:
         raise Refusal(
             "the branch does more than raise an exception; check in a separate statement, and select the rest "
             "with `torch.where`"
         )
-    refuse_caught(scope, statement)
-    tree = rw.Tree.around(scope.file, statement)
-    old = tree.statement(statement)
-    for node in walk(statement.test):
+    refuse_caught(scope, checks[0])
+    for node in (node for one in checks for node in walk(one.test)):
         kind = scope.kind(node) if isinstance(node, ast.expr) else k.UNKNOWN
         if isinstance(node, ast.expr) and isinstance(kind, k.Tensor) and kind.array:
             raise Refusal(f"{scope.quote(node)} is a NumPy array; compute the test with Python numbers or with tensors")
         if isinstance(node, ast.expr) and isinstance(kind, k.Value) and kind.source == "data" and kind.type != "bool":
             raise Refusal(f"{scope.quote(node)} reads a number from a tensor; rewrite that read first")
-    rest = _left_to_tensors(scope, statement.test)
+    return shared((rewrite_guard, scope.function, checks[0]), lambda: _checked(scope, checks))
+
+
+def _checks_of(scope: Scope, statement: ast.If) -> list[ast.If]:
+    """Return the `if` and `elif` branches of a statement's chain, or an empty list if one does more than raise."""
+    while is_elif(scope, statement):
+        parent = scope.parents[statement]
+        assert isinstance(parent, ast.If), "an `elif` belongs to an `if`"
+        statement = parent
+    checks = [statement]
+    while len(checks[-1].orelse) == 1 and isinstance(below := checks[-1].orelse[0], ast.If) and is_elif(scope, below):
+        checks.append(below)
+    raising = (isinstance(one.body[-1], ast.Raise) and all(map(_is_plain, one.body[:-1])) for one in checks)
+    return checks if not checks[-1].orelse and all(raising) else []
+
+
+def _checked(scope: Scope, checks: list[ast.If]) -> Rewrite:
+    """Return the rewrite of a chain in which every branch raises, so that its tests are independent of each other."""
+    tree = rw.Tree.around(scope.file, checks[0])
+    old = tree.statement(checks[0])
+    rest = _left_to_tensors(scope, checks[0].test) if len(checks) == 1 else None
     if rest is None:
-        python, test = split_test(scope, statement)
-        truth = truth_of(scope, test).negated
-        check = _asserted(scope, truth, raising)
-        lines = check if python is None else [f"if {python}:", *(f"    {line}" for line in check)]
+        lines, truths = [], []
+        for one in checks:
+            python, test = parts_of_test(scope, one.test)
+            truths.append(truth_of(scope, test).negated)
+            check = _asserted(scope, truths[-1], one.body[-1])
+            lines += check if python is None else [f"if {python}:", *(f"    {line}" for line in check)]
         new = [rw.branch(compiling(scope), rw.statements(lines), otherwise=old)]
     else:
         # The Python part is still tested and raises as before.
-        truth = rest.good
-        asked = rw.branch(compiling(scope), rw.statements(_asserted(scope, truth, raising)))
+        truths = [rest.good]
+        asked = rw.branch(compiling(scope), rw.statements(_asserted(scope, rest.good, checks[0].body[-1])))
         new = [rw.asking(old, rest.left_out(scope, tree)), asked]
     edits = rw.replacements(tree, [rw.Substitution((old,), tuple(new))])
-    return Rewrite(CHECKED, "conditional" if truth.conditions else "safe", edits, truth.conditions, scope.imports)
+    conditions = tuple(dict.fromkeys(condition for truth in truths for condition in truth.conditions))
+    return Rewrite(CHECKED, "conditional" if conditions else "safe", edits, conditions, scope.imports)
 
 
 @dataclass(frozen=True)
@@ -126,18 +144,14 @@ def _left_to_tensors(scope: Scope, test: ast.expr) -> _Rest | None:
     return _Rest(test, asked, len(rest), truth if negated else truth.negated)
 
 
-def compiling(scope: Scope) -> Any:
-    """Return a call to `torch.compiler.is_compiling()`."""
-    return rw.call(f"{scope.torch}.compiler.is_compiling")
-
-
 def _is_plain(statement: ast.stmt) -> bool:
     """Return whether control always continues with the next statement."""
     return isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Pass)
 
 
-def _asserted(scope: Scope, truth: Truth, raising: ast.Raise) -> list[str]:
+def _asserted(scope: Scope, truth: Truth, raising: ast.stmt) -> list[str]:
     """Return the lines of a call that checks on the device. A message on several lines is indented like an argument."""
+    assert isinstance(raising, ast.Raise), "a check raises at its end"
     message = _shown(scope, raising)
     lines = [line.strip() for line in message.splitlines()]
     if len(lines) < 2 or '"""' in message or "'''" in message:
@@ -243,6 +257,30 @@ def rewrite_assert(scope: Scope, statement: ast.Assert) -> Rewrite:
     safety: Safety = "unsafe" if change else "conditional" if conditions else "safe"
     edits = rw.written(scope.file, (statement, lines))
     return Rewrite(title, safety, edits, tuple(dict.fromkeys([*change, *conditions])), scope.imports)
+
+
+def rewrite_asserting(scope: Scope, statement: ast.If) -> Rewrite | None:
+    """Return the rewrite of `if test: assert other` as `assert ~test | other`, or None for any other branch.
+
+    Raises:
+        Refusal: If a test is not a tensor without dimensions, or the message cannot be constant.
+    """
+    asserted = statement.body[0]
+    if len(statement.body) > 1 or statement.orelse or is_elif(scope, statement):
+        return None
+    if not isinstance(asserted, ast.Assert) or not is_tensor_test(scope, asserted.test):
+        return None
+    refuse_caught(scope, statement)
+    unasked, good = truth_of(scope, statement.test).negated, truth_of(scope, asserted.test)
+    if not (unasked.scalar and good.scalar):
+        return None
+    message, change = _message(scope, asserted.msg)
+    text = unasked.text if unasked.text == good.text else f"{unasked.operand} | {good.operand}"
+    conditions = tuple(dict.fromkeys([*change, *unasked.conditions, *good.conditions, NO_RAISE]))
+    edits = rw.written(scope.file, (statement, [f"assert {held_together(text)}{message}"]))
+    safety: Safety = "unsafe" if change else "conditional"
+    title = "Assert on every call, in a form that Dynamo keeps in the graph"
+    return Rewrite(title, safety, edits, conditions, scope.imports)
 
 
 def _tests(scope: Scope, test: ast.expr, changes: list[str]) -> list[str]:

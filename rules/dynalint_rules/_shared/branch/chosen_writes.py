@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dynalint.rulekit import Refusal, Rewrite, k, rw
+from dynalint_rules._code.calls import calls_in_chain
 from dynalint_rules._code.effects import effects_of_always
 from dynalint_rules._code.growth import related
 from dynalint_rules._code.names import names, within
@@ -131,9 +132,7 @@ def _write_of(scope: Scope, statement: ast.stmt, side: _Side) -> _Write | None:
 
 def _called(scope: Scope, statement: ast.Expr, last: ast.Call, side: _Side) -> _Write | None:
     """Return the write that a chain of in-place methods makes."""
-    calls = [last]
-    while isinstance(calls[0].func, ast.Attribute) and isinstance(calls[0].func.value, ast.Call):
-        calls.insert(0, calls[0].func.value)
+    calls = calls_in_chain(last)
     owner = calls[0].func.value if isinstance(calls[0].func, ast.Attribute) else None
     target = owner.value if isinstance(owner, ast.Attribute) and owner.attr == "data" else owner
     tensor = _kept(scope, target) if target is not None else None

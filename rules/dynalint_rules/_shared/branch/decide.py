@@ -11,6 +11,7 @@ from dynalint_rules._shared.branch.checking_calls import rewrite_checking_call
 from dynalint_rules._shared.branch.checks import rewrite_assert, rewrite_guard
 from dynalint_rules._shared.branch.choice import rewrite_conditional_expression
 from dynalint_rules._shared.branch.where import rewrite_if
+from dynalint_rules._shared.guard.saved_work import keeps_tensor_in_compiled
 
 _FILTER = (
     "the condition decides how many elements there are, but tensors need a known size; keep all elements, and "
@@ -56,7 +57,7 @@ def _rewritten(scope: Scope, decision: Decision, operand: ast.expr) -> Rewrite |
     if isinstance(node, ast.If):
         return rewrite_guard(scope, node) if is_guard(node) else rewrite_if(scope, node)
     if decision.form == "ifexp" and isinstance(node, ast.IfExp):
-        return rewrite_conditional_expression(scope, node)
+        return keeps_tensor_in_compiled(scope, node) or rewrite_conditional_expression(scope, node)
     if decision.form == "assert" and isinstance(node, ast.Assert):
         return rewrite_assert(scope, node)
     return rewrite_checking_call(scope, operand) if decision.form == "value" else None

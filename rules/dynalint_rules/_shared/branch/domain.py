@@ -106,4 +106,7 @@ def _of_power(scope: Scope, base: ast.expr, exponent: ast.expr) -> list[Guarded]
 
 
 def _is_tensor(scope: Scope, node: ast.expr) -> bool:
-    return k.may_be_tensor(scope.kind(node))
+    """Return whether a value may be a tensor, or a number read from one, which another rewrite makes a tensor."""
+    kind = scope.kind(node)
+    read = any(isinstance(one, k.Value) and one.source == "data" for one in kind.members)
+    return read or k.may_be_tensor(kind)

@@ -33,6 +33,7 @@ from dynalint_rules._shared.branch.branch_values import (
     tensor_conditions,
     uses_of,
 )
+from dynalint_rules._shared.branch.checks import rewrite_asserting
 from dynalint_rules._shared.branch.choice import (
     TITLE,
     escaped,
@@ -44,6 +45,7 @@ from dynalint_rules._shared.branch.chosen_writes import rewrite_writes
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.early_return import rewrite_early_return
 from dynalint_rules._shared.branch.loop_return import rewrite_loop_return
+from dynalint_rules._shared.branch.reassigned import rewrite_reassigned
 from dynalint_rules._shared.branch.selected_names import SelectionPlan, plan_of
 from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.split_tests import rewrite_divided
@@ -66,7 +68,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
         Refusal: If the rewrite would not be equivalent.
     """
     dropped = rewrite_masked(scope, statement)
-    dropped = dropped or rewrite_shortcut(scope, statement)
+    dropped = dropped or rewrite_shortcut(scope, statement) or rewrite_asserting(scope, statement)
     if dropped is not None:
         return dropped
     try:
@@ -75,6 +77,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
         found = rewrite_divided(scope, statement) or rewrite_writes(scope, statement)
         found = found or asked_in_eager(scope, statement) or leaves_loop_in_eager(scope, statement)
         found = found or drops_tensor_in_eager(scope, statement) or shown_first(scope, statement)
+        found = found or rewrite_reassigned(scope, statement)
         if found is None:
             raise
         return found
@@ -215,7 +218,8 @@ class _Writer:
         self.lines.append(f"{name} = {self._where(texts)}")
 
     def _require_tensors(self, sides: Sequence[BranchValue], target: str | None) -> None:
-        self.conditions += require_tensors(self.scope, sides)
+        uses = [] if target is None else uses_of(self.scope, target, self.chain.head)
+        self.conditions += require_tensors(self.scope, sides, uses)
         refuse_other_sizes(self.scope, sides)
         self.conditions += tensor_conditions(self.scope, sides)
         self.conditions += alias_conditions(self.scope, sides, target, self.chain.head)
@@ -327,8 +331,9 @@ class _Writer:
             step = self._indent.removeprefix(indentation(self.scope.file, head.lineno))
             lines = [f"if {python}:", *(f"{step}{line}" for line in lines)]
         after = statements_after(self.scope, head)
-        run = [head] if last is head else [head, *after[: after.index(last) + 1]]
-        edits = rw.written(self.scope.file, (run, lines))
+        run = [head, *after[: after.index(last) + 1]] if last in after else [head]
+        apart = last is not head and last not in after
+        edits = rw.written(self.scope.file, *([(head, []), (last, lines)] if apart else [(run, lines)]))
         return finished(self.scope, TITLE, edits, self.conditions)
 
 

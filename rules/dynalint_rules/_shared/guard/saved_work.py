@@ -8,7 +8,7 @@ from dynalint.rulekit import Rewrite, k, rw, walk
 from dynalint_rules._code.names import loads
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif
-from dynalint_rules._shared.guard.statements import eager_test, may_go_unasked
+from dynalint_rules._shared.guard.statements import compiling, eager_test, may_go_unasked
 
 
 def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
@@ -50,6 +50,25 @@ def drops_tensor_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
     return _only_in_eager(scope, statement, "Drop the tensor only in eager mode", condition)
 
 
-def _only_in_eager(scope: Scope, statement: ast.If, title: str, condition: str) -> Rewrite:
-    edits = rw.written(scope.file, (statement.test, lambda test: rw.operation(eager_test(scope), "and", test)))
+def keeps_tensor_in_compiled(scope: Scope, choice: ast.IfExp) -> Rewrite | None:
+    """Return the rewrite of `mask if mask.any() else None` that always keeps the mask in compiled code, or None.
+
+    As in `drops_tensor_in_eager`, the result must be the same with the mask.
+    """
+    kept, dropped = (choice.body, choice.orelse), (choice.orelse, choice.body)
+    is_kept = isinstance(choice.orelse, ast.Constant)
+    value, nothing = kept if is_kept else dropped
+    if not isinstance(nothing, ast.Constant) or nothing.value is not None or not isinstance(value, ast.Name):
+        return None
+    if not k.may_be_tensor(scope.kind(value)) or not may_go_unasked(scope, choice.test):
+        return None
+    condition = f"keeping `{value.id}` where line {choice.lineno} drops it gives the same result"
+    if not is_kept:
+        return _only_in_eager(scope, choice, "Drop the tensor only in eager mode", condition)
+    asked = rw.written(scope.file, (choice.test, lambda test: rw.operation(compiling(scope), "or", test)))
+    return Rewrite("Drop the tensor only in eager mode", "conditional", asked, (condition,), scope.imports)
+
+
+def _only_in_eager(scope: Scope, asking: ast.If | ast.IfExp, title: str, condition: str) -> Rewrite:
+    edits = rw.written(scope.file, (asking.test, lambda test: rw.operation(eager_test(scope), "and", test)))
     return Rewrite(title, "conditional", edits, (condition,), scope.imports)

@@ -213,7 +213,12 @@ def all_of(test: ast.expr) -> list[ast.expr]:
 
 def eager_test(scope: Scope) -> cst.BaseExpression:
     """Return `not torch.compiler.is_compiling()`."""
-    return rw.negation(rw.call(f"{scope.torch}.compiler.is_compiling"))
+    return rw.negation(compiling(scope))
+
+
+def compiling(scope: Scope) -> cst.BaseExpression:
+    """Return `torch.compiler.is_compiling()`."""
+    return rw.call(f"{scope.torch}.compiler.is_compiling")
 
 
 def _asks_tensor(scope: Scope, test: ast.expr) -> bool:
@@ -221,6 +226,8 @@ def _asks_tensor(scope: Scope, test: ast.expr) -> bool:
         return any(_asks_tensor(scope, value) for value in test.values)
     if isinstance(test, ast.UnaryOp):
         return _asks_tensor(scope, test.operand)
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In | ast.NotIn):
+        return any(scope.tensor(one) is not None for one in (test.left, *test.comparators))
     return scope.tensor(test) is not None or any(_is_read(scope.kind(node)) for node in walk(test))
 
 

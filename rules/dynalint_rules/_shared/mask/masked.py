@@ -46,7 +46,7 @@ def rewrite_masked(scope: Scope, statement: ast.If) -> Rewrite | None:
     body = _Body(scope, mask)
     inside = {one: values for one in statement.body if (values := computed_inside(scope, one, statement)) is not None}
     rest = [one for one in statement.body if one not in inside]
-    if not rest or not all(body.does_nothing_unselected(one) for one in rest):
+    if not rest or not all(body.does_nothing_unselected(one, one is rest[-1]) for one in rest):
         return None
     body.conditions += [NO_RAISE] if inside else []
     effects_of_always(scope, [*body.values, *(value for values in inside.values() for value in values)], statement)
@@ -120,8 +120,8 @@ class _Body:
     values: list[ast.expr] = field(default_factory=list)
     conditions: list[str] = field(default_factory=list)
 
-    def does_nothing_unselected(self, statement: ast.stmt) -> bool:
-        """Return whether a statement does nothing if the mask selects nothing."""
+    def does_nothing_unselected(self, statement: ast.stmt, is_last: bool) -> bool:
+        """Return whether a statement does nothing if the mask selects nothing. Only the last may change the mask."""
         if isinstance(statement, ast.Expr):
             return self._fills_in_place(statement.value)
         if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
@@ -130,7 +130,8 @@ class _Body:
         if isinstance(target, ast.Subscript):
             known = _is_bool(self.scope, self.mask) and self._selects(target.slice)
             return known and self._may_be_written(target.value, statement) and self._is_stored(value)
-        return isinstance(target, ast.Name) and not self._reads_mask(target.id) and self._keeps(target.id, value)
+        unmasked = isinstance(target, ast.Name) and (is_last or not self._reads_mask(target.id))
+        return isinstance(target, ast.Name) and unmasked and self._keeps(target.id, value)
 
     def _fills_in_place(self, value: ast.expr) -> bool:
         """Return whether this is `x.masked_fill_(mask, 0)`."""
@@ -143,16 +144,17 @@ class _Body:
         while isinstance(base, ast.Subscript):
             base = base.value
         scope, tensor, shown = self.scope, self.scope.tensor(base), self.scope.quote(base)
-        buffer = isinstance(base, ast.Attribute) and tensor is not None and tensor.origin == "buffer"
-        if tensor is None or not (buffer or isinstance(base, ast.Name)):
+        if tensor is None:
             return False
         if not _is_bool(scope, self.mask):
             self.conditions.append("the mask is a bool tensor")
         if not isinstance(base, ast.Name) or not made_from(scope, self.mask, base.id):
             self.conditions.append(f"the mask matches the shape of {shown}")
-        if isinstance(base, ast.Attribute):
+        if isinstance(base, ast.Attribute) and tensor.origin == "buffer":
             # Even a store of no elements makes the buffer require a gradient if the value has one.
             return store is None or not keeps_graph(store, [store.value], scope.function, base.attr, scope.project)
+        if not isinstance(base, ast.Name):
+            return False
         if not is_own(scope, base.id, base):
             if sharing(scope, base.id) & parameters(scope):
                 # A leaf that requires a gradient cannot be changed in place, even if no element is changed.

@@ -1,7 +1,8 @@
 """Find other constructor arguments for a callable's own classes, to run code that no input reaches.
 
 Code compares constructor arguments with numbers and strings. A value on the other side of the number, one of the
-strings, or an inverted flag may reach different code.
+strings, or an inverted flag may reach different code. A bound for something else, such as the steps of a warm-up, is
+reached sooner if it is small.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from ..inputs.own_code import compared_in, nodes_of
+from ..inputs.own_code import bounds_in, compared_in, nodes_of
 from .observing import modules_of
 
 _MOST = 12
@@ -68,14 +69,17 @@ _SEVERAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def _literals(cls: type, parameters: Iterable[str]) -> Mapping[str, list[Any]]:
-    """Return the literals that a class's methods compare each parameter with, under any name it is stored as."""
+    """Return what a class's methods compare each parameter with, under any name it is stored as.
+
+    For a bound, that is 1.
+    """
     kept: dict[str, str] = {}
     functions = [one for one in vars(cls).values() if inspect.isfunction(one)]
     for node in (node for one in functions for node in nodes_of(one)):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name | ast.Attribute):
             kept.update({_name(target): _name(node.value) for target in node.targets})
     found: dict[str, list[Any]] = {}
-    for name, values in compared_in(cls).items():
+    for name, values in itertools.chain(compared_in(cls).items(), ((one, [1]) for one in bounds_in(cls))):
         for _ in range(_MOST_STEPS):
             if name in parameters:
                 found.setdefault(name, []).extend(values)

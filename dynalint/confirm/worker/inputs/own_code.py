@@ -31,6 +31,17 @@ def compared_in(cls: type) -> dict[str, list[Any]]:
     return found
 
 
+@cache
+def bounds_in(cls: type) -> frozenset[str]:
+    """Return the names that a class's methods compare with other names by order, as in `self.steps < self.warmup`."""
+    found: set[str] = set()
+    for node in _nodes_in(cls):
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE)):
+            names = [_name(one) for one in (node.left, *node.comparators)]
+            found |= set() if None in names else {name for name in names if name is not None}
+    return frozenset(found)
+
+
 def _value(node: ast.expr, constants: Mapping[str, Any]) -> Any:
     """Return the value of a literal or of a global name for a string or a number, or None for anything else."""
     if isinstance(node, ast.Constant):

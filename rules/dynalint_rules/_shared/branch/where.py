@@ -45,6 +45,7 @@ from dynalint_rules._shared.branch.chosen_writes import rewrite_writes
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.early_return import rewrite_early_return
 from dynalint_rules._shared.branch.loop_return import rewrite_loop_return
+from dynalint_rules._shared.branch.moved_tests import rewrite_moved_test
 from dynalint_rules._shared.branch.reassigned import rewrite_reassigned
 from dynalint_rules._shared.branch.selected_names import SelectionPlan, plan_of
 from dynalint_rules._shared.branch.sizes import refuse_other_sizes
@@ -77,7 +78,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
         found = rewrite_divided(scope, statement) or rewrite_writes(scope, statement)
         found = found or asked_in_eager(scope, statement) or leaves_loop_in_eager(scope, statement)
         found = found or drops_tensor_in_eager(scope, statement) or shown_first(scope, statement)
-        found = found or rewrite_reassigned(scope, statement)
+        found = found or rewrite_reassigned(scope, statement) or rewrite_moved_test(scope, statement)
         if found is None:
             raise
         return found

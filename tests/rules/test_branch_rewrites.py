@@ -1107,7 +1107,7 @@ def test_what_is_no_tensor_of_the_module_is_not_stored(store: str, words: str) -
     [
         ("self.mean.copy_(x.mean(0))", "self.mean.copy_(torch.where(x.sum() > 0, x.mean(0), self.mean))"),
         ("self.mean.mul_(2).add_(1)", "self.mean.copy_(torch.where(x.sum() > 0, self.mean.mul(2).add(1), self.mean))"),
-        ("self.mean -= x.mean(0)", "self.mean.copy_(torch.where(x.sum() > 0, self.mean - x.mean(0), self.mean))"),
+        ("self.mean -= x.mean(0)", "self.mean -= torch.where(x.sum() > 0, x.mean(0), 0)"),
         ("self.mean = self.mean * 2", "self.mean = torch.where(x.sum() > 0, self.mean * 2, self.mean)"),
         ("self.count.fill_(3)", "self.count.masked_fill_(x.sum() > 0, 3)"),
         (

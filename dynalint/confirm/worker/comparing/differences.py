@@ -19,6 +19,8 @@ _MOST_ROUNDED = 32
 _LESS_ACCURATE = 3
 # The start of the torch warning about converting a tensor with gradients to a number. Some fixes avoid it.
 _CONVERTED = "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior"
+# torch warns about values that a branch computes from too few elements, even if they are not selected.
+_TOO_FEW = ("std(): degrees of freedom is <= 0", "var(): degrees of freedom is <= 0")
 # Reported when practical equality ignores a difference on non-finite inputs.
 NOT_FINITE = "results differ where inputs are infinite or NaN"
 
@@ -33,9 +35,9 @@ class Equality:
     whose tensor may keep its device and dtype, if equality is practical. `compiled` allows what a
     compiler needs: rounding, zero gradients instead of none, its own exceptions, views and effects. `practical` allows
     what a reviewer would: numbers within the tolerances of `torch.testing.assert_close`, zero gradients instead of none
-    (if a parameter gets no gradient or an output requires none), and a separate output instead of one that shared
-    memory. `computed_in` is a dtype that all numbers were computed in, so they only have to agree within its precision.
-    `any_float` ignores the elements of floating-point tensors.
+    (if a parameter gets no gradient or an output requires none), a separate output instead of one that shared memory,
+    and warnings about a variance of too few elements. `computed_in` is a dtype that all numbers were computed in, so
+    they only have to agree within its precision. `any_float` ignores the elements of floating-point tensors.
     """
 
     exact: bool = True
@@ -69,15 +71,12 @@ def difference(one: Observation, other: Observation, equality: Equality) -> str 
     for name, left in one.effects.items():
         right = other.effects.get(name)
         if name == "warnings":
-            left, right = _without_conversions(left), _without_conversions(right or [])  # noqa: PLW2901
+            ignored = (_CONVERTED, *_TOO_FEW) if equality.practical else (_CONVERTED,)
+            left, right = ([one for one in some if not one[1].startswith(ignored)] for some in (left, right or []))  # noqa: PLW2901
         found = _differ(name, left, right, equality, set())
         if found:
             return found if not name.startswith("the random state") else f"{name} differs afterwards"
     return None
-
-
-def _without_conversions(warnings: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    return [one for one in warnings if not one[1].startswith(_CONVERTED)]
 
 
 def let_pass(one: Observation, other: Observation) -> Iterator[str]:

@@ -36,6 +36,7 @@ class _Write:
     """A statement that assigns `value` to `target`, by calling a method of `owner` or, if there is none, directly.
 
     `number` is true if the value is a plain number. `kept` is the text of the existing value if it is not the target's.
+    An augmented assignment has a `sign`, the `operand` after it, and the `neutral` operand, which changes nothing.
     """
 
     statement: ast.stmt
@@ -44,13 +45,16 @@ class _Write:
     value: str
     number: bool = False
     kept: str = ""
+    sign: str = ""
+    operand: str = ""
+    neutral: str = ""
 
 
 @dataclass
 class _Side:
     """The writes on one path, and the names that only it uses, in order. `values` are the computed expressions."""
 
-    steps: list[_Write | tuple[str, str]] = field(default_factory=list)
+    steps: list[_Write | ast.Assign] = field(default_factory=list)
     values: list[ast.expr] = field(default_factory=list)
 
     def target_names(self) -> list[str]:
@@ -99,7 +103,7 @@ def _side_of(scope: Scope, body: Sequence[ast.stmt]) -> _Side | None:
         if isinstance(one, ast.Assign) and isinstance(target, ast.Name):
             if not all(any(within(use, part, scope) for part in body) for use in names(scope, target.id)):
                 return None
-            side.steps.append((target.id, scope.text(one.value)))
+            side.steps.append(one)
             side.values.append(one.value)
             continue
         found = _write_of(scope, one, side)
@@ -127,7 +131,8 @@ def _write_of(scope: Scope, statement: ast.stmt, side: _Side) -> _Write | None:
         return None if k.is_number(scope.kind(value)) else _Write(statement, owner, "", text)
     sign = _OPERATORS.get(type(statement.op))
     new = f"{owner} {sign} {text if isinstance(value, ast.Constant) else atom(value, text)}"
-    return None if sign is None else _Write(statement, owner, owner, new)
+    neutral = "0" if sign in ("+", "-") else "1"
+    return None if sign is None else _Write(statement, owner, owner, new, sign=sign, operand=text, neutral=neutral)
 
 
 def _called(scope: Scope, statement: ast.Expr, last: ast.Call, side: _Side) -> _Write | None:
@@ -199,7 +204,7 @@ class _Writer:
     condition: str = ""
     negated: bool = False
 
-    def lines(self) -> list[str]:
+    def lines(self) -> list[str | ast.stmt]:
         """Return the lines.
 
         Raises:
@@ -229,9 +234,9 @@ class _Writer:
         own += ".clone()" if own == self.scope.text(self.test) and isinstance(self.test, ast.Attribute) else ""
         return [f"{self.condition} = {own}"]
 
-    def _steps(self) -> list[str]:
+    def _steps(self) -> list[str | ast.stmt]:
         rest = list(self.other.steps)
-        found: list[str] = []
+        found: list[str | ast.stmt] = []
         for step in self.one.steps:
             counterpart = None
             if isinstance(step, _Write) and step.target in [one.target for one in rest if isinstance(one, _Write)]:
@@ -250,12 +255,11 @@ class _Writer:
                 )
         return [*found, *(self._step(None, one) for one in rest)]
 
-    def _step(self, one: object, other: object) -> str:
+    def _step(self, one: object, other: object) -> str | ast.stmt:
         """Return the line for a step of one or both paths."""
         step = one if one is not None else other
-        if isinstance(step, tuple):
-            name, value = step
-            return f"{name} = {value}"
+        if isinstance(step, ast.Assign):
+            return step
         assert isinstance(step, _Write)
         if isinstance(one, _Write) and isinstance(other, _Write):
             first, last = one.value, other.value
@@ -268,11 +272,13 @@ class _Writer:
             test = self.condition if (one is not None) != self.negated else f"~{plain}"
             return f"{step.owner}.masked_fill_({test}, {step.value})"
         else:
-            kept = step.kept or step.target
-            first, last = (step.value, kept) if one is not None else (kept, step.value)
+            new, kept = (step.operand, step.neutral) if step.sign else (step.value, step.kept or step.target)
+            first, last = (new, kept) if one is not None else (kept, new)
         if self.negated:
             first, last = last, first
         chosen = f"{self.scope.torch}.where({self.condition}, {first}, {last})"
+        if step.sign and None in (one, other):
+            return f"{step.owner} {step.sign}= {chosen}"
         return f"{step.owner}.copy_({chosen})" if step.owner else f"{step.target} = {chosen}"
 
     def _stays_so(self, step: _Write, *, taken: bool) -> bool:

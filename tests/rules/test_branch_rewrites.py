@@ -392,7 +392,7 @@ def test_conditions(body: str, clause: str) -> None:
             "also skips the code around it",
         ),
         ("for i in range(3):\n    if x.sum() > 0:\n        x = x + 1\n        break\nreturn x", "leaves the loop"),
-        ("if x.sum() > 0:\n    with torch.autocast(\"cpu\"):\n        x = x * 2\nreturn x", "`with` statement"),
+        ('if x.sum() > 0:\n    with torch.autocast("cpu"):\n        x = x * 2\nreturn x', "`with` statement"),
         ("if x.sum() > 0:\n    x, y = x.chunk(2)\nreturn x - y", "more than one target"),
         ("if x.sum() > 0:\n    x += 1\nreturn x", "in place"),
         ("if x.sum() > 0:\n    x = x.add_(1)\nreturn x", "in place"),

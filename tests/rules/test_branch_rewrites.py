@@ -326,6 +326,26 @@ def test_changes_in_place_become_assignments_first() -> None:
     assert "d = torch.where(condition, d_2.add(1).clamp(-1, max=1), y)" in text.replace("d = d.add", "")
 
 
+def test_changes_in_place_that_read_the_changed_tensor_are_declined() -> None:
+    body = "if x.sum() > 0:\n    d = x * 2\n    d.clamp_(min=0).div_(d.sum() + 1)\nelse:\n    d = y\nreturn d"
+    assert "for its side effect" in reason(body)
+
+
+@pytest.mark.parametrize(
+    ("choice", "new"),
+    [
+        ("m if m.any() else None", "m if torch.compiler.is_compiling() or m.any() else None"),
+        ("None if not m.any() else m", "None if not torch.compiler.is_compiling() and not m.any() else m"),
+        ("m if flag and m.any() else None", None),
+        ("None if flag or m.all() else m", None),
+        ("x if x.sum() > 0 else None", None),
+    ],
+)
+def test_a_mask_that_is_dropped_if_it_selects_nothing(choice: str, new: str | None) -> None:
+    body = f"m = x > 0\nreturn torch.sum(x, out={choice})"
+    assert new in fixed(body) if new is not None else reason(body)
+
+
 def test_changes_in_place_of_what_others_see_are_declined() -> None:
     assert "for its side effect" in reason(
         "if x.sum() > 0:\n    d = x.view(-1)\n    d.add_(1)\nelse:\n    d = y\nreturn d"
@@ -419,7 +439,7 @@ def test_conditions(body: str, clause: str) -> None:
         ("z = x * 2 if x.sum() > 0 else None\nreturn z if z is None else x", "one branch gives None"),
         ("z = x.log() if x.sum() > 0 else None\nreturn x if z is None else z", "one branch gives None"),
         ("z = 'a' if x.sum() > 0 else 'b'\nreturn x, z", "Python value"),
-        ("z = 1 if x.sum() > 0 else x.long()\nreturn z", "one branch gives the number"),
+        ("z = 1.0 if x.sum() > 0 else x\nreturn z", "one branch gives the number"),
         ("return x[x > 0] if x.sum() > 0 else x", "size that depends on data"),
         ("return x if x.sum() > 0 else x[1:]", "is smaller than"),
         ("k = 1 if x.sum() > 0 else 2\nreturn x.topk(k)", "both branches give numbers"),
@@ -479,13 +499,10 @@ def test_a_test_for_the_opposite_of_a_mask_is_not_dropped() -> None:
         assert "torch.where" in fixed(body)
 
 
-@pytest.mark.parametrize("value", ["x.mean() / 2", "x.float() / 2"])
-def test_a_number_beside_a_float_tensor(value: str) -> None:
-    body = f"b = 1.0 if x.sum() > 0 else {value}\nreturn x * b"
-    assert f"b = torch.where(x.sum() > 0, 1.0, {value})" in fixed(body)
-    assert "`1.0` may be a tensor" in rewrite(body).conditions
-    assert "use a tensor in both branches" in reason("b = 1 if x.sum() > 0 else x.long()\nreturn x * b")
-    assert "use a tensor in both branches" in reason("b = 1.0 if x.sum() > 0 else x\nreturn x * b, b")
+def test_a_number_beside_a_tensor_without_dimensions() -> None:
+    body = "s = x.mean()\nb = 1.0 if x.sum() > 0 else s / 2\nreturn x * b"
+    assert "b = torch.where(x.sum() > 0, 1.0, s / 2)" in fixed(body)
+    assert "use a tensor in both branches" in reason("b = 1.0 if x.sum() > 0 else x / 2\nreturn x * b")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ _VIEWS = frozenset(
     "atleast_3d bfloat16 bool broadcast_tensors broadcast_to cartesian_prod ccol_indices channel_shuffle chunk "
     "coalesce col_indices conj conj_physical contiguous cpu crow_indices cuda dequantize detach diagonal double "
     "dropout dsplit einsum expand expand_as feature_alpha_dropout feature_dropout flatten float from_dlpack half "
-    "hsplit imag indices int long meshgrid moveaxis movedim narrow new permute pin_memory pixel_shuffle "
+    "hsplit imag indices int long meshgrid moveaxis movedim narrow new numpy permute pin_memory pixel_shuffle "
     "pixel_unshuffle positive ravel real refine_names rename requires_grad_ reshape reshape_as resize_as resolve_conj "
     "resolve_neg row_indices select slice_inverse split split_with_sizes squeeze sum_to_size swapaxes swapdims t "
     "tensor_split to to_dense transpose type type_as unbind unflatten unfold unsqueeze values view view_as "

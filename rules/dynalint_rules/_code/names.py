@@ -299,7 +299,8 @@ def own_reads(scope: Scope, statement: ast.stmt, target: ast.Name) -> list[ast.N
     no loop carries the value around, or the reads up to the next statement of the same block that assigns the name.
     """
     name, reads = target.id, list(loads(scope, target.id))
-    other = [one for one in names(scope, name) if one is not target and not isinstance(one.ctx, ast.Load)]
+    bound = (one for one in named(scope, name) if not (isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)))
+    other = [one for one in bound if one is not target]
     if not other and name not in parameters(scope):
         return reads
     if not isinstance(statement, ast.Assign | ast.AnnAssign):

@@ -299,7 +299,7 @@ def _message(scope: Scope, node: ast.expr | None) -> tuple[str, list[str]]:
     if node is None:
         return "", []
     if is_constant_message(node):
-        return f", {scope.text(node)}", []
+        return f", {held_together(scope.text(node))}", []
     if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords and is_constant_message(node.args[0]):
         return f", {scope.text(node.args[0])}", [f"the assertion shows its message instead of {scope.quote(node)}"]
     plain = without_values(node)

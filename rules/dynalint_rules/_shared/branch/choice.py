@@ -55,7 +55,7 @@ def _chosen(scope: Scope, node: ast.IfExp) -> tuple[str, list[str]]:
             scope, sides, [node] if name is None else uses_of(scope, name, scope.parents[node])
         )
     else:
-        conditions += require_tensors(scope, sides, [node] if name is None else uses_of(scope, name, node))
+        conditions += require_tensors(scope, sides)
         refuse_other_sizes(scope, sides)
         conditions += tensor_conditions(scope, sides)
         conditions += alias_conditions(scope, sides, name, node)
@@ -89,25 +89,23 @@ def guarded(scope: Scope, one: Guarded, guards: Sequence[Guarded], guard: str) -
     return guard.format(operand=rendered(scope, one.node, guards, guard), safe=one.safe)
 
 
-def require_tensors(scope: Scope, sides: Sequence[BranchValue], uses: Sequence[ast.expr] = ()) -> list[str]:
+def require_tensors(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
     """Ensure that the value of every branch is a tensor, and return the conditions for this.
 
     If one value is certainly a tensor, an unknown value is assumed to be one as well, because a run can verify it. If
-    one value is a 0-dim float tensor, numbers are converted to tensors. If it may have dimensions, they are too if all
-    `uses` of the result are arithmetic, which broadcasts.
+    one value is a 0-dim float tensor, numbers are converted to tensors.
 
     Raises:
         Refusal: If a value is not a tensor, or all values are unknown.
     """
     certain = any(as_tensor(side.kind) is not None for side in sides)
-    broadcast = bool(uses) and all(isinstance(scope.parents.get(use), ast.BinOp) for use in uses)
     conditions: list[str] = []
     for side in sides:
         if as_tensor(side.kind) is not None:
             conditions += tensor_again_conditions(scope, side.node) if side.node is not None else []
             continue
-        if k.is_number(side.kind) and any(_is_float(other.kind, of_any_rank=broadcast) for other in sides):
-            conditions.append(f"{_shown(scope, side)} may be a tensor")
+        if k.is_number(side.kind) and any(_is_single_float(other.kind) for other in sides):
+            conditions.append(f"{_shown(scope, side)} may be a tensor without dimensions")
             continue
         if not certain or not isinstance(side.kind, k.Unknown) or side.node in scope.composed or _divides(side):
             raise Refusal(_why_no_tensor(scope, side))
@@ -115,9 +113,9 @@ def require_tensors(scope: Scope, sides: Sequence[BranchValue], uses: Sequence[a
     return conditions
 
 
-def _is_float(kind: k.Kind, *, of_any_rank: bool) -> bool:
+def _is_single_float(kind: k.Kind) -> bool:
     tensor = as_tensor(kind)
-    return tensor is not None and tensor.dtype in (None, "float") and (of_any_rank or tensor.rank == 0)
+    return tensor is not None and tensor.rank == 0 and tensor.dtype in (None, "float")
 
 
 def _divides(side: BranchValue) -> bool:

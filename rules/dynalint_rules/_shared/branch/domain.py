@@ -68,7 +68,7 @@ def _of_call(scope: Scope, node: ast.Call) -> list[Guarded]:
     callee = scope.kind(node.func)
     if isinstance(callee, k.Method) and isinstance(callee.receiver, k.Tensor) and isinstance(node.func, ast.Attribute):
         name, arguments = callee.name, [node.func.value, *node.args]
-    elif isinstance(callee, k.External) and callee.name.startswith("torch."):
+    elif isinstance(callee, k.External) and callee.name.startswith(("torch.", "math.")):
         name, arguments = callee.name, list(node.args)
     else:
         return []

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import ast
 
-from dynalint.rulekit import Rewrite, rw
+from dynalint.rulekit import Rewrite, rw, walk
 from dynalint_rules._code.calls import calls_in_chain
 from dynalint_rules._code.memory import is_own
+from dynalint_rules._code.names import is_named
 from dynalint_rules._code.scope import Scope
 
 _TITLE = "Assign the new value instead of changing the tensor in place"
+_METHODS = "abs add addcdiv addcmul clamp clamp_max clamp_min div exp log mul neg relu sigmoid sqrt sub tanh"
+_IN_PLACE = frozenset(f"{name}_" for name in _METHODS.split())
 _DECISIONS = ("DYN101", "DYN202", "DYN302")
 
 
@@ -46,8 +49,9 @@ def _changed(scope: Scope, calls: list[ast.Call]) -> str | None:
     owner = methods[0].value if methods else None
     if not isinstance(owner, ast.Name) or scope.tensor(owner) is None or owner.id not in scope.function.locals:
         return None
-    for method in methods:
-        plain = method.attr.removesuffix("_")
-        if plain in ("", method.attr) or scope.project.api.method(plain) is None:
-            return None
+    if not all(method.attr in _IN_PLACE for method in methods):
+        return None
+    given = [part for call in calls[1:] for part in (*call.args, *(one.value for one in call.keywords))]
+    if any(is_named(node, owner.id) for part in given for node in walk(part)):
+        return None  # each method of the chain would read the tensor as it was
     return owner.id if is_own(scope, owner.id, owner) else None

@@ -219,8 +219,7 @@ class _Writer:
         self.lines.append(f"{name} = {self._where(texts)}")
 
     def _require_tensors(self, sides: Sequence[BranchValue], target: str | None) -> None:
-        uses = [] if target is None else uses_of(self.scope, target, self.chain.head)
-        self.conditions += require_tensors(self.scope, sides, uses)
+        self.conditions += require_tensors(self.scope, sides)
         refuse_other_sizes(self.scope, sides)
         self.conditions += tensor_conditions(self.scope, sides)
         self.conditions += alias_conditions(self.scope, sides, target, self.chain.head)

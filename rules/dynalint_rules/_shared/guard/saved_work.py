@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 
 from dynalint.rulekit import Rewrite, k, rw, walk
-from dynalint_rules._code.names import loads
+from dynalint_rules._code.names import is_named, loads, only_value
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif
 from dynalint_rules._shared.guard.statements import compiling, eager_test, may_go_unasked
+from dynalint_rules._shared.mask.masked import reduced_as_whole
 
 
 def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
@@ -53,20 +54,30 @@ def drops_tensor_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
 def keeps_tensor_in_compiled(scope: Scope, choice: ast.IfExp) -> Rewrite | None:
     """Return the rewrite of `mask if mask.any() else None` that always keeps the mask in compiled code, or None.
 
-    As in `drops_tensor_in_eager`, the result must be the same with the mask.
+    As in `drops_tensor_in_eager`, the result must be the same with the mask. The test only asks what the mask selects,
+    because a flag in it would also decide in compiled code.
     """
     kept, dropped = (choice.body, choice.orelse), (choice.orelse, choice.body)
     is_kept = isinstance(choice.orelse, ast.Constant)
     value, nothing = kept if is_kept else dropped
     if not isinstance(nothing, ast.Constant) or nothing.value is not None or not isinstance(value, ast.Name):
         return None
-    if not k.may_be_tensor(scope.kind(value)) or not may_go_unasked(scope, choice.test):
+    test = only_value(scope, choice.test.id, choice) if isinstance(choice.test, ast.Name) else choice.test
+    asked = [reduced_as_whole(scope, positive_of(test), name) for name in ("any", "all")] if test is not None else []
+    if not any(one is not None and is_named(one, value.id) for one in asked) or not may_go_unasked(scope, choice.test):
         return None
     condition = f"keeping `{value.id}` where line {choice.lineno} drops it gives the same result"
     if not is_kept:
         return _only_in_eager(scope, choice, "Drop the tensor only in eager mode", condition)
-    asked = rw.written(scope.file, (choice.test, lambda test: rw.operation(compiling(scope), "or", test)))
-    return Rewrite("Drop the tensor only in eager mode", "conditional", asked, (condition,), scope.imports)
+    edits = rw.written(scope.file, (choice.test, lambda test: rw.operation(compiling(scope), "or", test)))
+    return Rewrite("Drop the tensor only in eager mode", "conditional", edits, (condition,), scope.imports)
+
+
+def positive_of(test: ast.expr) -> ast.expr:
+    """Return a test without any `not` or `~` in front of it."""
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not | ast.Invert):
+        test = test.operand
+    return test
 
 
 def _only_in_eager(scope: Scope, asking: ast.If | ast.IfExp, title: str, condition: str) -> Rewrite:

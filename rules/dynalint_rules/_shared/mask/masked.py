@@ -130,8 +130,9 @@ class _Body:
         if isinstance(target, ast.Subscript):
             known = _is_bool(self.scope, self.mask) and self._selects(target.slice)
             return known and self._may_be_written(target.value, statement) and self._is_stored(value)
-        unmasked = isinstance(target, ast.Name) and (is_last or not self._reads_mask(target.id))
-        return isinstance(target, ast.Name) and unmasked and self._keeps(target.id, value)
+        if not isinstance(target, ast.Name) or is_named(_upright(self.mask)[0], target.id):
+            return False
+        return (is_last or not self._reads_mask(target.id)) and self._keeps(target.id, value)
 
     def _fills_in_place(self, value: ast.expr) -> bool:
         """Return whether this is `x.masked_fill_(mask, 0)`."""
@@ -219,8 +220,7 @@ class _Body:
         if self._is_number(value):
             return True
         self.values.append(value)
-        reads = (one for one in walk(value) if isinstance(one, ast.Subscript))
-        if not any(ast.dump(one.slice) == ast.dump(self.mask) for one in reads):
+        if not (isinstance(value, ast.Subscript) and ast.dump(value.slice) == ast.dump(self.mask)):
             self.conditions.append(NO_RAISE)
         return True
 

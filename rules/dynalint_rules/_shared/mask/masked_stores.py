@@ -272,6 +272,8 @@ class _Store:
         kind = scope.kind(node)
         tensor = scope.tensor(node)
         if k.is_number(kind) or (tensor is not None and tensor.rank == 0):
+            if next(self._reads(node), None) is not None:
+                raise Refusal(f"{scope.quote(node)} depends on which elements are selected; compute it first")
             if not is_pure(scope, node):
                 raise Refusal(f"{scope.quote(node)} may do more than return a value; compute it first")
             return

@@ -129,6 +129,9 @@ class Budgets:
                 f"{shown(file.path)}: the analysis stopped after {self.most} steps, and {many} not analysed; split the "
                 "file, or exclude it"
             )
+
+    def notes(self, among: Collection[Path], shown: Callable[[Path], str]) -> Iterator[str]:
+        """Yield sentences about values and loops in the files that were not followed to the end."""
         for file, budget in self._known.items():
             for text in budget.cuts if file.path in among else ():
                 yield f"{shown(file.path)}: {text}"

@@ -185,7 +185,7 @@ class _Pass:
             failures,
             offers,
             crashed=self._crashed,
-            notes=self._causes.notes,
+            notes=(*self._causes.notes, *self._analysis.budgets.notes(self._named, self._workspace.shown)),
         )
 
     def _file(self, file: SourceFile, flags: Sequence[Flag]) -> Iterator[Linted]:

@@ -178,6 +178,7 @@ def _told(analysis: dynalint.analysis.Analysis) -> list[str]:
     return [
         *(failure.fault for failure in analysis.failures),
         *analysis.budgets.failures([one.path for one in analysis.files], lambda path: path.name),
+        *analysis.budgets.notes([one.path for one in analysis.files], lambda path: path.name),
     ]
 
 

@@ -114,6 +114,22 @@ def test_a_file_that_is_not_got_through_fails_the_check(
     assert "the analysis stopped after 5000 steps" in capsys.readouterr().err
 
 
+def test_a_value_that_is_not_followed_does_not_fail_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from dynalint.cli import run
+
+    (tmp_path / "table.py").write_text(
+        "from torch import nn\n\n\nclass Part(nn.Module):\n    def forward(self, x):\n        return x.item()\n\n\n"
+        "class Table(nn.Module):\n    def forward(self, x):\n"
+        "        a = {'one': Part()}\n        b = [a, {'two': a}]\n        return b[1]['two']['one'](x)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("dynalint.analysis.kinds.values.MOST_PARTS", 3)
+    assert run(["check", "--static", "--isolated", "--no-cache", "--exit-zero"]) == 0
+    assert "note: table.py: a value that consists of more than 3 others is not followed" in capsys.readouterr().err
+
+
 DEEP = {
     "parentheses": "x = " + "(" * 5000 + ")" * 5000,
     "sum": "x = " + "1+" * 100_000 + "1",

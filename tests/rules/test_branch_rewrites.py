@@ -326,6 +326,29 @@ def test_changes_in_place_become_assignments_first() -> None:
     assert "d = torch.where(condition, d_2.add(1).clamp(-1, max=1), y)" in text.replace("d = d.add", "")
 
 
+@pytest.mark.parametrize(
+    ("head", "body", "dropped"),
+    [
+        ("m = x > 0", "x = x * (1 - m.unsqueeze(-1).type_as(x))", True),
+        ("m = x > 0", "x = x * (~m).to(x.dtype)", True),
+        ("m = x > 0", "x = ~m * x", True),
+        ("m = x > 0", "x = x * m", False),
+        ("m = x > 0", "x = x * (2 - m.type_as(x))", False),
+        ("m = x.long()", "x = x * ~m", False),
+        ("m = x > 0", "x = x / (1 - m.type_as(x))", False),
+    ],
+)
+@pytest.mark.parametrize("asked", ["m.any()", "some"])
+def test_a_product_that_clears_what_a_mask_selects(head: str, body: str, dropped: bool, asked: str) -> None:
+    text = fixed(f"{head}\nsome = m.any()\nif {asked}:\n    {body}\nreturn x")
+    assert (f"some = m.any()\n{body}\n" in text) is dropped
+
+
+def test_a_mask_that_changes_after_it_was_tested() -> None:
+    text = fixed("m = x > 0\nsome = m.any()\nm &= y > 0\nif some:\n    x = x * ~m\nreturn x")
+    assert "torch.where(some, x * ~m, x)" in text
+
+
 def test_changes_in_place_that_read_the_changed_tensor_are_declined() -> None:
     body = "if x.sum() > 0:\n    d = x * 2\n    d.clamp_(min=0).div_(d.sum() + 1)\nelse:\n    d = y\nreturn d"
     assert "for its side effect" in reason(body)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from dynalint.rulekit import Rewrite, k, rw, walk
 from dynalint_rules._code.autograd import keeps_graph
 from dynalint_rules._code.effects import effects_of_always
-from dynalint_rules._code.memory import is_own, sharing
-from dynalint_rules._code.names import is_named, only_value, parameters, statement_of, stores
+from dynalint_rules._code.memory import is_own, may_change_in_place, sharing
+from dynalint_rules._code.names import has_one_value, is_named, only_value, parameters, statement_of, stores
 from dynalint_rules._code.saved_tensors import (
     change_conditions,
     kept_conditions,
@@ -29,6 +29,7 @@ from dynalint_rules._shared.branch.truth import is_tensor_test
 _TITLE = "Remove the test, because it does not change the result"
 # Methods that return a mask with the same elements selected, in another shape.
 _RESHAPING = frozenset({"unsqueeze", "expand", "expand_as", "view", "view_as", "reshape", "contiguous", "bool"})
+_CONVERTING = frozenset({"float", "half", "double", "int", "long", "to", "type", "type_as"})
 
 
 def rewrite_masked(scope: Scope, statement: ast.If) -> Rewrite | None:
@@ -71,6 +72,12 @@ def mask_of_something(scope: Scope, test: ast.expr) -> ast.expr | None:
 
     If the test is `not m.all()`, the mask is `~m`.
     """
+    if isinstance(test, ast.Name):
+        value = only_value(scope, test.id, test)
+        mask = mask_of_something(scope, value) if value is not None else None
+        read = {one.id for one in walk(mask) if isinstance(one, ast.Name)} if mask is not None else set()
+        changed = any(not has_one_value(scope, name) or may_change_in_place(scope, name) for name in read)
+        return None if changed else mask
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         mask = reduced_as_whole(scope, test.operand, "all")
         return mask and ast.copy_location(ast.UnaryOp(ast.Invert(), mask), mask)
@@ -164,8 +171,27 @@ class _Body:
         self.conditions += change_conditions(scope, base.id, base)
         return True
 
+    def _multiplies(self, name: str, value: ast.BinOp) -> bool:
+        """Return whether this is `x = x * (1 - mask.type_as(x))` or `x * ~mask`, possibly with a reshaped mask."""
+        factor = value.right if is_named(value.left, name) else value.left
+        if not isinstance(value.op, ast.Mult) or not (is_named(value.left, name) or is_named(value.right, name)):
+            return False
+        if isinstance(factor, ast.BinOp) and isinstance(factor.op, ast.Sub):
+            one = isinstance(factor.left, ast.Constant) and factor.left.value == 1
+            selected = one and self._selects(factor.right, converted=True)
+        else:
+            opposite = ast.copy_location(ast.UnaryOp(ast.Invert(), factor), factor)
+            selected = _is_bool(self.scope, self.mask) and self._selects(opposite, converted=True)
+        if selected:
+            self.conditions += [SAME_FORM, f"the mask is not larger than `{name}`"]
+            self.conditions += switch_conditions(self.scope, name, value) + kept_conditions(self.scope, [self.mask])
+            self.conditions += [f"no code relies on receiving the tensor `{name}` itself instead of an equal copy"]
+        return selected
+
     def _keeps(self, name: str, value: ast.expr) -> bool:
         """Return whether this is `x = x.masked_fill(mask, 0)`, or `torch.where(mask, y, x)` in either order."""
+        if isinstance(value, ast.BinOp):
+            return self._multiplies(name, value)
         if not isinstance(value, ast.Call) or value.keywords or not value.args:
             return False
         callee, selected, other = self.scope.kind(value.func), value.args[0], value.args[-1]
@@ -198,12 +224,13 @@ class _Body:
             self.conditions.append(f"no code relies on receiving the tensor `{name}` itself instead of an equal copy")
         return True
 
-    def _selects(self, node: ast.expr) -> bool:
-        """Return whether an index or argument is the mask, possibly reshaped."""
+    def _selects(self, node: ast.expr, *, converted: bool = False) -> bool:
+        """Return whether an index or argument is the mask, possibly reshaped, and with another dtype if `converted`."""
         mask, wanted = _upright(self.mask)
         node, inverted = _upright(node)
         while ast.dump(node) != ast.dump(mask):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _RESHAPING:
+            known = _RESHAPING | _CONVERTING if converted else _RESHAPING
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in known:
                 self.values += node.args
                 node = node.func.value
             else:

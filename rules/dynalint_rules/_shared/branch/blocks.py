@@ -15,6 +15,9 @@ from dynalint_rules._shared.branch.reasons import why_not
 from dynalint_rules._shared.branch.truth import is_tensor_test
 from dynalint_rules._shared.text import LOOSE, held_together
 
+FIRST_STEP_LEAVES = ("DYN101", "DYN202", "DYN302")
+"""The codes of findings about a test that remain after the first step of its rewrite."""
+
 
 @dataclass(frozen=True)
 class Assignment:

@@ -16,16 +16,15 @@ import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dynalint.rulekit import FunctionInfo, Rewrite, k, rw, walk, walk_function
+from dynalint.rulekit import FunctionInfo, Rewrite, Safety, k, rw, walk, walk_function
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.passed_values import calls_on_self
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import Attribute, self_name
-from dynalint_rules._shared.branch.blocks import is_elif, split_test
+from dynalint_rules._shared.branch.blocks import FIRST_STEP_LEAVES, is_elif, split_test
 
 _TITLE = "Test in the method, and write the result of `torch.where` on every call"
 _MODES = frozenset({"torch.no_grad", "torch.inference_mode"})
-_DECISIONS = ("DYN101", "DYN202", "DYN302")
 
 
 def rewrite_moved_test(scope: Scope, statement: ast.If) -> Rewrite | None:
@@ -58,7 +57,7 @@ def rewrite_moved_test(scope: Scope, statement: ast.If) -> Rewrite | None:
     left = [called] if python is None else [f"if {python}:", f"    {scope.text(called)}"]
     edits = (*rw.written(scope.file, (statement, left)), *moved)
     condition = f"no code outside this project calls `{method.name}` or replaces it in a subclass"
-    return Rewrite(_TITLE, "conditional", edits, (condition,), leaves=_DECISIONS)
+    return Rewrite(_TITLE, "conditional", edits, (condition,), leaves=FIRST_STEP_LEAVES)
 
 
 def _into_with(scope: Scope, statement: ast.If, held: ast.With, rest: Sequence[ast.stmt]) -> Rewrite | None:
@@ -71,29 +70,25 @@ def _into_with(scope: Scope, statement: ast.If, held: ast.With, rest: Sequence[a
     asked = rw.branch(tree.expression(statement.test), [tree.line(one) for one in (*held.body, *rest)])
     new = tree.statement(held).with_changes(body=rw.block([asked]))
     edits = rw.replacements(tree, [rw.Substitution((tree.statement(statement),), (new,))])
-    return Rewrite("Test without gradients", "safe", edits, leaves=_DECISIONS)
+    conditions = ("the statements after the `with` need no gradients",) if rest else ()
+    safety: Safety = "conditional" if rest else "safe"
+    return Rewrite("Test without gradients", safety, edits, conditions, leaves=FIRST_STEP_LEAVES)
 
 
 def _method(scope: Scope, value: ast.expr) -> FunctionInfo | None:
     """Return the plain method of `self` that an expression calls, if nothing else calls it and it returns nothing."""
     kind = scope.kind(value.func) if isinstance(value, ast.Call) else None
-    if (
-        not isinstance(kind, k.Function)
-        or kind.function.owner is None
-        or not isinstance(kind.function.node, ast.FunctionDef)
-    ):
+    method = kind.function if isinstance(kind, k.Function) else None
+    if method is None or method.owner is None or not isinstance(method.node, ast.FunctionDef):
         return None
-    method = kind.function
     there = replace(scope, function=method, parents=scope.project.parents(method), renamed={}, composed=set(), made={})
     calls = calls_on_self(there)
     returns = any(isinstance(one, ast.Return | ast.Yield | ast.YieldFrom) for one in walk_function(method.node))
     same_self = self_name(method) == self_name(scope.function)
     if calls is None or [call for _, call in calls] != [value] or returns or not same_self:
         return None
-    definers = [
-        one for one in Attribute(kind.function.owner, method.name, scope.project).family if method.name in one.methods
-    ]
-    return method if definers == [method.owner] else None
+    family = Attribute(method.owner, method.name, scope.project).family
+    return method if [one for one in family if method.name in one.methods] == [method.owner] else None
 
 
 def _depends_on_module(scope: Scope, node: ast.expr | ast.stmt) -> bool:

@@ -14,11 +14,11 @@ from dynalint_rules._code.calls import calls_in_chain
 from dynalint_rules._code.memory import is_own
 from dynalint_rules._code.names import is_named
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.branch.blocks import FIRST_STEP_LEAVES
 
 _TITLE = "Assign the new value instead of changing the tensor in place"
 _METHODS = "abs add addcdiv addcmul clamp clamp_max clamp_min div exp log mul neg relu sigmoid sqrt sub tanh"
 _IN_PLACE = frozenset(f"{name}_" for name in _METHODS.split())
-_DECISIONS = ("DYN101", "DYN202", "DYN302")
 
 
 def rewrite_reassigned(scope: Scope, statement: ast.If) -> Rewrite | None:
@@ -40,7 +40,7 @@ def rewrite_reassigned(scope: Scope, statement: ast.If) -> Rewrite | None:
         return None
     conditions = tuple(f"the dtype of `{name}` stays the same" for name in names)
     edits = rw.written(scope.file, *changes)
-    return Rewrite(_TITLE, "conditional", edits, conditions, leaves=_DECISIONS)
+    return Rewrite(_TITLE, "conditional", edits, conditions, leaves=FIRST_STEP_LEAVES)
 
 
 def _changed(scope: Scope, calls: list[ast.Call]) -> str | None:

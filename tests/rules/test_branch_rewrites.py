@@ -309,6 +309,14 @@ class M(nn.Module):
     assert isinstance(found.answer, Rewrite if dropped else Declined)
 
 
+@pytest.mark.parametrize(
+    ("value", "guarded"), [("x / x.float().std()", False), ("x.float().log()", False), ("x // y.long()", True)]
+)
+def test_operands_need_no_guard_without_gradients(value: str, guarded: bool) -> None:
+    body = f"with torch.no_grad():\n    if x.sum() > 0:\n        x = {value}\nreturn x"
+    assert ("condition" in fixed(body)) is guarded
+
+
 def test_a_divisor_read_from_a_tensor_is_harmless_on_the_other_side() -> None:
     text = fixed("if x.sum() > 1:\n    x = x * (2.0 / x.sum().item())\nreturn x")
     assert "2.0 / torch.where(condition, x.sum()" in text

@@ -24,6 +24,8 @@ _PURE_MODULES = ("math.", "operator.", "typing.", "builtins.")
 _PURE_NAMES = frozenset(
     {"torch.finfo", "torch.iinfo", "torch.Size", "torch.device", "torch.is_tensor", "torch.jit.annotate"}
 )
+_NUMPY = "abs ceil cos exp floor log log10 log1p log2 power sin sqrt tan tanh"
+_PURE_NAMES |= {f"numpy.{name}" for name in _NUMPY.split()}
 _PURE_NAMES |= {
     f"torch.{dtype}Tensor" for dtype in ("", *"Float Double Half BFloat16 Long Int Short Char Byte Bool".split())
 }

@@ -64,12 +64,18 @@ def _is_turned_over(event: StateChange) -> bool:
 
 
 def _is_changed(event: StateChange) -> bool:
-    """Return whether the new value is computed arithmetically. `min`, `max` and similar functions converge."""
+    """Return whether the new value is computed arithmetically, possibly up to a bound.
+
+    Without arithmetic, `min`, `max` and similar functions converge.
+    """
     statement = event.statement
     if isinstance(statement, ast.AugAssign):
         neutral = 0 if isinstance(statement.op, ast.Add | ast.Sub) else 1
         return not (isinstance(statement.value, ast.Constant) and statement.value.value == neutral)
-    return isinstance(statement, ast.Assign) and isinstance(statement.value, ast.BinOp)
+    value = statement.value if isinstance(statement, ast.Assign) else None
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in ("min", "max"):
+        return any(isinstance(one, ast.BinOp) for one in value.args)
+    return isinstance(value, ast.BinOp)
 
 
 def _is_only(kind: k.Kind, *types: str) -> bool:

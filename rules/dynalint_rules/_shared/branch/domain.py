@@ -11,6 +11,8 @@ import ast
 from dataclasses import dataclass
 
 from dynalint.rulekit import Refusal, k, walk
+from dynalint_rules._code.autograd import without_gradients
+from dynalint_rules._code.names import lineage
 from dynalint_rules._code.scope import Scope
 
 # The value that replaces a function's first argument where its result is not used.
@@ -48,12 +50,24 @@ def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
         Refusal: If one of them has no harmless value.
     """
     found: list[Guarded] = []
+    gradients = _has_gradients(scope, expression)
     for node in walk(expression):
         if isinstance(node, ast.BinOp):
             found += _of_operator(scope, node)
         elif isinstance(node, ast.Call):
-            found += _of_call(scope, node)
-    return found
+            found += _of_call(scope, node, gradients=gradients)
+    return found if gradients else [one for one in found if not _is_float(scope, one.node)]
+
+
+def _has_gradients(scope: Scope, expression: ast.expr) -> bool:
+    """Return whether gradients may be computed for an expression. Without them, only operations that raise matter."""
+    around = (one for one in lineage(scope, expression) if isinstance(one, ast.With))
+    return not without_gradients(scope.function) and not any(map(without_gradients, around))
+
+
+def _is_float(scope: Scope, node: ast.expr) -> bool:
+    tensor = scope.tensor(node)
+    return tensor is not None and tensor.dtype == "float"
 
 
 def _of_operator(scope: Scope, node: ast.BinOp) -> list[Guarded]:
@@ -64,7 +78,7 @@ def _of_operator(scope: Scope, node: ast.BinOp) -> list[Guarded]:
     return []
 
 
-def _of_call(scope: Scope, node: ast.Call) -> list[Guarded]:
+def _of_call(scope: Scope, node: ast.Call, *, gradients: bool) -> list[Guarded]:
     callee = scope.kind(node.func)
     if isinstance(callee, k.Method) and isinstance(callee.receiver, k.Tensor) and isinstance(node.func, ast.Attribute):
         name, arguments = callee.name, [node.func.value, *node.args]
@@ -77,7 +91,7 @@ def _of_call(scope: Scope, node: ast.Call) -> list[Guarded]:
         raise Refusal(
             f"{scope.quote(node)} raises an exception or has no gradient for some matrices; protect its argument first"
         )
-    if last in _HOPELESS:
+    if last in _HOPELESS and (gradients or _HOPELESS[last].startswith("raises")):
         raise Refusal(
             f"{scope.quote(node)} {_HOPELESS[last]}, so NaN would reach the other branch; protect its argument first"
         )

@@ -96,7 +96,8 @@ def kind_left(scope: Scope, name: str, around: ast.stmt) -> k.Kind:
         return after
     # A later read may see a value from another path.
     before = kind_before(scope, name, around)
-    return after if as_tensor(before) is None else before
+    is_known = as_tensor(before) is not None or (before != k.NOTHING and k.is_number(before))
+    return before if is_known else after
 
 
 def kind_before(scope: Scope, name: str, statement: ast.stmt) -> k.Kind:

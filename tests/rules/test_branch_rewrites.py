@@ -317,6 +317,45 @@ def test_operands_need_no_guard_without_gradients(value: str, guarded: bool) -> 
     assert ("condition" in fixed(body)) is guarded
 
 
+def test_operands_are_guarded_where_gradients_are_on_again() -> None:
+    body = "with torch.no_grad():\n    with torch.enable_grad():\n        if x.sum() > 0:\n            x = x.float() / x.float().sum()\nreturn x"
+    assert "torch.where(condition, x.float().sum(), 1)" in fixed(body)
+
+
+@pytest.mark.parametrize(
+    ("more", "moves"),
+    [
+        ("", True),
+        ("def other(self, x):\n    self.update(x)", False),
+        ("def other(self, x):\n    getattr(self, 'update')(x)", False),
+        ("def other(self):\n    return self.update", False),
+    ],
+)
+def test_a_test_moves_into_a_method_that_nothing_else_calls(more: str, moves: bool) -> None:
+    code = f"""
+import torch
+from torch import nn
+
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(8))
+
+    def update(self, x):
+        self.total += x.mean(0)
+
+{textwrap.indent(more, "    ")}
+
+    def forward(self, x: torch.Tensor):
+        if self.total.sum() < 2:
+            self.update(x)
+        return x - self.total
+"""
+    rule = BranchOnTensor()
+    (found,) = StaticView(Case(rule, Example("x", code)), [rule]).own
+    assert isinstance(found.answer, Rewrite if moves else Declined)
+
+
 def test_a_divisor_read_from_a_tensor_is_harmless_on_the_other_side() -> None:
     text = fixed("if x.sum() > 1:\n    x = x * (2.0 / x.sum().item())\nreturn x")
     assert "2.0 / torch.where(condition, x.sum()" in text

@@ -10,6 +10,8 @@ from dynalint_rules._code.growth import is_specialised, is_there_before, same, s
 
 _PLACES = {"attribute": "`self.{}`", "class": "the class attribute `{}`", "global": "the module global `{}`"}
 
+_UNTIL = " until it reaches a bound"
+
 
 class SettlingNumber(Rule):
     code = "DYN507"
@@ -32,7 +34,7 @@ class SettlingNumber(Rule):
             place = _PLACES.get(event.home.type, "`{}` in the enclosing function").format(event.home.name)
             yield Violation(
                 event.statement,
-                f"{place} is {what} on every call, so the second call recompiles",
+                f"{place} is {what} on every call{_UNTIL if _is_bounded(event) else ''}, so the second call recompiles",
                 help="Keep it in a buffer that the constructor registers, or change it outside the compiled code.",
             )
 
@@ -72,10 +74,15 @@ def _is_changed(event: StateChange) -> bool:
     if isinstance(statement, ast.AugAssign):
         neutral = 0 if isinstance(statement.op, ast.Add | ast.Sub) else 1
         return not (isinstance(statement.value, ast.Constant) and statement.value.value == neutral)
-    value = statement.value if isinstance(statement, ast.Assign) else None
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in ("min", "max"):
-        return any(isinstance(one, ast.BinOp) for one in value.args)
-    return isinstance(value, ast.BinOp)
+    return _is_bounded(event) or (isinstance(statement, ast.Assign) and isinstance(statement.value, ast.BinOp))
+
+
+def _is_bounded(event: StateChange) -> bool:
+    """Return whether the statement is like `t = max(low, t * 0.9)`."""
+    value = event.statement.value if isinstance(event.statement, ast.Assign) else None
+    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Name) or value.func.id not in ("min", "max"):
+        return False
+    return any(isinstance(one, ast.BinOp) for one in value.args)
 
 
 def _is_only(kind: k.Kind, *types: str) -> bool:

@@ -22,6 +22,8 @@ _SAFE_ARGUMENT = {
     **dict.fromkeys("acosh arccosh".split(), "2"),
     **dict.fromkeys("exp expm1 sinh cosh".split(), "0"),
 }
+# Names with which a function may turn gradients on again.
+_ENABLING = frozenset({"enable_grad", "set_grad_enabled"})
 _DIVISIONS = frozenset({"div", "divide", "true_divide", "floor_divide", "fmod", "remainder", "addcdiv"})
 _POWERS = frozenset({"pow", "float_power"})
 # Functions that raise or are not finite at some points, and for which no single value is always safe.
@@ -61,6 +63,11 @@ def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
 
 def _has_gradients(scope: Scope, expression: ast.expr) -> bool:
     """Return whether gradients may be computed for an expression. Without them, only operations that raise matter."""
+    named = (
+        one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in walk(scope.function.node)
+    )
+    if not _ENABLING.isdisjoint(named):
+        return True
     around = (one for one in lineage(scope, expression) if isinstance(one, ast.With))
     return not without_gradients(scope.function) and not any(map(without_gradients, around))
 

@@ -87,6 +87,8 @@ def _method(scope: Scope, value: ast.expr) -> FunctionInfo | None:
     same_self = self_name(method) == self_name(scope.function)
     if calls is None or [call for _, call in calls] != [value] or returns or not same_self:
         return None
+    if scope.project.mentions(method.name):  # as in `getattr(self, "update")`
+        return None
     family = Attribute(method.owner, method.name, scope.project).family
     return method if [one for one in family if method.name in one.methods] == [method.owner] else None
 

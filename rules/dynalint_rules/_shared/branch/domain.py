@@ -63,13 +63,19 @@ def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
 
 def _has_gradients(scope: Scope, expression: ast.expr) -> bool:
     """Return whether gradients may be computed for an expression. Without them, only operations that raise matter."""
-    named = (
-        one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in walk(scope.function.node)
-    )
-    if not _ENABLING.isdisjoint(named):
+    known = scope.function.known
+    if _ENABLING not in known:
+        known[_ENABLING] = any(map(_enables, walk(scope.function.node)))
+    if known[_ENABLING]:
         return True
     around = (one for one in lineage(scope, expression) if isinstance(one, ast.With))
     return not without_gradients(scope.function) and not any(map(without_gradients, around))
+
+
+def _enables(node: ast.AST) -> bool:
+    """Return whether a node names a function with which gradients may be turned on."""
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return name in _ENABLING
 
 
 def _is_float(scope: Scope, node: ast.expr) -> bool:

@@ -2,21 +2,21 @@
 
 If a text has at least 200 lines, `difflib` treats frequent lines as junk, and then shows a repetitive file as
 completely rewritten. Without that heuristic, it takes cubic time. Lines that occur once in both texts are therefore
-matched first (Bram Cohen's patience diff). The parts between them are compared using the shortest edit script (Eugene
-Myers, "An O(ND) Difference Algorithm and Its Variations", 1986).
+matched first (Bram Cohen's patience diff), and `difflib` only compares the parts between them.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 _Line = TypeVar("_Line", bound=Hashable)
 
-_MOST_STEPS = 2_000_000  # in the search for a shortest edit script; this takes about two seconds
+_MOST_PAIRS = 200_000  # of equal lines that `difflib` looks at; comparing so many takes a few seconds at worst
 
 
 class LineDifference(NamedTuple):
@@ -32,10 +32,9 @@ def differences(before: Sequence[_Line], after: Sequence[_Line]) -> Iterator[Lin
     """Yield the differences between two texts in order, with equal lines between them.
 
     Lines that occur once in both texts and are in the same order are matched first, together with equal lines next to
-    them. The parts between them are compared within a total budget of about two seconds. Anything left after that
-    counts as changed.
+    them. The parts between them are compared unless they are too long and repetitive. Those count as changed.
     """
-    budget = _MOST_STEPS
+    budget = _MOST_PAIRS
     ends = [(-1, -1), *_anchors(before, after), (len(before), len(after))]
     for (old_start, start), (old_stop, stop) in pairwise(ends):
         old_low, low, old_high, high = old_start + 1, start + 1, old_stop, stop
@@ -45,59 +44,16 @@ def differences(before: Sequence[_Line], after: Sequence[_Line]) -> Iterator[Lin
             old_high, high = old_high - 1, high - 1
         if old_low == old_high and low == high:
             continue
-        script, steps = _script(before[old_low:old_high], after[low:high], budget)
-        budget -= steps
-        for i, j, k, m in script:
-            yield LineDifference(old_low + i, old_low + j, low + k, low + m)
-
-
-def _script(old: Sequence[_Line], new: Sequence[_Line], budget: int) -> tuple[list[LineDifference], int]:
-    """Return the shortest edit script and the steps it took.
-
-    If it takes more than `budget` steps, replace everything.
-    """
-    steps = 0
-    reached = {1: 0}  # The furthest position in `old` on each diagonal, where a diagonal is `old` minus `new`.
-    rounds: list[dict[int, int]] = []
-    while steps <= budget:
-        rounds.append(dict(reached))
-        edits = len(rounds) - 1
-        steps += len(rounds)
-        for diagonal in range(-edits, edits + 1, 2):
-            x = reached[diagonal + 1] if _inserts(reached, diagonal, edits) else reached[diagonal - 1] + 1
-            y = x - diagonal
-            while x < len(old) and y < len(new) and old[x] == new[y]:
-                x, y = x + 1, y + 1
-            reached[diagonal] = x
-            if x >= len(old) and y >= len(new):
-                return _traced(rounds, len(old), len(new)), steps
-    return [LineDifference(0, len(old), 0, len(new))], steps
-
-
-def _inserts(reached: Mapping[int, int], diagonal: int, edits: int) -> bool:
-    """Return whether a diagonal is reached by an insertion, from the diagonal above.
-
-    Otherwise, a deletion reaches it.
-    """
-    return diagonal == -edits or (diagonal != edits and reached[diagonal - 1] < reached[diagonal + 1])
-
-
-def _traced(rounds: Sequence[Mapping[int, int]], x: int, y: int) -> list[LineDifference]:
-    """Return the edits on the path to the end, with adjacent edits merged."""
-    found: list[LineDifference] = []
-    for edits in range(len(rounds) - 1, 0, -1):
-        reached, diagonal = rounds[edits], x - y
-        inserts = _inserts(reached, diagonal, edits)
-        before = diagonal + 1 if inserts else diagonal - 1
-        x = reached[before]
-        y = x - before
-        after_x, after_y = (x, y + 1) if inserts else (x + 1, y)
-        last = found[-1] if found else None
-        if last is not None and (last.old_start, last.start) == (after_x, after_y):
-            found[-1] = last._replace(old_start=x, start=y)
-        else:
-            found.append(LineDifference(x, after_x, y, after_y))
-    return found[::-1]
+        old, new = before[old_low:old_high], after[low:high]
+        counts = Counter(new)
+        budget -= sum(counts[line] for line in old)
+        if budget < 0:
+            yield LineDifference(old_low, old_high, low, high)
+            continue
+        matcher = SequenceMatcher(None, old, new, autojunk=False)
+        for kind, i, j, k, m in matcher.get_opcodes():
+            if kind != "equal":
+                yield LineDifference(old_low + i, old_low + j, low + k, low + m)
 
 
 def _anchors(before: Sequence[_Line], after: Sequence[_Line]) -> list[tuple[int, int]]:

@@ -209,10 +209,7 @@ def _module_list(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind
 
 
 def _progress_bar(name: str, args: list[Kind]) -> Kind:
-    """Return the result of calling a progress bar, which iterates over its argument.
-
-    If there is no argument, methods advance the progress bar.
-    """
+    """Return the result of calling a progress bar: its argument's elements, or an object that methods advance."""
     if name.endswith("range"):
         return k.Sequence("generator", k.INT)
     return k.Sequence("generator", element_of(args[0])) if args else k.Object("tqdm.tqdm")
@@ -292,10 +289,7 @@ def _numpy(name: str, args: list[Kind], keywords: dict[str, Kind]) -> Kind:
 
 
 def _has_several(kind: Kind) -> bool:
-    """Return whether a container has more than one element.
-
-    Tracing knows the value of a single element, but code rarely uses it.
-    """
+    """Return whether a container has more than one element. Tracing knows a single one, but code rarely uses it."""
     given = [one for one in kind.members if isinstance(one, k.Sequence)]  # any other alternative is a single number
     return bool(given) and all(map(_is_of_several, given))
 

@@ -161,10 +161,7 @@ def _bind(
     keywords: dict[str, Kind],
     starred: bool,
 ) -> Environment:
-    """Return the kinds of the parameters in a call, based on the arguments and, if any are omitted, the defaults.
-
-    The annotations are used for arguments of unknown kind.
-    """
+    """Return the kinds of the parameters in a call, from the arguments, defaults or, if unknown, annotations."""
     arguments = function.node.args
     own = frame.interpreter.method_receiver(function)
     given = [
@@ -221,10 +218,7 @@ def _without_objects(kind: k.Union, declared: Kind) -> Kind:
 
 
 def _omitted(frame: Frame, function: FunctionInfo, name: str, declared: Kind | None, starred: bool) -> Kind:
-    """Return the kind of a parameter that a call omits.
-
-    It is the default's kind, unless `*args` may supply the value.
-    """
+    """Return the kind of a parameter that a call omits: its default's kind, unless `*args` may supply the value."""
     default = parameter_default(function, name)
     if starred or default is None:
         return declared if declared is not None else k.Unknown(name)
@@ -232,10 +226,7 @@ def _omitted(frame: Frame, function: FunctionInfo, name: str, declared: Kind | N
 
 
 def _kept(kind: Kind) -> Kind:
-    """Return the kind to keep for an argument of a small function, or for a default.
-
-    Everything except the values of numbers is kept.
-    """
+    """Return the kind to keep for a small function's argument or a default: everything except numbers' values."""
     if isinstance(kind, k.Value) and kind.type in ("int", "float") and kind.constant is not k.MISSING:
         return k.Value(kind.type, k.MISSING, kind.source)
     if isinstance(kind, k.Tensor) and kind.foreseen:

@@ -98,10 +98,7 @@ def _is_in_loop(node: ast.AST, parents: Parents) -> bool:
 
 
 def _leaving(statements: Sequence[ast.stmt]) -> ast.stmt | None:
-    """Return the first `return` or `continue` in a loop's body.
-
-    A `return` in an `else` is ignored because a jump may come before it.
-    """
+    """Return the first `return` or `continue` in a loop's body. A `return` in an `else` may come after a jump."""
     for one in statements:
         if isinstance(one, (ast.Return, ast.Continue)):
             return one

@@ -76,10 +76,7 @@ class Importers:
         return frozenset(found)
 
     def _used(self, module: Outline) -> Iterator[tuple[Outline, str]]:
-        """Yield the modules that define what a module imports, each with the name used there.
-
-        There may be duplicates.
-        """
+        """Yield the modules that define what a module imports, each with the name used there, possibly repeatedly."""
         for one in module.imports:
             if one.module.partition(".")[0] not in self._packages:
                 continue

@@ -187,10 +187,7 @@ def _is_choice(kind: Kind) -> bool:
 
 
 def _chosen_below(frame: Frame, cls: ClassInfo, name: str) -> Iterator[Kind]:
-    """Yield the classes and functions that subclasses assign to `name`.
-
-    `self` in a constructor may be an instance of any of these subclasses.
-    """
+    """Yield the classes and functions that subclasses, which `self` may be an instance of, assign to `name`."""
     _ = frame.interpreter.project.all_classes
     for one in cls.subclasses:
         if name in one.body:

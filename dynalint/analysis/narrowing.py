@@ -112,10 +112,7 @@ def by_default(frame: Frame, node: ast.expr) -> bool | None:
 
 
 def _if_filled(frame: Frame, node: ast.expr) -> bool | None:
-    """Return the outcome of `self.cache is None` on the second call if this function itself fills the cache.
-
-    Return None for any other test.
-    """
+    """Return the outcome of `self.cache is None` on the second call if this function fills the cache, or None."""
     if not (isinstance(node, ast.Compare) and len(node.ops) == 1 and _is_none(node.comparators[0])):
         return None
     name = frame.self_attribute(node.left)

@@ -105,10 +105,7 @@ def repeated(op: ast.operator, left: Kind, right: Kind) -> k.Sequence | None:
 
 
 def _tensor_binary(op: ast.operator, left: Kind, right: Kind) -> Kind:
-    """Return the result of an operator with a tensor operand. It is a tensor if the other operand is valid.
-
-    None and containers raise, so they do not matter.
-    """
+    """Return the result of an operator with a tensor and an operand that is valid, so not None or a container."""
     dtypes = [_dtype(side) for side in (left, right)]
     rank = None if isinstance(op, ast.MatMult) else broadcast((left, right))
     array = all(isinstance(side, k.Value) or (isinstance(side, k.Tensor) and side.array) for side in (left, right))

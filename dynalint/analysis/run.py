@@ -122,10 +122,7 @@ def _revise(analysis: Analysis, overrides: Mapping[Path, str]) -> Analysis | Non
 
 
 def _events(project: Project, contexts: list[Context], roots: set[FunctionInfo]) -> list[Event]:
-    """Return the events in the region for the checked files.
-
-    If there are duplicates, the one from the most informative context is kept.
-    """
+    """Return the events in the region for the checked files, each from its most informative context."""
     order = {file: index for index, file in enumerate(project.checked)}
     found: dict[tuple[object, ...], Event] = {}
     found.update(_generators(contexts, {root for root in roots if root.file in order}))
@@ -139,10 +136,7 @@ def _events(project: Project, contexts: list[Context], roots: set[FunctionInfo])
 
 
 def _informativeness(event: Event) -> tuple[bool, bool, int, int]:
-    """Rank an event by how informative it is.
-
-    The rank depends on whether the event is certain, and on how many of its values are tensors or masks.
-    """
+    """Rank an event by whether it is certain, and by how many of its values are tensors or masks."""
     if isinstance(event, Call):
         values = [*event.args, *event.keywords.values()]
     elif isinstance(event, Subscript):

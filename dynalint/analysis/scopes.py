@@ -90,10 +90,7 @@ class Scopes:
         return next(map(self.imported, bound), UNKNOWN)
 
     def _read(self, frame: Frame, function: FunctionInfo, name: str) -> Kind | None:
-        """Join the variable over all reads so far.
-
-        It can differ between a nested function's definition and its call.
-        """
+        """Join the variable over all reads so far, because a nested function's call may see another value."""
         inside = function is frame.function and frame.context is not None
         kind = self._around(function, name) if inside else self._captured(function, name)
         if kind is not None and frame.context is not None and (not inside or function.enclosing):
@@ -137,10 +134,7 @@ class Scopes:
         return k.Class(binding) if isinstance(binding, ClassInfo) else k.Function(binding)
 
     def _says_something(self, kind: Kind) -> bool:
-        """Return whether anything is known about an import.
-
-        Often, an optional package itself is unknown, and only its replacement is known.
-        """
+        """Return whether anything is known about an import, unlike an optional package that has a replacement."""
         if not isinstance(kind, k.External):
             return not isinstance(kind, k.Unknown)
         return kind.name.partition(".")[0] in _KNOWN or self._interpreter.watched(kind.name) is not None

@@ -41,10 +41,7 @@ def taken_apart(frame: Frame, node: ast.Subscript) -> tuple[Kind, Kind]:
 
 
 def _indexable(base: Kind, *, not_by_place: bool) -> Kind:
-    """Return the alternatives that can be indexed.
-
-    Numbers cannot be indexed, and lists and tuples can only be indexed by position.
-    """
+    """Return the alternatives that can be indexed: no numbers, and lists and tuples only by position."""
     if not isinstance(base, k.Union):
         return base
     raising = (k.Value, k.Sequence) if not_by_place else k.Value

@@ -121,10 +121,7 @@ def _has_extensions(folder: str, known: Mapping[str, str | None]) -> bool:
 
 
 def _files(workspace: Workspace) -> Basis:
-    """Return the files with the codes that are enabled and fixable in each.
-
-    Equal sets of codes are stored only once.
-    """
+    """Return the files with the codes that are enabled and fixable in each. Equal sets are stored only once."""
     sets: dict[frozenset[str], int] = {}
     files = {
         str(path): [sets.setdefault(codes, len(sets)) for codes in (workspace.enabled(path), workspace.fixable(path))]

@@ -184,10 +184,7 @@ class Worker:
     def _next_answer(
         self, server: WorkerServer, most: int, on_stage: Callable[[str], None] | None
     ) -> tuple[Answer, bool]:
-        """Return the next answer, and whether more answers to the same message follow.
-
-        Texts are shortened to `most` characters.
-        """
+        """Return the next answer, with texts cut to `most` characters, and whether the message has more answers."""
         parts: dict[str, Any] = {}
         stage, spent = "starting", 0.0
         wait = PATIENCE * self.options.seconds + _GRACE_SECONDS + (0.0 if server.warm else _IMPORT_SECONDS)

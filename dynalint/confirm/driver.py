@@ -240,10 +240,7 @@ class _TargetRuns:
     def _harvest(
         self, pool: ThreadPoolExecutor, workers: SimpleQueue[Worker], traced: Sequence[TargetResult], wanted: Wanted
     ) -> None:
-        """Judge targets by the calls that the project's own code makes, and drop targets that have been judged.
-
-        A forked process cannot use a GPU, so on a GPU the calls are only recorded.
-        """
+        """Judge targets by the calls that the project's code makes, or only record the calls if there is a GPU."""
         options = self._options
         asked = {target: lines for target, lines in wanted(traced).items() if options.example_for(target) is None}
         if options.device != "cpu":

@@ -118,10 +118,7 @@ def _abandon(session: Session) -> None:
 
 
 def _run(command: Sequence[str], environment: dict[str, str]) -> tuple[int, bool]:
-    """Run a command as if it had been started in place of this process.
-
-    Returns its exit code, and whether a terminating signal was received.
-    """
+    """Run a command in place of this process. Return its exit code, and whether a terminating signal came."""
     try:
         process = subprocess.Popen(command, env=environment)
     except OSError as error:

@@ -53,10 +53,7 @@ def find_targets(
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Split `text` into the file or module and the name in it, which can be empty.
-
-    Keep the colon of a Windows drive.
-    """
+    """Split `text` into the file or module, with a Windows drive's colon, and the name, which can be empty."""
     for separator in ("::", ":"):
         where, found, qualname = text.rpartition(separator)
         if found and all(part.isidentifier() for part in qualname.split(".")):

@@ -69,10 +69,7 @@ def suggestions(analysis: Analysis, shown: Callable[[Path], str]) -> Suggestions
 
 
 def _is_named(code: ClassInfo | FunctionInfo) -> bool:
-    """Return whether settings can name the code.
-
-    Tests are excluded, because compiler calls in them are found anyway.
-    """
+    """Return whether settings can name the code. Compiler calls in tests are found anyway."""
     return code.file.path.suffix == ".py" and not is_test(code.file.path)
 
 

@@ -217,10 +217,7 @@ def _compile(lines: tuple[str, ...], asked_for: str | None) -> GitIgnoreSpec:
 
 
 def _excludes(settings: Settings, root: Path, *, asked_for: bool = True) -> list[_Patterns]:
-    """Return the settings' excludes that apply below `root`.
-
-    If `root` was named, the patterns that match it are left out.
-    """
+    """Return the excludes that apply below `root`, without the patterns that match it if it was named."""
     by_base: dict[Path, list[str]] = {}
     for glob in (*settings.exclude, *settings.extend_exclude):
         # Patterns from outside the tree are applied relative to the named directory.

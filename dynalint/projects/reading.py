@@ -134,10 +134,7 @@ def _nearest(folder: Path, has_mark: Callable[[Path], bool]) -> Path | None:
 
 
 def _identity(folder: Path) -> tuple[int, int] | Path:
-    """Return a key that identifies a folder regardless of links.
-
-    Resolving the links in a deep path takes far longer.
-    """
+    """Return a key that identifies a folder regardless of links, because resolving a deep path takes long."""
     try:
         state = folder.stat()
     except OSError:

@@ -65,10 +65,7 @@ def _marked(finding: Finding, number: int, end: int, line: str) -> tuple[int, in
 
 
 def _near(line: str, span: tuple[int, int] | None) -> tuple[str, tuple[int, int] | None]:
-    """Return the part of a long line around a span, and the span within that part.
-
-    A short line is returned unchanged.
-    """
+    """Return the part of a long line around a span, or a short line, and the span within it."""
     start, stop = span or (0, 0)
     first, last = max(start - _NEAR, 0), min(stop, start + _NEAR) + _NEAR
     if len(line) <= 4 * _NEAR:

@@ -31,10 +31,7 @@ def render(report: Report, style: Style) -> str:
 
 
 def _most_expensive(report: Report, style: Style) -> str:
-    """Return lines that name the findings to fix first.
-
-    There are none unless some are known to cost more than others.
-    """
+    """Return lines that name the findings to fix first, if some are known to cost more than others."""
     if report.quiet or len(report.findings) <= FEW:
         return ""
     named, alike = most_expensive(report.findings)

@@ -254,10 +254,7 @@ def _badge(finding: Finding) -> str:
 def _table(
     name: str, heads: Sequence[str], rows: Iterable[Sequence[object]], texts: Sequence[int] = (0,)
 ) -> Iterator[str]:
-    """Yield a table whose cells are numbers or HTML.
-
-    The first column names the rows. `texts` are the indices of columns with text.
-    """
+    """Yield a table of numbers or HTML, named by its first column. `texts` are the indices of columns with text."""
     yield f'<div class="wide" tabindex="0" role="region" aria-label="{name}"><table><thead><tr>'
     yield "".join(f'<th scope="col"{_look("" if at in texts else 1)}>{head}</th>' for at, head in enumerate(heads))
     yield "</tr></thead><tbody>"

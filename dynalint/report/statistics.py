@@ -35,10 +35,7 @@ def _by_rule(report: Report) -> list[Row]:
 
 
 def _by_break(report: Report) -> list[Row]:
-    """Count findings by the id that Dynamo reported.
-
-    Static findings can have more than one possible id, so they are excluded.
-    """
+    """Count findings by the id that Dynamo reported. Static findings can have more than one possible id."""
     pairs = ((finding.evidence.gb, finding) for finding in report.findings if finding.evidence.gb)
     return [{**counts, "gb": gb} for gb, counts in _counted(pairs, report)]
 

@@ -26,10 +26,7 @@ def edits(old: str, new: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _narrowed(start: int, old: str, new: str) -> tuple[int, int, str]:
-    """Shorten an edit by the words that the texts have in common at the start and end.
-
-    Whole new or old lines are kept.
-    """
+    """Shorten an edit by the words that the texts share at the start and end. Whole lines are kept."""
     if not old or not new:
         return start, start + len(old), new
     before, after = _WORD.findall(old), _WORD.findall(new)

@@ -50,10 +50,7 @@ _PROPERTY = "dynalint_ran"
 
 
 class _Floor:
-    """Counts the tests that must run code under Dynamo and the tests that did.
-
-    With xdist, the main process does this.
-    """
+    """Counts the tests that must run code under Dynamo and those that did, in xdist's main process."""
 
     def __init__(self) -> None:
         self.wanted: set[str] = set()

@@ -283,10 +283,7 @@ def _number(tensor: torch.Tensor) -> Any:
 
 
 def _kept(leaf: Any) -> Any:
-    """Return a value to compare.
-
-    The example's own objects become their attributes, and 0-dim tensors become numbers.
-    """
+    """Return a value to compare: the example's own objects become attributes, and 0-dim tensors numbers."""
     if isinstance(leaf, torch.Tensor):
         return _number(leaf.detach())
     if type(leaf).__module__.startswith("dynalint_example_") and hasattr(leaf, "__dict__"):

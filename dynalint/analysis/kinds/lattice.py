@@ -133,10 +133,7 @@ def _covering(bases: Mapping[object, list[Instance]], kind: Kind) -> Iterator[In
 
 
 def _identity(kind: Kind) -> object:
-    """Return a key that is equal for kinds that may merge.
-
-    Comparing thousands of instances, classes or functions with one another would be slow.
-    """
+    """Return a key that is equal for kinds that may merge, because comparing thousands of kinds would be slow."""
     if isinstance(kind, Instance):
         return kind.cls
     if isinstance(kind, Function) and not kind.args and not kind.keywords:

@@ -37,10 +37,7 @@ class CompiledStateDict(Rule):
 
 
 def _functions(target: str, event: Event) -> list[FunctionInfo]:
-    """Return the functions in which `target` refers to the same object.
-
-    If it is an attribute, these are all methods of the class.
-    """
+    """Return the functions in which `target` is the same object: all methods of the class for an attribute."""
     owner = event.function.owner
     if target.startswith("self.") and owner is not None:
         return list(owner.methods.values())

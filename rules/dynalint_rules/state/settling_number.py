@@ -66,10 +66,7 @@ def _is_turned_over(event: StateChange) -> bool:
 
 
 def _is_changed(event: StateChange) -> bool:
-    """Return whether the new value is computed arithmetically, possibly up to a bound.
-
-    Without arithmetic, `min`, `max` and similar functions converge.
-    """
+    """Return whether the new value is computed arithmetically. `min`, `max` and similar functions alone converge."""
     statement = event.statement
     if isinstance(statement, ast.AugAssign):
         neutral = 0 if isinstance(statement.op, ast.Add | ast.Sub) else 1

@@ -123,10 +123,7 @@ def _unpacked(event: Call, project: Project) -> list[ast.expr]:
 
 
 def _shown(event: Call, size: ast.expr, project: Project) -> str:
-    """Return a description of the tensor in a size.
-
-    If the size is a tuple or list, describe the item that is a tensor.
-    """
+    """Return a description of the tensor in a size, which can be an item of a tuple or list."""
     kinds, file = project.kinds(event.function), event.function.file
     if isinstance(size, ast.Tuple | ast.List):
         items = [item for item in size.elts if _holds_tensor(kinds.get(item, k.UNKNOWN))]
@@ -143,10 +140,7 @@ def _holds_tensor(kind: k.Kind, stored: bool = False) -> bool:
 
 
 def _is_read(kind: k.Kind, stored: bool) -> bool:
-    """Return whether a size is a tensor with a value that Dynamo does not know.
-
-    If `stored` is true, this includes tensors that are kept in the module.
-    """
+    """Return whether a size is a tensor that Dynamo does not know, or one kept in the module if `stored` is true."""
     tensor = k.only_tensor(kind)
     return tensor is not None and not tensor.foreseen and (stored or not is_stored_number(tensor))
 

@@ -277,10 +277,7 @@ def _probe_apart(subject: ComparedVersion) -> Callable[[Trial], None]:
 def _other_states(
     one: ComparedVersion, other: ComparedVersion, equality: Equality, search: InputSearch
 ) -> Iterator[_Scene]:
-    """Yield trials in other states.
-
-    They always run, because tests of the state may combine with any test of the inputs.
-    """
+    """Yield trials in other states. They always run, because tests of state and inputs may combine."""
     if state_tensors(fresh(one, training=True)):
         for change in ALWAYS:
             pair = Pair(one, other, equality, training=True, change=change)

@@ -185,10 +185,7 @@ def _keepable(name: str, value: Any) -> bool:
 
 
 def _with_gradients(call: Call, *, training: bool) -> tuple[list[torch.Tensor], Call]:
-    """Make floating-point inputs require gradients.
-
-    The arguments are copies of these leaves, so code may write to them.
-    """
+    """Make float inputs require gradients. The arguments are copies of these leaves, so code may write to them."""
     leaves: list[torch.Tensor] = []
 
     def prepared(tensor: torch.Tensor) -> torch.Tensor:

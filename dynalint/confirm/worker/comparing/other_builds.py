@@ -69,10 +69,7 @@ _SEVERAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def _literals(cls: type, parameters: Iterable[str]) -> Mapping[str, list[Any]]:
-    """Return what a class's methods compare each parameter with, under any name it is stored as.
-
-    For a bound, that is 1.
-    """
+    """Return what a class's methods compare each parameter with, under any name it has. For a bound, that is 1."""
     kept: dict[str, str] = {}
     functions = [one for one in vars(cls).values() if inspect.isfunction(one)]
     for node in (node for one in functions for node in nodes_of(one)):

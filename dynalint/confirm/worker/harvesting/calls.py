@@ -246,10 +246,7 @@ class Harvest:
         self.begin()
 
     def _confirmed(self, wanted: list[Wanted], subject: Any, call: Call) -> set[Span] | None:
-        """Confirm or record a call in a fork.
-
-        Returns the required line ranges that it reached, or None if it shows nothing.
-        """
+        """Confirm or record a call in a fork. Return the line ranges it reached, or None if it shows nothing."""
         number, self._count = self._count, self._count + 1
         source, sink = os.pipe()
         child = os.fork()

@@ -165,10 +165,7 @@ def _unfit(specs: Specs) -> bool:
 
 
 def _first_guess(function: Callable[..., Any]) -> Specs:
-    """Return a first guess based on annotations, names and the first layer. Optional parameters are left out.
-
-    If all parameters have defaults, the model's `main_input_name` is guessed.
-    """
+    """Guess the required arguments by annotation, name and first layer, or `main_input_name` if none are required."""
     target = function.forward if isinstance(function, nn.Module) else function
     parameters = parameters_of(target)
     needed = [item for item in parameters if item.default is item.empty]
@@ -190,10 +187,7 @@ def _without_optional(function: Callable[..., Any], specs: Specs) -> Specs:
 
 
 def _guesses(function: Callable[..., Any], parameter: inspect.Parameter, *, first: bool) -> Specs:
-    """Return a guess for a parameter, or for each of its items.
-
-    The result is empty if nothing is known about its annotation.
-    """
+    """Return a guess for a parameter, or for each of its items, or nothing if its annotation is unknown."""
     target = function.forward if isinstance(function, nn.Module) else function
     hint = _required(hints_of(target).get(parameter.name, parameter.annotation))
     read = items_read(function, parameter.name) if _may_be_dict(hint) else {}
@@ -253,10 +247,7 @@ def _supplied(function: Callable[..., Any], specs: Specs, trouble: FailedAttempt
 
 
 def _missed(error: Exception, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the `names` in an error's message, or with the value None on a line in its traceback.
-
-    Names in the message come first, followed by those on the innermost line.
-    """
+    """Return the `names` in an error's message, then those that are None on a line of its traceback."""
     found = dict.fromkeys(word for word in re.findall(r"\w+", str(error)) if word in names)
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         text = linecache.getline(frame.f_code.co_filename, line)

@@ -157,10 +157,7 @@ def _declared(example: Any, name: str, device: str) -> BuiltTarget:
 
 
 def _makers(found: Any, target: Mapping[str, str], device: str) -> Makers:
-    """Yield at least one maker for a class, method, module or function, each with a description.
-
-    The caller sends back a maker's exception, so that the next maker can avoid it.
-    """
+    """Yield at least one maker with its description. The caller sends back each maker's exception, to be avoided."""
     found = getattr(found, "_orig_mod", found)
     if isinstance(found, nn.Module):
         yield (lambda: _placed(copy.deepcopy(found), device)), target["qualname"]

@@ -160,10 +160,7 @@ class Advisor:
             return self._try(name, lines, lambda function, backend: compiled(function, settings, backend))
 
     def _try_settings(self, run: Run, before: Outcome) -> None:
-        """Find the smallest set of settings with the best result.
-
-        Try each one alone, all compatible ones, then fewer.
-        """
+        """Find the smallest set of settings with the best result, from each one alone, all together, then fewer."""
         alone: dict[str, Tried] = {}
         able: list[Setting] = []
         best: tuple[Setting, ...] = ()

@@ -199,10 +199,7 @@ class _Session:
         asked: Mapping[str, JudgedFile],
         seconds: float,
     ) -> Run | None:
-        """Run without the breaks that hide others.
-
-        If the compiled code fails, the frames that cannot be compiled run in eager mode.
-        """
+        """Run without the breaks that hide others. Frames that cannot be compiled run in eager mode."""
         is_open = partial(self._is_open, eager)
         if default.error is None:
             return latent_run(make, calls, default, asked, seconds, is_open)

@@ -100,10 +100,7 @@ def _release_of_torch(folder: str) -> str | None:
 
 
 def _preload(message: Message) -> None:
-    """Import torch and let Dynamo compile something small, once for all forks.
-
-    If torch is only on the project's search path, each process imports it itself, in the sandbox.
-    """
+    """Import torch, unless it is only on the project's path, and compile something small, once for all forks."""
     if importlib.util.find_spec("torch") is None:
         return
     if "torch" not in sys.modules:

@@ -84,10 +84,7 @@ def numbers(table: str, machine: str) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class _Look:
-    """A call that is refused depending on an argument.
-
-    If `only` is true, the argument must be one of `values`. Otherwise, it must be none of them.
-    """
+    """A call that is refused if an argument is one of `values` or, if `only` is true, none of them."""
 
     call: str
     argument: int

@@ -226,10 +226,7 @@ def _data_size() -> int:
 
 
 def _way_out(scratch: Path, outside: Path, open_for_reading: Iterable[Path], *, hidden: bool) -> str | None:
-    """Try to read and write outside and to reach other programs. Return the first success, or None.
-
-    `hidden` means that paths outside are not visible at all.
-    """
+    """Try to read, write and connect outside, and return the first success. `hidden` means nothing is visible."""
     witness, address = outside / _WITNESS, str(outside / _SOCKET)
     attempts: list[tuple[str, Callable[[], object]]] = [
         ("make files outside the scratch folder", lambda: (outside / "made").write_bytes(b"")),

@@ -78,10 +78,7 @@ class _OverridingFinder(importlib.abc.MetaPathFinder):
 
 
 class _UnlistedFinder(importlib.abc.MetaPathFinder):
-    """Finds modules in folders that cannot be listed but whose Python files are readable.
-
-    Python has to list folders.
-    """
+    """Finds modules in folders that Python cannot list but whose files are readable."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -75,10 +75,7 @@ class _Seen(Reply):
 
 
 def _tables(own: Sequence[str], runs: Sequence[Run], ran: set[str]) -> dict[str, list[tuple[int, ...]]]:
-    """Return the operations in each reached file: line, column, end line, end column, and a bit mask of runs.
-
-    The bit is set for each run that traced the operation.
-    """
+    """Return the operations in each reached file, as positions and a bit mask of the runs that traced them."""
     traced = [
         {str(Path(file).resolve()): set(found) for file, found in run.traced.items()} if run else {} for run in runs
     ]

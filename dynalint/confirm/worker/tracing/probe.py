@@ -237,10 +237,7 @@ def _check_process() -> None:
 
 
 def _handler_of_ended_processes() -> Any:
-    """Return the program's SIGCHLD handler. Handlers from torch's data loaders are skipped.
-
-    They only handle the data loaders' own workers.
-    """
+    """Return the program's SIGCHLD handler, below the handlers of torch's data loaders for their own workers."""
     handler: Any = signal.getsignal(signal.SIGCHLD)
     while isinstance(handler, types.FunctionType) and handler.__module__ == _DATA_LOADERS:
         cells = dict(zip(handler.__code__.co_freevars, handler.__closure__ or (), strict=False))

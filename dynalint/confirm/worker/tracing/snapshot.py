@@ -257,10 +257,7 @@ def _run(snapshot: Snapshot, seconds: float, reply: Reply) -> None:
 
 
 def _raised(snapshot: Snapshot) -> str | None:
-    """Try the call in another fork, and return the exception that it raises, if any.
-
-    Calls that raise are not confirmed.
-    """
+    """Try the call in another fork, because calls that raise are not confirmed. Return the exception, if any."""
     source, sink = os.pipe()
     trial = os.fork()
     if trial == 0:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import torch
 from torch import nn
 
 from dynalint.confirm.worker.inputs.constructors import constructions
@@ -47,41 +46,3 @@ class Unsaid(nn.Module):
 
 def test_settings_without_annotation_are_those_of_the_module_that_have_what_is_read() -> None:
     assert isinstance(settled(Unsaid), OpenConfig)
-
-
-@dataclass
-class HeadsConfig:
-    hidden_size: int = 1152
-    num_attention_heads: int = 16
-
-
-class Heads(nn.Module):
-    def __init__(self, config: HeadsConfig):
-        super().__init__()
-        self.config = config
-
-
-def test_widths_that_heads_divide_come_first() -> None:
-    make, _ = next(constructions(Heads))
-    assert make().config.hidden_size % (4 * 16) == 0
-
-
-class Layers(nn.Module):
-    def __init__(self, decoder_layer, num_layers):
-        super().__init__()
-        self.layers = nn.ModuleList([decoder_layer] * num_layers)
-
-    def forward(self, output: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
-        for layer in self.layers:
-            output = layer(output, memory, mask=None)
-        return output
-
-
-def test_a_layer_that_is_handed_in_takes_whatever_it_is_given() -> None:
-    ways = constructions(Layers)
-    make, _ = next(ways)
-    with pytest.raises(TypeError) as raised:
-        make()
-    make, text = ways.send(raised.value)
-    assert text == "Layers(decoder_layer=PassThrough(), num_layers=2)"
-    find_call(make(), "cpu", 10)

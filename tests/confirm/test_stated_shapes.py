@@ -26,34 +26,6 @@ class LongOfDimensions:
     dtypes = ("int32", "int64")
 
 
-def rearrange(tensor: torch.Tensor, pattern: str, **sizes: int) -> torch.Tensor:
-    """Stands for einops, of which only the pattern is read."""
-    return tensor.flatten(1)
-
-
-class Taken(nn.Module):
-    def forward(self, x):
-        batch, steps, width = x.size()
-        return x.reshape(batch * steps, width)
-
-
-class Asserted(nn.Module):
-    def forward(self, x, y):
-        assert x.dim() == 4 and x.shape[1] == 3, "pictures"  # noqa: PT018 - as people write it
-        assert len(y.shape) == 3
-        return x.mean(), y.sum()
-
-
-class AssertedWhole(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.width = 24
-
-    def forward(self, x):
-        assert x.shape == (x.shape[0], 9, self.width)
-        return x * 2
-
-
 class Commented(nn.Module):
     def forward(
         self,
@@ -110,11 +82,6 @@ class DescribedByFields(nn.Module):
         return x * 2
 
 
-class Patterned(nn.Module):
-    def forward(self, images):
-        return rearrange(images, "b c (h p) (w p) -> b (h w) (p p c)", p=4)
-
-
 class Annotations(nn.Module):
     def forward(self, x: FloatOfDimensions, ids: LongOfDimensions, y: Annotated[torch.Tensor, "batch 2 3"]):
         return x.sum() + ids.sum() + y.sum()
@@ -138,15 +105,11 @@ def shapes(module: nn.Module) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize(
     ("cls", "expected"),
     [
-        (Taken, [(BATCH, LENGTH, WIDTH)]),
-        (Asserted, [(BATCH, 3, 16, 16), (BATCH, LENGTH, WIDTH)]),
-        (AssertedWhole, [(BATCH, 9, 24)]),
         (Commented, [(BATCH, LENGTH, 3), (BATCH, 3)]),
         (CommentedBelow, [(BATCH, LENGTH, WIDTH, 16, 16)]),
         (CommentedInOneLine, [(BATCH, WIDTH), (BATCH,), (BATCH, 4)]),
         (Described, [(BATCH, LENGTH, 12), (BATCH, LENGTH), (BATCH,)]),
         (DescribedByFields, [(BATCH, 2 * WIDTH, LENGTH, 2)]),
-        (Patterned, [(BATCH, 3, 64, 64)]),
         (Annotations, [(BATCH, 6, 4), (BATCH, LENGTH), (BATCH, 2, 3)]),
         (Wrong, [(BATCH, 10)]),
     ],

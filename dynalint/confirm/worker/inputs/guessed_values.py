@@ -21,7 +21,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from .own_code import sequences_in
 from .small_configs import is_configuration, shrunk
 
 WIDTH = 16
@@ -209,16 +208,7 @@ def constructor_arguments(cls: type, level: GuessLevel | None = None) -> dict[st
             f for f in dataclasses.fields(cls) if f.init and f.default is missing and f.default_factory is missing
         ]
         return {item.name: for_parameter(item.name, hints.get(item.name, Any), level) for item in needed}
-    return {
-        name: _as_used(cls, name, for_parameter(name, _declared(cls, name, hint), level), hint)
-        for name, hint in required_parameters(cls)
-    }
-
-
-def _as_used(cls: type, name: str, guess: Any, hint: Any) -> Any:
-    """If a guess is based only on a name and the class uses it as a list, return it as a list."""
-    by_name_alone = type(guess) in (int, float) and (hint is inspect.Parameter.empty or hint is Any)
-    return [guess, guess] if by_name_alone and name in sequences_in(cls) else guess
+    return {name: for_parameter(name, _declared(cls, name, hint), level) for name, hint in required_parameters(cls)}
 
 
 def _declared(cls: type, name: str, hint: Any) -> Any:

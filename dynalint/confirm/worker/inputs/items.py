@@ -28,17 +28,15 @@ def items_read(function: Callable[..., Any], parameter: str) -> dict[str, str]:
     return {f"{parameter}[{key!r}]": key for key in _keys(function, parameter, _DEEPEST)}
 
 
-def elements_of(function: Callable[..., Any], parameter: str, hint: Any) -> dict[str, tuple[str, Any]]:
+def elements_of(parameter: str, hint: Any) -> dict[str, tuple[str, Any]]:
     """Return the name and annotation of each element of a parameter that is annotated as a tuple of tensors.
 
-    The keys are the elements' names in specs. An element is called what the function's own code calls it.
+    The keys are the elements' names in specs.
     """
     kinds = typing.get_args(hint) if typing.get_origin(hint) is tuple else ()
     if not kinds or not all(isinstance(kind, type) and kind in KINDS for kind in kinds):
         return {}
-    names = _unpacked(function, parameter)
-    names = names if len(names) == len(kinds) else [parameter] * len(kinds)
-    return {f"{parameter}[{at}]": one for at, one in enumerate(zip(names, kinds, strict=True))}
+    return {f"{parameter}[{at}]": (parameter, kind) for at, kind in enumerate(kinds)}
 
 
 def with_items(made: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,14 +52,6 @@ def with_items(made: Mapping[str, Any]) -> dict[str, Any]:
         else:
             values[name] = value
     return {name: tuple(value.values()) if name in tuples else value for name, value in values.items()}
-
-
-def _unpacked(function: Callable[..., Any], parameter: str) -> list[str]:
-    """Return the names that a function unpacks a parameter to, or none if it does not."""
-    for node in nodes_of(function.forward if isinstance(function, nn.Module) else function):
-        if isinstance(node, ast.Assign) and _is_name(node.value, parameter) and isinstance(node.targets[0], ast.Tuple):
-            return [one.id if isinstance(one, ast.Name) else parameter for one in node.targets[0].elts]
-    return []
 
 
 def _keys(function: Callable[..., Any], parameter: str, depth: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""How a class's methods use names: what they compare them with, and which names they use as sequences."""
+"""What a class's methods compare names with."""
 
 from __future__ import annotations
 
@@ -9,10 +9,6 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
-
-# Python functions that take a sequence. `max` and `min` take a sequence if they get a single argument.
-_TAKE_SEQUENCES = frozenset("len sum enumerate zip reversed sorted list tuple iter any all prod".split())
-_TAKE_ONE = frozenset(("max", "min"))
 
 
 @cache
@@ -48,27 +44,6 @@ def _value(node: ast.expr, constants: Mapping[str, Any]) -> Any:
         return node.value
     value = constants.get(node.id) if isinstance(node, ast.Name) else None
     return value if isinstance(value, (str, int, float)) else None
-
-
-@cache
-def sequences_in(cls: type) -> frozenset[str]:
-    """Return the names of variables and attributes that a class's methods iterate over or take the length of."""
-    return frozenset(name for node in _nodes_in(cls) for one in _iterated(node) if (name := _name(one)) is not None)
-
-
-def _iterated(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield the expressions that must be sequences for a node."""
-    if isinstance(node, (ast.For, ast.comprehension)):
-        yield node.iter
-    elif isinstance(node, ast.Starred) and isinstance(node.ctx, ast.Load):
-        yield node.value
-    elif isinstance(node, ast.Call):
-        # `math.prod` also takes a sequence. `torch.sum` and similar functions take tensors.
-        called = node.func.id if isinstance(node.func, ast.Name) else ""
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "prod":
-            called = "prod"
-        if called in _TAKE_SEQUENCES or (called in _TAKE_ONE and len(node.args) == 1):
-            yield from node.args
 
 
 def _name(node: ast.expr) -> str | None:

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import linecache
 import math
-import re
 import time
-import traceback
 import types
 import typing
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -102,15 +99,9 @@ class _Search:
         self._device = device
         self._deadline = deadline
         self._tried: set[str] = set()
-        target = function.forward if isinstance(function, nn.Module) else function
-        self._tensors = {name for name, hint in hints_of(target).items() if isinstance(hint, type) and hint in KINDS}
         self.last = FailedAttempt("nothing")
         self._counts: Counter[str] = Counter()
         self._errors: dict[str, Exception | None] = {}
-
-    def _keeps_tensors(self, specs: Specs) -> bool:
-        """Return whether every parameter annotated as a tensor has a tensor."""
-        return all(isinstance(value, TensorSpec) for name, value in specs.items() if name in self._tensors)
 
     @property
     def usual(self) -> Exception | None:
@@ -145,10 +136,9 @@ class _Search:
                     doubtful, most = found, min(most, len(self._tried) + _ATTEMPTS_AFTER_DOUBT)
                 waiting[:0] = deeper(specs)
                 continue
-            answers = [*_supplied(self._function, specs, trouble), *revisions(specs, trouble)]
             # Responses to the latest error come first, because each brings the arguments closer.
-            new = (answer for answer in answers if repr(answer) not in self._tried)
-            waiting[:0] = [answer for answer in new if self._keeps_tensors(answer)]
+            new = [answer for answer in revisions(specs, trouble) if repr(answer) not in self._tried]
+            waiting[:0] = new
             later[:0] = itertools.islice(sizes_in_message(specs, trouble.message), 4)
             self.last = trouble
             self._counts[trouble.message] += 1
@@ -191,7 +181,7 @@ def _guesses(function: Callable[..., Any], parameter: inspect.Parameter, *, firs
     target = function.forward if isinstance(function, nn.Module) else function
     hint = _required(hints_of(target).get(parameter.name, parameter.annotation))
     read = items_read(function, parameter.name) if _may_be_dict(hint) else {}
-    items = {spec: (key, Any) for spec, key in read.items()} or elements_of(function, parameter.name, hint)
+    items = {spec: (key, Any) for spec, key in read.items()} or elements_of(parameter.name, hint)
     found: dict[str, Any] = {}
     for spec, (name, kind) in (items or {parameter.name: (parameter.name, hint)}).items():
         guess = _guess(function, name, kind, first=first and not found)
@@ -235,27 +225,6 @@ def _guess(function: Callable[..., Any], name: str, hint: Any, *, first: bool) -
     return None
 
 
-def _supplied(function: Callable[..., Any], specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
-    """Yield specs that add an optional parameter if the error shows that it is needed."""
-    target = function.forward if isinstance(function, nn.Module) else function
-    given = with_items(specs)
-    missed = [item for item in parameters_of(target) if item.name not in given and item.name in trouble.missed]
-    for parameter in missed:
-        guesses = _guesses(function, parameter, first=not specs)
-        if guesses:
-            yield {**specs, **guesses}
-
-
-def _missed(error: Exception, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the `names` in an error's message, then those that are None on a line of its traceback."""
-    found = dict.fromkeys(word for word in re.findall(r"\w+", str(error)) if word in names)
-    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
-        text = linecache.getline(frame.f_code.co_filename, line)
-        words = [word for word in re.findall(r"\w+", text) if word in names]
-        found.update(dict.fromkeys(word for word in words if frame.f_locals.get(word, frame) is None))
-    return tuple(found)
-
-
 def _tensor_guess(name: str, wanted: TensorSpec, *, first: bool) -> TensorSpec:
     named = by_parameter_name(name)
     if named is not None and len(named.shape) == 4 and len(wanted.shape) != 4:
@@ -280,10 +249,6 @@ def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
     except (TypeError, ValueError):
         return []
     return [item for item in parameters if item.kind not in (item.VAR_POSITIONAL, item.VAR_KEYWORD)]
-
-
-def _names(function: Callable[..., Any]) -> list[str]:
-    return [item.name for item in parameters_of(function.forward if isinstance(function, nn.Module) else function)]
 
 
 def _generic(start: Specs) -> Iterator[Specs]:
@@ -331,8 +296,7 @@ def _attempt(function: Callable[..., Any], made: Mapping[str, Any], call: Call) 
             layer, given = entered[-1] if entered else (None, None)
             received = given if isinstance(given, torch.Tensor) else None
             direct = next((name for name, value in made.items() if received is not None and value is received), None)
-            missed = _missed(error, [name for name in _names(function) if name not in with_items(made)])
-            return FailedAttempt(f"{type(error).__name__}: {error}", layer, received, direct, missed, error)
+            return FailedAttempt(f"{type(error).__name__}: {error}", layer, received, direct, error)
     return None
 
 

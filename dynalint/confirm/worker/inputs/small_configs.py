@@ -24,9 +24,6 @@ _POSITIONS = 512
 _PICTURE = 224
 _SMALLEST = 16
 
-_MAIN_WIDTH = re.compile(r"hidden_(size|dim)|embed_dim|d_model|n_embd|dim")
-_HEAD_WIDTH = re.compile(r"(\w+_)?head_(dim|size)|d_head|d_kv")
-_HEADS = re.compile(r"(num_|n_)?((encoder|decoder)_)?(attention_)?heads?|n_head")
 _TOKEN = re.compile(r"\w+_(token_id|token_index|token)|(pad|bos|eos|cls|sep|mask|unk|blank)\w*_id")
 # The first pattern that matches the whole name decides how the value changes.
 _KINDS: tuple[tuple[str, str], ...] = (
@@ -63,26 +60,6 @@ def is_configuration(cls: type) -> bool:
     """Return whether a class is a config, judging by its name or because it is a dataclass."""
     named = re.search(r"(Config|Configuration|Settings|Options|Params|Hyperparameters|Args|HParams)$", cls.__name__)
     return named is not None or dataclasses.is_dataclass(cls)
-
-
-def nested(value: Any) -> Iterator[Any]:
-    """Yield a config and its nested configs, or nothing if the value is not a config."""
-    if is_configuration(type(value)):
-        yield value
-        for inner in getattr(value, "__dict__", {}).values():
-            yield from nested(inner)
-
-
-def heads_fit(settings: Any) -> bool:
-    """Return whether each width is a multiple of 4 times its number of heads. Some models rotate quarters of a head."""
-    for one in nested(settings):
-        fields = {name: value for name, value in getattr(one, "__dict__", {}).items() if type(value) is int}
-        width = next((value for name, value in fields.items() if _MAIN_WIDTH.fullmatch(name)), None)
-        if width is None or any(_HEAD_WIDTH.fullmatch(name) for name in fields):
-            continue
-        if any(width % (4 * value) for name, value in fields.items() if value and _HEADS.fullmatch(name)):
-            return False
-    return True
 
 
 def shrunk(instance: Any, given: Mapping[str, Any], divisor: int) -> Any:

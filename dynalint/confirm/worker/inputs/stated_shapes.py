@@ -1,8 +1,7 @@
-"""Find shapes that the source states for a parameter, in an annotation, comment, docstring, assertion, pattern or use.
+"""Find shapes that the source states for a parameter, in an annotation, comment or docstring.
 
-Sources are read in this order: annotations with jaxtyping or `Annotated`, comments (`x,  # (batch, seq, dim)`), the
-docstrings of the function and its class, and the body, which can contain assertions about dimensions, unpacked shapes
-and einops patterns. The source may be wrong, so the result is only a first guess.
+Sources are read in this order: annotations with jaxtyping or `Annotated`, comments (`x,  # (batch, seq, dim)`), and the
+docstrings of the function and its class. The source may be wrong, so the result is only a first guess.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Any
 from torch import nn
 
 from .guessed_values import BATCH, LENGTH, WIDTH
-from .tensor_shapes import TensorSpec, of_rank
+from .tensor_shapes import TensorSpec
 
 Dimensions = tuple[str, ...]
 
@@ -48,23 +47,14 @@ _SIZES: tuple[tuple[str, int], ...] = (
 
 @dataclass(frozen=True)
 class Stated:
-    """What is known about a parameter: the names or sizes of its dimensions, its rank, sizes by position, its kind."""
+    """What is known about a parameter: the names or sizes of its dimensions, and its kind."""
 
     dimensions: Dimensions = ()
-    rank: int | None = None
-    sizes: tuple[tuple[int, int], ...] = ()
     kind: str | None = None
 
     def over(self, other: Stated | None) -> Stated:
         """Return this statement, completed by another."""
-        if other is None:
-            return self
-        return Stated(
-            self.dimensions or other.dimensions,
-            self.rank if self.rank is not None else other.rank,
-            self.sizes or other.sizes,
-            self.kind or other.kind,
-        )
+        return self if other is None else Stated(self.dimensions or other.dimensions, self.kind or other.kind)
 
 
 def stated_specs(function: Callable[..., Any], guesses: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,8 +68,6 @@ def stated_specs(function: Callable[..., Any], guesses: Mapping[str, Any]) -> di
         for name, stated in found.items():
             known[name] = known[name].over(stated) if name in known else stated
     sizes = _Sizes(function)
-    for name, stated in known.items():
-        sizes.fit(stated, tensors[name])
     return {**guesses, **{name: _spec(stated, tensors[name], sizes) for name, stated in known.items()}}
 
 
@@ -97,7 +85,6 @@ def _statements(function: Callable[..., Any], names: Iterable[str]) -> Iterator[
     owner = type(function) if isinstance(function, nn.Module) else None
     for holder in (target, owner):
         yield from _texts([(None, line) for line in (getattr(holder, "__doc__", None) or "").splitlines()], names)
-    yield _body(tree, names)
 
 
 def _annotated(target: Callable[..., Any], name: str) -> Stated | None:
@@ -178,111 +165,18 @@ def _of_text(text: str) -> Stated | None:
     return Stated(kind=kind) if kind is not None else None
 
 
-def _body(tree: ast.Module, names: list[str]) -> dict[str, Stated]:
-    """Read assertions, unpacked shapes and einops patterns, up to where a parameter is rebound."""
-    found: dict[str, Stated] = {}
-    open_names = set(names)
-    function = next((node for node in tree.body if isinstance(node, ast.FunctionDef)), None)
-    for statement in function.body if function is not None else ():
-        for node in ast.walk(statement):
-            for name, stated in _of_node(node, open_names):
-                found[name] = found[name].over(stated) if name in found else stated
-        stored = (
-            node for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-        )
-        open_names -= {node.id for node in stored}
-        if not isinstance(statement, (ast.Assign, ast.Assert, ast.Expr, ast.AnnAssign, ast.Return)):
-            # A statement in a branch may only be true in that branch.
-            break
-    return found
-
-
-def _of_node(node: ast.AST, names: set[str]) -> Iterator[tuple[str, Stated]]:
-    if isinstance(node, ast.Assert):
-        for test in node.test.values if isinstance(node.test, ast.BoolOp) else (node.test,):
-            if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Eq, ast.In)):
-                yield from _of_comparison(test.left, test.comparators[0], names)
-    elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], (ast.Tuple, ast.List)):
-        name, items = _shape_of(node.value), node.targets[0].elts
-        if name in names and not any(isinstance(item, ast.Starred) for item in items):
-            yield str(name), Stated(tuple(_named(item) for item in items))
-    elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name) and node.args[0].id in names:
-        called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-        pattern = node.args[1] if len(node.args) > 1 else None
-        if called in ("rearrange", "reduce", "repeat", "parse_shape") and isinstance(pattern, ast.Constant):
-            left = str(pattern.value).partition("->")[0]
-            sizes = {word.arg: ast.unparse(word.value) for word in node.keywords if word.arg}
-            if "..." not in left:
-                yield node.args[0].id, Stated(tuple(_filled(part, sizes) for part in _of_pattern(left)))
-
-
-def _filled(dimension: str, sizes: Mapping[str, str]) -> str:
-    return re.sub(r"\w+", lambda match: sizes.get(match[0], match[0]), dimension)
-
-
-def _of_comparison(left: ast.expr, right: ast.expr, names: set[str]) -> Iterator[tuple[str, Stated]]:
-    """Read what an assertion compares: the number of dimensions, a single size, or the whole shape."""
-    value = right.elts[0] if isinstance(right, (ast.Tuple, ast.List)) and right.elts else right
-    owner, what = _measured(left)
-    if owner in names and isinstance(value, ast.Constant) and isinstance(value.value, int) and what is not None:
-        yield str(owner), Stated(rank=value.value) if what == "rank" else Stated(sizes=((int(what), value.value),))
-    name = _shape_of(left)
-    if name in names and isinstance(right, (ast.Tuple, ast.List)):
-        yield str(name), Stated(tuple(_named(item) for item in right.elts))
-
-
-def _measured(node: ast.expr) -> tuple[str | None, str | None]:
-    """Return the name in `x.dim()`, `x.ndim`, `len(x.shape)`, `x.shape[1]` or `x.size(1)`, and what it measures."""
-    text = ast.unparse(node)
-    rank = re.fullmatch(r"(\w+)\.(?:dim\(\)|ndim|ndimension\(\))|len\((\w+)\.(?:shape|size\(\))\)", text)
-    if rank is not None:
-        return rank[1] or rank[2], "rank"
-    size = re.fullmatch(r"(\w+)\.(?:shape\[|size\(\)\[|size\()(-?\d)[\])]", text)
-    return (size[1], size[2]) if size is not None else (None, None)
-
-
-def _shape_of(node: ast.expr) -> str | None:
-    match = re.fullmatch(r"(?:list\(|tuple\()?(\w+)\.(?:shape|size\(\))\)?", ast.unparse(node))
-    return match[1] if match is not None else None
-
-
-def _named(node: ast.expr) -> str:
-    return ast.unparse(node).removeprefix("self.")
-
-
 def _spec(stated: Stated, guess: TensorSpec, sizes: _Sizes) -> TensorSpec:
     shape = tuple(sizes.of(name, at) for at, name in enumerate(stated.dimensions)) or guess.shape
-    if stated.rank is not None and stated.rank != len(shape):
-        shape = of_rank(shape, stated.rank) or shape
-    for at, size in stated.sizes:
-        if -len(shape) <= at < len(shape) and 0 < size <= _LARGEST:
-            place = at % len(shape)
-            shape = (*shape[:place], size, *shape[place + 1 :])
     return replace(guess, shape=shape, kind=stated.kind or guess.kind)
 
 
 class _Sizes:
-    """A size for each dimension name: from a module attribute, a layer's guess, or a common size."""
+    """A size for each dimension name: from an attribute of the module or its config, or a common size."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
         self._owners = [owner, getattr(owner, "config", None)]
         self._known: dict[str, int] = {}
-
-    def fit(self, stated: Stated, guess: TensorSpec) -> None:
-        """Take sizes from a layer's guess. If the ranks are equal, take all of them, and otherwise only the last."""
-        names, shape = stated.dimensions, guess.shape
-        if names[:1] in (("N",), ("n",)):
-            self._known.setdefault(names[0], BATCH)
-        if len(names) == len(shape):
-            pairs = list(zip(names, shape, strict=True))
-        elif len(names) > 1 and len(shape) in (2, 3) and guess.kind == "float":
-            pairs = [(names[-1], shape[-1])]
-        else:
-            pairs = []
-        for name, size in pairs:
-            if name.isidentifier() and name != "_":
-                self._known.setdefault(name, size)
 
     def of(self, dimension: str, at: int) -> int:
         """Return the size of a dimension at position `at`. It is a number, a name, or an expression with both."""
@@ -291,8 +185,8 @@ class _Sizes:
             size = int(dimension)
             return size if 0 < size <= _LARGEST else LENGTH
         if dimension.isidentifier():
-            return self._named(dimension)
-        names = {name: self._named(name) for name in re.findall(r"[A-Za-z_]\w*", dimension)}
+            return self._named(dimension, at)
+        names = {name: self._named(name, at) for name in re.findall(r"[A-Za-z_]\w*", dimension)}
         text = re.sub(r"[A-Za-z_]\w*", lambda match: str(names[match[0]]), dimension)
         if re.fullmatch(r"[\d\s*+/-]+", text):
             with suppress(SyntaxError, ArithmeticError, TypeError, ValueError):
@@ -300,12 +194,13 @@ class _Sizes:
                 return size if 0 < size <= _LARGEST else unknown
         return unknown
 
-    def _named(self, name: str) -> int:
+    def _named(self, name: str, at: int) -> int:
         for owner in self._owners:
             value = getattr(owner, name, None)
             if type(value) is int and 0 < value <= _LARGEST:
                 return value
         if name not in self._known:
             bare = name.lower()
-            self._known[name] = next((size for pattern, size in _SIZES if re.fullmatch(pattern, bare)), WIDTH)
+            found = (size for pattern, size in _SIZES if re.fullmatch(pattern, bare))
+            self._known[name] = BATCH if (bare, at) == ("n", 0) else next(found, WIDTH if at else BATCH)
         return self._known[name]

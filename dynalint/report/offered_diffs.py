@@ -8,7 +8,9 @@ from dynalint.diffs import hunks
 from dynalint.findings import Edit, Finding
 
 
-def offered_diff(finding: Finding, lines: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, list[str]]]:
+def offered_diff(
+    finding: Finding, lines: Mapping[str, Sequence[str]], context: int = 3
+) -> Iterator[tuple[str, list[str]]]:
     """Yield each file or notebook cell that a fix changes, with the lines of its diff but without a header.
 
     `lines` maps files and cells, named as in `Finding.place`, to their lines without line endings. Other files and
@@ -20,8 +22,8 @@ def offered_diff(finding: Finding, lines: Mapping[str, Sequence[str]]) -> Iterat
         edits.setdefault(path if edit.cell is None else f"{path}:cell {edit.cell}", []).append(edit)
     for place, some in edits.items():
         before = list(lines.get(place, ()))
-        after = _edited(before, some)
-        yield place, [line for head, changed in hunks(before, after) for line in (head, *changed)] if before else []
+        found = hunks(before, _edited(before, some), context) if before else ()
+        yield place, [line for head, changed in found for line in (head, *changed)]
 
 
 def _edited(lines: Sequence[str], edits: Sequence[Edit]) -> list[str]:

@@ -16,7 +16,6 @@ from dynalint.analysis.outlines import Outline
 from dynalint.analysis.source import SourceFile, Sources
 from dynalint.caching.last_verdicts import LastVerdicts
 from dynalint.config import Configuration, Overrides, environment_layer, parse_layer, split_reserved
-from dynalint.diffs import hunks
 from dynalint.engine import check, surroundings
 from dynalint.errors import DynalintError
 from dynalint.findings import Finding, Fix
@@ -29,6 +28,7 @@ from dynalint.projects.discover import is_excluded
 from dynalint.projects.related_files import Outlines
 from dynalint.projects.trust import RequestedSetting
 from dynalint.projects.workspace import Workspace, open_workspace
+from dynalint.report.offered_diffs import offered_diff
 from dynalint.rulebook.catalogue import known_codes
 from dynalint.rules import all_rules
 
@@ -217,20 +217,5 @@ def silenced(seen: AnalysedFile, finding: Finding) -> str | None:
 
 def fix_diff(finding: Finding, seen: AnalysedFile) -> str:
     """Return the changes that a fix makes in the finding's own file, as a diff without a header."""
-    edits = [edit for edit in finding.fix.edits if edit.path is None] if finding.fix is not None else []
-    codes = seen.file.cells.codes() if seen.file.cells is not None else {}
-    parts = []
-    for cell in dict.fromkeys(edit.cell for edit in edits):
-        old = codes[cell].split("\n") if cell is not None else list(seen.file.lines)
-        text = "\n".join(old)
-        starts = [0]
-        for line in old:
-            starts.append(starts[-1] + len(line) + 1)
-        for edit in sorted(
-            (one for one in edits if one.cell == cell), key=lambda one: (one.line, one.column), reverse=True
-        ):
-            start, end = starts[edit.line - 1] + edit.column - 1, starts[edit.end_line - 1] + edit.end_column - 1
-            text = text[:start] + edit.content + text[end:]
-        new = text.replace("\r\n", "\n").split("\n")
-        parts.append("\n".join(line for _, lines in hunks(old, new, context=1) for line in lines))
-    return "\n".join(parts)
+    diffs = offered_diff(finding, lines_by_place([(finding.path, seen.file)]), context=1)
+    return "\n".join(line for _, lines in diffs for line in lines if not line.startswith("@@"))

@@ -50,9 +50,6 @@ from dynalint.projects.workspace import open_workspace
 from dynalint.rulebook.catalogue import known_codes
 from dynalint.rules import all_rules
 
-# Only settings count, because other remedies leave code to eager mode. A single call shows where it breaks.
-_ASKED = {"ways": ("settings", "fullgraph"), "once": True}
-
 
 @dataclass
 class Measured:
@@ -116,7 +113,7 @@ def measure(corpus: Path, sites: set[Place], options: argparse.Namespace) -> Mea
             for target in chosen[: options.most]:
                 if wanted <= seen.reached:
                     break
-                answer = worker.ask("operations.advising:advise", request_for(target, confirming) | _ASKED)
+                answer = worker.ask("operations.advising:advise", request_for(target, confirming))
                 _take(seen, target, answer.parts, sites, corpus)
         if sys.stderr.isatty() or options.list:
             print(f"{file}: {len(wanted & seen.proven)} of {len(wanted)}", file=sys.stderr, flush=True)
@@ -134,9 +131,7 @@ def measure_examples(corpus: Path, sites: set[Place], examples: Mapping[str, set
         one = Measured(moved=seen.moved)
         target = Target(Path(name.partition(":")[0]), "", name.partition(":")[2])
         with Worker(worker_options(confirming)) as worker:
-            answer = worker.ask(
-                "operations.advising:advise", request_for(target, confirming) | _ASKED | {"example": name}
-            )
+            answer = worker.ask("operations.advising:advise", request_for(target, confirming) | {"example": name})
         _take(one, target, answer.parts, sites, corpus)
         return one
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 from dynalint.confirm.recompiles import guard, hint, is_about, places
 from dynalint.confirm.results import TargetResult
 from dynalint.confirm.verdicts import Confirmation, coverage_of
 from dynalint.confirm.wording import break_text, comparison_text, effect_text
 from dynalint.confirm.worker.dynamo.records import Break, Compile, EagerComparison, StackFrame
-from dynalint.findings import EFFECTS, Evidence, Finding, Severity, Step
+from dynalint.findings import EFFECTS, Category, Evidence, Finding, Step
 
 # Errors in loops, context managers, inlined calls and exceptions that are caused by an earlier break.
 CONSEQUENCES = frozenset(("GB7000", "GB0066", "GB0065", "GB0088"))
@@ -50,6 +51,14 @@ class _FindingWriter:
         start = len(line) - len(line.lstrip()) + 1
         return start, max(len(line.rstrip()) + 1, start)
 
+    def finding(self, frame: StackFrame, code: str, name: str, category: Category, **more: Any) -> Finding:
+        """Return a finding at a frame, with the remaining values. It is an error in the frame's function by default."""
+        start, end = self.columns(frame)
+        function = self.confirmation.sources.function_at(frame.file, frame.line) or frame.function
+        values: dict[str, Any] = {"severity": "error", "function": function, "region": (function,), **more}
+        place: dict[str, Any] = {"line": frame.line, "column": start, "end_line": frame.line, "end_column": end}
+        return Finding(path=self.path(frame.file), code=code, name=name, category=category, **place, **values)
+
     def steps(self, stack: tuple[StackFrame, ...]) -> tuple[Step, ...]:
         """Return the call chain through the user's own functions, outermost function first."""
         own = [frame for frame in stack if self.confirmation.is_place(frame.file, frame.line)]
@@ -78,42 +87,29 @@ def _breaks(writer: _FindingWriter) -> list[Finding]:
 
 
 def _break_finding(writer: _FindingWriter, seen: Break, frame: StackFrame) -> Finding:
-    result = writer.result
-    start, end = writer.columns(frame)
-    steps = writer.steps(seen.stack)
+    result, steps = writer.result, writer.steps(seen.stack)
     region = tuple(step.function for step in steps)
     error = result.fullgraph.error if result.fullgraph is not None else None
     place = writer.confirmation.own_frame(error.stack) if error is not None else None
     breaks_whole = place is not None and (place.file, place.line) == (frame.file, frame.line)
     passes = result.fullgraph is not None and error is None
+    fullgraph: Literal["passes", "breaks"] | None = "passes" if passes else "breaks" if breaks_whole else None
+    effect = next((one for one in EFFECTS if one == seen.effect), None)
     innermost = seen.stack[-1]
     where = "" if innermost == frame else f" in {innermost.function}, called from here"
-    severity: Severity = "warning" if passes and seen.effect == "split" else "error"
-    return Finding(
-        path=writer.path(frame.file),
-        line=frame.line,
-        column=start,
-        end_line=frame.line,
-        end_column=end,
-        code="DYN001",
-        name="graph-break",
-        category="graph-break",
-        severity=severity,
+    return writer.finding(
+        frame,
+        "DYN001",
+        "graph-break",
+        "graph-break",
+        severity="warning" if passes and seen.effect == "split" else "error",
         message=f"Dynamo breaks the graph{where}: {_kind(seen)}",
         help=" ".join(text for text in (break_text(seen), effect_text(seen)) if text),
         function=region[-1] if region else frame.function,
         region=region,
         steps=steps,
         gb=(seen.gb,) if seen.gb else (),
-        evidence=Evidence(
-            "confirmed",
-            f"Seen with {result.inputs}.",
-            seen.gb,
-            result.torch,
-            "passes" if passes else "breaks" if breaks_whole else None,
-            0,
-            next((one for one in EFFECTS if one == seen.effect), None),
-        ),
+        evidence=Evidence("confirmed", f"Seen with {result.inputs}.", seen.gb, result.torch, fullgraph, 0, effect),
     )
 
 
@@ -145,24 +141,16 @@ def _differences(writer: _FindingWriter) -> list[Finding]:
     for placed in writer.confirmation.placed:
         if placed.finding.category == "miscompile" and coverage_of(placed, result).traced:
             return []
-    start, end = writer.columns(found.place)
     function = writer.confirmation.sources.function_at(found.place.file, found.place.line) or found.place.function
     text = comparison_text(found)
     return [
-        Finding(
-            path=writer.path(found.place.file),
-            line=found.place.line,
-            column=start,
-            end_line=found.place.line,
-            end_column=end,
-            code="DYN012",
-            name="miscompile",
-            category="miscompile",
-            severity="error",
+        writer.finding(
+            found.place,
+            "DYN012",
+            "miscompile",
+            "miscompile",
             message=f"When compiled, {function} {_does(found)}",
             help=f"{text[0].upper()}{text[1:]}.",
-            function=function,
-            region=(function,),
             evidence=Evidence("confirmed", f"Seen with {result.inputs}.", None, result.torch, None, 0),
         )
     ]
@@ -186,30 +174,17 @@ def _recompile_findings(writer: _FindingWriter, again: Compile) -> list[Finding]
     if not writer.confirmation.is_place(os.path.realpath(file), line):
         return []
     frame = StackFrame(os.path.realpath(file), line, again.function)
-    start, end = writer.columns(frame)
     count = sum(other.file == again.file and other.line == again.line for other in result.recompiles)
     function = writer.confirmation.sources.function_at(frame.file, line) or again.function
-    finding = Finding(
-        path=writer.path(frame.file),
-        line=line,
-        column=start,
-        end_line=line,
-        end_column=end,
-        code="DYN002",
-        name="recompile",
-        category="recompile",
-        severity="error",
-        message=f"Dynamo compiles {function} again on every call, because of the guard {guard(again)}",
-        help=hint(again),
-        function=function,
-        region=(function,),
-        evidence=Evidence(
-            "confirmed",
-            f"Seen in {result.same} identical calls: {result.inputs}.",
-            None,
-            result.torch,
-            None,
-            count,
-        ),
-    )
-    return [finding]
+    seen = f"Seen in {result.same} identical calls: {result.inputs}."
+    return [
+        writer.finding(
+            frame,
+            "DYN002",
+            "recompile",
+            "recompile",
+            message=f"Dynamo compiles {function} again on every call, because of the guard {guard(again)}",
+            help=hint(again),
+            evidence=Evidence("confirmed", seen, None, result.torch, None, count),
+        )
+    ]

@@ -21,7 +21,7 @@ MOST_NAME = 120
 _BREAK = re.compile(r"GB\d{1,6}")
 
 # Keys whose values are file paths. Paths are compared with each other, so they stay unchanged until they are reported.
-_PATHS = frozenset(("file", "files", "fail_file"))
+_PATHS = frozenset(("file", "files"))
 
 
 def sanitised(value: Any, most: int = MOST_TEXT) -> Any:

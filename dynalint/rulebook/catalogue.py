@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from inspect import cleandoc
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,89 +81,35 @@ class CodeEntry:
         }
 
 
-def _page(text: str) -> Callable[[], Page]:
+def _page(code: str) -> Callable[[], Page]:
     def page() -> Page:
         from dynalint.rulebook.pages import Page
 
-        return Page(cleandoc(text))
+        file = files("dynalint").joinpath("data").joinpath("codes").joinpath(f"{code}.md")
+        return Page(file.read_text(encoding="utf-8").rstrip("\n"))
 
     return page
 
 
 _OWN = (
-    CodeEntry(
-        "DYN001",
-        "graph-break",
-        "A graph break that no rule predicted",
-        "graph-break",
-        "error",
-        _page("""
-            Dynamo broke the graph here when the code was run, and no rule predicted it. The cause is either in a
-            library that the code calls or not visible in the source. The finding is at the innermost line of your own
-            code, with Dynamo's id, explanation and hints.
-
-            It is reported only when code is run, never with `--static`.
-        """),
-    ),
-    CodeEntry(
-        "DYN002",
-        "recompile",
-        "A recompilation that no rule predicted",
-        "recompile",
-        "error",
-        _page("""
-            Dynamo compiled this function again on a later call, and no rule predicted it. The finding names the guard
-            that failed, which shows what value changed between the calls.
-
-            It is reported only when code is run, never with `--static`.
-        """),
-    ),
+    CodeEntry("DYN001", "graph-break", "A graph break that no rule predicted", "graph-break", "error", _page("DYN001")),
+    CodeEntry("DYN002", "recompile", "A recompilation that no rule predicted", "recompile", "error", _page("DYN002")),
     CodeEntry(
         "DYN012",
         "miscompile",
         "A difference between compiled and eager code that no rule predicted",
         "miscompile",
         "error",
-        _page("""
-            The compiled code gives different results from the uncompiled code, or raises an exception that the
-            uncompiled code does not raise, and no rule predicted this. Values, gradients, state and inputs were
-            compared over three calls with `aot_eager`, in training and in evaluation mode. The finding is in the
-            innermost of your modules that still shows the difference when it is compiled on its own. It is at the first
-            line that mentions the differing state or, if there is none, at the module's definition.
-
-            Rounding differences are not reported. Neither are differences that the uncompiled code itself shows to the
-            same extent if it uses different random numbers, or if the last digits of its inputs and parameters change.
-
-            It is reported only when code is run, never with `--static`.
-        """),
+        _page("DYN012"),
     ),
-    CodeEntry(
-        "DYN901",
-        "syntax-error",
-        "A file that Python cannot parse",
-        "error",
-        "error",
-        _page("""
-            The file is not valid Python source because it does not parse, cannot be decoded, or is binary. This file is
-            not checked, but other files are. The interpreter that runs dynalint determines which syntax is valid.
-
-            It is reported regardless of which rules are selected, unless you ignore it by its full code.
-        """),
-    ),
+    CodeEntry("DYN901", "syntax-error", "A file that Python cannot parse", "error", "error", _page("DYN901")),
     CodeEntry(
         "DYN902",
         "unused-suppression",
         "A comment that silences nothing",
         "advice",
         "warning",
-        _page("""
-            A `# dynalint: ignore[...]` or `# dynalint: ignore-file[...]` comment does not silence any finding, names a
-            code that does not exist, or does not name a code. It would hide the next real finding. Only codes whose
-            rules ran on the file are checked, so codes that a run did not select or could not report do not count as
-            unused.
-
-            The fix removes the codes that silence nothing, and the whole comment if no codes are left.
-        """),
+        _page("DYN902"),
         rewrites=True,
     ),
 )

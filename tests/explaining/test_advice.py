@@ -108,11 +108,6 @@ def test_what_helped_before_the_time_was_up_is_kept(prescribed: Prescribed, monk
     assert found.parts["cut_short"] is True
 
 
-def test_only_the_ways_that_are_asked_for_and_one_call(prescribed: Prescribed) -> None:
-    found = prescribed(ReadsNumber, ((torch.ones(()),), {}), ways=["fullgraph"], once=True)
-    assert found.kinds == ["fullgraph"]
-
-
 class Writes(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = x * 2

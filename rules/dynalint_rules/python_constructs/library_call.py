@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from importlib.resources import files
+from typing import Any
 
 from dynalint.rulekit import Call, Declined, InstalledCall, Project, Rewrite, Rule, Violation, k, leads_to_raise
 from dynalint_rules._code.settings import captures_scalars, captures_shapes
@@ -57,122 +60,12 @@ _TRACED_LATER = {
 }
 # Packages that Dynamo does not trace at all, so that every call breaks the graph.
 _SKIPPED = ("networkx", "onnx", "onnxruntime", "pandas", "sklearn", "tabulate", "tensorflow", "xarray")
-# Functions from other packages whose Python code breaks the graph, by package and break. They were run with torchvision
-# 0.28, opt_einsum 3.4, pandas 3.1, networkx 3.6, torch-geometric 2.8, torchdiffeq 0.2.5, ptwt 1.0.1, pyro 1.9.2,
-# gpytorch 1.15, torchmetrics 1.9, torchaudio 2.11, torch-einops-utils 0.2 and pydantic 2.
-_GRAPHS = {
-    "GB0036": "add_random_edge add_remaining_self_loops contains_isolated_nodes dense_to_sparse dropout_edge "
-    "get_laplacian get_self_loop_attr mask_select mask_to_index remove_isolated_nodes remove_self_loops "
-    "segregate_self_loops",
-    "GB0124": "add_self_loops batched_negative_sampling contains_self_loops degree dropout_node index_to_mask "
-    "is_undirected k_hop_subgraph negative_sampling normalize_edge_index normalized_cut one_hot scatter softmax "
-    "sort_edge_index subgraph to_dense_adj to_dense_batch unbatch",
-    "GB0170": "coalesce to_undirected",
-    "GB0294": "structured_negative_sampling",
-}
-_POOLS = {"GB0124": "global_add_pool global_max_pool global_mean_pool"}
-_SOLVERS = {"GB0170": "odeint odeint_adjoint"}
-_SCORE_NAMES = [
-    f"{kind}_{score}"
-    for kind in ("binary", "multiclass", "multilabel")
-    for score in "accuracy auroc confusion_matrix f1_score precision recall stat_scores".split()
-]
-# Scores that count labels. They only break if they validate the labels, or convert probabilities to labels.
-_COUNTS = [
-    name
-    for name in _SCORE_NAMES
-    if not name.startswith("multiclass") and not name.endswith(("auroc", "confusion_matrix"))
-]
-_SCORES = {"GB0036": " ".join(_SCORE_NAMES)}
-_DISTRIBUTIONS = "Bernoulli Beta Categorical Delta Dirichlet Gamma LogNormal Normal Poisson Uniform"
-_PACKAGES: dict[str, dict[str, str]] = {
-    "opt_einsum": {"GB0156": "contract contract_expression contract_path"},
-    "ptwt": {"GB0156": "cwt wavedec wavedec2 waverec waverec2", "GB0208": "wavedec3 waverec3"},
-    **{
-        f"pydantic.{name}": {"GB0156": "__init__ model_dump model_dump_json model_validate", "GB0007": "model_copy"}
-        for name in ("BaseModel", "RootModel", "main.BaseModel")
-    },
-    "pyro": {"GB0007": "deterministic factor sample", "GB0257": "plate"},
-    "pyro.distributions": {"GB0007": _DISTRIBUTIONS},
-    "torch_geometric.nn": _POOLS,
-    "torch_geometric.nn.pool": _POOLS,
-    "torch_geometric.utils": _GRAPHS,
-    "torch_einops_utils": {"GB0124": "lens_to_mask pad_sequence pad_sequence_and_cat"},
-    "torchaudio.functional": {
-        "GB0007": "inverse_spectrogram spectral_centroid spectrogram",
-        "GB0124": "pitch_shift resample vad",
-        "GB0170": "mask_along_axis",
-    },
-    "torchdiffeq": _SOLVERS,
-    "torchmetrics.functional.classification": _SCORES,
-    "torchvision.ops": {"GB0036": "batched_nms nms remove_small_boxes", "GB0007": "roi_align"},
-    "torchvision.ops.boxes": {"GB0036": "batched_nms nms remove_small_boxes"},
-    "torchvision.transforms.functional": {
-        "GB0036": "equalize perspective",
-        "GB0157": "to_pil_image",
-        "GB0170": "normalize",
-    },
-}
-# Arguments that would otherwise be computed from the data, with their positions and names.
-_GIVEN: dict[str, tuple[int, tuple[str, ...]]] = {
-    **{f"torch_geometric.utils.{name}": (3, ("num_nodes",)) for name in ("add_self_loops", "sort_edge_index")},
-    "torch_einops_utils.lens_to_mask": (1, ("max_len",)),
-    "torch_geometric.utils.index_to_mask": (1, ("size",)),
-    "torch_geometric.utils.normalize_edge_index": (1, ("num_nodes",)),
-    "torch_geometric.utils.normalized_cut": (2, ("num_nodes",)),
-    "torch_geometric.utils.degree": (1, ("num_nodes",)),
-    "torch_geometric.utils.one_hot": (1, ("num_classes",)),
-    "torch_geometric.utils.scatter": (3, ("dim_size",)),
-    "torch_geometric.utils.softmax": (2, ("ptr", "num_nodes")),
-    "torch_geometric.utils.to_dense_batch": (3, ("max_num_nodes",)),
-    **{
-        f"torch_geometric.nn.{place}{name}": (2, ("size",))
-        for place in ("", "pool.")
-        for name in _POOLS["GB0124"].split()
-    },
-    **{f"torchmetrics.functional.classification.{name}": (9, ("validate_args",)) for name in _COUNTS},
-    **{f"pyro.distributions.{name}": (9, ("validate_args",)) for name in _DISTRIBUTIONS.split()},
-}
-# Functions that do not read data if `batch` is None.
-_OF_BATCHES = frozenset({"to_dense_batch", *_POOLS["GB0124"].split()})
-# Modules, by the break that calling them causes. Random transforms read the numbers that they draw.
-_TRANSFORMS = {
-    "GB0007": "RandomChoice RandomOrder",
-    "GB0124": "AutoAugment ColorJitter GaussianBlur RandAugment RandomAdjustSharpness RandomAffine RandomAutocontrast "
-    "RandomCrop RandomEqualize RandomInvert RandomPosterize RandomResizedCrop RandomRotation RandomSolarize "
-    "TrivialAugmentWide",
-    "GB0157": "ToPILImage",
-    "GB0170": "Normalize RandomApply RandomErasing RandomGrayscale RandomHorizontalFlip RandomPerspective "
-    "RandomVerticalFlip",
-}
-_SECOND_TRANSFORMS = {
-    "GB0124": "ColorJitter GaussianBlur RandomAffine RandomChoice RandomCrop RandomResizedCrop RandomRotation",
-    "GB0170": "RandomApply RandomErasing RandomGrayscale RandomHorizontalFlip RandomInvert RandomPerspective "
-    "RandomSolarize RandomVerticalFlip",
-}
-# Layers that add self-loops to a graph, or compute its number of nodes.
-_LAYERS = {
-    "GB0036": "AGNNConv APPNP ChebConv ClusterGCNConv GATConv GATv2Conv GCN2Conv GCNConv SGConv",
-    "GB0124": "AttentionalAggregation HypergraphConv RGCNConv SAGPooling Set2Set TopKPooling",
-}
-_KERNELS = "CosineKernel LinearKernel MaternKernel PeriodicKernel PolynomialKernel RBFKernel RQKernel ScaleKernel"
-_METRICS = {"GB0036": " ".join(name.title().replace("_", "").replace("Auroc", "AUROC") for name in _SCORE_NAMES)}
-_MODULES: dict[str, dict[str, str]] = {
-    "gpytorch.kernels": {"GB0207": _KERNELS},
-    "torch_geometric.nn": _LAYERS,
-    "torch_geometric.nn.conv": _LAYERS,
-    "torchaudio.transforms": {
-        "GB0007": "InverseSpectrogram LFCC MelSpectrogram MFCC SpectralCentroid Spectrogram",
-        "GB0036": "InverseMelScale",
-        "GB0124": "PitchShift Resample Vad",
-        "GB0170": "FrequencyMasking TimeMasking",
-    },
-    "torchmetrics.classification": _METRICS,
-    "torchvision.ops": {"GB0007": "RoIAlign"},
-    "torchvision.transforms": _TRANSFORMS,
-    "torchvision.transforms.transforms": _TRANSFORMS,
-    "torchvision.transforms.v2": _SECOND_TRANSFORMS,
-}
+# Functions and modules from other packages whose Python code breaks the graph, by package and break. They were run with
+# torchvision 0.28, opt_einsum 3.4, pandas 3.1, networkx 3.6, torch-geometric 2.8, torchdiffeq 0.2.5, ptwt 1.0.1, pyro
+# 1.9.2, gpytorch 1.15, torchmetrics 1.9, torchaudio 2.11, torch-einops-utils 0.2 and pydantic 2. `given` are arguments
+# that would otherwise be computed from the data, with their positions and names. Functions `of_batches` do not read
+# data if `batch` is None.
+_KNOWN: dict[str, Any] = json.loads(files(__package__).joinpath("library_call.json").read_text(encoding="utf-8"))
 
 
 def _by_name(table: dict[str, dict[str, str]], tail: str) -> dict[str, str]:
@@ -188,10 +81,10 @@ def _by_name(table: dict[str, dict[str, str]], tail: str) -> dict[str, str]:
 # Dynamo settings that may avoid these breaks. This has not been tested.
 _CAPTURED = {"GB0036": captures_shapes, "GB0124": captures_scalars}
 _OTHERS = {
-    **_by_name(_PACKAGES, ""),
-    **_by_name(_MODULES, ".__call__"),
-    **_by_name(_MODULES, ".forward"),
-    **_by_name({"torchmetrics.classification": _METRICS}, ".update"),
+    **_by_name(_KNOWN["functions"], ""),
+    **_by_name(_KNOWN["modules"], ".__call__"),
+    **_by_name(_KNOWN["modules"], ".forward"),
+    **_by_name({"torchmetrics.classification": _KNOWN["modules"]["torchmetrics.classification"]}, ".update"),
 }
 
 
@@ -297,10 +190,10 @@ def _shown(callee: str) -> str:
 
 def _is_spared(event: Call) -> bool:
     """Return whether an argument provides what the function would otherwise read from the data."""
-    if event.callee.rpartition(".")[2] in _OF_BATCHES:
+    if event.callee.rpartition(".")[2] in _KNOWN["of_batches"]:
         batch = event.args[1] if len(event.args) > 1 else event.keywords.get("batch", k.NONE)
         if k.only_tensor(batch) is None:
             return True
-    position, names = _GIVEN.get(event.callee, (0, ()))
+    position, names = _KNOWN["given"].get(event.callee, (0, ()))
     given = [*event.args[position : position + 1], *(event.keywords[name] for name in names if name in event.keywords)]
     return bool(names) and any(kind != k.NONE for kind in given)

@@ -68,8 +68,6 @@ class Compile:
     recompile: str | None = None
     fail_type: str | None = None
     fail_reason: str | None = None
-    fail_file: str | None = None
-    fail_line: int | None = None
     compile_id: str = ""
 
 

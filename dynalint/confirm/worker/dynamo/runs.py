@@ -367,8 +367,6 @@ def _metrics(call: int) -> list[Compile]:
                 recompile=_recompile_reason(metric),
                 fail_type=metric.fail_type,
                 fail_reason=metric.fail_reason,
-                fail_file=metric.fail_user_frame_filename,
-                fail_line=metric.fail_user_frame_lineno,
                 compile_id=compile_id,
             )
         )

@@ -7,11 +7,10 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..dynamo import runs
 from ..dynamo.runs import Call, Maker
-from .variants import options, other_batch, other_ranks, variants
+from .variants import options, other_batch, other_ranks
 
 REPEATS = 3
 # A call that takes longer, in seconds of processor time, is only repeated once, and is not varied, because every mode
@@ -24,7 +23,7 @@ _LOOKING = 1.0
 # finding needs. Compiling a model for another batch size takes two or three times as long as compiling it the first
 # time, and would cost the other findings their verdicts.
 _PACE, _PACE_IF_ASKED = 1.0, 3.0
-_OPTIONS = 4
+_MOST_WAYS = 4
 
 Lines = set[tuple[str, int]]
 Spots = Mapping[str, Sequence[Sequence[int]]]
@@ -108,10 +107,9 @@ def choose(
         asked = _concerns(reached, spots)
         repeats = [call] * same + _wider(batch if asked or resized else None, lines)
         return ChosenCalls(repeats, [], asked, same, dict.fromkeys(range(same, len(repeats)), pace))
-    others = _others(function, call, lines)
+    others = _others(options(function, call), lines)
     if guessed:
-        for alternatives in other_ranks(call):
-            others += itertools.islice(_working(alternatives, lines), 1)
+        others += _others(other_ranks(call), lines)
     asked = _concerns(reached.union(*(seen for _, seen in others)), spots)
     repeats = [*[call] * REPEATS, *(_wider(batch, lines) if asked else ())]
     kept: list[Call] = []
@@ -129,24 +127,15 @@ def _wider(batch: Call | None, lines: Callable[[Call], Lines | None]) -> list[Ca
     return [batch] if batch is not None and lines(batch) is not None else []
 
 
-def _others(
-    function: Callable[..., Any], call: Call, lines: Callable[[Call], Lines | None]
-) -> list[tuple[Call, Lines]]:
-    """Return the working calls with other values, and a call for each of the first few optional parameters."""
+def _others(ways: Iterable[list[Call]], lines: Callable[[Call], Lines | None]) -> list[tuple[Call, Lines]]:
+    """Return the first call that works for each of the first few ways to vary a call."""
     until = time.process_time() + _LOOKING
     found: list[tuple[Call, Lines]] = []
-    for alternatives in itertools.chain(
-        ([one] for one in variants(call)), itertools.islice(options(function, call), _OPTIONS)
-    ):
+    for alternatives in itertools.islice(ways, _MOST_WAYS):
         if time.process_time() > until:
             break
-        found += itertools.islice(_working(alternatives, lines), 1)
+        found += itertools.islice(((one, seen) for one in alternatives if (seen := lines(one)) is not None), 1)
     return found
-
-
-def _working(calls: Iterable[Call], lines: Callable[[Call], Lines | None]) -> Iterator[tuple[Call, Lines]]:
-    """Yield the calls that do not raise, with the lines that they reach."""
-    return ((call, seen) for call in calls if (seen := lines(call)) is not None)
 
 
 def _concerns(reached: Lines, spots: Spots) -> bool:

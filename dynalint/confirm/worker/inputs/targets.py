@@ -45,7 +45,7 @@ class BuiltTarget:
     """A callable to run: its maker, a call that is expected to work, and a description of both.
 
     `guessed` means that the call was neither declared nor made by a program. If `varied` is false, a program makes the
-    calls with other values and options itself.
+    calls with other batch sizes and options itself.
     """
 
     make: Maker

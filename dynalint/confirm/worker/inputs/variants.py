@@ -1,4 +1,4 @@
-"""Vary a call that works with other batch sizes, values and options, so that both branches of a test run."""
+"""Vary a call that works with other batch sizes, ranks and options."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from torch.utils import _pytree as pytree
 from ..dynamo.runs import Call
 from .guessed_values import BATCH, LENGTH
 from .search import parameters_of
-
-__all__ = ["Call", "options", "other_batch", "other_ranks", "rising", "variants"]
 
 _MORE_ROWS = 3
 # A program's own call with a single row may be a large one.
@@ -45,20 +43,7 @@ def other_batch(call: Call) -> Call | None:
         order = torch.arange(rows + more, device=tensor.device) % rows
         return tensor.detach().index_select(at, order).requires_grad_(tensor.requires_grad)
 
-    return _mapped(call, widen) if rows > 0 else None
-
-
-def variants(call: Call) -> Iterator[Call]:
-    """Yield calls with the same shapes and other values: negated, all positive, all zero."""
-    changes: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
-        lambda tensor: ~tensor if tensor.dtype == torch.bool else -tensor,
-        lambda tensor: torch.ones_like(tensor) if tensor.dtype == torch.bool else tensor.abs() + 1,
-        torch.zeros_like,
-    )
-    if not any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(call)):
-        return
-    for change in changes:
-        yield _mapped(call, partial(_changed, change))
+    return cast("Call", pytree.tree_map_only(torch.Tensor, widen, call)) if rows > 0 else None
 
 
 def other_ranks(call: Call) -> Iterator[list[Call]]:
@@ -81,7 +66,7 @@ def other_ranks(call: Call) -> Iterator[list[Call]]:
         def changed(tensor: torch.Tensor) -> torch.Tensor:
             return change(tensor).requires_grad_(tensor.requires_grad) if tensor.dim() == rank else tensor
 
-        return cast("Call", _mapped(call, changed))
+        return cast("Call", pytree.tree_map_only(torch.Tensor, changed, call))
 
     yield [wider(rank, _SIDE), wider(1, LENGTH)]
     if rank > 1:
@@ -128,15 +113,11 @@ def _tensors_like(name: str, first: torch.Tensor) -> Iterator[torch.Tensor]:
 
 def rising(call: Call, number: int) -> list[Call]:
     """Return `number` calls with the same shapes and growing floats, to reveal state kept from earlier calls."""
-    return [_mapped(call, partial(_changed, partial(torch.mul, other=1 + step / 2))) for step in range(number)]
 
+    def scaled(factor: float, tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_floating_point():
+            # Integers are mostly indices, so other values may be out of bounds, and rarely reach another branch.
+            return tensor
+        return (tensor.detach() * factor).requires_grad_(tensor.requires_grad)
 
-def _changed(change: Callable[[torch.Tensor], torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
-    if not (tensor.dtype == torch.bool or tensor.is_floating_point()):
-        # Integers are mostly indices, so other values may be out of bounds, and rarely reach another branch.
-        return tensor
-    return change(tensor.detach()).requires_grad_(tensor.requires_grad)
-
-
-def _mapped(call: Call, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    return pytree.tree_map_only(torch.Tensor, change, call)
+    return [pytree.tree_map_only(torch.Tensor, partial(scaled, 1 + step / 2), call) for step in range(number)]

@@ -36,11 +36,7 @@ _SETTINGS, _FULLGRAPH = 0.6, 0.85
 
 
 def advise(request: Mapping[str, Any], reply: Reply) -> None:
-    """Handle a request similar to the one for `explaining`.
-
-    `ways` restricts what is tried to `settings` or `fullgraph`. If `once` is true, everything is called only once, so
-    recompilations are not detected.
-    """
+    """Handle a request similar to the one for `explaining`."""
     runs.trace_own_compiles()
     loading.prepare(request["search"], request["overrides"])
     start = time.process_time()
@@ -95,8 +91,7 @@ class Advisor:
         self._reply = reply
         self._start = self._deadline = start
         calls = calls_of(subject.make, subject.call)
-        self._same, others = list(calls.calls[:2]), list(calls.calls[calls.warm.stop :])
-        self._calls: list[Call] = self._same[:1] if request.get("once") else [*self._same, *others[:1]]
+        self._calls: list[Call] = [*calls.calls[:2], *calls.calls[calls.warm.stop :][:1]]
         self._tried: list[Tried] = []
         self._remedies: list[Remedy] = []
 
@@ -104,16 +99,11 @@ class Advisor:
         """Try everything, and send each remedy as soon as it is found."""
         run, before = self._run(None)
         self._reply.part("before", encode(before))
-        phases: list[tuple[str, float, Callable[[], None]]] = [
-            ("settings", _SETTINGS, lambda: self._try_settings(run, before))
-        ]
+        phases: list[tuple[float, Callable[[], None]]] = [(_SETTINGS, lambda: self._try_settings(run, before))]
         if before.breaks:
-            phases.append(("fullgraph", _FULLGRAPH, self._try_fullgraph))
-        ways = self._request.get("ways")
+            phases.append((_FULLGRAPH, self._try_fullgraph))
         cut_short = False
-        for way, share, phase in phases if before.breaks or before.recompiles else ():
-            if ways is not None and way not in ways:
-                continue
+        for share, phase in phases if before.breaks or before.recompiles else ():
             self._deadline = self._start + share * self._request["seconds"]
             try:
                 phase()

@@ -47,7 +47,7 @@ class Session:
     def create(folder: Path, settings: Mapping[str, Any]) -> Session:
         """Start a session in an empty folder."""
         (folder / _SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
-        for name in ("claims", "notes", "outcomes"):
+        for name in ("claims", "notes"):
             (folder / name).mkdir()
         return Session(str(folder))
 

@@ -23,6 +23,7 @@ from dynalint.findings import Finding
 from dynalint.fix.comparison import Comparison, TriedUnit
 from dynalint.fix.judge import judge_compiled
 from dynalint.fix.model import Unit, Verification
+from dynalint.fix.sides import Key
 
 Progress = Callable[[int, int, str], None]
 # The maximum length of a worker error in characters. Some torch errors list all supported operators.
@@ -40,7 +41,7 @@ class _Run:
     """The results of running a root before and after applying `units`.
 
     `reached` are the units that the root reaches. If other units are rejected, the results are still valid, so the root
-    is not run again.
+    is not run again. It is not run again either if it `fails` before the fix.
     """
 
     before: Mapping[str, str]
@@ -48,12 +49,14 @@ class _Run:
     reached: frozenset[Unit]
     shown: Mapping[Unit, TriedUnit]
     exact: bool
+    fails: bool
 
     def holds_for(self, cases: Sequence[TriedUnit], comparison: Comparison) -> bool:
         """Return whether running `cases` in `comparison` would give the same results."""
         units = {case.unit for case in comparison.cases}
         same = self.exact == _exact(cases) and all(case.unit in self.shown for case in cases)
-        return same and self.reached <= units <= self.units and self.before == comparison.before
+        fits = self.fails or self.reached <= units <= self.units
+        return same and fits and self.before == comparison.before
 
 
 class WorkerVerifier:
@@ -184,7 +187,9 @@ class WorkerVerifier:
         reached = {case.unit for case in comparison.cases if passed & {mark for mark, _ in case.sides}}
         reached |= {case.unit for case in comparison.cases if target in self._reaching(case.unit)}
         units = frozenset(case.unit for case in comparison.cases)
-        return _Run(comparison.before, units, frozenset(reached), shown, _exact(cases))
+        problem = answer.parts.get("problem") if answer is not None else None
+        fails = problem is not None and problem["version"] == "original"
+        return _Run(comparison.before, units, frozenset(reached), shown, _exact(cases), fails)
 
     def _record(self, answer: Answer, target: Target, cases: Sequence[TriedUnit]) -> None:
         """Record what an answer shows about each case."""
@@ -240,7 +245,10 @@ class WorkerVerifier:
             "marked": {**given, **comparison.marked},
             "rewritten": {**given, **comparison.after},
             "turned": comparison.turned(given),
-            "sides": [list(key) for case in cases for key in sorted(case.sides, key=str)],
+            "sides": [
+                list(key) for case in cases for key in sorted(self._reachable(target, case, comparison), key=str)
+            ],
+            "changed": {path: sorted(lines) for path, lines in _new_lines(cases).items()},
             "anyway": any(not case.sides for case in cases),
             "practical": self._practical,
             "half": any("float16" in text for text in comparison.after.values()),
@@ -250,6 +258,23 @@ class WorkerVerifier:
             "methods": _methods(cases),
             "search_seconds": options.timeout * _SEARCH,
         }
+
+    def _reachable(self, target: Target, case: TriedUnit, comparison: Comparison) -> Sequence[Key]:
+        """Return the code to run for a case, except what an earlier run of the same original searched for in vain."""
+        run = self._runs.get(target)
+        known = run.shown.get(case.unit) if run is not None and run.before == comparison.before else None
+        keys = [*case.sides]
+        if known is None or known.verification is not None or not known.seen:
+            return keys
+        return [key for key, old in zip(keys, known.sides, strict=True) if old in known.seen]
+
+
+def _new_lines(cases: Iterable[TriedUnit]) -> dict[str, set[int]]:
+    lines: dict[str, set[int]] = {}
+    for case in cases:
+        for path, own in case.new_lines.items():
+            lines.setdefault(path, set()).update(own)
+    return lines
 
 
 def _exact(cases: Iterable[TriedUnit]) -> bool:
@@ -302,7 +327,7 @@ def _obstacle(answer: Answer, target: Target) -> str | None:
         return None  # Later steps decide.
     how = {
         "timeout": f"it took longer than {ending.get('seconds', 0):g} seconds",
-        "budget": f"the budget of {ending.get('seconds', 0):g} s of processor time is used up",
+        "budget": f"the budget of {ending.get('seconds', 0):g} s of processor time is used up; --budget sets it",
         "memory": "it took too much memory",
         "processes": "it started too many processes",
         "exit": f"it exited with status {ending.get('status')}",

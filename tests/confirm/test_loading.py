@@ -8,11 +8,12 @@ import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 import pytest
 
 from dynalint.confirm.worker.source import loading
+from dynalint.confirm.worker.source.versions import Version
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +50,36 @@ def test_overrides_take_the_place_of_files_and_of_their_lines(package: Path) -> 
     which = loading.load_target({"path": str(package / "b.py"), "module": "pkg_under_test.b", "qualname": "which"})
     assert inspect.getsource(which) == "def which():\n    return value\n"
     assert (package / "b.py").read_text() == "value = 1\n"
+
+
+def test_versions_share_compiled_files_but_no_code(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    original = importlib.machinery.SourceFileLoader.source_to_code
+
+    def counted(self: importlib.machinery.SourceFileLoader, data: bytes, path: str, **options: int) -> CodeType:
+        compiled.append(Path(path).name)
+        return original(self, data, path, **options)
+
+    monkeypatch.setattr(importlib.machinery.SourceFileLoader, "source_to_code", counted)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    texts = [f"value = {number}\n" for number in (2, 3, 2)]
+    versions = [Version([str(package.parent)], [], {str(package / "b.py"): text}) for text in texts]
+    codes, values = [], []
+    for version in versions:
+        with version.active():
+            found = loading.load_target(
+                {"path": str(package / "a.py"), "module": "pkg_under_test.a", "qualname": "A.f"}
+            )
+            codes.append(found.__code__)
+            values.append(found(None))
+    assert values == [2, 3, 2]
+    assert sorted(compiled) == ["__init__.py", "a.py", "b.py", "b.py"]
+    # Dynamo keeps what it compiles for each code object.
+    assert len({id(code) for code in codes}) == 3
+    (package / "a.py").write_text("class A:\n    def f(self):\n        return 'changed'\n")
+    with Version([str(package.parent)], [], {str(package / "b.py"): texts[0]}).active():
+        target = {"path": str(package / "a.py"), "module": "pkg_under_test.a", "qualname": "A.f"}
+        assert loading.load_target(target)(None) == "changed"
 
 
 def test_overrides_hold_for_files_loaded_by_path(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def test_generated_programs_stay_what_they_are(
     from dynalint.confirm.worker.dynamo import runs
     from dynalint.confirm.worker.operations import verifying
 
-    monkeypatch.setattr(verifying, "_compiled", lambda *_: {"problem": "the test compiles it"})
+    monkeypatch.setattr(verifying, "compiled_after", lambda *_: {"problem": "the test compiles it"})
     # As in a worker without a GPU, for which torch would note down each seed.
     monkeypatch.setattr(runs, "seed_torch", torch.default_generator.manual_seed)
     counts: Counter[str] = Counter()

@@ -771,7 +771,7 @@ def test_the_compiler_is_not_asked_where_nothing_of_the_fix_ran(prove: Prove, mo
     from dynalint.confirm.worker.operations import verifying
 
     asked: list[object] = []
-    monkeypatch.setattr(verifying, "_compiled", lambda *given: asked.append(given) or {"problem": "asked"})
+    monkeypatch.setattr(verifying, "compiled_after", lambda *given: asked.append(given) or {"problem": "asked"})
     code = """
         import torch
         from torch import nn

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from ..dynamo.runs import Call, Maker, force_eager, fresh_callable
 from ..source.versions import Version
 from .differences import Equality, difference
-from .observing import OWN_TO_MODULES, Observation, attempt, globals_of, modules_of, observe, parameters_of
+from .observing import OWN_TO_MODULES, PLAIN, Observation, attempt, globals_of, modules_of, observe, parameters_of
 from .other_builds import Build, built
 from .states import StateVariation
 from .trials import BASE, Trial
@@ -117,6 +117,23 @@ def fresh(subject: ComparedVersion, build: Build | None = None, *, training: boo
     if isinstance(owner, nn.Module):
         owner.train(training)
     return function
+
+
+def alike(subject: ComparedVersion, original: ComparedVersion) -> ComparedVersion:
+    """Make a version use the same values in its calls as the original.
+
+    Arguments that belong to the project's own classes are kept, because each version has its own classes.
+    """
+    theirs, layout = pytree.tree_flatten(original.call)
+    own, own_layout = pytree.tree_flatten(subject.call)
+    if all(isinstance(leaf, (torch.Tensor, *PLAIN)) for leaf in theirs):
+        call = original.call
+    elif str(layout) == str(own_layout):
+        leaves = [other if isinstance(other, torch.Tensor) else leaf for leaf, other in zip(own, theirs, strict=True)]
+        call = pytree.tree_unflatten(leaves, own_layout)
+    else:
+        call = subject.call
+    return replace(subject, call=call)
 
 
 def takes_gradients(subject: ComparedVersion) -> bool:

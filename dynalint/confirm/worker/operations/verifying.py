@@ -15,6 +15,7 @@ additional keys:
     marked      the original source files with marks inserted (see `reached_code.Marks`)
     rewritten   the source files after the fix
     sides       what has to run: `[mark, truth]`, where truth is null for a statement
+    changed     the changed lines after the fix, by file
     anyway      whether to compile even if none of these ran
     exact, numbers, unmoved, practical   what counts as equal (see `differences.Equality`)
     methods     methods to call in between, as "Class.method", if no call has reached them
@@ -37,38 +38,33 @@ Parts of the answer, in the order in which they become known:
                 test shows a difference
     compiled    how the rewritten code compiles: `breaks` in default mode, `failure` with fullgraph=True, `recompiles`
                 for inputs of the same shape with the `reason` for one, and `differs`, which is null or the difference
-                between compiled and eager code. If there are any of these, the results for the original are in
-                `breaks_before` and so on. Or a `problem`
+                between compiled and eager code. If there are any of these, not counting breaks in unchanged lines, the
+                results for the original are in `breaks_before` and so on. Or a `problem`
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
-import torch
-from torch.utils import _pytree as pytree
-
-from ..comparing.differences import Equality, difference
+from ..comparing.compiled_fix import compiled_after, first_line
+from ..comparing.differences import Equality
 from ..comparing.lockstep import Findings, run_side_by_side, try_out
-from ..comparing.observing import PLAIN, attempt, observe
-from ..comparing.pairs import ComparedVersion, ObservedDifference, fresh, takes_gradients
+from ..comparing.observing import attempt
+from ..comparing.pairs import ComparedVersion, ObservedDifference, alike, fresh, takes_gradients
 from ..comparing.reached_code import InputSearch, Marks, Side, limits_of
-from ..comparing.trials import BASE, USUAL, Trial
+from ..comparing.trials import BASE, Trial
 from ..comparing.turned_tests import difference_when_turned, one_sided
 from ..dynamo import runs
-from ..dynamo.records import Break, Run, RunFailure
 from ..dynamo.runs import Call
 from ..inputs.targets import ProblemError, recorded_subject, subject_of
-from ..inputs.variants import options, other_batch
+from ..inputs.variants import options
 from ..process.wire import Reply, Silent
 from ..source.versions import Version
 
-_REPEATS = 3
-_OTHER_VALUES = 3
 _MOST_CALLS = 3
 
 
@@ -107,16 +103,17 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     _send_result(reply, found, seen)
     if found.difference is not None or not found.returned:
         return
-    alike = one_sided(search, dict(request["turned"]["words"]))
+    one_way = one_sided(search, dict(request["turned"]["words"]))
     # If none of the changed code ran, compiling other code would take time without showing anything.
     if wanted and not seen and not request["anyway"]:
         reply.part("compiled", {"problem": "none of the changed code ran"})
         return
     reply.stage(f"running {name} under torch.compile after the fix")
-    reply.part("compiled", _compiled(rewritten, partial(_subject, asked, request["overrides"]), found))
+    before = partial(_subject, asked, request["overrides"])
+    reply.part("compiled", compiled_after(rewritten, before, found, request["changed"]))
     # This comes last, because code that runs with an impossible test result may never end.
     reply.stage(f"running {name} with opposite results of the tests near the fix")
-    turned = _turned_over(asked, original, equality, search, found, alike)
+    turned = _turned_over(asked, original, equality, search, found, one_way)
     if turned is not None:
         reply.part("difference", asdict(turned))
 
@@ -130,9 +127,12 @@ def _pairs(
         _VersionProblemError: If one of the versions cannot be prepared.
     """
     calls: list[Mapping[str, Any] | None] = [*_chosen_calls(request, search)]
+    versions: tuple[Version | None, Version | None] = None, None
     for call in calls or [None]:
         asked = {**request, "call": call}
-        original, rewritten = _versions(asked, reply)
+        # Importing a project takes long, so all calls share the imports. Both versions have run the same calls before.
+        original, rewritten = _versions(asked, reply, *versions)
+        versions = original.version, rewritten.version
         yield asked, original, rewritten
     fuller = _fuller_call(original, search) if not request["example"] else None
     if fuller is not None:
@@ -166,10 +166,12 @@ def _call(function: Callable[..., Any], call: Call, failed: list[bool]) -> None:
     failed.append(runs.call_once(function, call).error is not None)
 
 
-def _versions(request: Mapping[str, Any], reply: Reply) -> tuple[ComparedVersion, ComparedVersion]:
-    """Prepare both versions. Raises _VersionProblemError."""
-    original = _guarded("original", lambda: _subject(request, request["marked"], reply))
-    rewritten = _guarded("rewritten", lambda: _alike(_subject(request, request["rewritten"]), original))
+def _versions(
+    request: Mapping[str, Any], reply: Reply, one: Version | None, other: Version | None
+) -> tuple[ComparedVersion, ComparedVersion]:
+    """Prepare both versions, in these imports if they are given. Raises _VersionProblemError."""
+    original = _guarded("original", lambda: _subject(request, request["marked"], reply, one))
+    rewritten = _guarded("rewritten", lambda: alike(_subject(request, request["rewritten"], None, other), original))
     original = replace(original, begin=partial(_begin, reply))
     return original, replace(rewritten, begin=lambda _: reply.part("trying", None))
 
@@ -221,7 +223,7 @@ class _VersionProblemError(Exception):
         self.told = {
             "version": version,
             "phase": problem.phase,
-            "message": _first_line(f"{problem.failure.type}: {problem.failure.message}"),
+            "message": first_line(f"{problem.failure.type}: {problem.failure.message}"),
         }
 
 
@@ -232,13 +234,11 @@ def _guarded(version: str, make: Callable[[], ComparedVersion]) -> ComparedVersi
         raise _VersionProblemError(version, problem) from problem
 
 
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")
-
-
-def _subject(request: Mapping[str, Any], texts: Mapping[str, str], reply: Reply | None = None) -> ComparedVersion:
-    """Import a version and prepare its target for calls."""
-    version = Version(request["search"], request["roots"], texts)
+def _subject(
+    request: Mapping[str, Any], texts: Mapping[str, str], reply: Reply | None = None, version: Version | None = None
+) -> ComparedVersion:
+    """Import a version, unless it is given, and prepare its target for calls."""
+    version = version or Version(request["search"], request["roots"], texts)
     with version.active():
         if request["call"] is not None:
             found = recorded_subject(request["call"], request)
@@ -248,23 +248,6 @@ def _subject(request: Mapping[str, Any], texts: Mapping[str, str], reply: Reply 
         reply.part("text", found.text)
     again, differentiated = partial(_subject, request, texts), bool(request.get("differentiated", True))
     return ComparedVersion(version, found.make, found.call, again, differentiated=differentiated)
-
-
-def _alike(subject: ComparedVersion, original: ComparedVersion) -> ComparedVersion:
-    """Make a version use the same values in its calls as the original.
-
-    Arguments that belong to the project's own classes are kept, because each version has its own classes.
-    """
-    theirs, layout = pytree.tree_flatten(original.call)
-    own, own_layout = pytree.tree_flatten(subject.call)
-    if all(isinstance(leaf, (torch.Tensor, *PLAIN)) for leaf in theirs):
-        call = original.call
-    elif str(layout) == str(own_layout):
-        leaves = [other if isinstance(other, torch.Tensor) else leaf for leaf, other in zip(own, theirs, strict=True)]
-        call = pytree.tree_unflatten(leaves, own_layout)
-    else:
-        call = subject.call
-    return replace(subject, call=call)
 
 
 def _turned_over(
@@ -279,7 +262,7 @@ def _turned_over(
     if not tests:
         return None
     try:
-        rewritten = _alike(_subject(request, request["turned"]["rewritten"]), original)
+        rewritten = alike(_subject(request, request["turned"]["rewritten"]), original)
     except ProblemError:
         return None
     return difference_when_turned(original, rewritten, equality, search, found.telling, tests)
@@ -292,93 +275,3 @@ def _send_result(reply: Reply, found: Findings, seen: set[Side]) -> None:
     reply.part("ran", {**ran, "passed": sorted(found.passed)})
     reply.part("seen", sorted([list(side) for side in seen], key=str))
     reply.part("difference", None if found.difference is None else asdict(found.difference))
-
-
-def _compiled(subject: ComparedVersion, plain: Callable[[], ComparedVersion], found: Findings) -> dict[str, Any]:
-    """Compile the rewritten code, and the original code if there are results to compare with."""
-    values = [trial for trial in found.worked if trial in USUAL]
-    repeats, others = (_REPEATS, _OTHER_VALUES) if found.stride == 1 else (2, 1)
-    trials = ([BASE] * repeats if BASE in found.worked else []) + values[:others]
-    if not trials:
-        return {"problem": "no input of the example's own shape ran without an exception"}
-    same = [trial.of(subject.call) for trial in trials]
-    batch = other_batch(subject.call)
-    with subject.version.active():
-        calls = same if batch is None or runs.eager_run(subject.make, [batch]).error else [*same, batch]
-        default = runs.default_run(subject.make, calls)
-        whole = runs.fullgraph_run(subject.make, calls)
-    answer: dict[str, Any] = {
-        "breaks": [_broken(one) for one in default.breaks],
-        "breaks_before": [],
-        "failure": None if whole.error is None else _failed(whole.error),
-        "recompiles": len(_needless(default, len(same))),
-        "recompiled_before": None,
-        "reason": next((_guard(str(one.recompile)) for one in _needless(default, len(same))), ""),
-        "differs": _compiles_wrong(subject, trials),
-        "differed_before": None,
-    }
-    if answer["breaks"] or answer["recompiles"] or answer["differs"]:
-        before = plain()
-        with before.version.active():
-            run = runs.default_run(before.make, [trial.of(before.call) for trial in trials])
-        answer["breaks_before"] = [_broken(one) for one in run.breaks]
-        answer["recompiled_before"] = len(_needless(run, len(same)))
-        answer["differed_before"] = _compiles_wrong(before, trials)
-    return answer
-
-
-def _broken(one: Break) -> dict[str, Any]:
-    frames = [{"file": frame.file, "line": frame.line} for frame in one.stack]
-    return {"frames": frames, "gb": one.gb, "effect": one.effect, "reason": _first_line(one.gb_type or one.reason)}
-
-
-def _failed(one: RunFailure) -> dict[str, Any]:
-    frames = [{"file": frame.file, "line": frame.line} for frame in one.stack]
-    return {"frames": frames, "gb": one.gb, "reason": _first_line(one.gb_type or f"{one.type}: {one.message}")}
-
-
-def _guard(reason: str) -> str:
-    """Return the failed guard without the source location that torch appends."""
-    return _first_line(reason).partition("  #")[0].strip()
-
-
-def _needless(run: Run, same: int) -> list[Any]:
-    """Return the recompilations in calls whose shapes were seen before."""
-    return [one for one in run.recompiles if one.call < same]
-
-
-def _compiles_wrong(subject: ComparedVersion, trials: Sequence[Trial]) -> str | None:
-    """Compare compiled code (`aot_eager`) with eager code, including gradients and state.
-
-    Both are imported again, so that neither sees the other's changes to globals or the environment.
-    """
-    for training in (True, False):
-        pair = _alike(subject.again(), subject), _alike(subject.again(), subject)
-        found = _compare_backend(*pair, trials, training=training)
-        if found is not None:
-            return f"{found} ({'while training' if training else 'in evaluation'}, with aot_eager)"
-    return None
-
-
-def _compare_backend(
-    plain: ComparedVersion, other: ComparedVersion, trials: Sequence[Trial], *, training: bool
-) -> str | None:
-    torch.compiler.reset()
-    how = {"training": training, "differentiated": plain.differentiated}
-    try:
-        function = fresh(plain, training=training)
-        compiled_function = fresh(other, training=training)
-        compiled = runs.user_compile(compiled_function, backend="aot_eager")
-        for seed, trial in enumerate(trials):
-            with plain.version.active(), runs.force_eager():
-                expected = observe(function, function, trial.of(plain.call), seed, **how)
-            if expected.error is not None:
-                return None
-            with other.version.active():
-                seen = observe(compiled, compiled_function, trial.of(other.call), seed, **how)
-            found = difference(expected, seen, Equality(compiled=True))
-            if found is not None:
-                return found
-    finally:
-        torch.compiler.reset()
-    return None

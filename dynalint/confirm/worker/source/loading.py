@@ -7,9 +7,10 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import linecache
+import marshal
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, reduce
 from itertools import takewhile
 from pathlib import Path
@@ -71,9 +72,12 @@ class _OverridingFinder(importlib.abc.MetaPathFinder):
     def override(self, spec: importlib.machinery.ModuleSpec) -> importlib.machinery.ModuleSpec | None:
         origin = str(spec.origin)
         text = self._texts.get(real_path(origin))
-        if text is None:
+        if text is not None:
+            spec.loader = _TextLoader(spec.name, origin, text)
+        elif type(spec.loader) is importlib.machinery.SourceFileLoader:
+            spec.loader = _FileLoader(spec.name, origin)
+        else:
             return None
-        spec.loader = _TextLoader(spec.name, origin, text)
         return spec
 
 
@@ -111,10 +115,28 @@ class _TextLoader(importlib.machinery.SourceFileLoader):
     def get_code(self, fullname: str) -> Any:
         # linecache does not compare an entry without a modification time with the disk.
         linecache.cache[self.path] = (len(self._text), None, self._text.splitlines(keepends=True), self.path)
-        return self.source_to_code(self._text.encode(), self.path)
+        return _compiled_once((self.path, self._text), lambda: self.source_to_code(self._text.encode(), self.path))
 
     def get_source(self, fullname: str) -> str:
         return self._text
+
+
+class _FileLoader(importlib.machinery.SourceFileLoader):
+    """Loads a module from its file, which is compiled only once for all versions of the project."""
+
+    def get_code(self, fullname: str) -> Any:
+        key = self.path, *self.path_stats(self.path).values()
+        return _compiled_once(key, lambda: super(_FileLoader, self).get_code(fullname))
+
+
+_compiled: dict[tuple[Any, ...], bytes] = {}
+
+
+def _compiled_once(key: tuple[Any, ...], compiled: Callable[[], Any]) -> Any:
+    """Return a new code object each time, because Dynamo keeps what it compiles for each code object."""
+    if key not in _compiled:
+        _compiled[key] = marshal.dumps(compiled())
+    return marshal.loads(_compiled[key])  # noqa: S302 - written above
 
 
 _once: dict[tuple[str, str], ModuleType | BaseException] = {}

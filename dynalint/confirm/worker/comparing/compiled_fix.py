@@ -1,0 +1,128 @@
+"""Compile the code after a fix, and the code before it where that helps to judge the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..dynamo import runs
+from ..dynamo.records import Break, Run, RunFailure
+from ..inputs.variants import other_batch
+from ..source import loading
+from .differences import Equality, difference
+from .lockstep import Findings
+from .observing import observe
+from .pairs import ComparedVersion, alike, fresh
+from .trials import BASE, USUAL, Trial
+
+_REPEATS = 3
+_OTHER_VALUES = 3
+
+
+def compiled_after(
+    subject: ComparedVersion,
+    plain: Callable[[], ComparedVersion],
+    found: Findings,
+    changed: Mapping[str, Sequence[int]],
+) -> dict[str, Any]:
+    """Compile the rewritten code, and the original code if there are results to compare with."""
+    values = [trial for trial in found.worked if trial in USUAL]
+    repeats, others = (_REPEATS, _OTHER_VALUES) if found.stride == 1 else (2, 1)
+    trials = ([BASE] * repeats if BASE in found.worked else []) + values[:others]
+    if not trials:
+        return {"problem": "no input of the example's own shape ran without an exception"}
+    same = [trial.of(subject.call) for trial in trials]
+    batch = other_batch(subject.call)
+    with subject.version.active():
+        calls = same if batch is None or runs.eager_run(subject.make, [batch]).error else [*same, batch]
+        default = runs.default_run(subject.make, calls)
+        # If there are breaks in default mode, this would only fail at the first of them.
+        whole = default if default.breaks else runs.fullgraph_run(subject.make, calls)
+    answer: dict[str, Any] = {
+        "breaks": [_broken(one) for one in default.breaks],
+        "breaks_before": [],
+        "failure": None if whole is default or whole.error is None else _failed(whole.error),
+        "recompiles": len(_needless(default, len(same))),
+        "recompiled_before": None,
+        "reason": next((_guard(str(one.recompile)) for one in _needless(default, len(same))), ""),
+        "differs": _compiles_wrong(subject, trials),
+        "differed_before": None,
+    }
+    suspicious = answer["recompiles"] or answer["differs"]
+    if suspicious or any(_is_new(one, changed) for one in answer["breaks"]):
+        before = plain()
+        with before.version.active():
+            run = runs.default_run(before.make, [trial.of(before.call) for trial in trials])
+        answer["breaks_before"] = [_broken(one) for one in run.breaks]
+        answer["recompiled_before"] = len(_needless(run, len(same)))
+        answer["differed_before"] = _compiles_wrong(before, trials) if suspicious else None
+    return answer
+
+
+def _is_new(broken: Mapping[str, Any], changed: Mapping[str, Sequence[int]]) -> bool:
+    """Return whether a break is on a changed line. All others are there because of code that the fix leaves alone."""
+    return any(frame["line"] in changed.get(loading.real_path(frame["file"]), ()) for frame in broken["frames"])
+
+
+def _broken(one: Break) -> dict[str, Any]:
+    frames = [{"file": frame.file, "line": frame.line} for frame in one.stack]
+    return {"frames": frames, "gb": one.gb, "effect": one.effect, "reason": first_line(one.gb_type or one.reason)}
+
+
+def _failed(one: RunFailure) -> dict[str, Any]:
+    frames = [{"file": frame.file, "line": frame.line} for frame in one.stack]
+    return {"frames": frames, "gb": one.gb, "reason": first_line(one.gb_type or f"{one.type}: {one.message}")}
+
+
+def _guard(reason: str) -> str:
+    """Return the failed guard without the source location that torch appends."""
+    return first_line(reason).partition("  #")[0].strip()
+
+
+def _needless(run: Run, same: int) -> list[Any]:
+    """Return the recompilations in calls whose shapes were seen before."""
+    return [one for one in run.recompiles if one.call < same]
+
+
+def _compiles_wrong(subject: ComparedVersion, trials: Sequence[Trial]) -> str | None:
+    """Compare compiled code (`aot_eager`) with eager code, including gradients and state.
+
+    Both are imported again, so that neither sees the other's changes to globals or the environment.
+    """
+    pair = alike(subject.again(), subject), alike(subject.again(), subject)
+    for training in (True, False):
+        found = _compare_backend(*pair, trials, training=training)
+        if found is not None:
+            return f"{found} ({'while training' if training else 'in evaluation'}, with aot_eager)"
+    return None
+
+
+def _compare_backend(
+    plain: ComparedVersion, other: ComparedVersion, trials: Sequence[Trial], *, training: bool
+) -> str | None:
+    torch.compiler.reset()
+    how = {"training": training, "differentiated": plain.differentiated}
+    try:
+        function = fresh(plain, training=training)
+        compiled_function = fresh(other, training=training)
+        compiled = runs.user_compile(compiled_function, backend="aot_eager")
+        for seed, trial in enumerate(trials):
+            with plain.version.active(), runs.force_eager():
+                expected = observe(function, function, trial.of(plain.call), seed, **how)
+            if expected.error is not None:
+                return None
+            with other.version.active():
+                seen = observe(compiled, compiled_function, trial.of(other.call), seed, **how)
+            found = difference(expected, seen, Equality(compiled=True))
+            if found is not None:
+                return found
+    finally:
+        torch.compiler.reset()
+    return None
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a text that is not blank."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")

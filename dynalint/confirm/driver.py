@@ -244,7 +244,8 @@ class _TargetRuns:
         options = self._options
         asked = {target: lines for target, lines in wanted(traced).items() if options.example_for(target) is None}
         if options.device != "cpu":
-            self._record(asked, workers)
+            self._calls.look_for(asked, worker := workers.get(), lambda target: self._report(target.name))
+            workers.put(worker)
             return
         found = []
         for one in pool.map(lambda search: self._searched(search, workers), self._shard.of(searches(asked, options))):
@@ -252,16 +253,8 @@ class _TargetRuns:
             self._harvested += one.results  # If the user interrupts the run, the results so far are kept.
         left = wanted([*traced, *self._harvested])
         self.problems = [why for one in found if not left.keys().isdisjoint(one.targets) for why in one.problems]
-        settled = {one.target for one in self._harvested if one.default is not None}
+        settled = {one.target for one in self._harvested if one.complete or (one.default and one.target not in left)}
         self._targets = [one for one in self._targets if one not in settled]
-        # A call that timed out together with others may succeed alone, with its target's full time limit.
-        alone = {one.target for one in self._harvested}.union(*(one.unforked for one in found))
-        self._record(alone - settled, workers)
-
-    def _record(self, targets: Iterable[Target], workers: SimpleQueue[Worker]) -> None:
-        """Record the project's calls to targets, to be used when the targets themselves are run."""
-        self._calls.look_for(targets, worker := workers.get(), lambda target: self._report(target.name))
-        workers.put(worker)
 
     def _searched(self, search: CallSearch, workers: SimpleQueue[Worker]) -> Harvested:
         """Return the result of a search, from the cache or the worker."""
@@ -269,6 +262,8 @@ class _TargetRuns:
         try:
             searcher = Searcher(self._options, self._cache, self._questions, self._every)
             parts, spots = searcher.answer(search, worker, lambda: self._report(search.targets[0].name))
+            # A call that timed out together with others may succeed alone, with its target's full time limit.
+            self._calls.learn(search, parts)
             return harvested(search, worker.hello.torch or "", parts, spots)
         finally:
             workers.put(worker)
@@ -390,7 +385,7 @@ class _TargetRuns:
             return result_of(target, torch, {**record, "outcome": "garbled", "parts": {}}, self._spots)
         # A run that exceeded a limit may succeed on a less busy machine, and a package that is missing now may be
         # installed before the next run.
-        lasting = answer.done and (result.problem is None or result.problem.phase != "import")
+        ended = result.problem is None or (result.problem.phase != "import" and result.problem.outcome == "done")
         files = {str(target.path), *filter(self._options.is_own_file, result.files)}
-        self._cache.put(self._question(target, worker), self._spots, files, record, lasting=lasting)
+        self._cache.put(self._question(target, worker), self._spots, files, record, lasting=answer.done and ended)
         return result

@@ -150,12 +150,11 @@ def _in_order(lists: Sequence[Sequence[Mapping[str, str]]]) -> list[dict[str, An
 
 @dataclass(frozen=True)
 class Harvested:
-    """A search's results, the tests and snippets that failed, with reasons, and the targets with calls to record."""
+    """A search's results, and the tests and snippets that failed, with reasons."""
 
     targets: tuple[Target, ...]
     results: tuple[TargetResult, ...]
     problems: tuple[tuple[str, str], ...]
-    unforked: tuple[Target, ...] = ()
 
 
 def in_words(problems: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -240,8 +239,7 @@ def _calls_in(parts: Parts) -> list[dict[str, Any]]:
 def _joined(parts: Parts, more: Parts) -> dict[str, Any]:
     """Return the parts of two answers to the same search. The calls in the second get other numbers."""
     calls = enumerate([*_calls_in(parts), *_calls_in(more)])
-    unforked = [one for found in (parts, more) for one in _listed(found, "unforked")]
-    return {"unforked": unforked, **{f"{at}.{name}": value for at, own in calls for name, value in own.items()}}
+    return {f"{at}.{name}": value for at, own in calls for name, value in own.items()}
 
 
 def _listed(parts: Parts, name: str) -> list[Any]:
@@ -276,10 +274,7 @@ def harvested(search: CallSearch, torch: str, parts: Parts, spots: Mapping[str, 
         with suppress(TypeError, ValueError):
             where, reason = one
             problems.append((sentence(str(where)), sentence(str(reason))))
-    unforked: list[Target] = []
-    with suppress(*_MALFORMED):
-        unforked = _targets_of(search, _listed(parts, "unforked"))
-    return Harvested(search.targets, tuple(results), tuple(problems), tuple(unforked))
+    return Harvested(search.targets, tuple(results), tuple(problems))
 
 
 class ProjectCalls:
@@ -314,11 +309,15 @@ class ProjectCalls:
         searcher = Searcher(self._options, cache, questions, {"spots": {}, "compare": [], "resized": []})
         for search in searches(asked, self._options, record=self._most):
             parts, _ = searcher.answer(search, worker, partial(begun, search.targets[0]))
-            for own in _calls_in(parts):
-                with suppress(*_MALFORMED):
-                    call = {"recipe": list(map(str, own["recipe"])), "text": sentence(own["inputs"])}
-                    for target in _targets_of(search, own["call"]["targets"]):
-                        self._known[target].append(call)
+            self.learn(search, parts)
+
+    def learn(self, search: CallSearch, parts: Parts) -> None:
+        """Remember the calls that an answer to a search contains."""
+        for own in _calls_in(parts):
+            with suppress(*_MALFORMED):
+                call = {"recipe": list(map(str, own["recipe"])), "text": sentence(own["inputs"])}
+                for target in _targets_of(search, own["call"]["targets"]):
+                    self._known.setdefault(target, []).append(call)
 
 
 def _digest(path: Path) -> str:

@@ -27,6 +27,8 @@ Spot = tuple[int, int, int, int]
 """A range of source code in bytecode positions: 1-based lines, 0-based columns in UTF-8 bytes, and an exclusive end."""
 
 
+# The name of `deadlines.OutOfTimeError`.
+_OUT_OF_TIME = "OutOfTimeError"
 _EVALUATION = "evaluation."
 _PHASES = ("import", "build", "inputs", "run")
 
@@ -105,6 +107,11 @@ class TargetResult:
     outdated: bool = False
     part: bool = False
 
+    @property
+    def complete(self) -> bool:
+        """Whether the run in default mode ended. If it did not, only the breaks that it has seen count."""
+        return self.default is not None and not _out_of_time(self.default)
+
     @cached_property
     def recompiles(self) -> tuple[Compile, ...]:
         """Recompilations on identical calls, which should have reused the compiled code."""
@@ -146,6 +153,9 @@ def _result(
         problem = Problem("process", answer["stage"], answer["outcome"], answer["ending"], None)
     elif "default" not in parts:
         raise ValueError("an answer without a verdict and without a problem")
+    default = _resolved(_decoded(Run, parts, "default"))
+    if default is not None and _out_of_time(default):
+        problem = Problem("process", answer["stage"], "timeout", {"seconds": _seconds_of(default)}, None)
     calls = decode(_Calls, {"same": 0, "batch": 0, "all": 0, **parts.get("calls", {})})
     return TargetResult(
         target=target,
@@ -155,7 +165,7 @@ def _result(
         batch=calls.batch,
         problem=problem,
         eager=_decoded(EagerRun, parts, "eager"),
-        default=_resolved(_decoded(Run, parts, "default")),
+        default=default,
         fullgraph=_resolved(_decoded(Run, parts, "fullgraph")),
         comparison=_compared(parts),
         coverage=_covered(parts.get("coverage", {}), spots),
@@ -163,6 +173,14 @@ def _result(
         files=frozenset(decode(tuple[str, ...], parts.get("files", ()))),
         evaluation=_evaluation(target, torch, answer, spots),
     )
+
+
+def _out_of_time(run: Run) -> bool:
+    return run.error is not None and run.error.type == _OUT_OF_TIME
+
+
+def _seconds_of(run: Run) -> float:
+    return float(run.error.message) if run.error is not None else 0.0
 
 
 def _evaluation(

@@ -190,6 +190,8 @@ def _verdict(
         return _never_reached(result, placed)
     if breaks:
         return _CONFIRMED, _confirmed_by_break(confirmation, placed, result, breaks)
+    if not result.complete:
+        return _failed(result) if _concerns(result, placed) or _ran(result, placed) else None
     if placed.finding.category == "miscompile":
         return _compared(confirmation, placed, result)
     again = blamed(placed, result, confirmation.sources)
@@ -367,11 +369,13 @@ def _evidence(
 ) -> Evidence:
     """Return evidence, including the result of `fullgraph=True` at this location if known."""
     fullgraph: Literal["passes", "breaks"] | None = None
-    if placed is not None and confirmation is not None and result.fullgraph is not None:
-        error = result.fullgraph.error
-        if error is None:
+    if placed is not None and confirmation is not None and result.default is not None:
+        # If everything was traced without a break in default mode, the worker does not try the other mode.
+        traced = coverage_of(placed, result).whole and not result.default.breaks
+        error = (result.fullgraph or result.default).error
+        if error is None and (result.fullgraph is not None or traced):
             fullgraph = "passes"
-        elif _is_at(error, placed, confirmation):
+        elif error is not None and _is_at(error, placed, confirmation):
             fullgraph = "breaks"
     return Evidence(status, detail, gb, result.torch, fullgraph, recompiles)
 

@@ -479,6 +479,36 @@ def test_a_slow_root_does_not_take_its_findings_along(project: Project) -> None:
     assert judged.evidence.status == "confirmed"
 
 
+LONG = """
+    import torch
+    from torch import nn
+
+    class Long(nn.Module):
+        def forward(self, x):
+            print("a break that comes at once")
+            for _ in range(1000):
+                x = x + 1
+            for _ in range(1_000_000 if torch.compiler.is_compiling() else 1):
+                x = x * 2
+            return x.item()
+"""
+
+
+def test_breaks_count_even_if_the_compiler_does_not_finish(project: Project) -> None:
+    project.write("long.py", LONG)
+    place = {"region": ["Long.forward"]}
+    first = project.finding("long.py", 'print("a break that comes at once")', "Long.forward", gb=["GB0059"], **place)
+    last = project.finding("long.py", "x.item()", "Long.forward", gb=["GB0109"], **place)
+    options = project.options(timeout=6.0)
+    judged = confirm([first, last], [project.target("long.py", "Long")], options)
+    assert {one.message: one.evidence.status for one in judged if one.code != "DYN001"} == {
+        first.message: "confirmed",
+        last.message: "unconfirmed",
+    }
+    (left,) = (one for one in judged if one.message == last.message)
+    assert left.evidence.detail == "the code did not finish within 6 s while running Long under torch.compile."
+
+
 def test_what_settles_most_is_run_first_and_what_the_budget_does_not_reach_says_so(project: Project) -> None:
     project.write("slow.py", SLOW)
     targets = [project.target("slow.py", name) for name in ("Endless", "Quick")]

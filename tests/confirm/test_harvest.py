@@ -18,7 +18,7 @@ import pytest
 from dynalint.confirm import Interrupted, confirm, driver
 from dynalint.confirm.call_sites import CallSites
 from dynalint.confirm.driver import examine
-from dynalint.confirm.harvest import in_words, searches
+from dynalint.confirm.harvest import Searcher, in_words, searches
 from dynalint.confirm.worker.harvesting.smaller_code import smaller
 from dynalint.findings import Finding, Step
 
@@ -542,7 +542,9 @@ def test_a_harvest_ends_when_it_shows_nothing_new(monkeypatch: pytest.MonkeyPatc
     used = 0.0
     monkeypatch.setattr(calls, "seconds_used", lambda: used)
     target = {"path": "a.py", "qualname": "A"}
-    request = {"seconds": 100, "record": 0, "after": 0, "wanted": [{"target": target, "lines": {"a.py": [[1, 1]]}}]}
+    lines = {"a.py": [[1, 1]]}
+    wanted = [{"target": target, "lines": lines}]
+    request = {"seconds": 100, "record": 0, "after": 0, "roots": [], "wanted": wanted}
     harvest = calls.Harvest(request, Reply(-1, ""))
     used = 5.0
     assert not harvest.over
@@ -566,7 +568,9 @@ def test_a_slow_call_does_not_end_the_harvest(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(calls, "seconds_used", lambda: used)
     monkeypatch.setattr(calls, "can_fork", lambda: True)
     target = {"path": "a.py", "qualname": "A"}
-    request = {"seconds": 100, "record": 0, "after": 0, "wanted": [{"target": target, "lines": {"a.py": [[1, 1]]}}]}
+    lines = {"a.py": [[1, 1]]}
+    wanted = [{"target": target, "lines": lines}]
+    request = {"seconds": 100, "record": 0, "after": 0, "roots": [], "wanted": wanted}
     harvest = calls.Harvest(request, Reply(-1, ""))
 
     def slow(*_: object) -> None:
@@ -583,17 +587,27 @@ def test_a_slow_call_does_not_end_the_harvest(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_call_that_took_too_long_is_run_again_alone(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     _written(project)
-    call = "encoder(4)({'pos': torch.ones(2, 4)})\n"
-    project.write("tests/test_model.py", f"import torch\nfrom pkg.model import encoder\n\ndef test_it():\n    {call}")
+    long = "for _ in range(1_000_000 if LONG and torch.compiler.is_compiling() else 1):\n            x = x * 1.01\n"
+    source = (project.folder / "pkg/model.py").read_text() + "\n\nLONG = False\n"
+    project.write("pkg/model.py", source.replace("if x.sum() > 0:", f"{long}        if x.sum() > 0:"))
+    call = "model.LONG = True\n    model.encoder(4)({'pos': torch.ones(2, 4)})\n"
+    project.write("tests/test_model.py", f"import torch\nfrom pkg import model\n\ndef test_it():\n    {call}")
+    asked, complete = Searcher._asked, list[bool]()
+
+    def soon(self: Searcher, *given: Any) -> Any:
+        return asked(replace(self, options=replace(self.options, timeout=8.0)), *given)
+
     searched = driver._TargetRuns._searched
 
-    def late(*given: Any) -> Any:
+    def noted(*given: Any) -> Any:
         found = searched(*given)
-        assert found.results
-        return replace(found, results=tuple(replace(one, default=None) for one in found.results))
+        complete.extend(one.complete for one in found.results)
+        return found
 
-    monkeypatch.setattr(driver._TargetRuns, "_searched", late)
+    monkeypatch.setattr(Searcher, "_asked", soon)
+    monkeypatch.setattr(driver._TargetRuns, "_searched", noted)
     (found,) = _judged(project, _branch(project), confirm_from=("tests",))
+    assert complete == [False]
     assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170")
 
 

@@ -43,8 +43,8 @@ from .wanted import Span, Wanted, wanted_of
 # The maximum number of different kinds of calls to consider for a target.
 _MOST_KINDS = 24
 # Fractions of the request's time: when to stop accepting calls, how long to continue without a call that reaches
-# required lines, and the limit for a single call.
-_SHARE, _FRUITLESS, _FOR_A_CALL = 0.7, 0.06, 0.2
+# required lines, and the limits for a single call. The last target gets more, because no other needs the time.
+_SHARE, _FRUITLESS, _FOR_A_CALL, _FOR_THE_LAST = 0.7, 0.06, 0.2, 0.5
 # The maximum number of bytes in a call's tensors. More would make each of its many runs slow.
 _MOST_BYTES = 1 << 29
 # The maximum length of a problem's text, in characters.
@@ -69,19 +69,17 @@ class Harvest:
     def __init__(self, request: Mapping[str, Any], reply: Reply) -> None:
         self.where = ""
         self.problems: dict[tuple[str, str], None] = {}
-        # Targets whose calls could be neither confirmed nor rejected here, because forking was not possible.
-        self.unforked: dict[tuple[str, str], dict[str, str]] = {}
         self.on_the_cpu = OnTheCpu()
         self.stop: BaseException = EnoughError()
         self._request, self._reply = request, reply
         self._until = request["seconds"] * _SHARE
         self._patience = request["seconds"] * _FRUITLESS
-        self._seconds = max(1, int(request["seconds"] * _FOR_A_CALL))
         self._wanted = {_key(one["target"]): wanted_of(one, request["record"]) for one in request["wanted"]}
         self._originals: dict[types.FunctionType, types.CodeType] = {}
         # The lines of each target, by file.
         self._bodies: dict[tuple[str, str], set[tuple[str, int]]] = {}
-        self._constructions = Constructions() if request["record"] else None
+        self._recording = bool(request["record"])
+        self._constructions = Constructions()
         self._count = 0
         self.started: int = request["after"]
         self.begin()
@@ -98,7 +96,7 @@ class Harvest:
                 self.note(one.target["qualname"], f"{type(error).__name__}: {error}")
                 continue
             body = vars(found).get("forward") if isinstance(found, type) else found
-            if self._constructions is None:
+            if not self._recording:
                 self._bodies[_key(one.target)] = lines_of(body)
             if isinstance(found, type):
                 self._watch_forward(found)
@@ -159,8 +157,13 @@ class Harvest:
         The time may be as long as `patience`, if that is longer than usual.
         """
         self._since = seconds_used() + max(patience - self._patience, 0)
-        if self._constructions is not None:
-            self._constructions.watch(loading.imported_files(self._request["roots"]))
+        self._constructions.watch(loading.imported_files(self._request["roots"]))
+
+    def _seconds(self) -> int:
+        """Return the limit for a call that is confirmed or recorded now."""
+        left = max(1, sum(not one.done for one in self._wanted.values()))
+        share = min(max(_FOR_A_CALL, _SHARE / left), _FOR_THE_LAST)
+        return max(1, int(self._request["seconds"] * share))
 
     @property
     def over(self) -> bool:
@@ -231,37 +234,34 @@ class Harvest:
         self.begin()
 
     def _without_fork(self, wanted: list[Wanted], subject: Any, call: Call) -> None:
-        """Record a call in this process, without knowing what it runs, or note that its targets have calls."""
-        if self._constructions is None:
-            self.unforked.update((_key(one.target), one.target) for one in wanted)
-            raise signature.DeclinedError("the process has started threads, so it cannot be forked")
+        """Record a call in this process, without knowing what it runs. If calls are confirmed, one is enough."""
         reply = NumberedReply(str(self._count), self._reply)
         self._count += 1
-        said = self._recorded(self._constructions, subject, call, reply, {})
+        said = self._recorded(subject, call, reply, {})
         if "raises" in said:
             raise signature.DeclinedError(said["raises"])
-        reply.part("call", {"targets": [one.target for one in wanted], "outcome": "done", "seconds": self._seconds})
+        reply.part("call", {"targets": [one.target for one in wanted], "outcome": "done", "seconds": self._seconds()})
         for one in wanted:
-            one.calls += 1
+            one.calls += 1 if self._recording else one.most
         self.begin()
 
     def _confirmed(self, wanted: list[Wanted], subject: Any, call: Call) -> set[Span] | None:
         """Confirm or record a call in a fork. Return the line ranges it reached, or None if it shows nothing."""
-        number, self._count = self._count, self._count + 1
+        number, self._count, seconds = self._count, self._count + 1, self._seconds()
         source, sink = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(source)
-            self._watched_child(wanted, subject, call, NumberedReply(str(number), self._reply), sink)
+            self._watched_child(wanted, subject, call, NumberedReply(str(number), self._reply), sink, seconds)
         os.close(sink)
-        said, outcome = result_of_fork(child, source, self._seconds)
+        said, outcome = result_of_fork(child, source, seconds)
         if "reached" not in said:
             if said.get("raises"):
                 self.note(self.where, said["raises"])
             return None
         reached = {(path, first, last) for path, first, last in said["reached"]}
         judged = [*wanted]
-        if self._constructions is None and outcome == "done":
+        if not self._recording and outcome == "done":
             # The call judges what it calls too.
             inside = (self._wanted[path, name] for path, name in said["inside"])
             for one in inside:
@@ -271,36 +271,37 @@ class Harvest:
             for one in self._wanted.values():
                 one.reach(reached)
         targets = [one.target for one in judged]
-        self._reply.part(f"{number}.call", {"targets": targets, "outcome": outcome, "seconds": self._seconds})
+        self._reply.part(f"{number}.call", {"targets": targets, "outcome": outcome, "seconds": seconds})
         return reached
 
-    def _watched_child(self, wanted: list[Wanted], subject: Any, call: Call, reply: Reply, sink: int) -> None:
+    def _watched_child(
+        self, wanted: list[Wanted], subject: Any, call: Call, reply: Reply, sink: int, seconds: int
+    ) -> None:
         def job(_: Reply) -> None:
             for number in (signal.SIGPROF, signal.SIGALRM):
                 signal.signal(number, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_CPU, (self._seconds, self._seconds))
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
             gc.freeze()
             self._wanted = {}
             self.on_the_cpu.forget()
             runs.allow_compiling()
             for function, code in self._originals.items():
                 function.__code__ = code
+            self._constructions.end()
             said = tried(wanted, subject, call, self._request, self._bodies)
-            if "reached" in said and self._constructions is not None:
-                said = self._recorded(self._constructions, subject, call, reply, said)
+            if "reached" in said and self._recording:
+                said = self._recorded(subject, call, reply, said)
             os.write(sink, json.dumps(said).encode())
             os.close(sink)
-            if "reached" in said and self._constructions is None:
-                self._run(subject, call, reply)
+            if "reached" in said and not self._recording:
+                self._run(subject, call, reply, seconds)
 
         run_to_end(job, Silent())
 
-    def _recorded(
-        self, constructions: Constructions, subject: Any, call: Call, reply: Reply, said: dict[str, Any]
-    ) -> dict[str, Any]:
+    def _recorded(self, subject: Any, call: Call, reply: Reply, said: dict[str, Any]) -> dict[str, Any]:
         """Send a call's recipe. Return `said`, which is the text for the call, or why there is no recipe."""
         try:
-            recipe = recipe_of(subject, call, constructions)
+            recipe = recipe_of(subject, call, self._constructions)
         except NoRecipeError as reason:
             return {"raises": str(reason)}
         reply.part("inputs", self._text(subject, call))
@@ -311,16 +312,18 @@ class Harvest:
     def _text(self, subject: Any, call: Call) -> str:
         return f"the call {_name(subject)}({signature.text_of(*call)}) in {self.where}"
 
-    def _run(self, subject: Any, call: Call, reply: Reply) -> None:
+    def _run(self, subject: Any, call: Call, reply: Reply, seconds: int) -> None:
         name = _name(subject)
         text = self._text(subject, call)
         reply.part("inputs", text)
         files = loading.imported_files(self._request["roots"])
         reply.part("files", files)
         target = {**self._request["target"], "qualname": name}
-        request = {**self._request, "target": target, "seconds": self._seconds}
+        request = {**self._request, "target": target, "seconds": seconds}
         try:
-            confirming.run_modes(BuiltTarget(maker(subject), call, text, varied=False), request, reply, None)
+            if not confirming.run_modes(BuiltTarget(maker(subject), call, text, varied=False), request, reply, None):
+                self._recorded(subject, call, reply, {})  # It may succeed with more time.
+                os.kill(os.getpid(), signal.SIGXCPU)
         except ProblemError as problem:
             reply.part("problem", {"phase": problem.phase, "failure": encode(problem.failure)})
 

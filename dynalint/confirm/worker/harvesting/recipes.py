@@ -61,7 +61,7 @@ class Constructions:
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[weakref.ref[nn.Module], bytes | None]] = {}
-        self._watched: set[type] = set()
+        self._watched: dict[type, Any] = {}
 
     def of(self, module: nn.Module) -> bytes | None:
         """Return how a module was constructed, or None if this is unknown."""
@@ -78,11 +78,17 @@ class Constructions:
                     if isinstance(cls, type) and issubclass(cls, nn.Module) and cls.__module__ == module.__name__:
                         self._watch(cls)
 
+    def end(self) -> None:
+        """Stop watching, because Dynamo would trace the code that does it."""
+        for cls, original in self._watched.items():
+            setattr(cls, "__init__", original)  # noqa: B010 - mypy rejects an assignment
+        self._watched.clear()
+
     def _watch(self, cls: type) -> None:
         original = vars(cls).get("__init__")
         if cls in self._watched or not isinstance(original, types.FunctionType):
             return
-        self._watched.add(cls)
+        self._watched[cls] = original
 
         @functools.wraps(original)
         def construct(module: nn.Module, /, *args: Any, **kwargs: Any) -> None:

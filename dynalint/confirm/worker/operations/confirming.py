@@ -30,6 +30,7 @@ from torch._dynamo import config
 from ..comparing.blame import place_of
 from ..comparing.compiled import compare, leaves_traces
 from ..dynamo import runs
+from ..dynamo.deadlines import Deadline
 from ..dynamo.hidden_breaks import JudgedFile, joined, latent_run
 from ..dynamo.records import EagerRun, Run, Span, StackFrame, encode
 from ..dynamo.runs import Call, Maker
@@ -41,6 +42,8 @@ from ..source import loading, spans
 
 # After this fraction of the request's time, results are compared only if the request asks for it.
 _COMPARE_AFTER = 0.05
+# After this fraction, the compiler is interrupted, and what it has shown until then is sent.
+_COMPILING = 0.9
 # The fraction of the time for finding what breaks hide. If the default run took longer, that time is used instead.
 _LATENT = 0.15
 _prepared: set[tuple[str, str]] = set()
@@ -87,8 +90,8 @@ def confirm(request: Mapping[str, Any], reply: Reply) -> None:
 
 def run_modes(
     subject: BuiltTarget, request: Mapping[str, Any], reply: Reply, seen: Callable[[Run], None] | None
-) -> None:
-    """Run the modes and send each result.
+) -> bool:
+    """Run the modes and send each result. Return False if there was not enough time.
 
     `seen` receives the run in default mode, and then the run without the breaks that hide others, if there is one.
 
@@ -118,11 +121,12 @@ def run_modes(
         calls = calls[: eager.error.call]
         eager = replace(eager, error=None)
     chosen = replace(chosen, repeats=calls[: len(chosen.repeats)], others=calls[len(chosen.repeats) :])
-    session = _Session(request, reply, watched, seen)
+    late = Deadline(request["seconds"] * _COMPILING - (time.process_time() - started), request["seconds"])
+    session = _Session(request, reply, watched, seen, late)
     partly = session.run(make, chosen, eager)
     # A traced call runs in the program's own mode, but a module built here is in training mode only by default. The run
     # in evaluation mode is reported only if it reaches different lines in watched files.
-    evaluating = _evaluating(make) if seen is None and watched else None
+    evaluating = _evaluating(make) if seen is None and watched and not late.passed else None
     if evaluating is not None:
         reply.stage(f"running {name} in evaluation mode")
         # Repeats of the same call reach no other lines.
@@ -130,6 +134,8 @@ def run_modes(
         other = runs.eager_run(evaluating, distinct, watched)
         if other.error is None and (partly or not _reaches_no_more(other, eager)):
             replace(session, reply=_Under("evaluation", reply)).run(evaluating, chosen, other)
+    if late.passed:
+        return False
     asked = not set(request["compare"]).isdisjoint(loading.imported_files(request["compare"]))
     in_time = time.process_time() - started < request["seconds"] * _COMPARE_AFTER
     if asked or (in_time and leaves_traces(make, subject.call)):
@@ -141,6 +147,7 @@ def run_modes(
             place = place_of(make, grown, found, request["roots"], request["seconds"] / 4)
             found = replace(found, place=place)
         reply.part("compare", encode(found))
+    return True
 
 
 @dataclass(frozen=True)
@@ -151,6 +158,7 @@ class _Session:
     reply: Reply
     watched: Mapping[str, str]
     seen: Callable[[Run], None] | None
+    late: Deadline
 
     def run(self, make: Maker, chosen: ChosenCalls, eager: EagerRun) -> bool:
         """Send the eager run, and run all of the compiler's modes.
@@ -163,7 +171,8 @@ class _Session:
         reply.stage(f"running {name} under torch.compile")
         started = time.process_time()
         skipped: set[int] = set()
-        default = runs.default_run(make, chosen.paced(skipped), self.watched)
+        with self.late.kept():
+            default = runs.default_run(make, chosen.paced(skipped), self.watched)
         if skipped:
             chosen = chosen.without(skipped)
             reply.part("calls", _told(chosen))
@@ -174,20 +183,28 @@ class _Session:
         reply.part("coverage", coverage)
         if self.seen is not None:
             self.seen(default)
+        if self.late.passed:
+            return False
         reply.stage(f"running {name} without the breaks that hide others")
         asked = {
             file: JudgedFile(_text(path, request["overrides"]), request["spots"][path])
             for file, path in self.watched.items()
         }
-        latent = self._uncovered(make, [calls[0], *others], eager, default, asked, seconds)
+        with self.late.kept():
+            latent = self._uncovered(make, [calls[0], *others], eager, default, asked, seconds)
         if latent is not None:
             reply.part("latent", {"run": encode(replace(latent, traced={})), "coverage": self._coverage(latent)})
             if self.seen is not None:
                 self.seen(latent)
-        # The other modes run only if they can add something, because there is a break or there are spots to judge.
-        if default.breaks or default.error is not None or chosen.asked:
+        # Where all that ran was traced, this mode can add nothing.
+        seen = [default] if latent is None else [default, latent]
+        wanted = default.breaks or default.error is not None or (chosen.asked and self._is_open(eager, seen))
+        if wanted and not self.late.passed:
             reply.stage(f"running {name} with fullgraph=True")
-            reply.part("fullgraph", encode(_fullgraph(make, repeats, others)))
+            with self.late.kept():
+                whole = _fullgraph(make, repeats[: chosen.same], others)
+            if not self.late.passed:
+                reply.part("fullgraph", encode(whole))
         return any(0 < one["traced"] < one["operations"] for counts in coverage.values() for one in counts)
 
     def _uncovered(

@@ -14,7 +14,7 @@ The request is the same as for `confirming` with the file of `target`, with thes
 Parts of the answer: for each call, with its number as a prefix, the parts from `confirming`, or `inputs` and `recipe`
 (see `recipes`). `N.call`, `{"targets", "outcome", "seconds"}`, is sent when the call has ended. `problems` contains
 pairs of code and the reason why it gave no calls. `started` is how many snippets and tests have started, including the
-skipped ones, and a description of the last. `unforked` contains targets whose calls could only be recorded.
+skipped ones, and a description of the last.
 """
 
 from __future__ import annotations
@@ -59,7 +59,6 @@ def harvest(request: Mapping[str, Any], reply: Reply) -> None:
                 run_tests(request["tests"], request["folder"], found, found.started - len(snippets))
     finally:
         reply.part("problems", list(found.problems)[:_MOST_PROBLEMS])
-        reply.part("unforked", list(found.unforked.values()))
 
 
 def _enter_copy(folder: str) -> None:

@@ -13,6 +13,7 @@ from dynalint.analysis.notebook import SUFFIX
 from dynalint.analysis.source import SourceFile, read_source
 from dynalint.config import Settings
 from dynalint.confirm import ConfirmOptions, Execution, Interrupted, Target, WorkerError, confirm
+from dynalint.confirm.budget import TimeBudget
 from dynalint.confirm.verdicts import CONFIRMABLE
 from dynalint.findings import Evidence, Finding
 from dynalint.fix import Linted
@@ -28,6 +29,8 @@ Progress = Callable[[int, int, str], None]
 
 _MEBIBYTE = 1 << 20
 
+# The default budget for each file that has findings. Most files take a tenth of this.
+_SECONDS_PER_FILE = 120.0
 # The maximum number of roots in other files that are run for a finding. The nearest are run first.
 _MOST_ROOTS = 4
 
@@ -58,7 +61,7 @@ def confirmed(
     notebooks = [one for one in wanted if one.file.path.suffix == SUFFIX]
     before = {one.finding.sort_key: one for one in wanted if one not in notebooks}
     asked, silenced = ([_asserted(one) for one in some] for some in (before.values(), result.silenced))
-    options = confirm_options(workspace, result.analysis.project.roots)
+    options = _within_budget(confirm_options(workspace, result.analysis.project.roots), wanted)
     roots = targets(workspace, result, only)
     ways = parts(workspace, result), _roots_near(workspace, result)
     interrupted = False
@@ -111,7 +114,7 @@ def verifier(
     workspace: Workspace, result: LintResult, progress: Progress | None, *, practical: bool = False
 ) -> WorkerVerifier:
     """Return a verifier that runs fixes and the original code on the same targets as confirmation."""
-    options = confirm_options(workspace, result.analysis.project.roots)
+    options = _within_budget(confirm_options(workspace, result.analysis.project.roots), result.linted)
     near = _roots_near(workspace, result)
     return WorkerVerifier(
         options, targets(workspace, result), progress, _heirs(result.analysis), near, practical=practical
@@ -207,6 +210,14 @@ def confirm_options(workspace: Workspace, search: Iterable[Path]) -> ConfirmOpti
         jobs=settings.jobs,
         **vars(workspace.execution or Execution()),
     )
+
+
+def _within_budget(options: ConfirmOptions, linted: Iterable[Linted]) -> ConfirmOptions:
+    """Return options with the default budget, unless the user sets one or the run is split over machines."""
+    if options.budget is not None or options.answers is not None:
+        return options
+    files = {one.file.path for one in linted}
+    return replace(options, budget=TimeBudget(_SECONDS_PER_FILE * max(1, len(files))))
 
 
 def _search(folders: Iterable[Path], settings: Settings) -> tuple[Path, ...]:

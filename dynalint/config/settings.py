@@ -179,7 +179,9 @@ class Settings:
     budget: float | None = field(
         default=None,
         metadata=_about(
-            v.seconds, "The maximum processor time in seconds for running code. There is no limit by default."
+            v.seconds,
+            "The maximum processor time in seconds for running code. The default is 120 for each file that has "
+            "findings, once for confirming them and once for verifying their fixes.",
         ),
     )
     memory: int = field(

@@ -29,8 +29,8 @@ Progress = Callable[[int, int, str], None]
 
 _MEBIBYTE = 1 << 20
 
-# The default budget for each file that has findings. Most files take a tenth of this.
-_SECONDS_PER_FILE = 120.0
+# The default budget for each file that has findings. Most files take less than a tenth of this.
+_SECONDS_PER_FILE = 240.0
 # The maximum number of roots in other files that are run for a finding. The nearest are run first.
 _MOST_ROOTS = 4
 

@@ -180,7 +180,7 @@ class Settings:
         default=None,
         metadata=_about(
             v.seconds,
-            "The maximum processor time in seconds for running code. The default is 120 for each file that has "
+            "The maximum processor time in seconds for running code. The default is 240 for each file that has "
             "findings, once for confirming them and once for verifying their fixes.",
         ),
     )

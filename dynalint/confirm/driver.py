@@ -248,7 +248,8 @@ class _TargetRuns:
             workers.put(worker)
             return
         found = []
-        for one in pool.map(lambda search: self._searched(search, workers), self._shard.of(searches(asked, options))):
+        found_searches = self._shard.of(searches(asked, options, self._calls.sites))
+        for one in pool.map(lambda search: self._searched(search, workers), found_searches):
             found.append(one)
             self._harvested += one.results  # If the user interrupts the run, the results so far are kept.
         left = wanted([*traced, *self._harvested])
@@ -283,7 +284,7 @@ class _TargetRuns:
             new = more([*self._results.values(), *failed, *self._harvested, *traced]) if self._obstacle is None else {}
             wanted = {target: lines for target, lines in new.items() if target not in tried}
             tried.update(wanted)
-            asked = searches(wanted, self._options) if self._options.device == "cpu" else ()
+            asked = searches(wanted, self._options, self._calls.sites) if self._options.device == "cpu" else ()
             found = [part for one in pool.map(lambda one: self._searched(one, workers), asked) for part in one.results]
             self._harvested += [as_part(one) for one in found if one.default is not None]
             left = sorted(wanted.keys() - {one.target for one in self._harvested}) if self._guesses else []

@@ -58,12 +58,14 @@ class CallSearch:
         return {**asked, "harvest": [_digest(Path(file)) for file in files]}
 
 
-def searches(wanted: Mapping[Target, Lines], options: ConfirmOptions, *, record: int = 0) -> Iterator[CallSearch]:
+def searches(
+    wanted: Mapping[Target, Lines], options: ConfirmOptions, sites: Callable[[Path], CallSites], *, record: int = 0
+) -> Iterator[CallSearch]:
     """Yield searches for the wanted targets, leaving out targets that the project never calls.
 
-    If `record` is given, up to that many calls to each target are recorded. Otherwise, the calls are confirmed.
+    `sites` returns the call sites in a folder. If `record` is given, up to that many calls to each target are recorded.
+    Otherwise, the calls are confirmed.
     """
-    sites = cache(CallSites)
     for folder, group in itertools.groupby(sorted(wanted), key=lambda one: _project(one.path, options)):
         named = [(target, *_found(target, sites(folder), options)) for target in group]
         tested, documented = ([one for one in named if one[2]], [one for one in named if one[1] and not one[2]])
@@ -280,7 +282,8 @@ def harvested(search: CallSearch, torch: str, parts: Parts, spots: Mapping[str, 
 class ProjectCalls:
     """A project's calls to targets, recorded so that the worker can repeat them.
 
-    The search for each target is made only once, and stops when `most` calls to it are recorded.
+    The search for each target is made only once, and stops when `most` calls to it are recorded. `sites` returns the
+    call sites in a folder, whose files are read only once.
     """
 
     def __init__(self, options: ConfirmOptions, most: int = _MOST_RECORDED) -> None:
@@ -288,6 +291,7 @@ class ProjectCalls:
         self._most = most
         self._texts = {os.path.realpath(path): text for path, text in options.overrides.items()}
         self._known: dict[Target, list[dict[str, Any]]] = {}
+        self.sites = cache(CallSites)
 
     def of(self, target: Target) -> Sequence[Mapping[str, Any]]:
         """Return the recorded calls to a target, each with a description.
@@ -307,7 +311,7 @@ class ProjectCalls:
             Questions(self._options, []),
         )
         searcher = Searcher(self._options, cache, questions, {"spots": {}, "compare": [], "resized": []})
-        for search in searches(asked, self._options, record=self._most):
+        for search in searches(asked, self._options, self.sites, record=self._most):
             parts, _ = searcher.answer(search, worker, partial(begun, search.targets[0]))
             self.learn(search, parts)
 

@@ -479,7 +479,7 @@ def test_the_tests_of_several_files_run_once(project: Project) -> None:
     both = "from pkg.model import Encoder\nfrom pkg.second import Encoder as Other\n\ndef test_both():\n    Encoder()\n"
     project.write("tests/test_both.py", both)
     targets = [project.target(f"pkg/{name}.py", "Encoder") for name in ("model", "second")]
-    (search,) = searches({target: {} for target in targets}, project.options())
+    (search,) = searches({target: {} for target in targets}, project.options(), CallSites)
     assert search.targets == tuple(targets)
     assert [(one["name"], one["turn"]) for one in search.request["tests"]] == [("test_both", 0)]
 
@@ -492,7 +492,9 @@ def test_few_targets_share_the_time_for_calls_in_documents(project: Project) -> 
         project.write(f"docs/{name}.md", f"```python\nfrom pkg.{name} import {name}\n{name}(1)\n```\n")
     project.write("tests/test_it.py", "from pkg.tested import tested\n\ndef test_it():\n    tested(1)\n")
     wanted = {project.target(f"pkg/{name}.py", name): {} for name in names}
-    groups = [[target.qualname for target in search.targets] for search in searches(wanted, project.options())]
+    groups = [
+        [target.qualname for target in search.targets] for search in searches(wanted, project.options(), CallSites)
+    ]
     assert groups == [["tested"], ["four", "one", "three"], ["two"]]
 
 

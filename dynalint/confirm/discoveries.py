@@ -16,6 +16,8 @@ from dynalint.findings import EFFECTS, Category, Evidence, Finding, Step
 
 # Errors in loops, context managers, inlined calls and exceptions that are caused by an earlier break.
 CONSEQUENCES = frozenset(("GB7000", "GB0066", "GB0065", "GB0088"))
+# Slow models are only called this many times.
+_SETTLING = 2
 
 
 def discoveries(confirmation: Confirmation, directory: Path) -> list[Finding]:
@@ -119,11 +121,14 @@ def _kind(seen: Break) -> str:
 
 
 def _recompiles(writer: _FindingWriter) -> list[Finding]:
-    """Report code that still recompiles on the last of the identical calls."""
+    """Report code that still recompiles on the last of the identical calls.
+
+    Two calls do not show this, because many models only recompile on the second.
+    """
     result = writer.result
     found = []
     for again in result.recompiles:
-        if again.call != result.same - 1:
+        if again.call != result.same - 1 or result.same <= _SETTLING:
             continue
         if any(is_about(again, placed, writer.confirmation.sources) for placed in writer.confirmation.placed):
             continue

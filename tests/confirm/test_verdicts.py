@@ -405,6 +405,8 @@ def test_breaks_outside_the_users_code_alone_are_nobodys() -> None:
 def test_a_recompile_that_settles_is_no_finding_and_one_that_goes_on_is() -> None:
     settles = (recompiled(1, "0/0: self.ready == False"),)
     assert discoveries(confirmation([], heard(default=replace(RUN, compiles=settles))), Path(HOME)) == []
+    # A slow model is only called twice, so nobody knows whether it settles.
+    assert discoveries(confirmation([], heard(same=2, default=replace(RUN, compiles=settles))), Path(HOME)) == []
     hint = "(HINT: make it a tensor)"
     reason = f'self.count == %d   # x  # model.py:7 in forward {hint}\nUser stack trace:\n  File "{PATH}", line 7, in forward'
     goes_on = tuple(recompiled(call, f"0/{call}: {reason % call}") for call in (1, 2))

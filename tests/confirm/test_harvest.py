@@ -613,6 +613,31 @@ def test_a_call_that_took_too_long_is_run_again_alone(project: Project, monkeypa
     assert (found.evidence.status, found.evidence.gb) == ("confirmed", "GB0170")
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_call_that_reaches_nothing_is_only_compiled_if_there_is_no_other(
+    project: Project, masked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _written(project)
+    tests = (
+        "import torch\nfrom pkg.model import encoder\n\ndef test_plain():\n    encoder(4)({'pos': torch.ones(2, 4)})\n"
+    )
+    other = "def test_masked():\n    x = torch.ones(2, 4)\n    y = None\n    encoder(4)({'pos': x, 'mask': x})\n"
+    project.write("tests/test_model.py", tests + other * masked)
+    text = 'float(batch["mask"].sum())'
+    finding = project.finding("pkg/model.py", text, "Encoder.forward", gb=["GB0058", "GB0109", "GB0020"])
+    searched, compiled = driver._TargetRuns._searched, list[str]()
+
+    def noted(*given: Any) -> Any:
+        found = searched(*given)
+        compiled.extend(one.inputs.rpartition("::")[2] for one in found.results)
+        return found
+
+    monkeypatch.setattr(driver._TargetRuns, "_searched", noted)
+    judged = {one.message: one.evidence for one in _judged(project, finding, confirm_from=("tests",))}
+    assert judged[finding.message].status == ("confirmed" if masked else "unreached"), judged
+    assert compiled == ["test_masked" if masked else "test_plain"]
+
+
 def test_without_walls_no_test_is_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test does to the machine is its own business: only a sandbox makes running it harmless."""
     from dynalint.confirm.worker.operations import harvesting

@@ -6,6 +6,7 @@ Whatever happens in the fork, the calling code continues unchanged. All of this 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -35,7 +36,7 @@ from ..tracing.instrument import instrument
 from ..tracing.live import maker
 from .devices import OnTheCpu
 from .eager_calls import lines_of, tried
-from .forks import NumberedReply, result_of_fork
+from .forks import Fork, NumberedReply, ending_of, message_of
 from .processor_time import seconds_used, unhurried
 from .recipes import Constructions, NoRecipeError, recipe_of
 from .wanted import Span, Wanted, wanted_of
@@ -45,6 +46,8 @@ _MOST_KINDS = 24
 # Fractions of the request's time: when to stop accepting calls, how long to continue without a call that reaches
 # required lines, and the limits for a single call. The last target gets more, because no other needs the time.
 _SHARE, _FRUITLESS, _FOR_A_CALL, _FOR_THE_LAST = 0.7, 0.06, 0.2, 0.5
+# When the last call has to end.
+_END = 0.95
 # The maximum number of bytes in a call's tensors. More would make each of its many runs slow.
 _MOST_BYTES = 1 << 29
 # The maximum length of a problem's text, in characters.
@@ -81,6 +84,7 @@ class Harvest:
         self._recording = bool(request["record"])
         self._constructions = Constructions()
         self._count = 0
+        self._held: list[Fork] = []
         self.started: int = request["after"]
         self.begin()
 
@@ -163,7 +167,7 @@ class Harvest:
         """Return the limit for a call that is confirmed or recorded now."""
         left = max(1, sum(not one.done for one in self._wanted.values()))
         share = min(max(_FOR_A_CALL, _SHARE / left), _FOR_THE_LAST)
-        return max(1, int(self._request["seconds"] * share))
+        return max(1, int(min(self._request["seconds"] * share, self._request["seconds"] * _END - seconds_used())))
 
     @property
     def over(self) -> bool:
@@ -246,37 +250,71 @@ class Harvest:
         self.begin()
 
     def _confirmed(self, wanted: list[Wanted], subject: Any, call: Call) -> set[Span] | None:
-        """Confirm or record a call in a fork. Return the line ranges it reached, or None if it shows nothing."""
+        """Confirm or record a call in a fork. Return the line ranges it reached, or None if it shows nothing.
+
+        A call that reaches no required lines waits, because compiling it is only worthwhile if no other call does.
+        """
         number, self._count, seconds = self._count, self._count + 1, self._seconds()
-        source, sink = os.pipe()
+        (source, sink), (gate, opener) = os.pipe(), os.pipe()
         child = os.fork()
         if child == 0:
             os.close(source)
-            self._watched_child(wanted, subject, call, NumberedReply(str(number), self._reply), sink, seconds)
+            os.close(opener)
+            reply = NumberedReply(str(number), self._reply)
+            self._watched_child(wanted, subject, call, reply, (sink, gate), seconds)
         os.close(sink)
-        said, outcome = result_of_fork(child, source, seconds)
+        os.close(gate)
+        said = message_of(source, seconds)
+        fork = Fork(number, child, opener, wanted, said)
+        if said.get("reached") == [] and not self._recording:
+            if any(one is other for held in self._held for one in held.wanted for other in wanted):
+                fork.end()
+            else:
+                self._held.append(fork)
+            return None
+        return self._ended(fork, seconds)
+
+    def finish(self) -> None:
+        """Confirm the waiting calls of targets that have no others."""
+        for fork in self._held:
+            if any(one.calls for one in fork.wanted):
+                fork.end()
+                continue
+            seconds = self._seconds()
+            with contextlib.suppress(OSError):
+                os.write(fork.opener, bytes([min(seconds, 255)]))
+            self._ended(fork, seconds)
+            for one in fork.wanted:
+                one.calls += 1
+
+    def _ended(self, fork: Fork, seconds: int) -> set[Span] | None:
+        outcome = ending_of(fork.child, seconds)
+        os.close(fork.opener)
+        said = fork.said
         if "reached" not in said:
             if said.get("raises"):
                 self.note(self.where, said["raises"])
             return None
         reached = {(path, first, last) for path, first, last in said["reached"]}
-        judged = [*wanted]
+        judged = [*fork.wanted]
         if not self._recording and outcome == "done":
             # The call judges what it calls too.
             inside = (self._wanted[path, name] for path, name in said["inside"])
             for one in inside:
-                if not one.calls and all(one is not other for other in wanted):
+                if not one.calls and all(one is not other for other in fork.wanted):
                     one.calls = 1
                     judged.append(one)
             for one in self._wanted.values():
                 one.reach(reached)
         targets = [one.target for one in judged]
-        self._reply.part(f"{number}.call", {"targets": targets, "outcome": outcome, "seconds": seconds})
+        self._reply.part(f"{fork.number}.call", {"targets": targets, "outcome": outcome, "seconds": seconds})
         return reached
 
     def _watched_child(
-        self, wanted: list[Wanted], subject: Any, call: Call, reply: Reply, sink: int, seconds: int
+        self, wanted: list[Wanted], subject: Any, call: Call, reply: Reply, pipes: tuple[int, int], seconds: int
     ) -> None:
+        sink, gate = pipes
+
         def job(_: Reply) -> None:
             for number in (signal.SIGPROF, signal.SIGALRM):
                 signal.signal(number, signal.SIG_IGN)
@@ -294,7 +332,9 @@ class Harvest:
             os.write(sink, json.dumps(said).encode())
             os.close(sink)
             if "reached" in said and not self._recording:
-                self._run(subject, call, reply, seconds)
+                opened = [seconds] if said["reached"] else os.read(gate, 1)
+                for left in opened:
+                    self._run(subject, call, reply, min(left, seconds))
 
         run_to_end(job, Silent())
 

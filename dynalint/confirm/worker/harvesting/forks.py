@@ -8,16 +8,18 @@ import os
 import select
 import signal
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from ..process.wire import Reply
+from .wanted import Wanted
 
 # The wall-clock limit for a call, as a multiple of its processor-time limit, because some calls wait for something.
 _PATIENCE = 4
 
 
-def result_of_fork(child: int, source: int, seconds: float) -> tuple[dict[str, Any], str]:
-    """Wait for a fork to end. Return its message, and how it ended."""
+def message_of(source: int, seconds: float) -> dict[str, Any]:
+    """Return the message that a fork sends before it closes its end of the pipe, or an empty one."""
     end = time.monotonic() + _PATIENCE * seconds
     text = b""
     with os.fdopen(source, "rb", buffering=0) as stream:
@@ -26,20 +28,45 @@ def result_of_fork(child: int, source: int, seconds: float) -> tuple[dict[str, A
             if not chunk:
                 break
             text += chunk
+    message: dict[str, Any] = {}
+    with contextlib.suppress(ValueError):
+        message = json.loads(text or b"{}")
+    return message
+
+
+def ending_of(child: int, seconds: float) -> str:
+    """Wait for a fork to end, kill what is left of it, and return how it ended."""
+    end = time.monotonic() + _PATIENCE * seconds
     status = None
     while status is None:
-        ended, code = os.waitpid(child, os.WNOHANG)
+        try:
+            ended, code = os.waitpid(child, os.WNOHANG)
+        except ChildProcessError:  # User code has waited for it.
+            ended, code = child, 1 << 8
         status = code if ended else None
-        if status is None and time.monotonic() > end:
+        if status is None and time.monotonic() >= end:
             with contextlib.suppress(OSError):
                 os.killpg(child, signal.SIGKILL)
         time.sleep(0.005)
     with contextlib.suppress(OSError):
         os.killpg(child, signal.SIGKILL)
-    message: dict[str, Any] = {}
-    with contextlib.suppress(ValueError):
-        message = json.loads(text or b"{}")
-    return message, "done" if status == 0 else "timeout" if os.WIFSIGNALED(status) else "exit"
+    return "done" if status == 0 else "timeout" if os.WIFSIGNALED(status) else "exit"
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A call in a fork: its number, the process, the pipe that lets it go on, its targets, and what it has said."""
+
+    number: int
+    child: int
+    opener: int
+    wanted: list[Wanted]
+    said: dict[str, Any]
+
+    def end(self) -> None:
+        """Kill it."""
+        os.close(self.opener)
+        ending_of(self.child, 0)
 
 
 class NumberedReply(Reply):

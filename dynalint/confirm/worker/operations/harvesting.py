@@ -57,6 +57,7 @@ def harvest(request: Mapping[str, Any], reply: Reply) -> None:
             if request["tests"] and not found.over:
                 found.started = max(found.started, len(snippets))
                 run_tests(request["tests"], request["folder"], found, found.started - len(snippets))
+            found.finish()
     finally:
         reply.part("problems", list(found.problems)[:_MOST_PROBLEMS])
 

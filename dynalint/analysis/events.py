@@ -192,7 +192,6 @@ class StateChange(Event):
     home: Home
     old: Kind
     new: Kind
-    augmented: bool
     reads_old: bool
     fresh: bool
 

@@ -111,13 +111,11 @@ def _change_global(frame: Frame, target: ast.Name, kind: Kind, value: ast.expr |
     old = frame.env.get(target.id, frame.interpreter.scopes.lookup(frame, target.id))
     home = Home("global" if frame.globals[target.id] == "global" else "closure", target.id)
     reads_old = value is not None and _reads(value, target)
-    _emit_state(frame, home, old, kind, augmented=False, reads_old=reads_old, fresh=target.id in frame.env)
+    _emit_state(frame, home, old, kind, reads_old=reads_old, fresh=target.id in frame.env)
     frame.env[target.id] = kind
 
 
-def _emit_state(
-    frame: Frame, home: Home, old: Kind, new: Kind, *, augmented: bool, reads_old: bool, fresh: bool
-) -> None:
+def _emit_state(frame: Frame, home: Home, old: Kind, new: Kind, *, reads_old: bool, fresh: bool) -> None:
     if frame.statement is None or isinstance(new, k.Unknown):
         return
     frame.emit(
@@ -127,7 +125,6 @@ def _emit_state(
         home=home,
         old=old,
         new=new,
-        augmented=augmented,
         reads_old=reads_old,
         fresh=fresh,
     )
@@ -150,10 +147,10 @@ def _same_place(node: ast.AST, target: ast.AST) -> bool:
 def _store_attribute(frame: Frame, target: ast.Attribute, kind: Kind, value: ast.expr | None) -> None:
     # A constructor creates state rather than changing it, so what it reads does not matter.
     reads_old = value is not None and _changes_state(frame) and _reads(value, target)
-    _write_attribute(frame, target, kind, augmented=False, reads_old=reads_old)
+    _write_attribute(frame, target, kind, reads_old=reads_old)
 
 
-def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augmented: bool, reads_old: bool) -> None:
+def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, reads_old: bool) -> None:
     """Assign to `owner.name`, where the owner is `self`, a class, or an object stored in `self` or a global."""
     if target.attr == "forward" and _is_own_module(frame, target.value):
         note_forward(frame, kind)
@@ -166,7 +163,7 @@ def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augment
             if old is None:
                 old = frame.interpreter.attributes.read(frame.receiver.cls, name, frame)
             home = Home("attribute", name)
-            _emit_state(frame, home, old, kind, augmented=augmented, reads_old=reads_old, fresh=fresh)
+            _emit_state(frame, home, old, kind, reads_old=reads_old, fresh=fresh)
         frame.interpreter.attributes.store(frame.receiver.cls, name, _homeless(kind), frame)
         frame.env[key] = kind
         forget_attribute(frame, name)
@@ -180,14 +177,14 @@ def _write_attribute(frame: Frame, target: ast.Attribute, kind: Kind, *, augment
             else UNKNOWN
         )
         home = Home("class", target.attr)
-        _emit_state(frame, home, widened(old), kind, augmented=augmented, reads_old=reads_old, fresh=False)
+        _emit_state(frame, home, widened(old), kind, reads_old=reads_old, fresh=False)
         return
     instances = [one for one in owner.members if isinstance(one, k.Instance)]
     held = held_by(frame, target.value) if instances else None
     if held is not None:
         old = k.join_all([frame.interpreter.attributes.read(one.cls, target.attr, frame) for one in instances])
         home = Home(held.type, f"{held.name}.{target.attr}")
-        _emit_state(frame, home, old, kind, augmented=augmented, reads_old=reads_old, fresh=False)
+        _emit_state(frame, home, old, kind, reads_old=reads_old, fresh=False)
     if isinstance(owner, k.Instance):
         frame.interpreter.attributes.store(owner.cls, target.attr, _homeless(kind), frame)
 
@@ -315,12 +312,12 @@ def augmented_store(frame: Frame, node: ast.AugAssign, old: Kind, new: Kind) -> 
     if isinstance(old, k.Sequence) and old.home is not None and method == "iadd":
         frame.emit(ContainerChange, node, home=old.home, container=old, method=method, args=(new,))
     if isinstance(target, ast.Attribute):
-        _write_attribute(frame, target, new, augmented=True, reads_old=True)
+        _write_attribute(frame, target, new, reads_old=True)
     elif isinstance(target, ast.Subscript):
         _augmented_item(frame, target, old, new)
     elif target.id in frame.globals:
         home = Home("global" if frame.globals[target.id] == "global" else "closure", target.id)
-        _emit_state(frame, home, old, new, augmented=True, reads_old=True, fresh=target.id in frame.env)
+        _emit_state(frame, home, old, new, reads_old=True, fresh=target.id in frame.env)
         frame.env[target.id] = new
     else:
         frame.env[target.id] = new
@@ -333,7 +330,7 @@ def _augmented_item(frame: Frame, target: ast.Subscript, old: Kind, new: Kind) -
     if isinstance(base, (k.Dictionary, k.Sequence)) and base.home is not None and k.is_number(new):
         key = repr(index.constant) if isinstance(index, k.Value) and index.constant is not k.MISSING else "..."
         home = Home(base.home.type, f"{base.home.name}[{key}]")
-        _emit_state(frame, home, old, new, augmented=True, reads_old=True, fresh=False)
+        _emit_state(frame, home, old, new, reads_old=True, fresh=False)
     else:
         _store_item(frame, target, new)
 

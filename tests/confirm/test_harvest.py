@@ -765,7 +765,7 @@ def test_a_call_judges_what_it_calls_too(project: Project, monkeypatch: pytest.M
 def test_code_is_made_smaller_without_changing_what_its_sizes_have_to_do_with_each_other() -> None:
     code = """
         model = Model(1024, dim=768, num_layers=12, vocab_size=20000, image_size=224, patch_size=16, heads=12)
-        x, y = torch.randint(0, 20000, (32, 4096)), torch.randn(6, 2 * 384, 224)
+        x, y = torch.randint(0, 20000, (32, 4096)), torch.randn(6, 768, 224)
         z = torch.zeros(9)[:8]
         """
     scaled, divisible, limited, written = map(ast.unparse, smaller(textwrap.dedent(code)))

@@ -7,10 +7,9 @@ are divided by the same factor first, so that they stay in the same order and th
 from __future__ import annotations
 
 import ast
-import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 # The names of arguments, and the largest values for them.
@@ -24,15 +23,6 @@ _MAKERS = frozenset(("randn", "rand", "randint", "zeros", "ones", "empty"))
 _LARGE = 128
 _FACTORS = (8, 4, 2)
 _ITERATIONS = 2
-_ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Pow: operator.pow,
-}
-_LARGEST_OPERAND = 1 << 20
-_LARGEST_EXPONENT = 20
 
 
 class _Number(ast.Constant):
@@ -46,7 +36,7 @@ def smaller(code: str) -> Iterator[ast.Module]:
     """
     versions = []
     for divisible in (False, True):
-        scaled = _scaled(_Computed().visit(ast.parse(code)), divisible=divisible)
+        scaled = _scaled(ast.parse(code), divisible=divisible)
         versions.append(_Shortened().visit(_limited(scaled, _VOCABULARY)))
     versions.append(_Shortened().visit(_limited(ast.parse(code), _VOCABULARY, _SEQUENCE)))
     versions.append(ast.parse(code))
@@ -103,21 +93,6 @@ def _batches(tree: ast.Module) -> Iterator[_Number]:
 
 def _numbers(nodes: Iterable[ast.AST]) -> Iterator[_Number]:
     return (cast("_Number", one) for one in nodes if isinstance(one, ast.Constant) and type(one.value) is int)
-
-
-class _Computed(ast.NodeTransformer):
-    """Replaces arithmetic on numbers with its result, because a product of smaller factors is far too small."""
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        self.generic_visit(node)
-        sides = [*_numbers([node.left, node.right])]
-        compute = _ARITHMETIC.get(type(node.op))
-        if len(sides) == 2 and compute is not None:
-            left, right = (one.value for one in sides)
-            most = _LARGEST_EXPONENT if isinstance(node.op, ast.Pow) else _LARGEST_OPERAND
-            if 0 < left <= _LARGEST_OPERAND and 0 < right <= most:
-                return ast.copy_location(ast.Constant(compute(left, right)), node)
-        return node
 
 
 class _Shortened(ast.NodeTransformer):

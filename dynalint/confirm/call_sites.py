@@ -103,10 +103,9 @@ class CallSites:
         """
         found: dict[tuple[str, str], tuple[int, bool, int]] = {}
         for step, names in enumerate(self._ways(name)):
-            heirs = self._heirs(names)
             for test in self._tests:
                 reaching = self._reaching(test, names)
-                if not reaching and heirs.isdisjoint(one for one, _ in test.heirs):
+                if not reaching:
                     continue
                 for block in test.blocks:
                     if not block.is_test:
@@ -124,22 +123,6 @@ class CallSites:
                 break
         best = sorted(found, key=lambda key: (found[key], key))[:_MOST_TESTS]
         return [{"path": path, "name": test} for path, test in best]
-
-    def _heirs(self, names: frozenset[str]) -> set[str]:
-        """Return the names of classes that inherit, directly or not, from a test class in a file with one of `names`.
-
-        This only reads the text, so files without any of these classes are not parsed.
-        """
-        found: set[str] = set()
-        for one in self._files:
-            if "test" in one.text and not names.isdisjoint(one.words):
-                found.update(block.name.partition("::")[0] for block in one.blocks if block.is_test)
-        grown = bool(found)
-        while grown:
-            new = {name for one in self._files for name, bases in one.heirs if not found.isdisjoint(bases)} - found
-            found |= new
-            grown = bool(new)
-        return found
 
     def _inherited(self, bases: Sequence[str], names: frozenset[str]) -> Iterator[SearchedBlock]:
         """Yield the tests in the classes `bases`, and in their own base classes, that mention one of the names."""

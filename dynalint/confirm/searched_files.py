@@ -13,7 +13,6 @@ from pathlib import Path
 WORD = re.compile(r"\w+")
 _IMPORTS = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+)?import[ \t]+(\([^)]*\)|[^\n;]*)", re.MULTILINE)
 _COMMENT = re.compile(r"#.*")
-_CLASS = re.compile(r"^class[ \t]+(\w+)[ \t]*\(([^:]*)\)[ \t]*:", re.MULTILINE)
 _FRAMEWORKS = frozenset(("TestCase", "object", "ABC", "Protocol", ""))
 ANY = "*"
 """Stands for all tests in a class that do not have their own block."""
@@ -57,11 +56,6 @@ class SearchedFile:
             found.add(module.rpartition(".")[2])
             found.update(name.split()[0].rpartition(".")[2] for name in names.strip("()").split(",") if name.strip())
         return frozenset(found)
-
-    @cached_property
-    def heirs(self) -> tuple[tuple[str, frozenset[str]], ...]:
-        """The names of the top-level classes that have bases, with the words in these bases."""
-        return tuple((name, frozenset(WORD.findall(bases))) for name, bases in _CLASS.findall(self.text))
 
     @cached_property
     def words(self) -> frozenset[str]:

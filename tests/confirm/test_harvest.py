@@ -343,7 +343,8 @@ def test_of_inherited_tests_those_that_mention_the_class_are_taken(project: Proj
         "class More(Checks):\n    pass\n"
     )
     project.write("pkg/checks.py", common)
-    project.write("tests/test_model.py", "from pkg.checks import More\n\nclass TestModel(More):\n    width = 4\n")
+    test = "from pkg.checks import More\nfrom pkg.model import Encoder\n\nclass TestModel(More):\n    width = 4\n"
+    project.write("tests/test_model.py", test)
     found = CallSites(project.folder).tests(project.folder / "pkg/model.py", "Encoder")
     assert found[0]["name"] == "TestModel::test_encoder"
 

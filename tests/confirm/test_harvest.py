@@ -598,7 +598,7 @@ def test_a_call_that_took_too_long_is_run_again_alone(project: Project, monkeypa
     asked, complete = Searcher._asked, list[bool]()
 
     def soon(self: Searcher, *given: Any) -> Any:
-        return asked(replace(self, options=replace(self.options, timeout=8.0)), *given)
+        return asked(replace(self, options=replace(self.options, timeout=12.0)), *given)
 
     searched = driver._TargetRuns._searched
 

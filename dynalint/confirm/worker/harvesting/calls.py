@@ -13,6 +13,7 @@ import os
 import resource
 import signal
 import sys
+import time
 import types
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -46,8 +47,8 @@ _MOST_KINDS = 24
 # Fractions of the request's time: when to stop accepting calls, how long to continue without a call that reaches
 # required lines, and the limits for a single call. The last target gets more, because no other needs the time.
 _SHARE, _FRUITLESS, _FOR_A_CALL, _FOR_THE_LAST = 0.7, 0.06, 0.2, 0.5
-# When the last call has to end.
-_END = 0.95
+# The processor time of a slow call in eager mode, in seconds, and the fraction of the time when the last call must end.
+_SLOW, _END = 1.0, 0.95
 # The maximum number of bytes in a call's tensors. More would make each of its many runs slow.
 _MOST_BYTES = 1 << 29
 # The maximum length of a problem's text, in characters.
@@ -288,9 +289,8 @@ class Harvest:
                 one.calls += 1
 
     def _ended(self, fork: Fork, seconds: int) -> set[Span] | None:
-        outcome = ending_of(fork.child, seconds)
+        outcome, said = ending_of(fork.child, seconds), fork.said
         os.close(fork.opener)
-        said = fork.said
         if "reached" not in said:
             if said.get("raises"):
                 self.note(self.where, said["raises"])
@@ -353,16 +353,18 @@ class Harvest:
         return f"the call {_name(subject)}({signature.text_of(*call)}) in {self.where}"
 
     def _run(self, subject: Any, call: Call, reply: Reply, seconds: int) -> None:
-        name = _name(subject)
         text = self._text(subject, call)
         reply.part("inputs", text)
-        files = loading.imported_files(self._request["roots"])
-        reply.part("files", files)
-        target = {**self._request["target"], "qualname": name}
-        request = {**self._request, "target": target, "seconds": seconds}
+        reply.part("files", loading.imported_files(self._request["roots"]))
+        target = {**self._request["target"], "qualname": _name(subject)}
+        # The limit counts from the fork on. A slow call may not end in time, and it may succeed alone.
+        spent = time.process_time()
+        request = {**self._request, "target": target, "seconds": max(1, int(seconds - spent))}
+        if spent > _SLOW:
+            self._recorded(subject, call, reply, {})
         try:
             if not confirming.run_modes(BuiltTarget(maker(subject), call, text, varied=False), request, reply, None):
-                self._recorded(subject, call, reply, {})  # It may succeed with more time.
+                self._recorded(subject, call, reply, {})
                 os.kill(os.getpid(), signal.SIGXCPU)
         except ProblemError as problem:
             reply.part("problem", {"phase": problem.phase, "failure": encode(problem.failure)})

@@ -437,3 +437,61 @@ def test_lengths_are_positive() -> None:
         return x / lengths[:, None]
 
     find_call(pooled, "cpu", 10)
+
+
+class Policy(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(6, 3)
+
+    def forward(self, seen, old, chosen, gain):
+        ratio = self.fc(seen).softmax(-1) / old.softmax(-1)
+        return (ratio.gather(1, chosen[:, None]).squeeze(1) * gain).sum()
+
+
+class Decoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(8, 8)
+
+    def forward(self, encoded, future):
+        steps = [self.cell(encoded), encoded, encoded, encoded]
+        return torch.stack(steps, 1)[..., :2] - future
+
+
+class Joined(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(10, 4)
+
+    def forward(self, x, noise):
+        return self.fc(torch.cat([x + noise, x[:, :2]], 1))
+
+
+@pytest.mark.parametrize(
+    ("made", "shapes"),
+    [
+        (Policy, [(5, 6), (5, 3)]),
+        (Decoder, [(5, 8), (5, 4, 2)]),
+        (Joined, [(5, 8), (5, 8)]),
+    ],
+)
+def test_the_operands_of_the_failed_operation_tell_which_argument_to_change(
+    made: type[nn.Module], shapes: list[tuple[int, ...]]
+) -> None:
+    args, _ = find_call(made(), "cpu", 30).call
+    assert [tuple(one.shape) for one in args[:2]] == shapes
+
+
+def test_shapes_in_parentheses_follow_names_without_a_colon() -> None:
+    class Boxes(nn.Module):
+        def forward(self, located, classes):
+            """Compare boxes.
+
+            Args:
+                located (batch, priors, 4), classes (batch, priors): what was found
+            """
+            return located[classes > 0].view(-1, 4)
+
+    (located, classes), _ = find_call(Boxes(), "cpu", 30).call
+    assert (located.dim(), located.shape[2], located.shape[:2]) == (3, 4, classes.shape)

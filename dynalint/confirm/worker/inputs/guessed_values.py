@@ -37,6 +37,7 @@ _BY_NAME: tuple[tuple[str, Any], ...] = (
     (r"(num_|n_)?((hidden|encoder|decoder)_)?(layers?|blocks?|stages?)|depth|repeats?|(num_|n_)?experts", 2),
     (r"top_?k|k", 2),
     (r"head_dim|d_head|d_k|d_v|dim_head", 4),
+    (r"(n_?|spatial_?)dims?|dimensions?", 2),
     (r"vocab(ulary)?(_size)?|num_embeddings|n?_?tokens|num_tokens|input_vocab\w*|(src|tgt)_vocab\w*|ntoken", 32),
     (r"(num_|n_)?(classes|labels|outputs|actions)|out(put)?_(features|dim|size|channels)|n_?out", 8),
     (r"(img|image|input)_(size|resolution)|resolution", 32),

@@ -5,16 +5,18 @@ The search is deterministic, so the same code gives the same inputs. The number 
 
 from __future__ import annotations
 
+import heapq
 import inspect
 import itertools
 import math
+import sys
 import time
 import types
 import typing
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -25,20 +27,11 @@ from ..dynamo import runs
 from ..dynamo.runs import Call, force_eager
 from .guessed_values import BATCH, LENGTH, NoGuessError, by_name, for_parameter, hints_of
 from .items import elements_of, items_read, with_items
+from .revisions import FailedAttempt, deeper, revisions, sizes_in_message
 from .stated_shapes import stated_specs
-from .tensor_shapes import (
-    GENERIC,
-    KINDS,
-    FailedAttempt,
-    Specs,
-    TensorSpec,
-    by_parameter_name,
-    deeper,
-    revisions,
-    sizes_in_message,
-    wanted_by,
-)
+from .tensor_shapes import GENERIC, KINDS, Specs, TensorSpec, by_parameter_name, wanted_by
 from .value_text import first_line, worded
+from .watching import OperationWatch, watched_layers
 
 ATTEMPTS = 60
 _ATTEMPTS_AFTER_DOUBT = 8
@@ -91,6 +84,14 @@ def find_call(function: Callable[..., Any], device: str, seconds: float) -> Foun
     return found
 
 
+@dataclass(order=True)
+class _Waiting:
+    """Specs to try, in the order of `key`."""
+
+    key: tuple[int, int, int]
+    specs: Specs = field(compare=False)
+
+
 class _Search:
     """Attempts to call a function. No attempt is repeated."""
 
@@ -113,18 +114,21 @@ class _Search:
 
         If `generic` is true, common shapes come last.
         """
-        waiting: list[Specs] = [start]
+        # Responses to the error that came latest in the code come first, because each brings the arguments closer.
+        waiting = [_Waiting((0, 0, 0), start)]
         later: list[Specs] = []
         doubtful: FoundCall | None = None
         usual = _generic(start) if generic else iter(())
         while len(self._tried) < most and time.process_time() < self._deadline:
-            queue = waiting or later
-            specs = queue.pop(0) if queue else next(usual, None)
+            if waiting:
+                specs: Specs | None = heapq.heappop(waiting).specs
+            else:
+                specs = later.pop(0) if later else next(usual, None)
             if specs is None:
                 break
-            if repr(specs) in self._tried or _unfit(specs):
+            if _key(specs) in self._tried or _unfit(specs):
                 continue
-            self._tried.add(repr(specs))
+            self._tried.add(_key(specs))
             made = _made(specs, self._device)
             call = _call(self._function, made)
             trouble = _attempt(self._function, made, call)
@@ -134,11 +138,9 @@ class _Search:
                     return found
                 if doubtful is None:
                     doubtful, most = found, min(most, len(self._tried) + _ATTEMPTS_AFTER_DOUBT)
-                waiting[:0] = deeper(specs)
+                    self._add(waiting, deeper(specs), sys.maxsize)
                 continue
-            # Responses to the latest error come first, because each brings the arguments closer.
-            new = [answer for answer in revisions(specs, trouble) if repr(answer) not in self._tried]
-            waiting[:0] = new
+            self._add(waiting, revisions(specs, trouble), trouble.progress)
             later[:0] = itertools.islice(sizes_in_message(specs, trouble.message), 4)
             self.last = trouble
             self._counts[trouble.message] += 1
@@ -146,6 +148,17 @@ class _Search:
             if len(self._errors) < _KEPT_ERRORS:
                 self._errors.setdefault(trouble.message, trouble.error)
         return doubtful
+
+    def _add(self, waiting: list[_Waiting], answers: Iterable[Specs], progress: int) -> None:
+        """Add specs to try. Those after the most progress come first, and of these the latest in their given order."""
+        for number, answer in enumerate(answers):
+            if _key(answer) not in self._tried:
+                heapq.heappush(waiting, _Waiting((-progress, -len(self._tried), number), answer))
+
+
+def _key(specs: Specs) -> str:
+    """Return a text that is equal for equal specs."""
+    return repr([(name, specs[name]) for name in sorted(specs)])
 
 
 def _unfit(specs: Specs) -> bool:
@@ -284,9 +297,10 @@ def _attempt(function: Callable[..., Any], made: Mapping[str, Any], call: Call) 
     """Make a call in eager mode. Return the error, if any, and the torch layer that was running."""
     args, kwargs = call
     entered: list[tuple[nn.Module, Any]] = []
-    with _watched_layers(function, entered):
+    watch = OperationWatch(made)
+    with watched_layers(function, entered):
         try:
-            with force_eager():
+            with force_eager(), watch:
                 function(*args, **kwargs)
         except FINAL:
             raise
@@ -296,7 +310,8 @@ def _attempt(function: Callable[..., Any], made: Mapping[str, Any], call: Call) 
             layer, given = entered[-1] if entered else (None, None)
             received = given if isinstance(given, torch.Tensor) else None
             direct = next((name for name, value in made.items() if received is not None and value is received), None)
-            return FailedAttempt(f"{type(error).__name__}: {error}", layer, received, direct, error)
+            message = f"{type(error).__name__}: {error}"
+            return FailedAttempt(message, layer, received, direct, error, watch.operands, watch.progress)
     return None
 
 
@@ -321,25 +336,3 @@ def _rank_depends_on_masks(function: Callable[..., Any], call: Call) -> bool:
 
 def _is_mask(leaf: object) -> bool:
     return isinstance(leaf, torch.Tensor) and leaf.dtype is torch.bool
-
-
-@contextmanager
-def _watched_layers(function: Callable[..., Any], entered: list[tuple[nn.Module, Any]]) -> Iterator[None]:
-    """Keep the running torch layers in `entered`, each with its first argument."""
-    handles = []
-
-    def enter(layer: nn.Module, args: Any) -> None:
-        entered.append((layer, args[0] if args else None))
-
-    def leave(_layer: nn.Module, _args: Any, _result: Any) -> None:
-        entered.pop()
-
-    if isinstance(function, nn.Module):
-        for layer in function.modules():
-            if wanted_by(layer):
-                handles += [layer.register_forward_pre_hook(enter), layer.register_forward_hook(leave)]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()

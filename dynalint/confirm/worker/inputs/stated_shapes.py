@@ -30,8 +30,8 @@ _LARGEST = 1024
 # The text that may follow a parameter name: a type, text about shapes, and the dimensions in brackets.
 _DIMENSION = r"(?:-1|[A-Za-z_]\w*|\d+)(?:\s*[*+/-]+\s*(?:[A-Za-z_]\w*|\d+))*|\.\.\.|\*"
 _BRACKETS = rf"[(\[{{]\s*(?:#\s*)?({_DIMENSION})\s*((?:,\s*(?:{_DIMENSION})\s*)*),?\s*[)\]}}]"
-# Separates entries such as `x: (batch, time), mask: (batch,)`.
-_NEXT = r"[,;]\s*(?:and\s+)?(?=\w+\s*:\s*\()"
+# Separates entries such as `x: (batch, time), mask (batch,)`.
+_NEXT = r"[,;]\s*(?:and\s+)?(?=\w+\s*:?\s*\()"
 _PLAIN_TYPES = frozenset("int float str bool list tuple dict optional tensor default torch none".split())
 _KINDS = (
     (r"\b(Long|Int|Integer)_?Tensor\b|\b[Ll]ong tensor|\bint(eger|64|32)?\b|\bLong\b", "int"),

@@ -1,0 +1,250 @@
+"""Change tensor arguments in response to the error that they caused."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import nn
+
+from .guessed_values import BATCH, LENGTH
+from .tensor_shapes import Specs, TensorSpec, of_rank, wanted_by
+from .watching import Operand
+
+Shape = tuple[int, ...]
+
+_SIDES = (28, 64, 224, 96, 16, 128, 8)
+
+
+@dataclass(frozen=True)
+class FailedAttempt:
+    """Why an attempt failed: the message, and the layer that was running with its input tensor."""
+
+    message: str
+    layer: nn.Module | None = None
+    received: torch.Tensor | None = None
+    direct: str | None = None
+    """The parameter that was passed to the layer unchanged."""
+    error: Exception | None = None
+    operands: tuple[Operand, ...] = ()
+    """The tensors that the last operation received."""
+    progress: int = 0
+    """How many places in the code ran operations before the error."""
+
+
+def revisions(specs: Specs, trouble: FailedAttempt) -> Iterator[Specs]:
+    """Yield changed specs in response to an error, most likely first."""
+    found: list[Specs] = []
+    if trouble.layer is not None and trouble.received is not None:
+        found += _for_layer(specs, trouble.layer, trouble.received, trouble.direct)
+    for pattern, revise in _REVISIONS:
+        match = pattern.search(trouble.message)
+        if match:
+            found += revise(specs, match)
+    blamed = {name for operand in trouble.operands for name in operand.sources}
+    # An argument that the failed operation does not depend on is rarely the cause.
+    found.sort(key=lambda one: any(value != specs.get(name) for name, value in one.items() if name not in blamed))
+    alike = _like_operands(specs, trouble.operands)
+    yield from itertools.chain(alike, found) if _MISMATCH.search(trouble.message) else itertools.chain(found, alike)
+
+
+def _like_operands(specs: Specs, operands: Sequence[Operand]) -> Iterator[Specs]:
+    """Yield specs in which an operand of the failed operation gets the shape of another operand."""
+    tensors = _tensors(specs)
+    for one, other in itertools.permutations(operands, 2):
+        for name in one.sources if len(one.sources) == 1 else ():
+            for shape in _reshaped(tensors[name].shape, one.shape, other.shape) if name in tensors else ():
+                yield {**specs, name: replace(tensors[name], shape=shape)}
+
+
+def _reshaped(shape: Shape, given: Shape, wanted: Shape) -> Iterator[Shape]:
+    """Yield shapes for an argument so that an operand made from it has the shape `wanted` instead of `given`."""
+    if given == shape:
+        yield tuple(LENGTH if size == 1 else size for size in wanted)
+    elif len(given) == len(shape) == len(wanted):
+        pairs = zip(shape, given, wanted, strict=True)
+        yield tuple(new if old == now and new > 1 else old for old, now, new in pairs)
+    elif len(given) == len(shape) + 1:
+        # The operand has one more dimension, as in `mask[:, None]`.
+        for place, size in enumerate(given):
+            if size == 1 and given[:place] + given[place + 1 :] == shape:
+                yield wanted[:place] + wanted[place + 1 :] if len(wanted) == len(given) else shape[: len(wanted) - 1]
+    elif len(given) < len(shape):
+        if shape[-len(given) :] == given:
+            yield shape[: -len(given)] + wanted
+        if shape[: len(given)] == given:
+            yield wanted + shape[len(given) :]
+
+
+def _tensors(specs: Specs) -> dict[str, TensorSpec]:
+    return {name: spec for name, spec in specs.items() if isinstance(spec, TensorSpec)}
+
+
+def _for_layer(specs: Specs, layer: nn.Module, received: torch.Tensor, direct: str | None) -> Iterator[Specs]:
+    """Yield specs in which the argument that reached the failed layer fits the layer."""
+    wanted = sorted(wanted_by(layer), key=lambda spec: len(spec.shape) != received.dim())
+    if not wanted:
+        return
+    tensors = _tensors(specs)
+    same = [name for name, spec in tensors.items() if spec.shape == tuple(received.shape)]
+    sources = [direct] if direct is not None else same[:1]
+    for name in sources:
+        for spec in wanted:
+            yield {**specs, name: spec}
+    if sources:
+        return
+    want, got = wanted[0], received.shape
+    if isinstance(layer, nn.Linear):
+        yield from _for_features(specs, got[-1] if got else 1, layer.in_features)
+    elif len(want.shape) > 1 and len(got) > 1:
+        yield from _swap_size(specs, got[1], want.shape[1])
+    for name, spec in tensors.items():
+        if want.kind != spec.kind:
+            yield {**specs, name: replace(spec, kind=want.kind, high=want.high)}
+        yield {**specs, name: want}
+
+
+def _for_features(specs: Specs, got: int, want: int) -> Iterator[Specs]:
+    """Yield specs that give a linear layer `want` features, not `got`: as the last dimension or a flattened image."""
+    yield from _swap_size(specs, got, want)
+    for name, spec in _tensors(specs).items():
+        if len(spec.shape) < 3:
+            continue
+        exact = round(spec.shape[-1] * math.sqrt(want / max(got, 1)))
+        # Padding and strides cause rounding, so any common size near the exact size is possible.
+        near = [side for side in _SIDES if abs(side - exact) <= 4]
+        for side in dict.fromkeys((*near, exact, *_SIDES)):
+            if side > 0 and len(spec.shape) == 4:
+                yield {**specs, name: replace(spec, shape=(*spec.shape[:2], side, side))}
+        long = round(spec.shape[-1] * want / max(got, 1))
+        if long > 0 and len(spec.shape) == 3:
+            yield {**specs, name: replace(spec, shape=(*spec.shape[:2], long))}
+
+
+def _swap_size(specs: Specs, got: int, want: int) -> Iterator[Specs]:
+    """Yield specs with a size replaced, first in all tensors, then in one at a time. The batch size never changes."""
+    if got == BATCH:
+        return
+    changed = {name: replace(spec, shape=_swapped(spec.shape, got, want)) for name, spec in _tensors(specs).items()}
+    if changed:
+        yield {**specs, **changed}
+    for name, spec in changed.items():
+        yield {**specs, name: spec}
+
+
+def sizes_in_message(specs: Specs, message: str) -> Iterator[Specs]:
+    """Yield specs in which a size from the message is replaced with another number from the message."""
+    numbers = list(dict.fromkeys(int(digits) for digits in re.findall(r"(?<![\w.])\d{1,5}(?![\w.]\d)", message)))[:4]
+    sizes = {size for spec in _tensors(specs).values() for size in spec.shape}
+    for got in numbers:
+        for want in numbers:
+            if got in sizes and want != got and want > 0:
+                yield from _swap_size(specs, got, want)
+
+
+def _joined(specs: Specs, match: re.Match[str]) -> Iterator[Specs]:
+    """Yield specs with fewer features or channels, because others are joined to them."""
+    more = int(match[1]) - int(match[2])
+    for name, spec in _tensors(specs).items():
+        place = 1 if len(spec.shape) > 3 else len(spec.shape) - 1
+        if place > 0 and 0 < more < spec.shape[place]:
+            shape = (*spec.shape[:place], spec.shape[place] - more, *spec.shape[place + 1 :])
+            yield {**specs, name: replace(spec, shape=shape)}
+
+
+def _swapped(shape: tuple[int, ...], got: int, want: int) -> tuple[int, ...]:
+    for at in range(len(shape) - 1, -1, -1):
+        if shape[at] == got:
+            if at == len(shape) - 1 > 2 and shape[at - 1] == got:
+                # An image stays square.
+                return (*shape[: at - 1], want, want)
+            return (*shape[:at], want, *shape[at + 1 :])
+    return shape
+
+
+def deeper(specs: Specs, _match: re.Match[str] | None = None) -> Iterator[Specs]:
+    """Yield specs that add a dimension to one of the tensors."""
+    for name, spec in _tensors(specs).items():
+        shape = of_rank(spec.shape, len(spec.shape) + 1)
+        if shape is not None:
+            yield {**specs, name: replace(spec, shape=shape)}
+
+
+def _alike(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    """Yield specs in which all tensors have the same shape."""
+    tensors = _tensors(specs)
+    for spec in dict.fromkeys(tensors.values()):
+        yield {**specs, **dict.fromkeys(tensors, spec)}
+
+
+def _larger(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    """Yield specs with larger inputs, because kernels, patches or pooling windows were too large."""
+    pictures = {name: spec for name, spec in _tensors(specs).items() if len(spec.shape) in (4, 5)}
+    # Videos are made with few frames.
+    cubes = {n: (*spec.shape[:2], *spec.shape[-1:] * 3) for n, spec in pictures.items() if len(spec.shape) == 5}
+    yield {**specs, **{name: replace(pictures[name], shape=shape) for name, shape in cubes.items()}}
+    for side in (64, 128, 224):
+        changed = {n: replace(spec, shape=(*spec.shape[:-2], side, side)) for n, spec in pictures.items()}
+        if any(max(spec.shape[-2:]) < side for spec in pictures.values()):
+            yield {**specs, **changed}
+    for name, spec in _tensors(specs).items():
+        if len(spec.shape) in (2, 3) and spec.kind == "float":
+            yield {**specs, name: replace(spec, shape=(*spec.shape[:-1], 16 * spec.shape[-1]))}
+
+
+def _one_row(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    """Yield specs with a batch of one."""
+    yield {
+        **specs,
+        **{n: replace(spec, shape=(1, *spec.shape[1:])) for n, spec in _tensors(specs).items() if spec.shape},
+    }
+
+
+def _whole(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    """Yield specs with integers, as indices and class labels are, also with one for each row."""
+    for name, spec in _tensors(specs).items():
+        if spec.kind == "float":
+            yield {**specs, name: replace(spec, kind="int")}
+        elif spec.kind == "int" and len(spec.shape) > 1:
+            yield {**specs, name: replace(spec, shape=spec.shape[:-1])}
+
+
+def _floating(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    for name, spec in _tensors(specs).items():
+        if spec.kind in ("int", "bool"):
+            yield {**specs, name: replace(spec, kind="float")}
+
+
+def _sizes(got: int, want: int) -> Callable[[Specs, re.Match[str]], Iterator[Specs]]:
+    """Return a revision that replaces a size in the message with another size, given their groups."""
+    return lambda specs, match: _swap_size(specs, int(match[got]), int(match[want]))
+
+
+_BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]], ...] = (
+    (r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", _sizes(1, 2)),
+    (r"cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)", _joined),
+    (r"expected input\[\d+, (\d+)[\d, ]*\] to have (\d+) channels", _joined),
+    (r"embedding dimension of (\d+), but got (\d+)", _sizes(2, 1)),
+    (r"must be equal to input_size\. Expected (\d+), got (\d+)", _sizes(2, 1)),
+    (r"inconsistent input_size: got (\d+) expected (\d+)", _sizes(1, 2)),
+    (r"(tuple index|Dimension) out of range|too many indices|Dimension specified as|same number of dimensions", deeper),
+    (r"Expected size (\d+) but got size (\d+) for tensor", _sizes(1, 2)),
+    (r"Expected size (\d+) but got size (\d+) for tensor", _sizes(2, 1)),
+    (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _sizes(1, 2)),
+    (r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)", _sizes(2, 1)),
+    (r"must match the size of tensor|[Tt]arget size|same (size|shape|number of)|shapes? must", _alike),
+    (r"shape mismatch|[Dd]iffer(ent|ing) (size|shape)|shapes? (do not|don'?t) match", _alike),
+    (r"used as indices must be|dtype int|to be (one of types )?Long|0D or 1D target|to indexing result", _whole),
+    (r"floating[ -]point|same dtype|not implemented for '(Long|Bool)'", _floating),
+    (r"[Oo]utput size is too small|Kernel size can't be greater|[Pp]adding size should be|of 0 elements", _larger),
+    (r"expects 'from' to be less than 'to'", _larger),  # torch.randint, for the position of a crop
+    (r"batch(es|_size| size)?s? (sizes? )?(> 1|of (size )?(1|one))|batch size (must be|should be) (1|one)", _one_row),
+)
+# Errors about operands whose shapes do not fit together.
+_MISMATCH = re.compile(r"must match|[Ss]izes? (do|does) not match|broadcast|same (number of|shape|size)|expand")
+# Compiled before processes are forked.
+_REVISIONS = tuple((re.compile(pattern), revise) for pattern, revise in _BY_MESSAGE)

@@ -43,6 +43,8 @@ _MORE_DRAWN = 25
 _MIXED_DRAWN = 6
 _PASSED, _JOINED = 100, 100
 _BROKEN = 20
+# What code runs in another build: some only runs on NaN, such as a check of the inputs.
+_TRIED = (BASE, *USUAL[:5], *NO_NUMBERS)
 
 
 Told = dict[Side, tuple["StateVariation | None", Trial]]
@@ -189,7 +191,7 @@ def _scenes(
         yield _Scene(pair, search.worth_comparing((*islice(endless, _FIRST_DRAWN), *RANKS), pair.probe), training)
     for change in _other_builds(one, search):
         pair = Pair(one, other, equality, training=True, change=change)
-        yield _Scene(pair, search.worth_comparing((BASE, *USUAL[:5]), pair.probe), training=True, change=change)
+        yield _Scene(pair, search.worth_comparing(_TRIED, pair.probe), training=True, change=change)
     for training, change in product((True, False), STATES):
         if search.goes_on():
             pair = Pair(one, other, equality, training=training, change=change)
@@ -304,7 +306,7 @@ def _other_builds(subject: ComparedVersion, search: InputSearch) -> Iterator[Sta
 def try_out(subject: ComparedVersion, function: Callable[..., Any]) -> None:
     """Run a callable on the first trials without observing it."""
     with subject.version.active(), force_eager():
-        for trial in (BASE, *USUAL[:5]):
+        for trial in _TRIED:
             call = trial.of(subject.call)
             attempt(function, call, trial.seed, training=True, differentiated=subject.differentiated)
 

@@ -11,7 +11,7 @@ import ast
 import functools
 import inspect
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import ModuleType
@@ -44,13 +44,15 @@ def builds_of(function: Any, modules: Iterable[ModuleType]) -> Iterator[Build]:
     names = {module.__name__ for module in modules}
     classes = dict.fromkeys(type(part) for _, part in modules_of(function))
     own = [cls for cls in classes if cls.__module__ in names and "__init__" in vars(cls)]
-    yield from itertools.islice((build for cls in own for build in _builds(cls)), _MOST)
+    yield from itertools.islice((build for cls in own for build in _builds(cls, names)), _MOST)
 
 
-def _builds(cls: type) -> Iterator[Build]:
+def _builds(cls: type, modules: Container[str]) -> Iterator[Build]:
+    """Yield other ways to build a class. Methods that it inherits from classes in `modules` count too."""
     signature = inspect.signature(vars(cls)["__init__"])
     parameters = [one for one in list(signature.parameters.values())[1:] if one.kind not in _SEVERAL]
-    literals = _literals(cls, [one.name for one in parameters])
+    line = [one for one in cls.__mro__ if one.__module__ in modules]
+    literals = _literals(line, [one.name for one in parameters])
     for parameter in parameters:
         values: list[Any] = [not parameter.default] if isinstance(parameter.default, bool) else []
         for literal in literals.get(parameter.name, ()):
@@ -68,15 +70,16 @@ def _builds(cls: type) -> Iterator[Build]:
 _SEVERAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def _literals(cls: type, parameters: Iterable[str]) -> Mapping[str, list[Any]]:
-    """Return what a class's methods compare each parameter with, under any name it has. For a bound, that is 1."""
+def _literals(classes: Sequence[type], parameters: Iterable[str]) -> Mapping[str, list[Any]]:
+    """Return what methods of classes compare each parameter with, under any name it has. For a bound, that is 1."""
     kept: dict[str, str] = {}
-    functions = [one for one in vars(cls).values() if inspect.isfunction(one)]
+    functions = [one for cls in classes for one in vars(cls).values() if inspect.isfunction(one)]
     for node in (node for one in functions for node in nodes_of(one)):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name | ast.Attribute):
             kept.update({_name(target): _name(node.value) for target in node.targets})
     found: dict[str, list[Any]] = {}
-    for name, values in itertools.chain(compared_in(cls).items(), ((one, [1]) for one in bounds_in(cls))):
+    compared = [item for cls in classes for item in compared_in(cls).items()]
+    for name, values in [*compared, *((one, [1]) for cls in classes for one in bounds_in(cls))]:
         for _ in range(_MOST_STEPS):
             if name in parameters:
                 found.setdefault(name, []).extend(values)

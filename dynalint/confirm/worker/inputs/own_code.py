@@ -10,17 +10,22 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
+_LISTS = (ast.Tuple, ast.List, ast.Set)
+
 
 @cache
 def compared_in(cls: type) -> dict[str, list[Any]]:
     """Return the literals and module constants that a class's methods compare names with."""
     found: dict[str, list[Any]] = {}
     constants = vars(sys.modules.get(cls.__module__, object))
+    assigned = [node for node in _nodes_in(cls) if isinstance(node, ast.Assign) and isinstance(node.value, _LISTS)]
+    listed = {_name(target): node.value for node in assigned for target in node.targets}
     for node in _nodes_in(cls):
         if isinstance(node, ast.Compare) and isinstance(node.left, (ast.Name, ast.Attribute)):
             name = node.left.id if isinstance(node.left, ast.Name) else node.left.attr
             for other in node.comparators:
-                items = other.elts if isinstance(other, (ast.Tuple, ast.List, ast.Set)) else [other]
+                named = listed.get(_name(other), other)
+                items = named.elts if isinstance(named, _LISTS) else [named]
                 values = [_value(item, constants) for item in items]
                 known = found.setdefault(name, [])
                 known += [value for value in values if value is not None and value not in known]

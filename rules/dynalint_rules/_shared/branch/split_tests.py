@@ -29,6 +29,7 @@ _TITLE = "Test the Python value in a separate `if`, and compute both branches of
 _LEFT = ("DYN101", "DYN106", "DYN107", "DYN202")
 _MOST_REPEATED = 4
 _PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.expr_context, ast.UnaryOp, ast.Not)
+_EQUALITY = (ast.Compare, ast.Eq, ast.NotEq, ast.Is, ast.IsNot)
 
 
 def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
@@ -46,7 +47,7 @@ def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
     start, end = tensors.index(True), len(tensors) - tensors[::-1].index(False)
     late = [value for value, is_tensor in zip(test.values[:end], tensors, strict=False) if is_tensor]
     passed = [value for value, is_tensor in zip(test.values[start:], tensors[start:], strict=True) if not is_tensor]
-    if not all(is_pure(scope, value) for value in late) or not all(map(_is_plain, passed)):
+    if not all(is_pure(scope, value) for value in late) or not all(map(is_plain, passed)):
         return None
     tail = _tail(scope, statement)
     either = isinstance(test.op, ast.Or)
@@ -84,9 +85,9 @@ def _is_certain(scope: Scope, value: ast.expr) -> bool:
     return never_raises(scope, value) and truth_of(scope, value).scalar is True
 
 
-def _is_plain(value: ast.expr) -> bool:
+def is_plain(value: ast.expr) -> bool:
     """Return whether evaluating a value has no side effects and never raises."""
-    return all(isinstance(node, _PLAIN) for node in walk(value))
+    return all(isinstance(node, (*_PLAIN, *_EQUALITY)) for node in walk(value))
 
 
 def _tail(scope: Scope, branch: ast.If) -> Sequence[ast.stmt] | None:

@@ -52,7 +52,8 @@ from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.split_tests import rewrite_divided
 from dynalint_rules._shared.branch.truth import Truth, truth_of
 from dynalint_rules._shared.guard.saved_work import drops_tensor_in_eager, leaves_loop_in_eager
-from dynalint_rules._shared.guard.statements import asked_in_eager, shown_first
+from dynalint_rules._shared.guard.shown_apart import shown_apart
+from dynalint_rules._shared.guard.statements import asked_in_eager
 from dynalint_rules._shared.mask.masked import rewrite_masked
 from dynalint_rules._shared.mask.shortcuts import rewrite_shortcut
 from dynalint_rules._shared.text import held_together, indentation, inner_indentation, moved_left
@@ -77,7 +78,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     except Refusal:
         found = rewrite_divided(scope, statement) or rewrite_writes(scope, statement)
         found = found or asked_in_eager(scope, statement) or leaves_loop_in_eager(scope, statement)
-        found = found or drops_tensor_in_eager(scope, statement) or shown_first(scope, statement)
+        found = found or drops_tensor_in_eager(scope, statement) or shown_apart(scope, statement)
         found = found or rewrite_reassigned(scope, statement) or rewrite_moved_test(scope, statement)
         if found is None:
             raise

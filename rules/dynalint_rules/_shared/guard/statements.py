@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 # Functions that only display their arguments.
 SHOWS = ("builtins.print", "logging.", "warnings.warn")
 
-_SHOWN_FIRST = "Show the output only in eager mode, and compute both branches of the test"
-_LONGEST_REPEATED_TEST = 40
-# Findings about the test that is left when the output of a branch has moved.
-_DECISIONS = ("DYN101", "DYN106", "DYN107", "DYN202", "DYN302")
-
 
 def guarded(
     scope: Scope,
@@ -94,7 +89,7 @@ def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
     others = [part for part in parts if not is_eager(part)]
     if not all(may_go_unasked(scope, part) for part in others):
         return None
-    if len(others) == len(parts) and not _only_shows(scope, statement.body):
+    if len(others) == len(parts) and not only_shows(scope, statement.body):
         return None
     tree = rw.Tree.around(scope.file, statement)
     whole = rw.Substitution((tree.statement(statement),), (rw.branch(eager_test(scope), [tree.line(statement)]),))
@@ -102,38 +97,14 @@ def asked_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
     return Rewrite("Test only in eager mode; compiled code has no output", "safe", edits, imports=scope.imports)
 
 
-def shown_first(scope: Scope, statement: ast.If) -> Rewrite | None:
-    """Return the rewrite that moves output at the start of a branch under an eager test of its own, or None.
-
-    if t.any():                 if not torch.compiler.is_compiling() and t.any():
-        print("repaired")           print("repaired")
-        x = repair(x)           if t.any():
-                                    x = repair(x)
-
-    What is left of the branch can then be rewritten.
-
-    Raises:
-        Refusal: If the test is too long to repeat, and is not a tensor.
-    """
-    shown = list(takewhile(lambda one: _only_shows(scope, [one]), statement.body))
-    rest, written = statement.body[len(shown) :], scope.file.segment(statement.test)
-    if not shown or not rest or is_elif(scope, statement):
-        return None
-    if "\n" in written or len(written) > _LONGEST_REPEATED_TEST or not may_go_unasked(scope, statement.test):
-        return None
-    tree = rw.Tree.around(scope.file, statement)
-    old, test = tree.statement(statement), tree.expression(statement.test)
-    asked = rw.branch(rw.operation(eager_test(scope), "and", test), [tree.line(one) for one in shown])
-    left = rw.asking(old, test).with_changes(body=rw.block([tree.line(one) for one in rest]))
-    edits = rw.replacements(tree, [rw.Substitution((old,), (asked, left))])
-    return Rewrite(_SHOWN_FIRST, "safe", edits, (), scope.imports, _DECISIONS)
-
-
-def _only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:
+def only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:
     """Return whether statements do nothing but print, log, and compute the values that they show."""
     calls = [one.value for one in body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)]
     made = [one for one in body if isinstance(one, ast.Assign)]
-    if not calls or len(calls) + len(made) < len(body):
+    inner = [one for one in body if isinstance(one, ast.If) and not one.orelse]
+    if not (calls or inner) or len(calls) + len(made) + len(inner) < len(body):
+        return False
+    if not all(may_go_unasked(scope, one.test) and only_shows(scope, one.body) for one in inner):
         return False
     if not all(callee(scope, one).startswith(SHOWS) for one in calls):
         return False
@@ -185,7 +156,7 @@ def _joined_to_branch(scope: Scope, tree: rw.Tree, run: Sequence[ast.stmt]) -> t
     if not isinstance(branch, ast.If) or branch.orelse or branch.body != list(run):
         return None
     others = [part for part in all_of(branch.test) if not is_eager(part)]
-    first = any(_asks_tensor(scope, part) for part in others)
+    first = any(asks_tensor(scope, part) for part in others)
     if not others or (first and not all(may_go_unasked(scope, part) for part in others)):
         return None
     old, guard = tree.statement(branch), eager_test(scope)
@@ -221,11 +192,12 @@ def compiling(scope: Scope) -> cst.BaseExpression:
     return rw.call(f"{scope.torch}.compiler.is_compiling")
 
 
-def _asks_tensor(scope: Scope, test: ast.expr) -> bool:
+def asks_tensor(scope: Scope, test: ast.expr) -> bool:
+    """Return whether a test depends on a tensor, or on a number that is read from one."""
     if isinstance(test, ast.BoolOp):
-        return any(_asks_tensor(scope, value) for value in test.values)
+        return any(asks_tensor(scope, value) for value in test.values)
     if isinstance(test, ast.UnaryOp):
-        return _asks_tensor(scope, test.operand)
+        return asks_tensor(scope, test.operand)
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In | ast.NotIn):
         return any(scope.tensor(one) is not None for one in (test.left, *test.comparators))
     return scope.tensor(test) is not None or any(_is_read(scope.kind(node)) for node in walk(test))

@@ -233,6 +233,8 @@ class _Body:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in known:
                 self.values += node.args
                 node = node.func.value
+            elif isinstance(node, ast.Subscript) and _only_adds_dimensions(node.slice):
+                node = node.value
             else:
                 return False
             node, turned = _upright(node)
@@ -253,6 +255,16 @@ class _Body:
 
     def _reads_mask(self, name: str) -> bool:
         return any(isinstance(node, ast.Name) and node.id == name for node in walk(self.mask))
+
+
+def _only_adds_dimensions(index: ast.expr) -> bool:
+    """Return whether this is an index such as `:, None`, which keeps all elements."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return all(
+        (isinstance(one, ast.Constant) and one.value in (None, ...))
+        or (isinstance(one, ast.Slice) and one.lower is one.upper is one.step is None)
+        for one in parts
+    )
 
 
 def made_from(scope: Scope, mask: ast.expr, name: str) -> bool:

@@ -76,7 +76,8 @@ class Rewrite:
     a branch on a former number that is now a tensor. The rewrite is only applied together with the rewrites of these
     findings. `own_calls` means that the conditions are about the arguments that callers pass, such as their number of
     dimensions. Inputs that dynalint guessed cannot show that these conditions are met. Only calls in the project's own
-    tests, documentation and examples can.
+    tests, documentation and examples can. `otherwise` is a longer rewrite with fewer conditions, which is tried if
+    running the code shows that this one is not correct.
     """
 
     title: str
@@ -86,6 +87,7 @@ class Rewrite:
     imports: tuple[str, ...] = ()
     leaves: tuple[str, ...] = ()
     own_calls: bool = False
+    otherwise: Rewrite | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,11 +41,16 @@ def start_of(item: Item) -> Start:
     Raises:
         EditError: If the rewrite cannot be applied.
     """
-    linted, rewrite = item.linted, item.linted.rewrite
-    assert rewrite is not None
+    linted = item.linted
+    assert linted.rewrite is not None
+    rewrite = _chosen(linted.rewrite, careful=item.careful)
     sources = {replacement.file.path: replacement.file for replacement in rewrite.replacements}
     about = (rewrite.title, rewrite.safety, rewrite.conditions, sources, rewrite.own_calls)
     return Start(item, Unit((linted,), plan_of(rewrite), *about), rewrite.leaves)
+
+
+def _chosen(rewrite: Rewrite, *, careful: bool) -> Rewrite:
+    return rewrite.otherwise if careful and rewrite.otherwise is not None else rewrite
 
 
 class Chains:
@@ -53,14 +58,14 @@ class Chains:
 
     def __init__(self, chooser: ViewChooser) -> None:
         self._chooser = chooser
-        self._units: dict[int, Unit] = {}
+        self._units: dict[tuple[int, bool], Unit] = {}
         self._refused: dict[Finding, tuple[Path, EditError]] = {}
 
     def result(self, start: Start) -> Unit | EditError | None:
         """Return the combined unit for `start`, or the error that prevents it, or None if it is not computed yet."""
         if start.item.origin in self._refused:
             return self._refused[start.item.origin][1]
-        unit = self._units.get(id(start.item.linted))
+        unit = self._units.get((id(start.item.linted), start.item.careful))
         return unit if unit is not None and unit.linted[0] is start.item.linted else None
 
     def complete(
@@ -78,7 +83,7 @@ class Chains:
                 if isinstance(result, EditError):
                     self._refused[start.item.origin] = start.item.linted.file.path, result
                 else:
-                    self._units[id(start.item.linted)] = result
+                    self._units[id(start.item.linted), start.item.careful] = result
 
     def forget(self, changed: Collection[Path], on_way: Collection[str | None]) -> None:
         """Forget refusals in files that have changed, or on a call chain from a root to a change."""
@@ -125,7 +130,7 @@ class _Chain:
     """A unit that is extended until it leaves no findings. If that is impossible, `error` explains why."""
 
     def __init__(self, start: Start) -> None:
-        self.unit, self._leaves = start.unit, start.leaves
+        self.unit, self._leaves, self._careful = start.unit, start.leaves, start.item.careful
         self.path, *others = start.unit.plan
         self.done = False
         # A unit that leaves findings with its own code has moved its breaks elsewhere in its text, and Dynamo would
@@ -148,7 +153,7 @@ class _Chain:
             if left:
                 # A finding that has no rewrite yet may get one after another finding has been rewritten.
                 ready = (one for one in left if one.rewrite is not None and one.finding.code in self._leaves)
-                self._add(_step(next(ready, left[0]), self._leaves))
+                self._add(_chosen(_step(next(ready, left[0]), self._leaves), careful=self._careful))
         except EditError as fault:
             self.error = fault
 

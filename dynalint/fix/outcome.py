@@ -88,3 +88,19 @@ def parse_fault(source: SourceFile, text: str) -> str | None:
     except (RecursionError, MemoryError):
         return "it is nested too deeply for Python"
     return None
+
+
+def may_be_longer(unit: Unit) -> bool:
+    """Return whether a unit, or a rewrite that follows in it, may have a longer form."""
+    rewrites = (linted.rewrite for linted in unit.linted)
+    return any(one is not None and (one.otherwise is not None or one.leaves) for one in rewrites)
+
+
+def together(units: Sequence[Unit], changed: set[Path]) -> tuple[tuple[Path, ...], ...]:
+    """Return the changed files, grouped by the fixes that change them together."""
+    groups: list[set[Path]] = []
+    for unit in units:
+        touching = [group for group in groups if group & unit.plan.keys()]
+        groups = [group for group in groups if group not in touching]
+        groups.append(set(unit.plan).union(*touching))
+    return tuple(sorted(tuple(sorted(group & changed)) for group in groups if group & changed))

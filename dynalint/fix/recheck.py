@@ -24,12 +24,14 @@ class Item:
     """A finding at the start of a round.
 
     `origin` is the same finding before the first round, or the finding itself if it is new. If its fix must not be
-    applied, `blocked` explains why.
+    applied, `blocked` explains why. `careful` is true if running the code has shown that its first rewrite is not
+    correct.
     """
 
     linted: Linted
     origin: Finding
     blocked: str | None = None
+    careful: bool = False
 
     @property
     def start(self) -> int:

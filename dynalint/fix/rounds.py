@@ -31,7 +31,16 @@ from dynalint.fix.model import (
     Verification,
     Verifier,
 )
-from dynalint.fix.outcome import RoundOutcome, is_refuted, never, parse_fault, refusal_of, united
+from dynalint.fix.outcome import (
+    RoundOutcome,
+    is_refuted,
+    may_be_longer,
+    never,
+    parse_fault,
+    refusal_of,
+    together,
+    united,
+)
 from dynalint.fix.recheck import ONLY_BY_RUNNING, Item, carried, count_codes, in_order, moved, recheck, way
 from dynalint.fix.views import TooNarrow, View, ViewChooser, files_of
 from dynalint.rules import Replacement, Rewrite
@@ -57,6 +66,7 @@ class Rounds:
         self._refused: dict[Finding, Refused] = {}
         self._blocked: set[Finding] = set()
         self._undecided: set[Finding] = set()
+        self._careful: dict[Finding, Unit] = {}
         self._fixed_along: dict[Finding, Finding] = {}
         self._note: str | None = None
         self._outcomes: dict[frozenset[Unit], RoundOutcome] = {}
@@ -136,7 +146,7 @@ class Rounds:
     def _open(self) -> tuple[Item, ...]:
         """Return the items that have a fix that has not failed."""
         return tuple(
-            item
+            replace(item, careful=item.origin in self._careful)
             for item in self._items
             if item.linted.rewrite is not None and item.origin not in self._blocked
             if self._options.unlikely or not item.linted.finding.doubt
@@ -205,6 +215,15 @@ class Rounds:
 
     def _unit(self, item: Item) -> Unit | None:
         """Return the item's unit with follow-up rewrites if it may be applied now. Otherwise, record why not."""
+        unit = self._combined(item)
+        refuted = self._careful.get(item.origin)
+        if unit is None or refuted is None or unit.plan != refuted.plan:
+            return unit
+        self._blocked.add(item.origin)  # there is no longer form
+        self._undecided.add(item.origin)
+        return None
+
+    def _combined(self, item: Item) -> Unit | None:
         start = self._start(item)
         if start is None or not start.leaves:
             return start.unit if start is not None else None
@@ -309,8 +328,10 @@ class Rounds:
     def _block(self, unit: Unit, reason: str, verification: Verification | None, *, for_good: bool = False) -> None:
         refuted = verification is not None and verification.outcome == "refuted"
         for finding in self._origins(unit):
-            self._blocked.add(finding)
             self._refused[finding] = Refused(finding, reason, refuted)
+            if refuted and may_be_longer(unit) and self._careful.setdefault(finding, unit) is unit:
+                continue  # the longer form is offered next
+            self._blocked.add(finding)
             if not for_good:
                 self._undecided.add(finding)
 
@@ -332,7 +353,7 @@ class Rounds:
         self._chains.forget(changes, on_way)
         if self._options.keep is not None:
             files = [file for file in self._changed_files() if file.source.path in changes]
-            self._options.keep(files, _together(accepted, {file.source.path for file in files}))
+            self._options.keep(files, together(accepted, {file.source.path for file in files}))
 
     def _note_gone(self, left: Sequence[Item], units: Sequence[Unit], results: Mapping[Unit, Verification]) -> None:
         """Record the findings that disappeared although `units` were meant for other findings."""
@@ -357,7 +378,7 @@ class Rounds:
         files = self._changed_files()
         return FixResult(
             files=files,
-            groups=_together([unit for unit, *_ in self._fixed], {file.source.path for file in files}),
+            groups=together([unit for unit, *_ in self._fixed], {file.source.path for file in files}),
             fixed=tuple(sorted(fixed, key=lambda fixed: fixed.finding.sort_key)),
             refused=tuple(sorted(refused, key=lambda refused: refused.finding.sort_key)),
             remaining=tuple(sorted(remaining, key=lambda finding: finding.sort_key)),
@@ -387,13 +408,3 @@ class Rounds:
             return finding
         verified = False if refused.refuted else finding.fix.verified
         return replace(finding, fix=replace(finding.fix, verified=verified, declined=refused.reason))
-
-
-def _together(units: Sequence[Unit], changed: set[Path]) -> tuple[tuple[Path, ...], ...]:
-    """Return the changed files, grouped by the fixes that change them together."""
-    groups: list[set[Path]] = []
-    for unit in units:
-        touching = [group for group in groups if group & unit.plan.keys()]
-        groups = [group for group in groups if group not in touching]
-        groups.append(set(unit.plan).union(*touching))
-    return tuple(sorted(tuple(sorted(group & changed)) for group in groups if group & changed))

@@ -18,9 +18,11 @@ from dynalint_rules._shared.branch.branch_values import (
     tensor_conditions,
     uses_of,
 )
+from dynalint_rules._shared.branch.counted import needs_no_test
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
+from dynalint_rules._shared.text import atom
 
 TITLE = "Compute both branches and select with `torch.where`"
 
@@ -61,7 +63,10 @@ def _chosen(scope: Scope, node: ast.IfExp) -> tuple[str, list[str]]:
         conditions += alias_conditions(scope, sides, name, node)
         conditions += gradient_conditions([reads_of(scope, side, node) for side in sides], effects.layers)
     test = truth.without_dimensions
-    return f"{scope.torch}.where({', '.join([test, *_sides_of(scope, node, test)])})", conditions
+    texts = _sides_of(scope, node, test)
+    if (found := needs_no_test(scope, (node.body, node.orelse))) is not None:
+        return texts[found[0]], [*conditions, found[1]]
+    return f"{scope.torch}.where({', '.join([test, *texts])})", conditions
 
 
 def finished(scope: Scope, title: str, edits: tuple[Replacement, ...], conditions: Sequence[str]) -> Rewrite:
@@ -86,7 +91,8 @@ def rendered(scope: Scope, node: ast.expr, guards: Sequence[Guarded], guard: str
 
 def guarded(scope: Scope, one: Guarded, guards: Sequence[Guarded], guard: str) -> str:
     """Return the text of an operand that must be harmless where the other branch is selected."""
-    return guard.format(operand=rendered(scope, one.node, guards, guard), safe=one.safe)
+    text = rendered(scope, one.node, guards, guard)
+    return f"{atom(one.node, text)}.clamp(min=1)" if one.counts else guard.format(operand=text, safe=one.safe)
 
 
 def require_tensors(scope: Scope, sides: Sequence[BranchValue]) -> list[str]:
@@ -157,7 +163,8 @@ def _sides_of(scope: Scope, node: ast.IfExp, test: str) -> list[str]:
     """
     sides = (node.body, node.orelse)
     guards = [guarded_operands(scope, value) for value in sides]
-    if any(guards) and (len(test) > _LONGEST_REPEATED_TEST or not is_pure(scope, node.test)):
+    repeated = any(not one.counts for own in guards for one in own)
+    if repeated and (len(test) > _LONGEST_REPEATED_TEST or not is_pure(scope, node.test)):
         raise Refusal(
             "one branch is not defined for all inputs, and the test is too long to repeat; assign the test to "
             "a variable first"

@@ -34,6 +34,7 @@ from dynalint_rules._shared.branch.choice import (
     rendered,
     require_tensors,
 )
+from dynalint_rules._shared.branch.counted import needs_no_test
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.selected_names import plan_of
 from dynalint_rules._shared.branch.sizes import refuse_other_sizes
@@ -99,9 +100,12 @@ class _EarlyReturn:
     def rewrite(self) -> Rewrite:
         block = block_of(self.scope, self.returning)
         layers = effects_of_always(self.scope, block.values, self.statement).layers | self.check_following()
-        head, early = self._head(block)
-        changes = [head, *self.follow(block.values, block.result, early, layers)]
-        return finished(self.scope, TITLE, rw.written(self.scope.file, *changes), self.conditions)
+        lines, early = self._head(block)
+        changes = self.follow(block.values, block.result, early, layers)
+        if not any(self.condition in str(change) for _, change in changes):
+            lines = [line for line in lines if not line.startswith(f"{self.condition} = ")]
+        edits = rw.written(self.scope.file, (self.statement, [*lines, *self.going_on]), *changes)
+        return finished(self.scope, TITLE, edits, self.conditions)
 
     def follow(
         self, values: Sequence[ast.expr], result: ast.expr | None, early: list[str], layers: dict[str, None]
@@ -151,8 +155,8 @@ class _EarlyReturn:
         refuse_lasting_effects(scope, self.following, "the code after the early return")
         return effects_of(scope, list(_expressions(self.following))).layers
 
-    def _head(self, block: Block) -> tuple[rw.Change, list[str]]:
-        """Return the replacement for the `if`, and the text of each part of the early result."""
+    def _head(self, block: Block) -> tuple[list[str], list[str]]:
+        """Return the lines that replace the `if` and its returning branch, and each part of the early result."""
         scope = self.scope
         truth = truth_of(scope, self.statement.test)
         truth = truth if self.returning is self.statement.body else truth.negated
@@ -179,7 +183,7 @@ class _EarlyReturn:
                 lines.append(f"{name} = {held_together(text)}")
                 text = name
             early.append(text)
-        return (self.statement, [*lines, *self.going_on]), early
+        return lines, early
 
     def _can_wait(self, part: ast.expr, stored: set[str]) -> bool:
         """Return whether part of the early result is the same if the `return` that selects it computes it."""
@@ -208,12 +212,16 @@ class _EarlyReturn:
             if isinstance(other, ast.Name) and other.id == text and text not in stored:
                 texts.append(text)
                 continue
+            value_then = self._rendered(other, guards, GUARD_ORDERS[1])
+            if (found := needs_no_test(scope, (other, one))) is not None and found[0] == 0:
+                self.conditions.append(found[1])
+                texts.append(value_then)
+                continue
             sides = [BranchValue(one, scope.kind(one)), BranchValue(other, scope.kind(other))]
             self.conditions += require_tensors(scope, sides)
             refuse_other_sizes(scope, sides)
             self.conditions += [SAME_FORM, NO_RAISE, FINITE]
             self.conditions += alias_conditions(scope, sides, None, self.statement)
-            value_then = self._rendered(other, guards, GUARD_ORDERS[1])
             texts.append(f"{scope.torch}.where({self.condition}, {text}, {value_then})")
         return ", ".join(texts) + ("," if isinstance(value, ast.Tuple) and len(texts) == 1 else "")
 

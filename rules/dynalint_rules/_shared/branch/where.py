@@ -42,6 +42,8 @@ from dynalint_rules._shared.branch.choice import (
     require_tensors,
 )
 from dynalint_rules._shared.branch.chosen_writes import rewrite_writes
+from dynalint_rules._shared.branch.clipped import rewrite_clipped
+from dynalint_rules._shared.branch.counted import needs_no_test
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.early_return import rewrite_early_return
 from dynalint_rules._shared.branch.loop_return import rewrite_loop_return
@@ -71,6 +73,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     """
     dropped = rewrite_masked(scope, statement)
     dropped = dropped or rewrite_shortcut(scope, statement) or rewrite_asserting(scope, statement)
+    dropped = dropped or rewrite_clipped(scope, statement, lambda: rewrite_if(scope.carefully(), statement))
     if dropped is not None:
         return dropped
     try:
@@ -94,7 +97,7 @@ def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
     if python is not None and (statement.orelse or isinstance(statement.body[-1], ast.Return | ast.Continue)):
         raise Refusal(f"`{python}` is not a tensor, but it is part of a test with a tensor; test it in a separate `if`")
     # All tests of a chain have the same rewrite.
-    key = (_rewrite_chain, scope.function, head_of(scope, statement), python)
+    key = (_rewrite_chain, scope.function, head_of(scope, statement), python, scope.careful)
     return shared(key, lambda: _rewrite_chain(scope, statement, python, test))
 
 
@@ -142,7 +145,7 @@ class _Writer:
             )
         statements = len(self.plan.rows) + len(self.plan.temporaries)
         results = [block.result for block in chain.blocks if block.result is not None]
-        bind = statements + _choices(results) > 1 or any(self.guards)
+        bind = statements + _choices(results) > 1 or any(not one.counts for own in self.guards for one in own)
         self._name_tests(truths, bind=bind)
         self._write_rows()
         if not self.plan.rows and not self.plan.temporaries and not results:
@@ -210,8 +213,10 @@ class _Writer:
                 texts.append(name)
             else:
                 raise Refusal(f"`{name}` is only assigned in one branch; assign it before the test as well")
-        if len(set(texts)) == 1:
-            self.lines.append(f"{name} = {held_together(texts[0])}")
+        found = needs_no_test(scope, [side.node for side in sides]) if len(sides) == 2 else None
+        if len(set(texts)) == 1 or found is not None:
+            self.conditions += [] if found is None else [found[1]]
+            self.lines.append(f"{name} = {held_together(texts[0 if found is None else found[0]])}")
             return
         if all(side.node is not None and k.is_number(side.kind) for side in sides):
             self.conditions += number_conditions(scope, sides, uses_of(scope, name, head))
@@ -261,8 +266,10 @@ class _Writer:
 
     def _operand(self, node: ast.expr, text: str, index: int) -> str:
         """Return the text of an operand. If necessary, it is made harmless where its block is not selected."""
-        safe = next((one.safe for one in self.guards[index] if one.node is node), None)
-        return text if safe is None else self._guard(index).format(operand=text, safe=safe)
+        found = next((one for one in self.guards[index] if one.node is node), None)
+        if found is None:
+            return text
+        return f"{text}.clamp(min=1)" if found.counts else self._guard(index).format(operand=text, safe=found.safe)
 
     def _rendered(self, node: ast.expr, index: int) -> str:
         """Return the text of an expression in block `index`, with operands harmless where the block is not selected."""
@@ -289,6 +296,9 @@ class _Writer:
             parts = [self._result(list(cells), inner=True) for cells in zip(*rows, strict=True)]
             text = ", ".join(parts) + ("," if len(parts) == 1 else "")
             return f"({text})" if inner else text
+        if len(results) == 2 and (found := needs_no_test(scope, results)) is not None:
+            self.conditions.append(found[1])
+            return texts[found[0]]
         sides = [BranchValue(result, scope.kind(result)) for result in results]
         self._require_tensors(sides, None)
         return self._where(texts)

@@ -55,7 +55,7 @@ def shown_apart(scope: Scope, statement: ast.If) -> Rewrite | None:
     rest = body[len(first) : len(body) - len(last)]
     if not (first or last) or not rest or is_elif(scope, statement) or not may_go_unasked(scope, statement.test):
         return None
-    guarded = any(map(_is_guarded, first))  # such code may change what the test depends on
+    guarded = any(_is_guarded(scope, one) for one in first)  # such code may change what the test depends on
     kept = guarded or not _is_repeatable(scope, statement, after=bool(last))
     if kept and not _keeps_its_value(scope, statement.test):
         return None
@@ -74,12 +74,15 @@ def shown_apart(scope: Scope, statement: ast.If) -> Rewrite | None:
 
 def _only_shows(scope: Scope, statement: ast.stmt) -> bool:
     """Return whether compiled code skips a statement, or can skip it because it only shows values."""
-    return _is_guarded(statement) or only_shows(scope, [statement])
+    return _is_guarded(scope, statement) or only_shows(scope, [statement])
 
 
-def _is_guarded(statement: ast.stmt) -> bool:
-    """Return whether a statement is an `if not torch.compiler.is_compiling():`."""
-    return isinstance(statement, ast.If) and not statement.orelse and any(map(is_eager, all_of(statement.test)))
+def _is_guarded(scope: Scope, statement: ast.stmt) -> bool:
+    """Return whether a statement is an `if not torch.compiler.is_compiling():`, possibly with other tests."""
+    if not isinstance(statement, ast.If) or statement.orelse:
+        return False
+    tests = all_of(statement.test)
+    return any(map(is_eager, tests)) and all(is_eager(one) or may_go_unasked(scope, one) for one in tests)
 
 
 def _only_checks(scope: Scope, statement: ast.stmt) -> bool:

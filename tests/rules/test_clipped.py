@@ -1,0 +1,94 @@
+"""Branches around a ratio or a quotient by a count: what is tested is clamped, and no test is needed."""
+
+from __future__ import annotations
+
+import pytest
+
+from dynalint.rules import Rewrite
+from tests.rules.test_branch_rewrites import fixed, study
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        (
+            "n = x.norm()\nif n > 5:\n    x = x * (5 / n)\nreturn x",
+            "n = x.norm()\nx = x * (5 / n.clamp(min=5))\nreturn x",
+        ),
+        ("n = x.norm()\nif n > 5:\n    return x * 5 / n\nreturn x", "n = x.norm()\nreturn x * 5 / n.clamp(min=5)"),
+        ("if x.norm() > 1.0:\n    x = x / x.norm()\nreturn x", "x = x / x.norm().clamp(min=1.0)\nreturn x"),
+        ("c = y.sum()\nif c < 1:\n    x = c * x\nreturn x", "c = y.sum()\nx = c.clamp(max=1) * x\nreturn x"),
+        (
+            "c = y.sum()\nif flag and 1 <= c:\n    x = x / c\nreturn x",
+            "c = y.sum()\nif flag:\n    x = x / c.clamp(min=1)\nreturn x",
+        ),
+        (
+            "n = x.norm()\ns = 2.0 / n if n > 2.0 else 1.0\nreturn x * s",
+            "n = x.norm()\ns = 2.0 / n.clamp(min=2.0)\nreturn x * s",
+        ),
+        (
+            "n, b = x.norm(), y.sum()\nx = x / (n / b) if n > b else x\nreturn x",
+            "n, b = x.norm(), y.sum()\nx = x / (n.clamp(min=b) / b)\nreturn x",
+        ),
+    ],
+)
+def test_the_tested_value_is_clamped(body: str, wanted: str) -> None:
+    assert fixed(body) == wanted
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["x * (4 / n)", "x / n", "x * (5 / n) * 2", "y * (5 / n)", "x * (5 / n) / n", "x * (5 / x.sum())"],
+)
+def test_another_value_is_selected(value: str) -> None:
+    assert "clamp" not in fixed(f"n = x.norm()\nif n > 5:\n    x = {value}\nreturn x")
+
+
+def test_a_bound_that_is_not_positive_needs_the_longer_form() -> None:
+    answer = study("n = x.norm()\nb = y.sum()\nif n > b:\n    x = x * (b / n)\nreturn x").own[0].answer
+    assert isinstance(answer, Rewrite)
+    assert answer.otherwise is not None
+    assert "clamp" not in str(answer.otherwise.replacements)
+    assert "torch.where" in str(answer.otherwise.replacements)
+
+
+MASK = "m = y > 0\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        (
+            "if m.sum() > 0:\n    z = (x * m).sum() / m.sum()\nelse:\n    z = x.sum() * 0\nreturn z",
+            "z = (x * m).sum() / m.sum().clamp(min=1)\nreturn z",
+        ),
+        (
+            "z = (x * m).sum() / m.sum() if m.any() else torch.tensor(0.0)\nreturn z",
+            "z = (x * m).sum() / m.sum().clamp(min=1)\nreturn z",
+        ),
+        (
+            "n = m.float().sum()\nif n == 0:\n    return torch.zeros(()), n\nreturn (x * m).sum() / n, n",
+            "n = m.float().sum()\nreturn (x * m).sum() / n.clamp(min=1), n",
+        ),
+        # The other side is another value, so a test still selects, but a clamped count needs none.
+        (
+            "n = m.sum()\nz = x / n if n > 0 else x * 2\nreturn z",
+            "n = m.sum()\nz = torch.where(n > 0, x / n.clamp(min=1), x * 2)\nreturn z",
+        ),
+        # The sum of weights may be between 0 and 1.
+        (
+            "n = y.sum()\nz = x / n if n > 0 else x * 2\nreturn z",
+            "n = y.sum()\nz = torch.where(n > 0, x / torch.where(n > 0, n, 1), x * 2)\nreturn z",
+        ),
+    ],
+)
+def test_a_count_is_clamped(body: str, wanted: str) -> None:
+    assert fixed(MASK + body) == MASK + wanted
+
+
+def test_a_numerator_that_is_not_zero_needs_the_longer_form() -> None:
+    answer = study(f"{MASK}if m.sum() == 0:\n    return x.sum() * 0\nz = x.sum()\nreturn z / m.sum()").own[0].answer
+    assert isinstance(answer, Rewrite)
+    assert "`z` is zero if nothing is counted" in answer.conditions
+    assert answer.otherwise is not None
+    assert "torch.where" in str(answer.otherwise.replacements)

@@ -31,6 +31,7 @@ class Toy:
     functions: Mapping[str, str] = field(default_factory=dict)
     declined: str = ""
     doubts: Mapping[str, str] = field(default_factory=dict)
+    longer: Mapping[str, str] = field(default_factory=dict)
     runs: int = 0
 
     def __call__(self, overrides: Mapping[Path, str]) -> list[Linted]:
@@ -72,6 +73,9 @@ class Toy:
                         leaves=self.leaves.get(key, ()),
                         own_calls=self.own_calls,
                     )
+                if rewrite is not None and key in self.longer:
+                    place = Replacement(file, match.start(), match.end(), self.longer[key])
+                    rewrite = replace(rewrite, otherwise=replace(rewrite, replacements=(place,)))
                 found.append(Linted(finding, file, rewrite))
         return found
 
@@ -536,3 +540,26 @@ def test_the_diff_is_one_that_git_takes(path: Path) -> None:
         "--- a/src/m.py\n+++ b/src/m.py\n@@ -1,3 +1,3 @@\n-x = bad(A)\r\n+x = a\r\n \x0cy = 1\r\n"
         "-z = bad(A)\n\\ No newline at end of file\n+z = a\n\\ No newline at end of file\n"
     )
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize(("right", "left"), [("short", ""), ("long", ""), ("none", "bad(A)")])
+def test_the_longer_form_is_tried_once_if_the_short_one_is_refuted(
+    path: Path, right: str, left: str, leaves: bool
+) -> None:
+    path.write_text("x = bad(B)\n" if leaves else "x = bad(A)\n")
+    tried = []
+
+    def verify(before: object, after: Mapping[Path, str], units: Sequence[Unit]) -> Mapping[Unit, Verification]:
+        tried.append(after[path])
+        return {unit: Verification("proven" if right in after[path] else "refuted", "so") for unit in units}
+
+    table: dict[str, str | list[tuple[Path, str, str]]] = {"A": "short", "B": "bad(A)"}
+    toy = Toy([path], table, dict.fromkeys("AB", "conditional"), {"B": ("DYNA",)}, longer={"A": "long"})
+    result = toy.fix(verify)
+    old = path.read_text()
+    assert text_of(result, path) == (old if left else f"x = {right}\n")
+    assert tried[0] == "x = short\n"
+    assert ("x = long\n" in tried) is (right != "short")
+    assert len(tried) <= 3
+    assert bool(result.refused) is bool(left)

@@ -8,6 +8,9 @@ from dynalint.rulekit import FunctionInfo, k, walk_function
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.uses import Attribute, self_name
 
+# Decorators that do not change what a method takes and returns.
+_MODES = frozenset({"torch.no_grad", "torch.inference_mode", "torch.enable_grad"})
+
 
 def asks_for_tensor(scope: Scope, call: ast.Call, argument: ast.expr) -> bool:
     """Return whether the callee tests if the parameter that receives `argument` is a tensor."""
@@ -38,8 +41,10 @@ def calls_on_self(scope: Scope) -> list[tuple[FunctionInfo, ast.Call]] | None:
     Return None unless all of them are on `self` in the same file.
     """
     function, project = scope.function, scope.project
-    plain = isinstance(function.node, ast.FunctionDef) and not function.node.decorator_list
-    if function.owner is None or not plain or function.name == "forward":
+    decorators = function.node.decorator_list if isinstance(function.node, ast.FunctionDef) else None
+    if decorators is None or not all(ast.unparse(one).removesuffix("()") in _MODES for one in decorators):
+        return None
+    if function.owner is None or function.name == "forward":
         return None
     family = Attribute(function.owner, function.name, project).family
     found: list[tuple[FunctionInfo, ast.Call]] = []

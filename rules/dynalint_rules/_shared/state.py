@@ -1,7 +1,8 @@
-"""Turn a counter stored on a module into a registered buffer.
+"""Turn a number stored on a module into a registered buffer.
 
-The buffer has dtype int64 and is not part of the state dict. It is assigned rather than changed in place because, in
-compiled code, an in-place update can give wrong gradients if the value is part of a differentiable expression.
+The buffer is not part of the state dict, and has dtype int64 for a counter and the default dtype for a float. It is
+assigned rather than changed in place because, in compiled code, an in-place update can give wrong gradients if the
+value is part of a differentiable expression.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ import ast
 from dataclasses import dataclass, field
 
 from dynalint.rulekit import ClassInfo, FunctionInfo, Project, Refusal, Rewrite, SourceFile, StateChange, k, rw, walk
+from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import Scope, torch_name
 from dynalint_rules._code.uses import Attribute, Use, self_name
+from dynalint_rules._shared.number.detached import detached
 from dynalint_rules._shared.number.numbers import flow_of
 from dynalint_rules._shared.text import atom
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult)
-_SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
+_SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 # Operators that return ints for ints, both as tensors and as Python numbers.
 _INTEGRAL = (*_ARITHMETIC, ast.Mod, ast.FloorDiv)
 
@@ -28,9 +31,9 @@ def number_to_buffer(event: StateChange, project: Project) -> Rewrite:
         Refusal: If the constructor does not set it to a plain number, or a use requires a Python number.
     """
     name = event.home.name
-    cls, function, statement = _constructor(event, project)
+    plan = BufferPlan(name, whole=_is_int(k.join(event.old, event.new)))
+    cls, function, statement = _constructor(event, project, plan)
     attribute = Attribute(cls, name, project)
-    plan = BufferPlan(name)
     torch, imports = torch_name(function)
     for use in attribute.uses():
         if use.statement() is statement:
@@ -40,7 +43,9 @@ def number_to_buffer(event: StateChange, project: Project) -> Rewrite:
         else:
             _read(plan, use)
     conditions = [f"no code outside this project reads or sets `{name}` as a Python number"]
-    if plan.combined:
+    if not plan.whole:
+        conditions.append(f"the default dtype is precise enough for `{name}`")
+    elif plan.combined:
         conditions.append(f"the tensors that `{name}` is combined with are float32 or wider, or the count stays small")
     return Rewrite(
         title=f"Keep `{name}` in a buffer",
@@ -56,11 +61,12 @@ def number_to_buffer(event: StateChange, project: Project) -> Rewrite:
 class BufferPlan:
     """The replacements that turn a number into a tensor.
 
-    `combined` is true if a tensor is computed from the counter. `leaves` are the codes of findings about decisions that
-    depend on the counter.
+    `whole` is true if the number is a counter. `combined` is true if a tensor is computed from it. `leaves` are the
+    codes of findings about decisions that depend on it.
     """
 
     name: str
+    whole: bool = True
     changes: dict[SourceFile, list[rw.Change]] = field(default_factory=dict)
     conditions: dict[str, None] = field(default_factory=dict)
     combined: bool = False
@@ -79,7 +85,7 @@ def _read(plan: BufferPlan, use: Use) -> None:
     """
     node: ast.expr = use.node
     parent = use.parent(node)
-    while isinstance(parent, ast.BinOp) and isinstance(parent.op, _INTEGRAL):
+    while plan.whole and isinstance(parent, ast.BinOp) and isinstance(parent.op, _INTEGRAL):
         if not _is_int(use.kind(parent.right if parent.left is node else parent.left)):
             break
         node, parent = parent, use.parent(parent)
@@ -89,7 +95,7 @@ def _read(plan: BufferPlan, use: Use) -> None:
     if use.function is None:
         raise _needs_number(use)
     scope = Scope(use.project, use.function, use.project.parents(use.function), *torch_name(use.function))
-    flow = flow_of(scope, node, "int", wide=True)
+    flow = flow_of(scope, node, "int" if plan.whole else "float", wide=plan.whole, buffer=ast.unparse(use.node))
     if flow.changes:
         raise _needs_number(use)
     plan.combined |= flow.meets and not flow.leaves
@@ -98,8 +104,10 @@ def _read(plan: BufferPlan, use: Use) -> None:
     plan.leaves = plan.leaves or flow.leaves
 
 
-def _constructor(event: StateChange, project: Project) -> tuple[ClassInfo, FunctionInfo, ast.Assign | ast.AnnAssign]:
-    """Return the constructor that sets the counter, with its class (the first in the MRO) and the statement."""
+def _constructor(
+    event: StateChange, project: Project, plan: BufferPlan
+) -> tuple[ClassInfo, FunctionInfo, ast.Assign | ast.AnnAssign]:
+    """Return the constructor that sets the number, with its class (the first in the MRO) and the statement."""
     name, owner = event.home.name, event.function.owner
     if owner is None or not name.isidentifier() or not project.is_module_class(owner):
         raise Refusal(
@@ -110,17 +118,22 @@ def _constructor(event: StateChange, project: Project) -> tuple[ClassInfo, Funct
         if function is not None:
             stores = [statement for method, statement in cls.stores.get(name, ()) if method is function]
             if stores:
-                return cls, function, _checked(name, function, stores)
+                return cls, function, _checked(plan, function, stores, project)
     raise Refusal(f"no constructor sets `{name}`; register it as a buffer in the constructor")
 
 
-def _checked(name: str, function: FunctionInfo, stores: list[ast.stmt]) -> ast.Assign | ast.AnnAssign:
-    statement = stores[0]
+def _checked(
+    plan: BufferPlan, function: FunctionInfo, stores: list[ast.stmt], project: Project
+) -> ast.Assign | ast.AnnAssign:
+    statement, name = stores[0], plan.name
     where = f"`{name}` is not set to a plain number in the constructor"
     if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement not in function.statements:
         raise Refusal(f"{where}; register it as a buffer there")
     alone = not isinstance(statement, ast.Assign) or [type(one) for one in statement.targets] == [ast.Attribute]
-    if not alone or statement.value is None or plain_number(statement.value) is None:
+    if not alone or statement.value is None:
+        raise Refusal(f"{where}; register it as a buffer there")
+    known = not plan.whole and _is_float(project.kinds(function).get(statement.value, k.UNKNOWN))
+    if plain_number(statement.value) is None and not known:
         raise Refusal(f"{where}; register it as a buffer there")
     before = function.statements[: function.statements.index(statement)]
     if not any(_calls_constructor(one) for one in before):
@@ -135,14 +148,18 @@ def _calls_constructor(statement: ast.stmt) -> bool:
     return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "__init__"
 
 
-def plain_number(node: ast.expr) -> str | None:
-    """Return the text of a plain number, or None for any other expression."""
-    return repr(node.value) if isinstance(node, ast.Constant) and type(node.value) is int else None
+def plain_number(node: ast.expr, *types: type) -> str | None:
+    """Return the text of a plain number of one of the types, int by default, or None for any other expression."""
+    return repr(node.value) if isinstance(node, ast.Constant) and type(node.value) in (types or (int,)) else None
 
 
 def _registration(plan: BufferPlan, function: FunctionInfo, statement: ast.Assign | ast.AnnAssign, torch: str) -> str:
     assert statement.value is not None
-    value = plain_number(statement.value)
+    value = plain_number(statement.value, *((int,) if plan.whole else (int, float)))
+    if value is None:
+        value = f"float({function.file.segment(statement.value)})"
+    elif not plan.whole:
+        value = repr(float(value))
     return f'{self_name(function)}.register_buffer("{plan.name}", {torch}.tensor({value}), persistent=False)'
 
 
@@ -155,13 +172,11 @@ def change_store(plan: BufferPlan, use: Use) -> None:
     statement = use.statement()
     target = use.file.segment(use.node)
     if isinstance(statement, ast.AugAssign) and statement.target is use.node:
-        if type(statement.op) not in _ARITHMETIC:
+        if type(statement.op) not in (_ARITHMETIC if plan.whole else _SIGNS):
             raise Refusal(f"{use.quote(statement)} has no tensor equivalent; use `+`, `-` or `*`")
-        if not _is_int(use.kind(statement.value)):
-            raise Refusal(
-                f"{use.quote(statement.value)} may be something other than an integer, which the buffer cannot hold"
-            )
-        value = use.file.segment(statement.value)
+        if not (_is_int if plan.whole else _is_float)(use.kind(statement.value)):
+            raise Refusal(f"{use.quote(statement.value)} may be something that the buffer cannot hold")
+        value = rw.spliced(use.file, statement.value, _kept_tensors(plan, use, statement.value))
         value = value if isinstance(statement.value, ast.Constant) else atom(statement.value, value)
         plan.replace(use, statement, f"{target} = {target} {_SIGNS[type(statement.op)]} {value}")
         return
@@ -169,21 +184,44 @@ def change_store(plan: BufferPlan, use: Use) -> None:
         raise Refusal(f"{use.place} sets `{plan.name}` in a way that does not work with a buffer; change it first")
     if isinstance(statement, ast.Assign) and statement.targets != [use.node]:
         raise Refusal(f"{use.quote(statement)} sets more than `{plan.name}`; make that a separate statement")
-    number, plain = plain_number(statement.value), ast.unparse(use.node)
+    number, plain = plain_number(statement.value, *((int,) if plan.whole else (int, float))), ast.unparse(use.node)
     if number is not None:
         assert use.function is not None, "a use on `self` is in a method"
         torch, _ = torch_name(use.function)
         value = f"{torch}.zeros_like({target})" if number == "0" else f"{torch}.full_like({target}, {number})"
         plan.replace(use, statement.value, value)
     # If the value is computed from the number itself, its uses are checked separately.
+    elif kept := _kept_tensors(plan, use, statement.value):
+        plan.changes.setdefault(use.file, []).extend(kept.items())
     elif not any(isinstance(one, ast.Attribute) and ast.unparse(one) == plain for one in walk(statement.value)):
         raise Refusal(f"{use.place} sets {use.quote(use.node)} to {use.quote(statement.value)}, which is not a tensor")
+
+
+def _kept_tensors(plan: BufferPlan, use: Use, value: ast.expr) -> dict[ast.expr, str]:
+    """Return the text of a tensor for each number that an expression reads with `.item()`."""
+    if plan.whole or use.function is None:
+        return {}
+    scope = Scope(use.project, use.function, use.project.parents(use.function), *torch_name(use.function))
+    kept: dict[ast.expr, str] = {}
+    for node in walk(value):
+        if isinstance(node, ast.Call) and callee(scope, node) == "Tensor.item" and isinstance(node.func, ast.Attribute):
+            found = detached(scope, node.func.value, read=node)
+            plan.conditions |= dict.fromkeys(found.conditions)
+            # The sum or product is a new tensor, and saves nothing because neither operand has a gradient.
+            combined = isinstance(scope.parents[node], ast.BinOp | ast.AugAssign)
+            kept[node] = found.text.removesuffix(".clone()") if combined else found.text
+    return kept
 
 
 def _needs_number(use: Use) -> Refusal:
     """Return the refusal for a use that requires a Python number."""
     shown = use.quote(use.node)
     return Refusal(f"{use.place} uses {shown} where a Python number may be needed; change that code first")
+
+
+def _is_float(kind: k.Kind) -> bool:
+    """Return whether a value is certainly an int or a float."""
+    return all(isinstance(member, k.Value) and member.type in ("int", "float") for member in kind.members)
 
 
 def _is_int(kind: k.Kind) -> bool:

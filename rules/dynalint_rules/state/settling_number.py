@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Project, Rule, StateChange, Violation, k
+from dynalint.rulekit import Declined, Project, Refusal, Rewrite, Rule, StateChange, Violation, k
 from dynalint_rules._code.growth import is_specialised, is_there_before, same, settles
+from dynalint_rules._shared.state import number_to_buffer
 
 _PLACES = {"attribute": "`self.{}`", "class": "the class attribute `{}`", "global": "the module global `{}`"}
 
@@ -20,10 +21,6 @@ class SettlingNumber(Rule):
     category = "recompile"
     severity = "warning"
     events = (StateChange,)
-    refusal = (
-        "a tensor would be less precise, or could not decide which code runs; keep it in a buffer if that does "
-        "not matter, or change it outside the compiled code"
-    )
 
     def check(self, event: StateChange, project: Project) -> Iterable[Violation]:
         """Flag numbers that become dynamic after one recompilation, and flags that are toggled."""
@@ -37,6 +34,17 @@ class SettlingNumber(Rule):
                 f"{place} is {what} on every call{_UNTIL if _is_bounded(event) else ''}, so the second call recompiles",
                 help="Keep it in a buffer that the constructor registers, or change it outside the compiled code.",
             )
+
+    def fix(self, event: StateChange, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Keep a float in a buffer if it belongs to this module."""
+        owner = event.function.owner
+        is_module = owner is not None and project.is_module_class(owner)
+        if event.home.type != "attribute" or not is_module or _is_turned_over(event):
+            raise Refusal(
+                "a tensor could not decide which code runs, or does not belong to this module; change the value "
+                "outside the compiled code"
+            )
+        return number_to_buffer(event, project)
 
 
 def _what(event: StateChange, project: Project) -> str | None:

@@ -181,8 +181,11 @@ def _states_differ(one: Observation, other: Observation, equality: Equality) -> 
                 continue  # One is a module, and the other is its TorchScript version.
             return f"{_kept(name)}: {'gone' if name in one.state else 'new'}"
         left, right = one.state[name], other.state[name]
-        if number and isinstance(right, torch.Tensor) and right.dim() == 0 and not isinstance(left, torch.Tensor):
-            right = right.item()
+        if number and isinstance(right, torch.Tensor) and right.dim() == 0 and isinstance(left, int | float):
+            if right.is_floating_point():
+                left = torch.tensor(left, dtype=right.dtype, device=right.device)
+            else:
+                right = right.item()
         unmoved = equality.practical and name.rpartition(".")[2] in equality.unmoved
         if unmoved and isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
             right = right.to(left)

@@ -23,6 +23,7 @@ from dynalint_rules._code.uses import self_name
 from dynalint_rules._shared.branch.blocks import does_nothing, is_elif, split_test, statements_after
 from dynalint_rules._shared.branch.branch_values import NO_RAISE
 from dynalint_rules._shared.branch.choice import finished
+from dynalint_rules._shared.branch.domain import has_gradients
 from dynalint_rules._shared.branch.truth import truth_of
 from dynalint_rules._shared.text import atom
 
@@ -145,7 +146,7 @@ def _called(scope: Scope, statement: ast.Expr, last: ast.Call, side: _Side) -> _
     if owner is None or target is None or tensor is None or not all(_fits(scope, tensor, one) for one in given):
         return None
     is_parameter = tensor.origin == "parameter"
-    if is_parameter and owner is target:
+    if is_parameter and owner is target and has_gradients(scope, last):
         return None
     side.values += given
     name, text = scope.text(target), scope.text(owner)

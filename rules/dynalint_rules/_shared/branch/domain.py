@@ -57,7 +57,7 @@ def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
         Refusal: If one of them has no harmless value.
     """
     found: list[Guarded] = []
-    gradients = _has_gradients(scope, expression)
+    gradients = has_gradients(scope, expression)
     for node in walk(expression):
         if isinstance(node, ast.BinOp):
             found += _of_operator(scope, node)
@@ -66,7 +66,7 @@ def guarded_operands(scope: Scope, expression: ast.expr) -> list[Guarded]:
     return found if gradients else [one for one in found if not _is_float(scope, one.node)]
 
 
-def _has_gradients(scope: Scope, expression: ast.expr) -> bool:
+def has_gradients(scope: Scope, expression: ast.expr) -> bool:
     """Return whether gradients may be computed for an expression. Without them, only operations that raise matter."""
     known = scope.function.known
     if _ENABLING not in known:

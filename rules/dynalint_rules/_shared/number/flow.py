@@ -51,6 +51,7 @@ class Follower(ABC):
     """The state while following a number to its uses.
 
     `functions` are the functions that returned it on the way here, and `targets` are the names that it was assigned to.
+    `buffer` is the attribute that will hold a tensor, if any.
     """
 
     scope: Scope
@@ -59,6 +60,7 @@ class Follower(ABC):
     double: bool = False
     wide: bool = False
     targets: set[ast.Name] = field(default_factory=set)
+    buffer: str = ""
 
     @abstractmethod
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:

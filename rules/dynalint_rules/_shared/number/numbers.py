@@ -31,15 +31,15 @@ DECISIONS = ("DYN101", "DYN103", "DYN104", "DYN105")
 """The codes of findings that remain if the number selected a branch and is now a tensor."""
 
 
-def flow_of(scope: Scope, node: ast.expr, dtype: k.DType | None, *, wide: bool = False) -> NumberFlow:
+def flow_of(scope: Scope, node: ast.expr, dtype: k.DType | None, *, wide: bool = False, buffer: str = "") -> NumberFlow:
     """Follow the number that `node` reads to all its uses, as if it were a 0-dim tensor of dtype class `dtype`.
 
-    `wide` is true if the tensor will have 64 bits.
+    `wide` is true if the tensor will have 64 bits. `buffer` is the attribute, as text, that will hold a tensor.
 
     Raises:
         Refusal: If at least one use does not accept a tensor, or is unknown.
     """
-    follower = _Follower(scope, double=is_double(node), wide=wide or is_wide(node))
+    follower = _Follower(scope, double=is_double(node), wide=wide or is_wide(node), buffer=buffer)
     follower.climb(node, dtype)
     return follower.flow
 
@@ -258,7 +258,7 @@ class _Follower(Arguments):
 
     def follow_name(self, target: ast.expr, statement: ast.stmt, dtype: k.DType | None) -> None:
         """Check all uses of the name to which a statement assigns the number."""
-        if self._goes_into_tensor(target):
+        if self._goes_into_tensor(target) or ast.unparse(target) == self.buffer:
             return
         if not isinstance(target, ast.Name):
             raise Refusal(

@@ -150,10 +150,10 @@ class _Search:
         return doubtful
 
     def _add(self, waiting: list[_Waiting], answers: Iterable[Specs], progress: int) -> None:
-        """Add specs to try. Those after the most progress come first, and of these the latest in their given order."""
+        """Add specs to try. Those after the most progress come first, and of these the likeliest answers."""
         for number, answer in enumerate(answers):
             if _key(answer) not in self._tried:
-                heapq.heappush(waiting, _Waiting((-progress, -len(self._tried), number), answer))
+                heapq.heappush(waiting, _Waiting((-progress, number, -len(self._tried)), answer))
 
 
 def _key(specs: Specs) -> str:

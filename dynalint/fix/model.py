@@ -18,6 +18,7 @@ from dynalint.rules import Rewrite
 # Matches only at the start of a line, and therefore only at the top level of a module.
 _CONSTANT = re.compile(r"^(_[A-Z][A-Z0-9_]*) = ", re.MULTILINE)
 _BUFFER = re.compile(r"""\bregister_buffer\(\s*["'](\w+)["']""")
+_RECORDED = re.compile(r"accepts `self\.(\w+)` as a 0-dim tensor")
 _UNMOVED = re.compile(r"`self\.(\w+)`, which keeps its device and dtype")
 
 
@@ -65,11 +66,10 @@ class Unit:
 
     @property
     def new_state(self) -> frozenset[str]:
-        """Names of the state added by the new code: constants, and buffers where a number may now be a 0-dim tensor."""
-        contents = (change.content for changes in self.plan.values() for change in changes)
-        return frozenset(
-            name for content in contents for found in (_BUFFER, _CONSTANT) for name in found.findall(content)
-        )
+        """Names of the state added by the new code: constants, and state where a number may now be a 0-dim tensor."""
+        contents = [change.content for changes in self.plan.values() for change in changes]
+        added = {name for content in contents for found in (_BUFFER, _CONSTANT) for name in found.findall(content)}
+        return frozenset(added.union(*map(_RECORDED.findall, self.conditions)))
 
     @property
     def unmoved(self) -> frozenset[str]:

@@ -17,6 +17,7 @@ from dynalint_rules._code.names import kind_of_name, loads, own_reads, parameter
 from dynalint_rules._code.passed_values import asks_for_tensor, calls_on_self, is_passed_up
 from dynalint_rules._code.precision import is_double, is_nonzero, is_short, is_small, is_wide
 from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._code.uses import Attribute, self_name
 from dynalint_rules._shared.number.arguments import Arguments
 from dynalint_rules._shared.number.detached import Detached
 from dynalint_rules._shared.number.flow import DIVIDING, NumberFlow, is_whole
@@ -260,6 +261,8 @@ class _Follower(Arguments):
         """Check all uses of the name to which a statement assigns the number."""
         if self._goes_into_tensor(target) or ast.unparse(target) == self.buffer:
             return
+        if isinstance(target, ast.Attribute) and self._is_recorded(target):
+            return
         if not isinstance(target, ast.Name):
             raise Refusal(
                 f"{self.scope.quote(target)} keeps the number after this statement; if all other code accepts a "
@@ -285,6 +288,18 @@ class _Follower(Arguments):
                 self.climb(use, dtype)
             if mixed and len(self.flow.edits) > edits:
                 raise Refusal(f"`{name}` is assigned more than once; use a separate variable for this value first")
+
+    def _is_recorded(self, target: ast.Attribute) -> bool:
+        """Return whether a number is stored on the module for others to read, and no method of the project reads it."""
+        owner, function = self.scope.function.owner, self.scope.function
+        if owner is None or not self.scope.project.is_module_class(owner) or target.attr in owner.methods:
+            return False
+        if not isinstance(target.value, ast.Name) or target.value.id != self_name(function):
+            return False
+        if any(not use.stored for use in Attribute(owner, target.attr, self.scope.project).uses()):
+            return False
+        self.flow.conditions[f"other code accepts `self.{target.attr}` as a 0-dim tensor"] = None
+        return True
 
     def _goes_into_tensor(self, target: ast.expr) -> bool:
         """Return whether a number is assigned to elements of a tensor, which converts any value to its own dtype.

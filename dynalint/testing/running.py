@@ -292,7 +292,7 @@ def _kept(leaf: Any) -> Any:
 
 
 def _new_state(code: str, fixed: str) -> frozenset[str]:
-    """Return the names of the buffers and constants that a rewrite added."""
+    """Return the names of what a rewrite added: buffers, constants, and attributes that record a tensor."""
     return _state(fixed) - _state(code)
 
 
@@ -300,15 +300,26 @@ def _state(code: str) -> frozenset[str]:
     tree = ast.parse(code)
     assigned = (target for one in tree.body if isinstance(one, ast.Assign) for target in one.targets)
     constants = frozenset(target.id for target in assigned if isinstance(target, ast.Name))
-    return constants | frozenset(
-        node.args[0].value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "register_buffer"
-        and node.args
-        and isinstance(node.args[0], ast.Constant)
-        and isinstance(node.args[0].value, str)
+    stores = [one for one in ast.walk(tree) if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call)]
+    recorded = {
+        target.attr
+        for one in stores
+        for target in one.targets
+        if isinstance(target, ast.Attribute) and ast.unparse(one.value).endswith(".detach()")
+    }
+    return (
+        constants
+        | recorded
+        | frozenset(
+            node.args[0].value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "register_buffer"
+            and node.args
+            and isinstance(node.args[0], ast.Constant)
+            and isinstance(node.args[0].value, str)
+        )
     )
 
 

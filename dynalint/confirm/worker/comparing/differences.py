@@ -23,6 +23,8 @@ _CONVERTED = "Converting a tensor with requires_grad=True to a scalar may lead t
 _TOO_FEW = ("std(): degrees of freedom is <= 0", "var(): degrees of freedom is <= 0")
 # Reported when practical equality ignores a difference on non-finite inputs.
 NOT_FINITE = "results differ where inputs are infinite or NaN"
+# Reported when practical equality accepts that a tensor is divided by zero where dividing a number raised.
+DIVIDED = "a division by zero no longer raises an exception"
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,9 @@ class Equality:
     compiler needs: rounding, zero gradients instead of none, its own exceptions, views and effects. `practical` allows
     what a reviewer would: numbers within the tolerances of `torch.testing.assert_close`, zero gradients instead of none
     (if a parameter gets no gradient or an output requires none), a separate output instead of one that shared memory,
-    and warnings about a variance of too few elements. `computed_in` is a dtype that all numbers were computed in, so
-    they only have to agree within its precision. `any_float` ignores the elements of floating-point tensors.
+    a quotient of tensors instead of a ZeroDivisionError, and warnings about a variance of too few elements.
+    `computed_in` is a dtype that all numbers were computed in, so they only have to agree within its precision.
+    `any_float` ignores the elements of floating-point tensors.
     """
 
     exact: bool = True

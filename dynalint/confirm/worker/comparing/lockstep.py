@@ -12,7 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..dynamo.runs import Call, force_eager
-from .differences import NOT_FINITE, Equality, difference, let_pass, no_less_accurate, rounded
+from .differences import DIVIDED, NOT_FINITE, Equality, difference, let_pass, no_less_accurate, rounded
 from .observing import Observation, attempt, hearing_all_logs
 from .other_builds import builds_of
 from .pairs import ComparedVersion, NotMadeError, ObservedDifference, Pair, fresh, state_tensors
@@ -114,6 +114,9 @@ def _run_scenes(
                     found.finite |= ran
             elif (scene.change in PRECISIONS or trial is TWICE) and first.error is not None:
                 break  # The code does not support it.
+            elif equality.practical and second.error is None and first.error and first.error[0] == "ZeroDivisionError":
+                found.passed.add(DIVIDED)
+                break  # The states of both versions have diverged.
             elif _is_rounding(one, scene, first, second):
                 continue
             elif (

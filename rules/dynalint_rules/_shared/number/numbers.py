@@ -135,6 +135,7 @@ class _Follower(Arguments):
             )
         tensor = as_tensor(kind)
         if tensor is not None:
+            self._keep_narrow(node, other, dtype)
             self.meet(tensor, dtype, operation)
             if isinstance(operation.op, ast.Div) and node is operation.left:
                 self.rounded(operation, node, kind)  # torch multiplies a number by the reciprocal of a tensor
@@ -154,6 +155,16 @@ class _Follower(Arguments):
             self.climb(operation, None)
         else:
             raise Refusal(f"{self.scope.quote(other)} in {shown} does not accept a tensor; rewrite it first")
+
+    def _keep_narrow(self, node: ast.expr, other: ast.expr, dtype: k.DType | None) -> None:
+        """Convert a quotient of a counter to the dtype of another tensor without dimensions, such as a bfloat16 loss.
+
+        The quotient is float32, so it would decide the dtype of the result.
+        """
+        tensor = self.scope.tensor(other)
+        plain = isinstance(other, ast.Name | ast.Attribute) and isinstance(node, ast.Name | ast.Attribute | ast.Call)
+        if self.wide and dtype == "float" and plain and tensor is not None and tensor.rank == 0:
+            self.flow.edits.append((node, rw.calling("to", rw.name(f"{ast.unparse(other)}.dtype"))))
 
     def _in_place(self, statement: ast.AugAssign, node: ast.expr, dtype: k.DType | None) -> None:
         target = statement.target
@@ -272,6 +283,8 @@ class _Follower(Arguments):
         uses = self.scope.names.get(name, [])
         step(len(uses))
         reads = own_reads(self.scope, statement, target)
+        if reads is None and dtype == "float" and self._is_scaled(target):
+            reads = list(loads(self.scope, name))
         mixed = reads is None
         if name not in self.scope.function.locals or (mixed and not self._are_numbers(target)):
             raise Refusal(f"`{name}` is assigned more than once; use a separate variable for this value first")
@@ -288,6 +301,21 @@ class _Follower(Arguments):
                 self.climb(use, dtype)
             if mixed and len(self.flow.edits) > edits:
                 raise Refusal(f"`{name}` is assigned more than once; use a separate variable for this value first")
+
+    def _is_scaled(self, target: ast.Name) -> bool:
+        """Return whether a name has no other value, except that statements such as `width /= 2` change it."""
+        changes: list[ast.AugAssign] = []
+        for store in self.scope.names.get(target.id, []):
+            statement = self.scope.parents.get(store)
+            if isinstance(statement, ast.AugAssign) and isinstance(statement.op, _ARITHMETIC):
+                changes.append(statement)
+            elif store is not target and not isinstance(store.ctx, ast.Load):
+                return False
+        if target.id in parameters(self.scope) or not all(k.is_number(self.scope.kind(one.value)) for one in changes):
+            return False
+        for one in changes:
+            self.flow.conditions[f"{self.scope.quote(one)} is the same up to rounding"] = None
+        return bool(changes)
 
     def _is_recorded(self, target: ast.Attribute) -> bool:
         """Return whether a number is stored on the module for others to read, and no method of the project reads it."""

@@ -43,7 +43,7 @@ def rewrite_loop_return(scope: Scope, statement: ast.If) -> Rewrite | None:
     last, parts = _same_at_last(scope, statement, value, loop), parts_of(value)
     if last is None:
         raise Refusal("the loop may end without this result; assign it to a variable, and return that after the loop")
-    _check_rounds(scope, loop)
+    check_rounds(scope, loop)
     check_rest(scope, statement, [one for one in loop.body if one is not statement])
     for node in walk(value):
         if isinstance(node, ast.Lambda):
@@ -108,7 +108,7 @@ def _before(scope: Scope, parts: list[ast.expr], early: list[str], mask: str, lo
     return [f"{mask} = None", *(f"{new} = {name}" for new, name in zip(early, names, strict=True))]
 
 
-def _check_rounds(scope: Scope, loop: ast.For) -> None:
+def check_rounds(scope: Scope, loop: ast.For) -> None:
     """Ensure that all iterations of a loop can run, and that their number is the same whenever a graph is called."""
     rounds = scope.kind(loop.iter.func) if isinstance(loop.iter, ast.Call) else scope.kind(loop.iter)
     known = isinstance(rounds, k.Sequence | k.Object | k.Instance)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dynalint.rulekit import Refusal, Rewrite, k, rw
 from dynalint_rules._code.effects import effects_of, effects_of_always
@@ -46,6 +46,7 @@ from dynalint_rules._shared.branch.clipped import rewrite_clipped
 from dynalint_rules._shared.branch.counted import needs_no_test
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
 from dynalint_rules._shared.branch.early_return import rewrite_early_return
+from dynalint_rules._shared.branch.loop_break import rewrite_loop_break
 from dynalint_rules._shared.branch.loop_return import rewrite_loop_return
 from dynalint_rules._shared.branch.moved_tests import rewrite_moved_test
 from dynalint_rules._shared.branch.reassigned import rewrite_reassigned
@@ -80,12 +81,22 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
         return _rewrite_as_expressions(scope, statement)
     except Refusal:
         found = rewrite_divided(scope, statement) or rewrite_writes(scope, statement)
-        found = found or asked_in_eager(scope, statement) or leaves_loop_in_eager(scope, statement)
+        found = found or asked_in_eager(scope, statement) or _left_loop(scope, statement)
         found = found or drops_tensor_in_eager(scope, statement) or shown_apart(scope, statement)
         found = found or rewrite_reassigned(scope, statement) or rewrite_moved_test(scope, statement)
         if found is None:
             raise
         return found
+
+
+def _left_loop(scope: Scope, statement: ast.If) -> Rewrite | None:
+    """Return the rewrite of a `break`. The longer form is needed unless the other iterations change nothing."""
+    found = leaves_loop_in_eager(scope, statement)
+    try:
+        longer = rewrite_loop_break(scope, statement)
+    except Refusal:
+        return found
+    return replace(found, otherwise=longer) if found is not None else longer
 
 
 def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:

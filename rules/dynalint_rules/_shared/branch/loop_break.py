@@ -1,0 +1,102 @@
+"""Rewrite a data-dependent `break`, so that all iterations run and the values from before it are kept.
+
+                                             settled = torch.zeros((), dtype=torch.bool, device=x.device)
+for _ in range(self.steps):                  for _ in range(self.steps):
+    new = self.step(x)                           new = self.step(x)
+    if (new - x).norm() < self.tol:              settled = settled | ((new - x).norm() < self.tol)
+        break                                    x = torch.where(settled, x, new)
+    x = new
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from dynalint.rulekit import Refusal, Rewrite, rw, walk
+from dynalint_rules._code.effects import effects_of_always
+from dynalint_rules._code.names import is_bound_before, is_named, is_shared, kind_left, loads, nodes_in
+from dynalint_rules._code.scope import Scope, as_tensor
+from dynalint_rules._shared.branch.blocks import does_nothing, is_elif
+from dynalint_rules._shared.branch.branch_values import BranchValue, gradient_conditions, reads_of, tensor_conditions
+from dynalint_rules._shared.branch.choice import finished, require_tensors
+from dynalint_rules._shared.branch.loop_return import check_rounds
+from dynalint_rules._shared.branch.truth import truth_of
+from dynalint_rules._shared.text import held_together
+
+_TITLE = "Run all iterations, and keep the values from where the loop would have ended"
+
+
+def rewrite_loop_break(scope: Scope, statement: ast.If) -> Rewrite | None:
+    """Return the rewrite of `if test: break` in a loop that only computes tensors, or None for any other statement.
+
+    Raises:
+        Refusal: If the rewrite would not be equivalent.
+    """
+    loop = scope.parents[statement]
+    ends = len(statement.body) == 1 and isinstance(statement.body[0], ast.Break) and not statement.orelse
+    if not ends or not isinstance(loop, ast.For) or statement not in loop.body or is_elif(scope, statement):
+        return None
+    computed = _computed(scope, loop, statement)
+    if computed is None:
+        return None
+    check_rounds(scope, loop)
+    kept = _kept(scope, loop, computed, statement)
+    truth = truth_of(scope, statement.test)
+    effects = effects_of_always(scope, [statement.test, *(one.value for one in computed.values())], statement)
+    conditions, reads = list(truth.selecting_conditions), set[str]()
+    settled = scope.fresh_name("settled")
+    changes: list[rw.Change] = [(statement, [f"{settled} = {settled} | {truth.operand}"])]
+    for name in kept:
+        assignment = computed[name]
+        sides = [
+            BranchValue(None, kind_left(scope, name, loop), name),
+            BranchValue(assignment.value, scope.kind(assignment.value)),
+        ]
+        conditions += [*require_tensors(scope, sides), *tensor_conditions(scope, sides)]
+        reads |= reads_of(scope, sides[1], statement)
+        value = held_together(scope.text(assignment.value))
+        changes.append((assignment, [f"{name} = {scope.torch}.where({settled}, {name}, {value})"]))
+    conditions += gradient_conditions([set(), reads], effects.layers)
+    device = next((name for name in kept if as_tensor(kind_left(scope, name, loop)) is not None), None)
+    if device is None:
+        raise Refusal("the loop keeps no tensor from before it; assign the first value before the loop")
+    first = f"{settled} = {scope.torch}.zeros((), dtype={scope.torch}.bool, device={device}.device)"
+    edits = rw.written(scope.file, (loop, [first, loop]), *changes)
+    return finished(scope, _TITLE, edits, conditions)
+
+
+def _computed(scope: Scope, loop: ast.For, ending: ast.If) -> dict[str, ast.Assign] | None:
+    """Return the assignments in a loop by name, or None if it does anything else, or uses the number of iterations."""
+    found: dict[str, ast.Assign] = {}
+    for one in loop.body:
+        if one is ending or (does_nothing(scope, one) and not isinstance(one, ast.Continue)):
+            continue
+        target = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
+        if not isinstance(one, ast.Assign) or not isinstance(target, ast.Name) or target.id in found:
+            return None
+        found[target.id] = one
+    counted = {node.id for node in walk(loop.target) if isinstance(node, ast.Name)}
+    used = any(next(loads(scope, name), None) is not None for name in counted)
+    return None if used or any(is_shared(scope, name) for name in found) else found
+
+
+def _kept(scope: Scope, loop: ast.For, computed: dict[str, ast.Assign], ending: ast.If) -> Sequence[str]:
+    """Return the names that an iteration, or the code after the loop, reads from an earlier iteration.
+
+    Raises:
+        Refusal: If one of them has no value before the loop.
+    """
+    inside, kept, assigned = nodes_in(loop), dict[str, None](), set[str]()
+    for one in loop.body:
+        read = ending.test if one is ending else one.value if isinstance(one, ast.Assign) else one
+        names = (name for name in computed if any(is_named(node, name) for node in walk(read)))
+        kept |= dict.fromkeys(name for name in names if name not in assigned)
+        assigned |= {name for name, assignment in computed.items() if assignment is one}
+    later = (name for name in computed if any(node not in inside for node in loads(scope, name)))
+    end = loop.end_lineno or loop.lineno
+    kept |= dict.fromkeys(name for name in later if any(node.lineno > end for node in loads(scope, name)))
+    for name in kept:
+        if not is_bound_before(scope, name, loop):
+            raise Refusal(f"`{name}` has no value before the loop; assign one, so that it can be kept")
+    return [name for name in computed if name in kept]

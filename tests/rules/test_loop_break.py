@@ -1,0 +1,83 @@
+"""A `break` that depends on a tensor: all iterations run, and values from before it are kept."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from dynalint.fix.edits import merged, plan_of, replaced
+from dynalint.rules import Rewrite
+from tests.rules.test_branch_rewrites import HEAD, lines, study
+
+
+def longer(body: str) -> str | None:
+    """Return the longer form of the rewrite, or None if there is none."""
+    view = study(body)
+    answer = view.own[0].answer
+    found = answer.otherwise or answer if isinstance(answer, Rewrite) else None
+    if found is None or "run all iterations" not in found.title.lower():
+        return None
+    (replacements,) = merged([plan_of(found)]).values()
+    text = replaced(found.replacements[0].file.text, replacements)
+    return textwrap.dedent(text.removeprefix(HEAD)).rstrip("\n")
+
+
+def test_values_are_kept_from_before_a_break() -> None:
+    body = """
+    for _ in range(4):
+        new = torch.tanh(x)
+        if (new - x).norm() < 1:
+            break
+        x = new
+    return x
+    """
+    wanted = """
+    settled = torch.zeros((), dtype=torch.bool, device=x.device)
+    for _ in range(4):
+        new = torch.tanh(x)
+        settled = settled | ((new - x).norm() < 1)
+        x = torch.where(settled, x, new)
+    return x
+    """
+    assert longer(body) == lines(wanted)
+
+
+def test_what_the_last_iteration_computed_is_kept_too() -> None:
+    body = """
+    for _ in range(4):
+        old = x
+        x = x / 2
+        y = y + x
+        if (x - old).norm() < 1:
+            break
+    return x + y
+    """
+    wanted = """
+    settled = torch.zeros((), dtype=torch.bool, device=x.device)
+    for _ in range(4):
+        old = x
+        x = torch.where(settled, x, x / 2)
+        y = torch.where(settled, y, y + x)
+        settled = settled | ((x - old).norm() < 1)
+    return x + y
+    """
+    assert longer(body) == lines(wanted)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # The number of the iteration is used.
+        "for i in range(4):\n    if x.sum() > i:\n        break\n    x = x + i\nreturn x",
+        # The loop's own result is read afterwards, but may have no value.
+        "for _ in range(4):\n    if x.sum() > 1:\n        break\n    z = x + 1\n    x = z\nreturn z",
+        # It does more than compute.
+        "for _ in range(4):\n    if x.sum() > 1:\n        break\n    y.add_(1)\n    x = x + 1\nreturn x",
+        "for _ in range(4):\n    if x.sum() > 1:\n        break\n    if flag:\n        x = x + 1\nreturn x",
+        # The number of iterations may differ.
+        "for _ in y.tolist():\n    if x.sum() > 1:\n        break\n    x = x + 1\nreturn x",
+    ],
+)
+def test_loops_that_stay(body: str) -> None:
+    assert longer(body) is None

@@ -8,7 +8,7 @@ import pytest
 
 from dynalint.fix.edits import merged, plan_of, replaced
 from dynalint.rules import Rewrite
-from tests.rules.test_branch_rewrites import HEAD, lines, study
+from tests.rules.test_branch_rewrites import HEAD, fixed, lines, study
 
 
 def longer(body: str) -> str | None:
@@ -81,3 +81,22 @@ def test_what_the_last_iteration_computed_is_kept_too() -> None:
 )
 def test_loops_that_stay(body: str) -> None:
     assert longer(body) is None
+
+
+def test_an_iteration_that_is_skipped_in_one_mode_is_computed_in_it() -> None:
+    body = """
+    for _ in range(4):
+        if flag and x.sum() > 1:
+            continue
+        x = torch.tanh(x)
+    return x
+    """
+    wanted = """
+    for _ in range(4):
+        if flag:
+            x = torch.where(x.sum() > 1, x, torch.tanh(x))
+        else:
+            x = torch.tanh(x)
+    return x
+    """
+    assert fixed(body) == lines(wanted)

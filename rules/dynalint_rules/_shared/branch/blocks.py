@@ -158,9 +158,11 @@ def _outermost(scope: Scope, head: ast.If) -> ast.If | None:
 
 
 def _stands_in_loop(scope: Scope, statement: ast.stmt) -> bool:
-    """Return whether a statement is directly in a loop's body, not in a nested block."""
-    loop = scope.parents.get(statement)
-    return isinstance(loop, ast.For | ast.While | ast.AsyncFor) and statement in loop.body
+    """Return whether the rest of an iteration is the rest of a statement's block."""
+    outer = scope.parents.get(statement)
+    while isinstance(outer, ast.If) and not statements_after(scope, outer):
+        statement, outer = outer, scope.parents.get(outer)
+    return isinstance(outer, ast.For | ast.While | ast.AsyncFor) and statement in outer.body
 
 
 def split_test(scope: Scope, statement: ast.If) -> tuple[str | None, ast.expr]:

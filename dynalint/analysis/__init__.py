@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dynalint.analysis.events import Event
     from dynalint.analysis.index import FunctionInfo
+    from dynalint.analysis.installed import Installed
     from dynalint.analysis.project import Project
     from dynalint.analysis.source import SourceFile, Sources
     from dynalint.analysis.steps import AnalysisFailure, Budgets
@@ -20,12 +21,13 @@ class AnalysisOptions:
     """Settings for the analysis.
 
     `roots` determines which code counts as compiled: "modules", "explicit", or a list of "package.module:Name".
-    `search` lists additional folders where absolute imports are looked up. `rule_options` holds the rules' own
-    settings.
+    `search` lists additional folders where absolute imports are looked up, and `packages` the folders of installed
+    packages. `rule_options` holds the rules' own settings.
     """
 
     roots: str | Sequence[str] = "modules"
     search: Sequence[Path] = ()
+    packages: Sequence[Path] = ()
     rule_options: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -35,7 +37,8 @@ class Analysis:
 
     `events` only contains events in the checked files, sorted by file in the given order, then by position. `failures`
     lists functions on which dynalint itself failed. `budgets` records the functions that were skipped because their
-    file's budget ran out. `unknown_roots` lists the names given in `roots` that match nothing that could be compiled.
+    file's budget ran out. `installed` follows calls into installed packages. `unknown_roots` lists the names given in
+    `roots` that match nothing that could be compiled.
     """
 
     project: Project
@@ -44,6 +47,7 @@ class Analysis:
     events: list[Event]
     failures: list[AnalysisFailure]
     budgets: Budgets
+    installed: Installed
     unknown_roots: list[str] = field(default_factory=list)
 
     @property

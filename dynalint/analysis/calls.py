@@ -219,7 +219,7 @@ def _external(
     if name == "builtins.isinstance" and len(args) == 2 and isinstance(args[1], k.External):
         name = f"{args[1].name}.__instancecheck__"
     note_call(frame, node, name, None, args, keywords, result, starred=starred)
-    note_installed(frame, node, name, args, keywords, starred=starred)
+    result = note_installed(frame, node, name, args, keywords, result, starred=starred)
     if name in _ORDERING and args and not starred:
         _note_ordering(frame, node, name, args[0] if len(args) == 1 else k.sequence("tuple", args), keywords)
     return _called_back(frame, name, given, keywords, result)
@@ -301,8 +301,7 @@ def _object_call(
         result = args[0]
     name = f"{callee.type}.__call__"
     note_call(frame, node, name, callee, args, keywords, result, starred=starred)
-    note_installed(frame, node, name, args, keywords, starred=starred, receiver=callee)
-    return result
+    return note_installed(frame, node, name, args, keywords, result, starred=starred, receiver=callee)
 
 
 def _sequential(frame: Frame, callee: k.Sequence, args: list[Kind], node: ast.Call | None) -> Kind:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dynalint.analysis.events import Event, Position
 from dynalint.analysis.index import ClassInfo, FunctionInfo, Import, ModuleInfo
-from dynalint.analysis.kinds import NOTHING, UNKNOWN, Instance, Kind, Unknown, join, tensor_and_number
+from dynalint.analysis.kinds import NOTHING, UNKNOWN, Instance, Kind, Partial, Unknown, join, tensor_and_number
 from dynalint.analysis.steps import Budget, step
 
 if TYPE_CHECKING:
@@ -257,6 +257,14 @@ class EvidenceOfTensors(Protocol):
     def sparse(self, function: FunctionInfo) -> frozenset[str]: ...
 
 
+class CallsOfPackages(Protocol):
+    """The interface of `dynalint.analysis.installed.Installed`."""
+
+    def result(
+        self, function: FunctionInfo, callee: str, maker: Partial | None, call: Partial, *, starred: bool
+    ) -> Kind: ...
+
+
 class Engine(Protocol):
     """The interface of the interpreter, for the modules that it uses. They cannot import it without a circle."""
 
@@ -275,6 +283,7 @@ class Engine(Protocol):
     outside_names: dict[tuple[ClassInfo, str], str]
     effects: dict[tuple[object, ...], None] | None
     changes: int
+    installed: CallsOfPackages | None
 
     @property
     def watched(self) -> Callable[[str], str | None]: ...

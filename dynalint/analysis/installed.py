@@ -44,13 +44,15 @@ class FollowedCall:
     """The result of following a call: the events that it cannot avoid, in the order in which they happen.
 
     `project` contains the code that was read. `extension` is the file of the extension module that contains the callee,
-    if there is one. `cut` means that not all of the code could be analysed.
+    if there is one. `cut` means that not all of the code could be analysed. `returns` is what is known of the result,
+    without the classes and functions of the package.
     """
 
     project: Project
     events: list[Event] = field(default_factory=list)
     extension: Path | None = None
     cut: bool = False
+    returns: Kind = UNKNOWN
 
 
 class Installed:
@@ -69,9 +71,21 @@ class Installed:
 
     def follow(self, call: InstalledCall) -> FollowedCall | None:
         """Return the result of following a call, or None if its code was not found or is unknown."""
-        key = (call.callee, call.maker, call.call, call.starred)
+        return self._followed(call.function, call.callee, call.maker, call.call, starred=call.starred)
+
+    def result(
+        self, function: FunctionInfo, callee: str, maker: k.Partial | None, call: k.Partial, *, starred: bool
+    ) -> Kind:
+        """Return the result of a call in `function`, as far as the code of the package shows it."""
+        followed = self._followed(function, callee, maker, call, starred=starred)
+        return UNKNOWN if followed is None else followed.returns
+
+    def _followed(
+        self, function: FunctionInfo, callee: str, maker: k.Partial | None, call: k.Partial, *, starred: bool
+    ) -> FollowedCall | None:
+        key = (callee, maker, call, starred)
         if key not in self._known:
-            self._known[key] = self._follow(call)
+            self._known[key] = self._follow(function, callee, maker, call, starred=starred)
         return self._known[key]
 
     def shown(self, path: Path) -> str:
@@ -79,20 +93,23 @@ class Installed:
         folder = next((one for one in self.folders if path.is_relative_to(one)), None)
         return (path if folder is None else path.relative_to(folder)).as_posix()
 
-    def _follow(self, call: InstalledCall) -> FollowedCall | None:
-        if not self.folders or call.callee.partition(".")[0] in _OPAQUE:
+    def _follow(
+        self, function: FunctionInfo, name: str, maker: k.Partial | None, call: k.Partial, *, starred: bool
+    ) -> FollowedCall | None:
+        if not self.folders or name.partition(".")[0] in _OPAQUE:
             return None
         project = _Packages(roots=list(self.folders), disk=self._disk, options=self._options)
         interpreter = _CallInterpreter(project, self._watched)
-        callee = _callee(interpreter, call)
+        callee = _callee(interpreter, function, name, maker)
         if isinstance(callee, k.External):
             return FollowedCall(project, extension=self._extension(callee.name))
         if not isinstance(callee, (k.Function, k.Class, k.Instance)):
             return None
-        context = _call(interpreter, callee, call.call, call, starred=call.starred)
+        context = _call(interpreter, function, callee, call, starred=starred)
         interpreter.note_unsettled()
         cut = bool(interpreter.budgets.left_out or interpreter.failures)
-        return FollowedCall(project, list(_firm_events(context, {})), cut=cut)
+        returns = UNKNOWN if context.returns is k.NOTHING else k.outside(context.returns)
+        return FollowedCall(project, list(_firm_events(context, {})), cut=cut, returns=returns)
 
     def _extension(self, name: str) -> Path | None:
         """Return the file of the extension module that contains a function or class."""
@@ -166,15 +183,15 @@ class _OneBudget(Budgets):
         return self._all
 
 
-def _callee(interpreter: Interpreter, call: InstalledCall) -> Kind:
+def _callee(interpreter: Interpreter, function: FunctionInfo, name: str, maker: k.Partial | None) -> Kind:
     """Return the callee. The receiver of a method is a new object."""
-    if call.maker is None:
-        return _resolve(interpreter, call.callee)
-    type_, _, method = call.callee.rpartition(".")
+    if maker is None:
+        return _resolve(interpreter, name)
+    type_, _, method = name.rpartition(".")
     cls = _resolve(interpreter, type_)
     if not isinstance(cls, k.Class):
         return UNKNOWN
-    instance = k.lasting(_call(interpreter, cls, call.maker, call, starred=False).returns)
+    instance = k.lasting(_call(interpreter, function, cls, maker, starred=False).returns)
     if not isinstance(instance, k.Instance) or method == "__call__":
         return instance
     return member(Frame(interpreter, cls.cls.module), instance, method)
@@ -197,8 +214,10 @@ def _resolve(interpreter: Interpreter, name: str) -> Kind:
     return kind
 
 
-def _call(interpreter: Interpreter, callee: Kind, given: k.Partial, call: InstalledCall, *, starred: bool) -> Context:
-    """Interpret a function that makes a call. Its first parameter is the callee."""
+def _call(
+    interpreter: Interpreter, function: FunctionInfo, callee: Kind, given: k.Partial, *, starred: bool
+) -> Context:
+    """Interpret a function that makes a call for `function`. Its first parameter is the callee."""
     params: Environment = {_CALLEE: callee}
     args, keywords = [], []
     for number, kind in enumerate(given.args):
@@ -214,7 +233,7 @@ def _call(interpreter: Interpreter, callee: Kind, given: k.Partial, call: Instal
     module = build_module("", parse_source(CALL, text.encode()), False)
     module.hierarchy = interpreter.project
     entry = module.functions[0]
-    entry.caller = call.function
+    entry.caller = function
     context = interpreter.context_for(entry, params)
     interpreter.run(())
     return context

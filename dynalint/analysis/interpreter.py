@@ -24,7 +24,7 @@ from dynalint.analysis import calls, expressions, steps, subscripts  # noqa: F40
 from dynalint.analysis import kinds as k
 from dynalint.analysis.attributes import Attributes
 from dynalint.analysis.definitions import Definitions
-from dynalint.analysis.frame import Context, Environment, Frame
+from dynalint.analysis.frame import CallsOfPackages, Context, Environment, Frame
 from dynalint.analysis.heirs import Heirs
 from dynalint.analysis.index import ClassInfo, FunctionInfo, ModuleInfo
 from dynalint.analysis.kinds import NOTHING, UNKNOWN, Kind, Unknown, join
@@ -79,8 +79,8 @@ class Interpreter:
         self._entered: set[FunctionInfo] = set()
         self._depth = 0
         self.effects: dict[tuple[object, ...], None] | None = None
-        self.changes = 0
-        self._settled_changes = 0
+        self.changes = self._settled_changes = 0
+        self.installed: CallsOfPackages | None = None
         project.interpreter = self
 
     # Running.

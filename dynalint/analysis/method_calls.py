@@ -52,7 +52,7 @@ def object_method(
         dotted = entry.name  # uses the name of the class that defines it
     note_call(frame, node, dotted, receiver, args, keywords, result, starred=starred)
     if isinstance(receiver, k.Object):
-        note_installed(frame, node, dotted, args, keywords, starred=starred, receiver=receiver)
+        result = note_installed(frame, node, dotted, args, keywords, result, starred=starred, receiver=receiver)
     if cls is None or not cls.is_module:
         return result
     if name in VISITING and isinstance(receiver, k.Instance):

@@ -9,7 +9,7 @@ from functools import cache
 from dynalint.analysis import torch_api
 from dynalint.analysis.events import Call, InstalledCall
 from dynalint.analysis.frame import Frame
-from dynalint.analysis.kinds import UNKNOWN, Instance, Kind, Object, Super, outside_call
+from dynalint.analysis.kinds import UNKNOWN, Instance, Kind, Object, Super, only_tensor, outside_call
 from dynalint.analysis.torch_calls import certain_flags
 
 # Packages whose functions are known without their code.
@@ -51,16 +51,26 @@ def note_installed(
     name: str,
     args: list[Kind],
     keywords: dict[str, Kind],
+    result: Kind = UNKNOWN,
     *,
     starred: bool,
     receiver: Object | None = None,
-) -> None:
-    """Emit a call to something of an installed package, unless a rule watches it; `receiver` is the object called."""
+) -> Kind:
+    """Emit a call to something of an installed package, unless a rule watches it; `receiver` is the object called.
+
+    Return its result. If `result` is unknown, it is what the code of the package returns for tensors.
+    """
     if node is None or name.partition(".")[0] in _KNOWN or (receiver is not None and receiver.maker is None):
-        return
+        return result
+    maker, call = None if receiver is None else receiver.maker, outside_call(name, args, keywords)
     if frame.interpreter.watched(name) is None:
-        maker, call = None if receiver is None else receiver.maker, outside_call(name, args, keywords)
         frame.emit(InstalledCall, node, extra=name, callee=name, maker=maker, call=call, starred=starred)
+    installed, function = frame.interpreter.installed, frame.function
+    given = (only_tensor(one) for one in (*args, *keywords.values()))
+    asked = result == UNKNOWN and any(one is not None and not one.array for one in given)
+    if installed is None or function is None or not asked:
+        return result
+    return installed.result(function, name, maker, call, starred=starred)
 
 
 def note_inherited(

@@ -17,6 +17,7 @@ from dynalint.analysis.doubts import suggests_eager
 from dynalint.analysis.events import Branch, Call, Event, GeneratorRoot, Position, Subscript
 from dynalint.analysis.frame import Context
 from dynalint.analysis.index import FunctionInfo
+from dynalint.analysis.installed import Installed
 from dynalint.analysis.interpreter import Interpreter
 from dynalint.analysis.kinds import only_tensor
 from dynalint.analysis.named_roots import unknown_roots
@@ -86,6 +87,7 @@ def _analyze(
         paths, search=options.search, overrides=overrides, options=options.rule_options, sources=sources
     )
     interpreter = Interpreter(project, lambda name: watched(name) or (name if suggests_eager(name) else None))
+    interpreter.installed = Installed(options.packages, project.disk, options.rule_options, watched)
     roots = find_roots(project, interpreter, options.roots)
     interpreter.run(roots)
     run_inherited(project, interpreter, roots)
@@ -106,7 +108,9 @@ def _result(project: Project, interpreter: Interpreter, roots: list[FunctionInfo
     note_others(interpreter, contexts, roots)
     functions = list(dict.fromkeys(context.function for context in contexts))
     events = _in_order(project, [*_events(project, contexts, set(roots)), *compiler_uses(project, interpreter)])
-    return Analysis(project, roots, functions, events, interpreter.failures, interpreter.budgets, unknown)
+    assert isinstance(interpreter.installed, Installed)
+    budgets, installed = interpreter.budgets, interpreter.installed
+    return Analysis(project, roots, functions, events, interpreter.failures, budgets, installed, unknown)
 
 
 def revise_analysis(analysis: Analysis, overrides: Mapping[Path, str]) -> Analysis | None:

@@ -15,7 +15,6 @@ from dynalint.adoption.ignore_comments import UNUSED_CODE, Suppression, Suppress
 from dynalint.analysis import Analysis, AnalysisOptions, analyze, revise
 from dynalint.analysis.events import Event
 from dynalint.analysis.index import FunctionInfo
-from dynalint.analysis.installed import Installed
 from dynalint.analysis.run import with_deep_stack
 from dynalint.analysis.source import SourceFile, Sources
 from dynalint.analysis.steps import Exhausted
@@ -64,11 +63,11 @@ class Linter:
         self._sources = sources or Sources()
         self._latest: tuple[Analysis, Causes] | None = None
         settings = workspace.settings
-        self._packages = package_folders(settings)
         self._read_options = _ReadOptions(settings)
         self._options = AnalysisOptions(
             roots=settings.roots,
             search=search_folders(settings),
+            packages=package_folders(settings),
             rule_options=self._read_options,
         )
 
@@ -120,8 +119,7 @@ class Linter:
             watched=self._rules.watched,
             sources=self._sources,
         )
-        installed = Installed(self._packages, analysis.project.disk, self._read_options, self._rules.watched)
-        return analysis, Causes(installed, self._rules)
+        return analysis, Causes(analysis.installed, self._rules)
 
     def _judged(self, analysis: Analysis, causes: Causes) -> LintResult:
         return with_deep_stack(lambda: _Pass(self.workspace, self._rules, analysis, causes).result())

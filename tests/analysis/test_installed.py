@@ -82,6 +82,12 @@ LIBRARY = {
         def by_row(x):
             return [x[i].tolist() for i in range(x.shape[0])]
 
+        def padded(x, lengths):
+            if lengths is None:
+                return x, x.new_ones(x.shape, dtype=torch.bool)
+            keep = torch.arange(x.shape[1]) < lengths
+            return x * 2, keep
+
         @unclear
         def odd(x):
             return x.tolist()
@@ -116,6 +122,9 @@ LIBRARY = {
 
             def scale(self, x):
                 return x / x.max().item()
+
+            def large(self, x):
+                return x > self.size
 
         class Base(nn.Module):
             def forward(self, x):
@@ -219,6 +228,20 @@ def test_what_is_not_certain_is_not_reported(check: Check, call: str) -> None:
     assert check(call) == []
 
 
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        ("(lambda pair: pair[0][pair[1]])(helpers.padded(x, xs[0]))", "DYN301"),
+        ("x[self.norm.large(x)]", "DYN301"),
+        ("x if helpers.padded(x, None)[0] > 0 else flag", "DYN101"),
+        ("x if helpers.padded(flag, None)[0] > 0 else flag", None),
+        ("x if helpers.either(x, flag) else flag", None),
+    ],
+)
+def test_what_a_package_returns(check: Check, call: str, code: str | None) -> None:
+    assert [finding.code for finding in check(call)] == ([] if code is None else [code])
+
+
 def test_an_environment_without_the_package(check: Check) -> None:
     assert check("count(x)", python="elsewhere/bin/python") == []
 
@@ -262,8 +285,8 @@ class Model(Base):
 @pytest.mark.parametrize(
     ("call", "places"),
     [
-        ("self.record(x)", ["helpers/layers.py:26"]),
-        ("super().record(x)", ["helpers/layers.py:26"]),
+        ("self.record(x)", ["helpers/layers.py:29"]),
+        ("super().record(x)", ["helpers/layers.py:29"]),
         ("self.either(x)", []),
         ("self.missing(x)", []),
         ("super().forward(x)", []),

@@ -140,6 +140,8 @@ class _Chain:
             EditError("it changes more than one file, so make the follow-up changes by hand") if others else None
         )
         self._steps = 0
+        # The code that the first rewrite has moved belongs to the unit too, even if its lines stay the same.
+        self._end = start.unit.plan[self.path][-1].end
 
     @property
     def text(self) -> str:
@@ -166,7 +168,7 @@ class _Chain:
         before = self.unit.sources[self.path].text
         self.unit = replace(
             self.unit,
-            plan={self.path: _changes(before, replaced(self.text, plan[self.path]))},
+            plan={self.path: _changes(before, replaced(self.text, plan[self.path]), self._end)},
             safety=max(self.unit.safety, step.safety, key=CAUTION.index),
             own_calls=self.unit.own_calls or step.own_calls,
             conditions=tuple(dict.fromkeys([*self.unit.conditions, *step.conditions])),
@@ -182,8 +184,11 @@ def _step(left: Linted, leaves: Collection[str]) -> Rewrite:
     raise EditError(f"it would leave a {finding.code} on line {finding.line}: {why}")
 
 
-def _changes(old: str, new: str) -> tuple[Change, ...]:
-    """Return the whole-line changes that turn `old` into `new`. The lines between nearby changes are part of them."""
+def _changes(old: str, new: str, until: int) -> tuple[Change, ...]:
+    """Return the whole-line changes that turn `old` into `new`, with the lines between nearby changes.
+
+    The last change includes the unchanged lines after it up to the offset `until` in `old`.
+    """
     before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
     starts = [0]
     for line in before:
@@ -192,6 +197,9 @@ def _changes(old: str, new: str) -> tuple[Change, ...]:
     for start, end, new_start, new_end in differences(before, after):
         near = joined.pop() if joined and start - joined[-1][1] <= _NEAR else (start, end, new_start, new_end)
         joined.append((near[0], end, near[2], new_end))
+    for start, end, new_start, new_end in joined[-1:]:
+        more = max(0, len(old[:until].splitlines()) - end)
+        joined[-1] = (start, end + more, new_start, new_end + more)
     return tuple(
         Change(starts[start], starts[end], "".join(after[new_start:new_end]))
         for start, end, new_start, new_end in joined

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -194,3 +195,20 @@ def test_a_partial_that_is_wrapped_in_itself_comes_to_rest() -> None:
         before, wrapped = kind, k.sequence("list", [kind])
         kind = k.join(kind, k.Partial(k.Function(HELPER), keywords=(("pickers", wrapped),)))
     assert kind == before != k.UNKNOWN
+
+
+def test_nested_kinds_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nested(leaf: k.Kind, depth: int) -> k.Kind:
+        for _ in range(depth):
+            leaf = k.Dictionary("dict", k.join(leaf, k.STR), (("inner", leaf),))
+        return leaf
+
+    calls = []
+    compare = k.Dictionary.__eq__
+    monkeypatch.setattr(k.Dictionary, "__eq__", lambda one, other: bool(calls.append(one)) or compare(one, other))
+    counts = []
+    for depth in (3, 6):
+        calls.clear()
+        assert nested(k.INT, depth) != nested(k.BOOL, depth)
+        counts.append(len(calls))
+    assert counts[1] <= 3 * counts[0]

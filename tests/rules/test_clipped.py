@@ -12,23 +12,27 @@ from tests.rules.test_branch_rewrites import fixed, study
     ("body", "wanted"),
     [
         (
-            "n = x.norm()\nif n > 5:\n    x = x * (5 / n)\nreturn x",
+            "n = x.norm()\nif n >= 5:\n    x = x * (5 / n)\nreturn x",
             "n = x.norm()\nx = x * (5 / n.clamp(min=5))\nreturn x",
         ),
-        ("n = x.norm()\nif n > 5:\n    return x * 5 / n\nreturn x", "n = x.norm()\nreturn x * 5 / n.clamp(min=5)"),
-        ("if x.norm() > 1.0:\n    x = x / x.norm()\nreturn x", "x = x / x.norm().clamp(min=1.0)\nreturn x"),
-        ("c = y.sum()\nif c < 1:\n    x = c * x\nreturn x", "c = y.sum()\nx = c.clamp(max=1) * x\nreturn x"),
+        ("n = x.norm()\nif n >= 5:\n    return x / n * 5\nreturn x", "n = x.norm()\nreturn x / n.clamp(min=5) * 5"),
+        # At the bound, a strict comparison passes no gradient.
+        (
+            "if x.norm() > 1.0:\n    x = x / x.norm()\nreturn x",
+            "x = x / torch.where(x.norm() > 1.0, x.norm(), 1.0)\nreturn x",
+        ),
+        ("c = y.sum()\nif c <= 1:\n    x = c * x\nreturn x", "c = y.sum()\nx = c.clamp(max=1) * x\nreturn x"),
         (
             "c = y.sum()\nif flag and 1 <= c:\n    x = x / c\nreturn x",
             "c = y.sum()\nif flag:\n    x = x / c.clamp(min=1)\nreturn x",
         ),
         (
             "n = x.norm()\ns = 2.0 / n if n > 2.0 else 1.0\nreturn x * s",
-            "n = x.norm()\ns = 2.0 / n.clamp(min=2.0)\nreturn x * s",
+            "n = x.norm()\ns = 2.0 / torch.where(n > 2.0, n, 2.0)\nreturn x * s",
         ),
         (
-            "n, b = x.norm(), y.sum()\nx = x / (n / b) if n > b else x\nreturn x",
-            "n, b = x.norm(), y.sum()\nx = x / (n.clamp(min=b) / b)\nreturn x",
+            "n = x.norm()\nx = x / (n / 4) if n >= 4 else x\nreturn x",
+            "n = x.norm()\nx = x / (n.clamp(min=4) / 4)\nreturn x",
         ),
     ],
 )
@@ -38,14 +42,28 @@ def test_the_tested_value_is_clamped(body: str, wanted: str) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["x * (4 / n)", "x / n", "x * (5 / n) * 2", "y * (5 / n)", "x * (5 / n) / n", "x * (5 / x.sum())"],
+    ["x * (4 / n)", "x / n", "x * (5 / n) * 2", "y * (5 / n)", "x * (5 / n) / n", "x * (5 / x.sum())", "x * 5 / n"],
 )
 def test_another_value_is_selected(value: str) -> None:
-    assert "clamp" not in fixed(f"n = x.norm()\nif n > 5:\n    x = {value}\nreturn x")
+    assert "clamp" not in fixed(f"n = x.norm()\nif n >= 5:\n    x = {value}\nreturn x")
 
 
-def test_a_bound_that_is_not_positive_needs_the_longer_form() -> None:
-    answer = study("n = x.norm()\nb = y.sum()\nif n > b:\n    x = x * (b / n)\nreturn x").own[0].answer
+@pytest.mark.parametrize(
+    ("tested", "bound"),
+    [
+        ("x.std()", "1.0"),
+        ("(1 / x.norm())", "1.0"),
+        ("x.norm()", "y.sum()"),
+        ("x.norm()", "0.0"),
+        ("x.norm()", "1e999"),
+    ],
+)
+def test_a_value_that_may_be_nan_and_a_bound_without_a_ratio_are_selected(tested: str, bound: str) -> None:
+    assert "clamp" not in fixed(f"n = {tested}\nif n >= {bound}:\n    x = x * ({bound} / n)\nreturn x")
+
+
+def test_there_is_a_longer_form() -> None:
+    answer = study("n = x.norm()\nif n >= 5:\n    x = x * (5 / n)\nreturn x").own[0].answer
     assert isinstance(answer, Rewrite)
     assert answer.otherwise is not None
     assert "clamp" not in str(answer.otherwise.replacements)
@@ -92,3 +110,9 @@ def test_a_numerator_that_is_not_zero_needs_the_longer_form() -> None:
     assert "`z` is zero if nothing is counted" in answer.conditions
     assert answer.otherwise is not None
     assert "torch.where" in str(answer.otherwise.replacements)
+
+
+@pytest.mark.parametrize("test", ["m.sum() > 1", "m.sum() >= 2", "m.sum() < 10", "(y > 1).sum() > 0", "x.sum() > 0"])
+def test_another_test_still_selects(test: str) -> None:
+    body = f"{MASK}if {test}:\n    z = (x * m).sum() / m.sum()\nelse:\n    z = x.sum() * 0\nreturn z"
+    assert "torch.where" in fixed(body)

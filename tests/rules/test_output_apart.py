@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.rules.test_branch_rewrites import fixed, lines, reason
+from dynalint.fix.edits import plan_of
+from dynalint.rules import Rewrite
+from dynalint_rules.side_effects.print_call import PrintCall
+from tests.rules.test_branch_rewrites import fixed, lines, reason, study
 
 GUARD = "not torch.compiler.is_compiling()"
 
@@ -84,3 +89,19 @@ def test_output_that_is_guarded_already_is_guarded_once() -> None:
 )
 def test_what_stays_in_its_branch(body: str) -> None:
     assert reason(body)
+
+
+def test_the_outputs_own_rule_does_not_guard_it_once_more() -> None:
+    body = "if x.sum() > 0:\n    y = x * 2\n    print(y)\nelse:\n    y = x\nreturn y"
+    view = study(body, PrintCall())
+    branch = study(body).own[0].answer
+    output = view.own[0].answer
+    assert isinstance(branch, Rewrite)
+    assert isinstance(output, Rewrite)
+    places = [one for rewrite in (branch, output) for one in plan_of(rewrite)[one_file(rewrite)]]
+    assert max(change.end for change in places) == plan_of(branch)[one_file(branch)][-1].end
+
+
+def one_file(rewrite: Rewrite) -> Path:
+    (path,) = plan_of(rewrite)
+    return path

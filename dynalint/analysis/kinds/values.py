@@ -180,10 +180,18 @@ class Dictionary(Composite):
 
     def __eq__(self, other: object) -> bool:
         """Return whether both hold the same information. The order of keys does not matter."""
+        if self is other:
+            return True
         if not isinstance(other, Dictionary) or self.type != other.type or self.home != other.home:
             return False
-        same = self.optional == other.optional and self.rest == other.rest and self.value == other.value
-        return same and (self.items == other.items or self.by_key() == other.by_key())
+        if self.size != other.size or self.depth != other.depth or self.optional != other.optional:
+            return False
+        # No part is compared twice, because that would double the work at each level of nested kinds.
+        if self.value != other.value or (self.others is not other.others and self.rest != other.rest):
+            return False
+        if [key for key, _ in self.items] == [key for key, _ in other.items]:
+            return self.items == other.items
+        return self.by_key() == other.by_key()
 
     def by_key(self) -> dict[Key, Kind]:
         """Return the kinds by key and type, because 1 and True must be different keys."""
@@ -318,9 +326,18 @@ class Union(Composite):
 
     def __eq__(self, other: object) -> bool:
         """Return whether the alternatives are the same, in any order."""
+        if self is other:
+            return True
         if not isinstance(other, Union) or len(self.alternatives) != len(other.alternatives):
             return False
-        return self.alternatives == other.alternatives or set(self.alternatives) == set(other.alternatives)
+        if self.size != other.size or self.depth != other.depth:
+            return False
+        if self.alternatives == other.alternatives:
+            return True
+        mine, others = [list(map(hash, one.alternatives)) for one in (self, other)]
+        if mine == others and len(set(mine)) == len(mine):
+            return False  # in another order, they would have hashes in another order
+        return set(self.alternatives) == set(other.alternatives)
 
     @property
     def members(self) -> tuple[Kind, ...]:

@@ -44,12 +44,12 @@ def number_to_buffer(event: StateChange, project: Project) -> Rewrite:
             _read(plan, use)
     conditions = [f"no code outside this project reads or sets `{name}` as a Python number"]
     if not plan.whole:
-        conditions.append(f"the default dtype is precise enough for `{name}`")
+        conditions.append(f"the default dtype, or that of a converted model, is precise enough for `{name}`")
     elif plan.combined:
         conditions.append(f"the tensors that `{name}` is combined with are float32 or wider, or the count stays small")
     return Rewrite(
         title=f"Keep `{name}` in a buffer",
-        safety="conditional",
+        safety="conditional" if plan.whole else "unsafe",
         replacements=tuple(one for file, some in plan.changes.items() for one in rw.written(file, *some)),
         conditions=(*conditions, *plan.conditions),
         imports=imports,

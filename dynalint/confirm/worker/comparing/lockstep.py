@@ -37,6 +37,7 @@ from .trials import (
 )
 
 _REPEATS = 3
+_WARM_UP = 12
 _LEAST_DRAWN = 4
 _FIRST_DRAWN = 8
 _MORE_DRAWN = 25
@@ -284,6 +285,9 @@ def _other_states(
 ) -> Iterator[_Scene]:
     """Yield trials in other states. They always run, because tests of state and inputs may combine."""
     if state_tensors(fresh(one, training=True)):
+        # The original may stop writing to its state after a few calls.
+        later = [*[BASE] * _WARM_UP, TWICE]
+        yield _Scene(Pair(one, other, equality, training=True), later, training=True, tells=False)
         for change in ALWAYS:
             pair = Pair(one, other, equality, training=True, change=change)
             yield _Scene(pair, search.thinned((BASE, *USUAL[:2])), training=True, change=change)

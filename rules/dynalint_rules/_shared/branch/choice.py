@@ -64,7 +64,7 @@ def _chosen(scope: Scope, node: ast.IfExp) -> tuple[str, list[str]]:
         conditions += gradient_conditions([reads_of(scope, side, node) for side in sides], effects.layers)
     test = truth.without_dimensions
     texts = _sides_of(scope, node, test)
-    if (found := needs_no_test(scope, (node.body, node.orelse))) is not None:
+    if (found := needs_no_test(scope, node.test, (node.body, node.orelse))) is not None:
         return texts[found[0]], [*conditions, found[1]]
     return f"{scope.torch}.where({', '.join([test, *texts])})", conditions
 

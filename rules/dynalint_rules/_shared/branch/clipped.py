@@ -1,21 +1,26 @@
-"""Clamp the tested value of a branch that scales a tensor, so that the scale is 1 where the branch is not taken.
+"""Bound the tested value of a branch that scales a tensor, so that the scale is 1 where the branch is not taken.
 
-if norm > bound:                    x = x * (bound / norm.clamp(min=bound))
-    x = x * (bound / norm)
+if norm >= 5:                       x = x * (5 / norm.clamp(min=5))
+    x = x * (5 / norm)
 
-if peak > 1.0:                      x = x / peak.clamp(min=1.0)
+if peak > 1.0:                      x = x / torch.where(peak > 1.0, peak, 1.0)
     x = x / peak
+
+`clamp` passes the gradient at the bound, where a strict comparison does not take the branch.
 """
 
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
-from dynalint.rulekit import Refusal, Rewrite, k, rw
+from dynalint.rulekit import Refusal, Rewrite, rw
+from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import effects_of_always
-from dynalint_rules._code.names import is_named
+from dynalint_rules._code.names import is_named, only_value
 from dynalint_rules._code.saved_tensors import switch_conditions
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif, split_test, statements_after
@@ -24,18 +29,25 @@ from dynalint_rules._shared.branch.choice import finished
 from dynalint_rules._shared.branch.truth import truth_of
 from dynalint_rules._shared.text import atom, held_together
 
-_TITLE = "Clamp the tested value, so that the branch changes nothing where it was not taken"
+_TITLE = "Bound the tested value, so that the branch changes nothing where it was not taken"
+# Functions whose results are numbers for all numbers, and have finite gradients next to any positive bound.
+_TAME = frozenset("norm vector_norm matrix_norm max amax min amin sum abs square clamp detach".split())
+_LONGEST_REPEATED_TEST = 40
 _BOUNDS: dict[type[ast.cmpop], str] = {ast.Gt: "min", ast.GtE: "min", ast.Lt: "max", ast.LtE: "max"}
 _OTHER = {"min": "max", "max": "min"}
 
 
 @dataclass(frozen=True)
 class _Test:
-    """A comparison of `value` with `bound`. Clamping the value at its `side` gives the bound if the test is false."""
+    """A comparison of `value` with `bound`. Clamping the value at its `side` gives the bound if the test is false.
+
+    If the comparison is `strict`, the test is false at the bound.
+    """
 
     value: ast.expr
-    bound: ast.expr
+    bound: ast.Constant
     side: str
+    strict: bool
 
 
 @dataclass(frozen=True)
@@ -49,7 +61,7 @@ class _Clipped:
 def rewrite_clipped(scope: Scope, statement: ast.If, longer: Callable[[], Rewrite]) -> Rewrite | None:
     """Return the rewrite of a branch that only scales a tensor by a ratio of the compared values, or None.
 
-    `longer` returns the rewrite with `torch.where`, which is needed if a bound is not positive.
+    `longer` returns the rewrite that selects between both values.
     """
     (first, *more), after = statement.body, statements_after(scope, statement)
     if scope.careful or more or statement.orelse or is_elif(scope, statement):
@@ -97,10 +109,11 @@ def _clipped(scope: Scope, test: ast.expr, value: ast.expr, kept: ast.expr) -> _
         if place is None or truth_of(scope, test).scalar is False:
             continue
         effects_of_always(scope, [value], test)
-        clamped = f"{atom(place, scope.text(place))}.clamp({one.side}={scope.text(one.bound)})"
+        text, bound = scope.text(place), scope.text(one.bound)
+        clamped = f"{atom(place, text)}.clamp({one.side}={bound})"
+        if one.strict:
+            clamped = f"{scope.torch}.where({scope.text(test)}, {text}, {bound})"
         conditions = [*truth_of(scope, test).selecting_conditions, SAME_FORM]
-        if not isinstance(one.bound, ast.Constant):
-            conditions.append(f"{scope.quote(one.bound)} is positive")
         if isinstance(kept, ast.Name):
             conditions += switch_conditions(scope, kept.id, value)
             conditions.append(f"no code relies on receiving the tensor `{kept.id}` itself instead of an equal copy")
@@ -112,10 +125,28 @@ def _tests(scope: Scope, test: ast.expr) -> Iterator[_Test]:
     """Yield both ways to read a comparison."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and type(test.ops[0]) in _BOUNDS:
         side, left, right = _BOUNDS[type(test.ops[0])], test.left, test.comparators[0]
-        for one in (_Test(left, right, side), _Test(right, left, _OTHER[side])):
-            known = scope.tensor(one.bound) is not None or k.is_number(scope.kind(one.bound))
-            if scope.tensor(one.value) is not None and known:
-                yield one
+        strict = isinstance(test.ops[0], ast.Gt | ast.Lt)
+        if strict and len(scope.text(test)) > _LONGEST_REPEATED_TEST:
+            return
+        for value, bound, bounded in ((left, right, side), (right, left, _OTHER[side])):
+            if _is_positive(bound) and _is_tame(scope, value):
+                yield _Test(value, bound, bounded, strict)
+
+
+def _is_positive(bound: ast.expr) -> TypeGuard[ast.Constant]:
+    """Return whether a bound is a positive number. Zero and infinity, which are common defaults, have no ratio."""
+    value = bound.value if isinstance(bound, ast.Constant) else None
+    return isinstance(value, int | float) and 0 < value < math.inf
+
+
+def _is_tame(scope: Scope, value: ast.expr) -> bool:
+    """Return whether a tested value is a number for all inputs, unlike a quotient or the deviation of one element."""
+    if isinstance(value, ast.Name):
+        known = only_value(scope, value.id, value)
+        return scope.tensor(value) is not None and (known is None or _is_tame(scope, known))
+    if isinstance(value, ast.Subscript | ast.Attribute):
+        return scope.tensor(value) is not None
+    return isinstance(value, ast.Call) and callee(scope, value).rpartition(".")[2] in _TAME
 
 
 def _tested_factor(value: ast.expr, kept: ast.expr, test: _Test) -> ast.expr | None:
@@ -132,6 +163,9 @@ def _tested_factor(value: ast.expr, kept: ast.expr, test: _Test) -> ast.expr | N
         return places[0]
     opposite = below if places[0] in above else above
     fits = len(others) == 1 and others[0] in opposite and ast.dump(others[0]) == ast.dump(test.bound)
+    quotient = isinstance(value, ast.BinOp) and value.right is places[0] and isinstance(value.left, ast.BinOp)
+    if quotient:
+        return None  # the product in front of the quotient may overflow
     return places[0] if fits else None
 
 

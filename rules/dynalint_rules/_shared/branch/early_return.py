@@ -213,7 +213,7 @@ class _EarlyReturn:
                 texts.append(text)
                 continue
             value_then = self._rendered(other, guards, GUARD_ORDERS[1])
-            if (found := needs_no_test(scope, (other, one))) is not None and found[0] == 0:
+            if (found := needs_no_test(scope, self.statement.test, (other, one))) is not None and found[0] == 0:
                 self.conditions.append(found[1])
                 texts.append(value_then)
                 continue

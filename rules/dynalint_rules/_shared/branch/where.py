@@ -224,7 +224,7 @@ class _Writer:
                 texts.append(name)
             else:
                 raise Refusal(f"`{name}` is only assigned in one branch; assign it before the test as well")
-        found = needs_no_test(scope, [side.node for side in sides]) if len(sides) == 2 else None
+        found = needs_no_test(scope, self.chain.tests[0], [side.node for side in sides]) if len(sides) == 2 else None
         if len(set(texts)) == 1 or found is not None:
             self.conditions += [] if found is None else [found[1]]
             self.lines.append(f"{name} = {held_together(texts[0 if found is None else found[0]])}")
@@ -307,7 +307,7 @@ class _Writer:
             parts = [self._result(list(cells), inner=True) for cells in zip(*rows, strict=True)]
             text = ", ".join(parts) + ("," if len(parts) == 1 else "")
             return f"({text})" if inner else text
-        if len(results) == 2 and (found := needs_no_test(scope, results)) is not None:
+        if len(results) == 2 and (found := needs_no_test(scope, self.chain.tests[0], results)) is not None:
             self.conditions.append(found[1])
             return texts[found[0]]
         sides = [BranchValue(result, scope.kind(result)) for result in results]

@@ -18,7 +18,7 @@ from functools import reduce
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from dynalint.rulekit import Rewrite, rw, walk
+from dynalint.rulekit import Replacement, Rewrite, rw, walk
 from dynalint_rules._code.memory import makes_tensor
 from dynalint_rules._code.names import is_named
 from dynalint_rules._code.scope import Scope
@@ -68,6 +68,11 @@ def shown_apart(scope: Scope, statement: ast.If) -> Rewrite | None:
     if kept:
         new = [*rw.statements([f"{name} = {scope.text(statement.test)}"]), *new]
     edits = rw.replacements(tree, [rw.Substitution((old,), tuple(new))])
+    if last:
+        # The moved lines stay as they are, but no other rewrite may change them.
+        starts, line = scope.file.line_starts, statement.end_lineno or statement.lineno
+        end = starts[line] - 1 if line < len(starts) else len(scope.file.text)
+        edits = (*edits, Replacement(scope.file, end, end, ""))
     title = _TITLE if any(_only_shows(scope, one) for one in (*first, *last)) else _CHECKED
     return Rewrite(title, "safe", edits, (), scope.imports, _DECISIONS)
 

@@ -19,12 +19,12 @@ def compared_in(cls: type) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     constants = vars(sys.modules.get(cls.__module__, object))
     assigned = [node for node in _nodes_in(cls) if isinstance(node, ast.Assign) and isinstance(node.value, _LISTS)]
-    listed = {_name(target): node.value for node in assigned for target in node.targets}
+    listed = {name: node.value for node in assigned for target in node.targets if (name := _name(target)) is not None}
     for node in _nodes_in(cls):
         if isinstance(node, ast.Compare) and isinstance(node.left, (ast.Name, ast.Attribute)):
             name = node.left.id if isinstance(node.left, ast.Name) else node.left.attr
             for other in node.comparators:
-                named = listed.get(_name(other), other)
+                named = listed.get(_name(other) or "", other)
                 items = named.elts if isinstance(named, _LISTS) else [named]
                 values = [_value(item, constants) for item in items]
                 known = found.setdefault(name, [])

@@ -11,6 +11,7 @@ from dynalint.analysis.source import SourceFile
 from dynalint.fix.chains import CAUTION
 from dynalint.fix.model import Linted, Unit, Verification
 from dynalint.fix.recheck import Item, offset_of
+from dynalint.rules import Rewrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,21 @@ def refusal_of(unit: Unit, verification: Verification, *, guesses: bool) -> str 
         )
     if verification.outcome == "unverifiable" and unit.safety == "unsafe":
         return f"it is unsafe and could not be run: {verification.detail} (`--no-verify` applies it anyway)"
+    return None
+
+
+def not_allowed(fix: Rewrite | Unit, *, unsafe: bool, runs: bool) -> tuple[str, str | None] | None:
+    """Return why a fix must not be tried and which option would allow it, or None if it may be tried.
+
+    `unsafe` says whether the user accepts unsafe fixes, and `runs` whether the code can be run.
+    """
+    terms = "; ".join(fix.conditions)
+    if fix.safety == "suggestion":
+        return "it is only a suggestion; make the change by hand", None
+    if fix.safety == "unsafe" and not unsafe:
+        return f"it is unsafe ({terms})" if terms else "it is unsafe", "--unsafe-fixes"
+    if fix.safety == "conditional" and not runs:
+        return "it can only be verified by running the code, and nothing was run", None
     return None
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dynalint.analysis.source import SourceFile
-from dynalint.findings import Finding, Safety
+from dynalint.findings import Finding
 from dynalint.fix.applied import as_applied, as_repaired
 from dynalint.fix.chains import Chains, Start, start_of
 from dynalint.fix.edits import Accepted, merged, replaced
@@ -36,6 +36,7 @@ from dynalint.fix.outcome import (
     is_refuted,
     may_be_longer,
     never,
+    not_allowed,
     parse_fault,
     refusal_of,
     together,
@@ -236,21 +237,10 @@ class Rounds:
 
     def _is_allowed(self, item: Item, fix: Rewrite | Unit) -> bool:
         """Return whether a fix may be tried. If it may not, record why."""
-        refusal = self._not_allowed(fix.safety, fix.conditions)
+        refusal = not_allowed(fix, unsafe=self._options.unsafe, runs=self._verify is not None)
         if refusal is not None:
             self._refused.setdefault(item.origin, Refused(item.origin, refusal[0], unlock=refusal[1]))
         return refusal is None
-
-    def _not_allowed(self, safety: Safety, conditions: tuple[str, ...]) -> tuple[str, str | None] | None:
-        """Return why a fix must not be tried and which option would allow it, or None if it may be tried."""
-        terms = "; ".join(conditions)
-        if safety == "suggestion":
-            return "it is only a suggestion; make the change by hand", None
-        if safety == "unsafe" and not self._options.unsafe:
-            return f"it is unsafe ({terms})" if terms else "it is unsafe", "--unsafe-fixes"
-        if safety == "conditional" and self._verify is None:
-            return "it can only be verified by running the code, and nothing was run", None
-        return None
 
     def _check_sources(self, replacements: Sequence[Replacement]) -> None:
         """Remember each file as it was first read, and check that the rewrite was made for the current text."""

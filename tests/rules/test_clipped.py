@@ -116,3 +116,24 @@ def test_a_numerator_that_is_not_zero_needs_the_longer_form() -> None:
 def test_another_test_still_selects(test: str) -> None:
     body = f"{MASK}if {test}:\n    z = (x * m).sum() / m.sum()\nelse:\n    z = x.sum() * 0\nreturn z"
     assert "torch.where" in fixed(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "counted"),
+    [
+        # Rows without an element gave NaN, although the mask selects something.
+        ("z = (x * m).sum(1) / m.sum(1) if m.any() else (x * m).sum(1)", "m.sum(1)"),
+        # No test is about the mask.
+        ("z = x / m.sum() if x.sum() > 0 else x * 2", "m.sum()"),
+        # The mask is another one when it is counted.
+        ("n = (y > 0).sum()\ny = y - 5\nz = x.sum() / (y > 0).sum() if n > 0 else x.sum() * 0", "(y > 0).sum()"),
+    ],
+)
+def test_other_counts_are_guarded(body: str, counted: str) -> None:
+    assert f"{counted}, 1)" in fixed(f"{MASK}{body}\nreturn z")
+    assert "clamp" not in fixed(f"{MASK}{body}\nreturn z")
+
+
+def test_a_quotient_where_nothing_is_counted_needs_its_test() -> None:
+    body = f"{MASK}if m.sum() == 0:\n    z = x.sum() / m.sum()\nelse:\n    z = x.sum() * 0\nreturn z"
+    assert "torch.where(m.sum() == 0," in fixed(body)

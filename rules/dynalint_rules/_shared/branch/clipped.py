@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
-from dynalint.rulekit import Refusal, Rewrite, rw
+from dynalint.rulekit import Refusal, Rewrite, rw, walk
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.effects import effects_of_always
 from dynalint_rules._code.names import is_named, only_value
@@ -146,7 +146,9 @@ def _is_tame(scope: Scope, value: ast.expr) -> bool:
         return scope.tensor(value) is not None and (known is None or _is_tame(scope, known))
     if isinstance(value, ast.Subscript | ast.Attribute):
         return scope.tensor(value) is not None
-    return isinstance(value, ast.Call) and callee(scope, value).rpartition(".")[2] in _TAME
+    calls = [one for one in walk(value) if isinstance(one, ast.Call)]
+    divides = any(isinstance(one, ast.Div | ast.Pow) for one in walk(value))
+    return bool(calls) and not divides and all(callee(scope, one).rpartition(".")[2] in _TAME for one in calls)
 
 
 def _tested_factor(value: ast.expr, kept: ast.expr, test: _Test) -> ast.expr | None:

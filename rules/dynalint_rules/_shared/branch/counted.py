@@ -10,68 +10,89 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from dynalint.rulekit import k
+from dynalint.rulekit import k, walk
 from dynalint_rules._code.calls import callee
-from dynalint_rules._code.names import only_value
+from dynalint_rules._code.memory import may_change_in_place
+from dynalint_rules._code.names import has_one_value, only_value
 from dynalint_rules._code.scope import Scope
 
 NOTHING_COUNTED = "is zero if nothing is counted"
 _CONVERSIONS = frozenset({"float", "double", "half", "int", "long", "to", "type", "type_as", "detach", "item"})
-# Comparisons of a count that tell whether anything is counted.
-_NOTHING = frozenset({(ast.Gt, 0), (ast.NotEq, 0), (ast.Eq, 0), (ast.LtE, 0), (ast.GtE, 1), (ast.Lt, 1)})
+# Comparisons of a count that are true if anything is counted, and if nothing is.
+_SOMETHING = frozenset({(ast.Gt, 0), (ast.NotEq, 0), (ast.GtE, 1)})
+_NOTHING = frozenset({(ast.Eq, 0), (ast.LtE, 0), (ast.Lt, 1)})
 _ZEROS = frozenset({"torch.zeros", "torch.tensor", "torch.as_tensor", "Tensor.new_zeros", "Tensor.new_tensor"})
 
 
 def is_count(scope: Scope, node: ast.expr) -> bool:
-    """Return whether an expression is a number of selected elements: the sum of a bool tensor, in any dtype."""
-    return _counted(scope, node) is not None
+    """Return whether an expression counts the elements that a mask selects, and the function tests whether it does.
 
-
-def _counted_by(scope: Scope, test: ast.expr) -> ast.expr | None:
-    """Return the mask if a test is only about whether it selects anything, as in `m.any()`, `n > 0` or `n == 0`."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        return _counted_by(scope, test.operand)
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
-        asked = (type(test.ops[0]), test.comparators[0].value)
-        return _counted(scope, test.left) if asked in _NOTHING else None
-    if isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute) and callee(scope, test) == "Tensor.any":
-        return _converted(scope, test.func.value) if not test.args and not test.keywords else None
-    return _counted(scope, test)
-
-
-def _counted(scope: Scope, node: ast.expr) -> ast.expr | None:
-    """Return the mask whose selected elements an expression counts, or None."""
-    node = _converted(scope, node)
-    if not isinstance(node, ast.Call):
-        return None
-    name = callee(scope, node)
-    if isinstance(node.func, ast.Attribute) and name in ("Tensor.sum", "Tensor.count_nonzero"):
-        counted = node.func.value
-    elif name in ("torch.sum", "torch.count_nonzero") and node.args:
-        counted = node.args[0]
-    else:
-        return None
-    mask = _converted(scope, counted)
-    tensor = scope.tensor(mask)
-    return mask if tensor is not None and tensor.dtype == "bool" else None
+    Without such a test, a quotient by zero may be intended.
+    """
+    known = scope.function.known
+    if is_count not in known:
+        tests = [one.test for one in walk(scope.function.node) if isinstance(one, ast.If | ast.IfExp)]
+        asked = (_counted_by(scope, test) for test in tests)
+        known[is_count] = {ast.dump(one[0]) for one in asked if one is not None}
+    mask = _counted(scope, node)
+    return mask is not None and ast.dump(mask) in known[is_count]
 
 
 def needs_no_test(scope: Scope, test: ast.expr, values: Sequence[ast.expr | None]) -> tuple[int, str] | None:
     """Return which of two values is right for both sides of a test if its count is clamped, and the condition for it.
 
-    The test is whether anything is counted. The other value is zero, or the same numerator, or None if a name keeps its
-    value, which is never right.
+    The first value is selected if the test is true. The test is whether anything is counted. If nothing is, the value
+    is zero, or the same numerator. It is None if a name keeps its value, which is never right.
     """
-    counted = None if scope.careful else _counted_by(scope, test)
-    if counted is None:
+    asked = None if scope.careful else _counted_by(scope, test)
+    if asked is None:
         return None
-    for index, (value, other) in enumerate([(values[0], values[1]), (values[1], values[0])]):
-        if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Div) or other is None:
-            continue
-        same = (mask := _counted(scope, value.right)) is not None and ast.dump(mask) == ast.dump(counted)
-        if same and (_is_zero(scope, other) or ast.dump(other) == ast.dump(value.left)):
-            return index, f"{scope.quote(value.left)} {NOTHING_COUNTED}"
-    return None
+    mask, place = asked[0], 0 if asked[1] else 1
+    value, other = values[place], values[1 - place]
+    if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Div) or other is None:
+        return None
+    counted = _counted(scope, value.right)
+    if counted is None or ast.dump(counted) != ast.dump(mask):
+        return None
+    same = _is_zero(scope, other) or ast.dump(other) == ast.dump(value.left)
+    return (place, f"{scope.quote(value.left)} {NOTHING_COUNTED}") if same else None
+
+
+def _counted_by(scope: Scope, test: ast.expr) -> tuple[ast.expr, bool] | None:
+    """Return the mask if a test is only about whether it selects anything, and whether the test is true if it does."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        asked = _counted_by(scope, test.operand)
+        return None if asked is None else (asked[0], not asked[1])
+    positive, mask = True, None
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
+        compared = (type(test.ops[0]), test.comparators[0].value)
+        positive = compared in _SOMETHING
+        mask = _counted(scope, test.left) if compared in _SOMETHING | _NOTHING else None
+    elif isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute) and callee(scope, test) == "Tensor.any":
+        mask = _mask(scope, test.func.value) if not test.args and not test.keywords else None
+    else:
+        mask = _counted(scope, test)
+    return None if mask is None else (mask, positive)
+
+
+def _counted(scope: Scope, node: ast.expr) -> ast.expr | None:
+    """Return the mask whose selected elements an expression counts, in any dtype, or None."""
+    node = _converted(scope, node)
+    if not isinstance(node, ast.Call) or node.keywords:
+        return None
+    name = callee(scope, node)
+    if isinstance(node.func, ast.Attribute) and name in ("Tensor.sum", "Tensor.count_nonzero") and not node.args:
+        return _mask(scope, node.func.value)
+    return _mask(scope, node.args[0]) if name in ("torch.sum", "torch.count_nonzero") and len(node.args) == 1 else None
+
+
+def _mask(scope: Scope, node: ast.expr) -> ast.expr | None:
+    """Return the bool tensor that an expression was converted from if it is the same wherever it is written."""
+    mask = _converted(scope, node)
+    tensor = scope.tensor(mask)
+    names = {one.id for one in walk(mask) if isinstance(one, ast.Name)} & scope.function.locals
+    fixed = all(has_one_value(scope, name) and not may_change_in_place(scope, name) for name in names)
+    return mask if tensor is not None and tensor.dtype == "bool" and fixed else None
 
 
 def _converted(scope: Scope, node: ast.expr) -> ast.expr:

@@ -213,7 +213,9 @@ class _EarlyReturn:
                 texts.append(text)
                 continue
             value_then = self._rendered(other, guards, GUARD_ORDERS[1])
-            if (found := needs_no_test(scope, self.statement.test, (other, one))) is not None and found[0] == 0:
+            early_first = self.returning is self.statement.body
+            found = needs_no_test(scope, self.statement.test, (one, other) if early_first else (other, one))
+            if found is not None and found[0] == int(early_first):
                 self.conditions.append(found[1])
                 texts.append(value_then)
                 continue

@@ -163,7 +163,8 @@ class _Follower(Arguments):
         """
         tensor = self.scope.tensor(other)
         plain = isinstance(other, ast.Name | ast.Attribute) and isinstance(node, ast.Name | ast.Attribute | ast.Call)
-        if self.wide and dtype == "float" and plain and tensor is not None and tensor.rank == 0:
+        single = tensor is not None and tensor.rank == 0 and tensor.dtype == "float"
+        if self.wide and dtype == "float" and plain and single:
             self.flow.edits.append((node, rw.calling("to", rw.name(f"{ast.unparse(other)}.dtype"))))
 
     def _in_place(self, statement: ast.AugAssign, node: ast.expr, dtype: k.DType | None) -> None:

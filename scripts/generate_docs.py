@@ -44,7 +44,10 @@ torch {torch}. This page lists them together with the rules that find these grap
 reason why no rule does. To see the entry for a single id, run `dynalint rule GB0170`. If dynalint runs the code and
 encounters a graph break that no rule has found, it reports the break as [DYN001](rules/DYN001.md), with its id.
 """
-SHOWN_OUTPUT = re.compile(r"(<!-- output of: (.*?) -->\n```text\n).*?(```\n)", re.DOTALL)
+SHOWN_OUTPUT = re.compile(
+    r"(?<=<!-- output of: )(?P<command>.*?)(?P<opening> -->\n```text\n)(?P<output>.*?)(?=```\n)", re.DOTALL
+)
+RELEASE = re.compile(r"\btorch \d+(\.\d+)*")
 SHOWN_MODEL = re.compile(r"```python\n(.*?)```\n", re.DOTALL)
 # Defaults that are long lists or depend on the machine.
 IN_WORDS = {
@@ -73,13 +76,22 @@ def pages() -> dict[Path, str]:
 
 
 def with_output(text: str) -> str:
-    """Return the text with the output of the commands in it, run on its first Python block as `model.py`."""
+    """Return the text with the output of the commands in it, run on its first Python block as `model.py`.
+
+    Output that only differs in the release of torch is left as it is.
+    """
+
+    def current(shown: re.Match[str]) -> str:
+        new = output(shown["command"], folder)
+        same = RELEASE.sub("torch", new) == RELEASE.sub("torch", shown["output"])
+        return shown["command"] + shown["opening"] + (shown["output"] if same else new)
+
     model = SHOWN_MODEL.search(text)
     if model is None:
         raise ValueError("there is no block of Python to run the commands on")
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "model.py").write_text(model[1], encoding="utf-8")
-        return SHOWN_OUTPUT.sub(lambda shown: shown[1] + output(shown[2], folder) + shown[3], text)
+        return SHOWN_OUTPUT.sub(current, text)
 
 
 def output(command: str, folder: str) -> str:

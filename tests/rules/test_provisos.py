@@ -99,7 +99,9 @@ class Model(nn.Module):
     def forward(self, x):
         return x * self.draw([1, 2], k=2)[0]
 """
-    assert {one.category for one in dynalint.check_source("m.py", code) if one.line == 13} == {"graph-break"}
+    # Later releases trace `random.sample` and only break the graph at the other function.
+    found = dynalint.check_source("m.py", code, settings={"torch": "2.13"})
+    assert {one.category for one in found if one.line == 13} == {"graph-break"}
 
 
 def test_a_call_of_one_of_several_layers_is_advice() -> None:
@@ -146,10 +148,11 @@ class Model(nn.Module):
     torch._dynamo.reset()
     counters.clear()
     torch.compile(namespace["Model"](), backend="eager")(torch.randn(4, 8), torch.tensor([1, 2]))
-    assert [reason.splitlines()[0] for reason in counters["unimplemented"]] == [
-        "Attempted to wrap RNN, GRU, or LSTM",
-        "Unsupported Tensor.item() call with capture_scalar_outputs=False",
-    ]
+    # From torch 2.15 on, Dynamo only breaks the graph where the layer is called.
+    layer = {"Attempted to wrap RNN, GRU, or LSTM", "Unsupported function call (delayed)"}
+    reasons = {reason.splitlines()[0] for kind in ("unimplemented", "graph_break") for reason in counters[kind]}
+    assert reasons & layer
+    assert reasons - layer == {"Unsupported Tensor.item() call with capture_scalar_outputs=False"}
 
 
 def test_a_number_that_only_some_runs_read_is_no_failure_of_other_rules() -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +21,7 @@ import torch
 from ..comparing.compiled import compare
 from ..dynamo import runs
 from ..dynamo.graph_records import Outcome, Remedy, Tried
-from ..dynamo.records import Run, encode
+from ..dynamo.records import EagerComparison, Run, encode
 from ..dynamo.runs import Call, Listener, compiled_run
 from ..dynamo.settings import Setting, compiled, in_force, relevant
 from ..inputs.targets import BuiltTarget, ProblemError, subject_of
@@ -134,10 +133,12 @@ class Advisor:
         self._reply.part("tried", encode_all(self._tried))
         return tried
 
-    def _keep(self, kind: str, tried: Tried, compiler: Callable[[Any, Any], Any], context: Any, note: str = "") -> None:
-        """Compare a remedy's results with eager code, and send them."""
-        with context:
-            found = compare(self._make, self._calls[-2:], lambda function: compiler(function, "aot_eager"))
+    def _compare(self, settings: Sequence[Setting]) -> EagerComparison:
+        with in_force(settings):
+            return compare(self._make, self._calls[-2:], lambda function: compiled(function, settings, "aot_eager"))
+
+    def _keep(self, kind: str, tried: Tried, found: EagerComparison, note: str = "") -> None:
+        """Send a remedy, and how its results compare with those of eager code."""
         equal = None if not found.stable else found.same
         difference = "" if found.same else f"{found.what} in call {found.call + 1}: {found.detail}"
         self._remedies.append(Remedy(kind, tried, equal, difference, note))
@@ -154,38 +155,59 @@ class Advisor:
         alone: dict[str, Tried] = {}
         able: list[Setting] = []
         best: tuple[Setting, ...] = ()
-        reached, last = before, None
+        reached = before
+        better: list[tuple[tuple[Setting, ...], Tried]] = []
         try:
             for setting in relevant(runs.fresh_callable(self._make), self._calls, run):
                 tried = alone[setting.name] = self._with([setting])
                 if not tried.outcome.error:
                     able.append(setting)
                     if _merit(tried.outcome) < _merit(reached):
-                        best, reached, last = (setting,), tried.outcome, tried
+                        best, reached = (setting,), tried.outcome
+                        better.append((best, tried))
             able.sort(key=lambda setting: _merit(alone[setting.name].outcome))
             together = _compatible(able)
             if reached.breaks + reached.recompiles and len(together) > 1:
                 tried = self._with(together)
                 if not tried.outcome.error and _merit(tried.outcome) < _merit(reached):
-                    best, reached, last = together, tried.outcome, tried
+                    best, reached = together, tried.outcome
+                    better.append((best, tried))
                 for setting in reversed(best if len(best) > 1 else ()):
                     fewer = tuple(one for one in best if one is not setting)
                     tried = self._with(fewer) if len(fewer) > 1 else alone[fewer[0].name]
                     if not tried.outcome.error and _merit(tried.outcome) <= _merit(reached):
-                        best, reached, last = fewer, tried.outcome, tried
+                        best, reached = fewer, tried.outcome
+                        better.append((best, tried))
                     if len(best) == 1:
                         break
         finally:
-            if last is not None:
-                note = " ".join(setting.note for setting in best if setting.note)
-                self._keep("settings", last, lambda f, backend: compiled(f, best, backend), in_force(best), note)
+            self._keep_settings(better[::-1])
+
+    def _keep_settings(self, better: Sequence[tuple[tuple[Setting, ...], Tried]]) -> None:
+        """Keep the first of some sets of settings, best first, whose results are those of eager code, or else the best.
+
+        The outcomes are those of the backend `eager`. What comes after Dynamo may still fail with these settings, for
+        example because it specialises a size that is marked as dynamic.
+        """
+        kept: tuple[tuple[Setting, ...], Tried, EagerComparison] | None = None
+        for settings, tried in better:
+            if kept is not None and time.process_time() > self._deadline:
+                break
+            found = self._compare(settings)
+            if kept is None or found.same:
+                kept = settings, tried, found
+            if found.same:
+                break
+        if kept is not None:
+            settings, tried, found = kept
+            self._keep("settings", tried, found, " ".join(setting.note for setting in settings if setting.note))
 
     def _try_fullgraph(self) -> None:
         whole = Setting("fullgraph", "torch.compile(model, fullgraph=True)", options={"fullgraph": True})
         tried = self._with([whole])
         if not tried.outcome.error:
             note = "It raises an error instead of breaking the graph, and captures scalars and dynamic shapes."
-            self._keep("fullgraph", tried, lambda f, backend: compiled(f, [whole], backend), nullcontext(), note)
+            self._keep("fullgraph", tried, self._compare([whole]), note)
 
 
 def encode_all(records: Sequence[Any]) -> list[Any]:

@@ -125,16 +125,15 @@ class _Reading:
         waiting: list[ast.expr] = [node]
         while waiting:
             inner: ast.AST = waiting.pop()
-            outer = self._parents.get(inner)
+            element, outer = inner, self._parents.get(inner)
             while isinstance(outer, ast.expr) and not self._is_tensor(outer) and not isinstance(outer, ast.Compare):
-                inner, outer = outer, self._parents.get(outer)
+                element, inner, outer = inner, outer, self._parents.get(outer)
             if isinstance(outer, ast.BinOp | ast.Subscript) and self._is_tensor(outer):
                 return True
-            if isinstance(outer, ast.Assign) and len(outer.targets) == 1 and isinstance(outer.targets[0], ast.Name):
-                name = outer.targets[0].id
-                if name not in seen:
-                    seen.add(name)
-                    waiting.extend(self._loads(name))
+            name = _name_given(outer, element) if isinstance(outer, ast.Assign) else None
+            if name is not None and name not in seen:
+                seen.add(name)
+                waiting.extend(self._loads(name))
         return False
 
     def is_input(self, node: ast.expr) -> bool:
@@ -191,6 +190,15 @@ class _Reading:
 
 def _place(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def _name_given(statement: ast.Assign, element: ast.AST) -> str | None:
+    """Return the name that an assignment gives to a value, or to an element of the tuple that it unpacks."""
+    target, value = statement.targets[0], statement.value
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and element in value.elts:
+        starred = any(isinstance(one, ast.Starred) for one in (*target.elts, *value.elts))
+        target = target if starred or len(target.elts) != len(value.elts) else target.elts[value.elts.index(element)]
+    return target.id if isinstance(target, ast.Name) and len(statement.targets) == 1 else None
 
 
 def _block(parents: Mapping[ast.AST, ast.AST], statement: ast.stmt) -> list[ast.stmt]:

@@ -254,6 +254,17 @@ def test_a_reason_that_findings_share_is_said_once_with_their_number(
     assert ran.err.count(f"note: 2 findings are unconfirmed: {reason}\n") == 1
 
 
+@pytest.mark.parametrize("form", ["concise", "grouped", "json", "github"])
+def test_the_reason_of_the_only_finding_is_said_unless_another_is_confirmed(
+    confirm: Confirm, dynalint: Run, model: Path, form: str
+) -> None:
+    reason = "Model cannot be built."
+    confirm.evidence = {"DYN101": Evidence("unconfirmed", reason), "DYN401": CONFIRMED}
+    assert reason not in dynalint("check", "--output-format", form).err
+    ran = dynalint("check", "--output-format", form, "--select", "DYN101")
+    assert ran.err.count(f"note: 1 finding is unconfirmed: {reason}\n") == 1
+
+
 def test_confirming_that_was_asked_for_and_cannot_be_done_is_a_failure(
     confirm: Confirm, dynalint: Run, model: Path
 ) -> None:

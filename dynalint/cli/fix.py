@@ -82,7 +82,7 @@ def fix(**options: Any) -> int:
     writer = Writer(lambda source: run.workspace.shown(source.path))
     keep = writer.keep if writing and run.stdin is None else None
     fixing = partial(engine.fix, verify=verify, unlikely=options["all"], keep=keep)
-    with keeping_a_server(), _noting_progress(run, writer):
+    with keeping_a_server(), _noting_progress(run, writer, writing=keep is not None):
         with run.activity() as progress:
             checked = engine.check(run.workspace, progress, fixable=not writing and not options["settings"])
             if checked.interrupted:
@@ -104,13 +104,15 @@ def fix(**options: Any) -> int:
 
 
 @contextlib.contextmanager
-def _noting_progress(run: CommandRun, writer: Writer) -> Iterator[None]:
-    """Print which files have been written so far if fixing is interrupted."""
+def _noting_progress(run: CommandRun, writer: Writer, *, writing: bool) -> Iterator[None]:
+    """Print which files have been written so far if fixing is interrupted. `writing` says whether files are written."""
     try:
         yield
     except KeyboardInterrupt:
         if writer.written:
             run.note(f"the fixes so far have been written: {', '.join(writer.written)}.")
+        elif writing:
+            run.note("no file has been changed so far.")
         raise
 
 

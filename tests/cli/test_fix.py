@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from dynalint import engine
+
 Run = Callable[..., Any]
 
 DIFF = """\
@@ -46,6 +48,30 @@ def test_nothing_to_fix(fix: Run, model: Path) -> None:
     for more in (["--select", "DYN1"], ["--unfixable", "DYN4"], ["--fixable", "DYN1"]):
         ran = fix(*more)
         assert (ran.code, ran.out) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rounds", "note"),
+    [
+        (["--apply"], 1, "note: the fixes so far have been written: model.py.\n"),
+        (["--apply"], 0, "note: no file has been changed so far.\n"),
+        ([], 1, ""),
+    ],
+)
+def test_an_interrupted_run_says_what_it_has_written(
+    fix: Run, model: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], rounds: int, note: str
+) -> None:
+    fixing, before = engine.fix, model.read_bytes()
+
+    def interrupted(*args: Any, **options: Any) -> Any:
+        if rounds:
+            fixing(*args, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "fix", interrupted)
+    ran = fix(*arguments)
+    assert (ran.code, ran.err) == (130, f"{note}\nerror: interrupted\n")
+    assert (model.read_bytes() != before) == ("written" in note)
 
 
 def test_apply_writes_and_reports_what_is_left(fix: Run, model: Path) -> None:

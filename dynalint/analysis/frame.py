@@ -73,8 +73,9 @@ class Context:
     `reads` holds the class attributes as the last run saw them. `outdated` is true if anything else that this context
     depends on has changed. `yields` is true for a generator. `crowded` names the parameters for which callers pass more
     kinds than one context can distinguish. Evidence from one caller about these parameters does not apply to other
-    callers. `firm_events` are the keys of the events that no run with these arguments can avoid, and `firm_calls` are
-    the calls that it cannot avoid, each with its line.
+    callers. `absorbed` holds the arguments that have been joined into `params`, each with its parameter. `firm_events`
+    are the keys of the events that no run with these arguments can avoid, and `firm_calls` are the calls that it cannot
+    avoid, each with its line.
     """
 
     function: FunctionInfo
@@ -88,6 +89,7 @@ class Context:
     users: dict[Context, bool] = field(default_factory=dict)
     reads: dict[tuple[ClassInfo, str], Kind] = field(default_factory=dict)
     crowded: set[str] = field(default_factory=set)
+    absorbed: set[tuple[str, Kind]] = field(default_factory=set)
     yields: bool = False
     firm_events: set[tuple[Any, ...]] = field(default_factory=set)
     firm_calls: dict[Context, int] = field(default_factory=dict)
@@ -279,7 +281,7 @@ class Engine(Protocol):
     scripts: set[FunctionInfo | None]
     hooked: set[tuple[ClassInfo, str]]
     hooks: dict[tuple[ClassInfo, str], dict[tuple[str, Kind], None]]
-    annotations: dict[ast.expr, Kind]
+    annotations: dict[ast.expr | ast.arg, Kind]
     outside_names: dict[tuple[ClassInfo, str], str]
     effects: dict[tuple[object, ...], None] | None
     changes: int

@@ -68,7 +68,7 @@ class Interpreter:
         self.contexts: dict[FunctionInfo, list[Context]] = {}
         self._masks: dict[ModuleInfo, set[str]] = {}
         self._queue: deque[Context] = deque()
-        self.annotations: dict[ast.expr, Kind] = {}
+        self.annotations: dict[ast.expr | ast.arg, Kind] = {}
         self.outside_names: dict[tuple[ClassInfo, str], str] = {}
         self.attributes = Attributes(self)
         self.evidence = TensorEvidence()

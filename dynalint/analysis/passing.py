@@ -94,6 +94,9 @@ def widen(context: Context, params: Environment) -> bool:
             or (name in context.crowded and (isinstance(old, Unknown) or isinstance(kind, Unknown)))
         ):
             continue
+        if (name, kind) in context.absorbed:
+            continue  # callers are interpreted again and again, and mostly pass the same
+        context.absorbed.add((name, kind))
         new = join(old, kind) if name in context.crowded else either_caller(old, kind)
         if _differ(old, kind):
             context.crowded.add(name)  # a third caller with an unknown dtype does not settle which of the two it is

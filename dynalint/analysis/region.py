@@ -120,11 +120,15 @@ def _put_in_place_of_forward(interpreter: Interpreter, modules: list[ModuleInfo]
 
 def _run_with(interpreter: Interpreter, modules: list[ModuleInfo], spelled: re.Pattern[str]) -> None:
     """Interpret functions that contain `torch.compile(...)`, `model.compile()` or `self.forward = self.fast`."""
+    found: list[FunctionInfo] = []
     for module in modules:
         lines = _lines(module, spelled)
-        for function in [*module.functions, module.top] if lines else []:
-            if any(function.node.lineno <= line <= (function.node.end_lineno or 0) for line in lines):
-                interpreter.run_scripts([function])
+        found += [
+            function
+            for function in ([*module.functions, module.top] if lines else [])
+            if any(function.node.lineno <= line <= (function.node.end_lineno or 0) for line in lines)
+        ]
+    interpreter.run_scripts(found)
 
 
 def compiled_by_calls(interpreter: Interpreter) -> list[FunctionInfo]:
@@ -162,13 +166,16 @@ def run_scripts(project: Project, interpreter: Interpreter) -> None:
     """Interpret scripts and tests. Their calls to compiled code show the kinds of its parameters.
 
     They are interpreted last, so that a single test's constructor call does not determine the kinds of a class's
-    attributes.
+    attributes. All of them are interpreted together, so that what many of them call is interpreted again once for all
+    of them, and not once for each.
     """
+    found: list[FunctionInfo] = []
     for path in sorted(project.modules):
         module = project.modules[path]
         if project.is_checked(module.file):
-            tests = [function for function in module.functions if function.parent is None and _is_test(function)]
-            interpreter.run_scripts([*tests, *([module.top] if _is_script(module) else [])])
+            found += [function for function in module.functions if function.parent is None and _is_test(function)]
+            found += [module.top] if _is_script(module) else []
+    interpreter.run_scripts(found)
 
 
 def _is_test(function: FunctionInfo) -> bool:

@@ -60,9 +60,18 @@ def declared_kind(interpreter: Engine, annotation: ast.expr, module: ModuleInfo)
     known = interpreter.annotations.get(annotation)
     if known is None:
         known = annotation_kind(interpreter, annotation, module)
-        if all(isinstance(one, (k.Tensor, k.Value, Unknown)) for one in known.members):
+        if all(map(_is_settled, known.members)):
             interpreter.annotations[annotation] = known
     return known
+
+
+def _is_settled(kind: Kind) -> bool:
+    """Return whether a kind given by an annotation names no project class."""
+    if isinstance(kind, k.Sequence) and not kind.fields:
+        return all(map(_is_settled, kind.element.members))
+    if isinstance(kind, k.Dictionary) and not kind.items:
+        return all(map(_is_settled, kind.value.members))
+    return isinstance(kind, (k.Tensor, k.Value, Unknown))
 
 
 def declared_attribute(interpreter: Engine, cls: ClassInfo, name: str) -> Kind:
@@ -80,12 +89,18 @@ def parameter_kind(interpreter: Engine, function: FunctionInfo, argument: ast.ar
     """
     default = parameter_default(function, argument.arg)
     if argument.annotation is not None:
+        known = interpreter.annotations.get(argument)
+        if known is not None:
+            return known
         kind = declared_kind(interpreter, argument.annotation, function.module)
         if kind != UNKNOWN:
             # If the parameter is `flag: Tensor = False`, an omitted argument is not a tensor.
             if isinstance(default, ast.Constant) and (default.value is None or k.may_be_tensor(kind)):
                 kind = join(kind, widened(k.constant(default.value)))
-            return k.with_home(kind, k.Home("argument", argument.arg))
+            found = k.with_home(kind, k.Home("argument", argument.arg))
+            if argument.annotation in interpreter.annotations:
+                interpreter.annotations[argument] = found
+            return found
     if default is None or (isinstance(default, ast.Constant) and default.value is None):
         tensor = documented(function).get(argument.arg)
         if tensor is not None:

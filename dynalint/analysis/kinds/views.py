@@ -136,10 +136,11 @@ def tensor_and_number(one: Kind, other: Kind) -> bool:
 
 def _is_given_number(kind: Kind) -> bool:
     """Return whether `kind` is a number or a container of numbers, ignoring None."""
-    given = without(kind, "none")
-    if isinstance(given, Sequence):
-        given = given.element
-    return given is not NOTHING and is_number(given)
+    given = [one for one in kind.members if not (isinstance(one, Value) and one.type == "none")]
+    if len(given) == 1 and isinstance(given[0], Sequence):
+        element = given[0].element
+        return element is not NOTHING and is_number(element)
+    return bool(given) and all(map(is_number, given))
 
 
 def held_in(outer: Sequence | Dictionary, kind: Kind) -> Kind:

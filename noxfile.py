@@ -5,7 +5,7 @@ from __future__ import annotations
 import nox
 
 PYTHON = ("3.10", "3.11", "3.12", "3.13", "3.14")
-# The oldest release that is tested, the one that `./dev test` uses, and the newest.
+# The oldest release that is tested, the one that `./dev test` uses, and the newest. The newest requires Python 3.11.
 TORCH = ("2.11.0", "2.13.0", "2.15.0")
 
 nox.needs_version = ">=2025.2.9"

@@ -3,7 +3,7 @@
 After a break, Dynamo generates new code for the rest of the function. Its line table is wrong after an instruction of
 more than 16 bytes, because the writer splits the entry and adds the distance to the previous line once for each part.
 Since Python 3.11, loading attributes and methods takes that many bytes. The function's later breaks, and the lines
-traced in it, would all have wrong line numbers (torch 2.0 to 2.13).
+traced in it, would all have wrong line numbers (torch 2.0 to 2.15).
 """
 
 from __future__ import annotations

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._dynamo import symbolic_convert, utils
 
 from dynalint.confirm.worker.dynamo import runs
+from dynalint.confirm.worker.dynamo.metrics import UnknownReleaseError
 from dynalint.confirm.worker.dynamo.records import Run, decode, encode
 from dynalint.confirm.worker.dynamo.reports import gb_id
 
@@ -224,3 +226,28 @@ def test_a_witness_travels_as_json(function: Callable[..., Any]) -> None:
 def test_every_id_of_this_release_is_known_by_its_type() -> None:
     assert gb_id("Data-dependent branching") == "GB0170"
     assert gb_id("no such type") is None
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (utils, "get_compilation_metrics"),
+        (utils, "clear_compilation_metrics"),
+        (symbolic_convert.InstructionTranslatorBase, "step"),
+        (symbolic_convert.InstructionTranslatorBase, "log_graph_break"),
+    ],
+)
+def test_a_private_part_of_torch_that_is_missing_is_no_exception_of_the_users_code(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
+) -> None:
+    monkeypatch.delattr(owner, name)
+    with pytest.raises((AttributeError, UnknownReleaseError), match=name):
+        runs.default_run(lambda: branch, [((torch.ones(3),), {})])
+
+
+def test_metrics_without_an_attribute_that_is_needed_are_not_taken_for_no_recompilation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(utils, "get_compilation_metrics", lambda: [object()])
+    with pytest.raises(UnknownReleaseError, match=r"cannot read the metrics of torch .*'co_filename'"):
+        runs.default_run(lambda: branch, [((torch.ones(3),), {})])

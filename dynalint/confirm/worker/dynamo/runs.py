@@ -1,7 +1,7 @@
 """Run a callable under Dynamo and record breaks, graphs and recompilations, in default mode and with `fullgraph=True`.
 
-This module, `line_tables` and `reports` are the only modules that use private parts of torch that differ between
-supported releases.
+This module, `line_tables`, `metrics` and `reports` are the only modules that use private parts of torch that differ
+between supported releases.
 
 It needs torch and the standard library, works in any process (the sandboxed worker, the rule harness, a test), and
 starts each run with `torch._dynamo.reset()`.
@@ -35,11 +35,11 @@ import torch
 from torch import _dynamo as dynamo
 from torch._dynamo import eval_frame, symbolic_convert
 from torch._dynamo import exc as dynamo_exc
-from torch._dynamo import utils as dynamo_utils
 from torch._guards import TracingContext
 from torch.utils import _pytree as pytree
 
 from ..source.lines import EagerLines
+from . import metrics
 from .line_tables import exact_lines
 from .records import Break, Compile, EagerRun, Run, Span
 from .reports import BREAKS, failure, frames_of, is_limit, parts_of, resumed, stack_above_dynamo
@@ -47,7 +47,6 @@ from .reports import BREAKS, failure, frames_of, is_limit, parts_of, resumed, st
 Maker = Callable[[], Callable[..., Any]]
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
-_METRICS_KEPT = 4096
 # Saved here because `trace_own_compiles` replaces it.
 user_compile = torch.compile
 # The worker replaces this if there is no GPU.
@@ -294,9 +293,13 @@ def _listening(listener: Listener) -> Iterator[None]:
 def compiled_run(
     make: Maker, calls: Iterable[Call], listener: Listener, backend: str = "eager", *, fullgraph: bool = False
 ) -> Run:
-    """Compile and run `calls` up to the first exception, while `listener` records Dynamo's reports."""
+    """Compile and run `calls` up to the first exception, while `listener` records Dynamo's reports.
+
+    Raises:
+        UnknownReleaseError: If Dynamo's metrics are not where they were in the releases that dynalint knows.
+    """
     torch.compiler.reset()
-    _forget_metrics()
+    metrics.forget()
     inner = dynamo.lookup_backend(backend) if backend != "eager" else None
 
     def counting(module: torch.fx.GraphModule, inputs: list[Any]) -> Any:
@@ -310,17 +313,20 @@ def compiled_run(
     _backends.append(counting)
     try:
         with _listening(listener), exact_lines():
-            function = listener.compile(fresh_callable(make), counting, fullgraph=fullgraph)
-            for listener.call, call in enumerate(calls):
-                args, kwargs = clone_inputs(call)
-                try:
-                    function(*args, **kwargs)
-                finally:
-                    compiles += _metrics(listener.call)[len(compiles) :]
-                graphs.append(listener.graphs)
-                operations.append(listener.operations)
-    except BaseException as raised:
-        error = failure(raised, listener.call)
+            try:
+                function = listener.compile(fresh_callable(make), counting, fullgraph=fullgraph)
+                for listener.call, call in enumerate(calls):
+                    args, kwargs = clone_inputs(call)
+                    try:
+                        function(*args, **kwargs)
+                    finally:
+                        compiles += metrics.attempts(listener.call)[len(compiles) :]
+                    graphs.append(listener.graphs)
+                    operations.append(listener.operations)
+            except metrics.UnknownReleaseError:
+                raise
+            except BaseException as raised:
+                error = failure(raised, listener.call)
     finally:
         _backends.pop()
         torch.compiler.reset()
@@ -334,48 +340,3 @@ def compiled_run(
         traced={file: tuple(sorted(spans)) for file, spans in listener.traced.items()},
         explained=listener.explained,
     )
-
-
-def _forget_metrics() -> None:
-    """Clear Dynamo's list of compilation metrics, and make it long enough for a model with many frames."""
-    set_limit = getattr(dynamo_utils, "set_compilation_metrics_limit", None)
-    if set_limit is not None:
-        set_limit(_METRICS_KEPT)
-    dynamo_utils.clear_compilation_metrics()
-
-
-def _metrics(call: int) -> list[Compile]:
-    """Return all attempts since the list was cleared. New attempts belong to `call`."""
-    attempts = []
-    frames: dict[str, Any] = {}
-    for metric in dynamo_utils.get_compilation_metrics():
-        # An attempt that ended at the recompile limit does not name its code, but its id starts with the frame's id.
-        compile_id = str(getattr(metric, "compile_id", "")).strip("[]")
-        frame = compile_id.partition("/")[0]
-        code = metric if metric.co_filename is not None else frames.get(frame)
-        if code is None or getattr(metric, "is_runtime", False):
-            continue
-        frames[frame] = code
-        attempts.append(
-            Compile(
-                function=str(code.co_name),
-                file=str(code.co_filename),
-                line=int(code.co_firstlineno or 0),
-                call=call,
-                operations=int(getattr(metric, "graph_op_count", None) or 0),
-                guarded=bool(getattr(metric, "has_guarded_code", False)),
-                recompile=_recompile_reason(metric),
-                fail_type=metric.fail_type,
-                fail_reason=metric.fail_reason,
-                compile_id=compile_id,
-            )
-        )
-    return attempts
-
-
-def _recompile_reason(metric: Any) -> str | None:
-    """Return the guard that failed. Releases before 2.7 only report that the frame already had compiled code."""
-    reason = getattr(metric, "recompile_reason", None)
-    if reason is None and not hasattr(metric, "recompile_reason") and getattr(metric, "cache_size", None):
-        return "a guard that this release of torch does not name"
-    return reason

@@ -57,7 +57,9 @@ _TAKEN_BY = {
     "other": "DVO",
 }
 # A parameter that takes an integer, in the spelling of the file.
-_INTEGER = re.compile(r":[?L]*I[?L]*[=,-]")
+INTEGER_LISTS = frozenset("dilation dim dims normalized_shape output_padding padding s size split_sizes stride".split())
+"""Parameters that take integers if they only take lists."""
+_INTEGER = re.compile(rf":[?L]*I[?L]*[=,-]|\b(?:{'|'.join(sorted(INTEGER_LISTS))}):[?L]*L[?L]*[=,-]")
 # Every factory function accepts these without changing the kind of its result, so the file omits them.
 _EVERYWHERE = frozenset({"out", "dtype", "device", "layout", "requires_grad", "pin_memory"})
 
@@ -280,7 +282,7 @@ def untraced() -> Mapping[str, str]:
 
 @cache
 def with_integers() -> frozenset[str]:
-    """Return the names, as in `flagged`, of functions and methods with a parameter that takes an integer."""
+    """Return the names, as in `flagged`, of functions and methods with a parameter that takes integers."""
     return frozenset(name for name, spec in _all_entries() if _INTEGER.search(str(spec)))
 
 

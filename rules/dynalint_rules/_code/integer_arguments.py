@@ -22,7 +22,7 @@ def integers(callee: str, node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
     """Yield the arguments of a call that have to be integers or tuples of them, each with the parameter's name.
 
     A tensor was passed to each of them in torch's own sample calls (414 arguments), and all that ran broke the graph.
-    If arguments are passed with `*`, there are none.
+    So did the 30 functions with a list of integers that were run. If arguments are passed with `*`, there are none.
     """
     overloads = _overloads(callee)
     if not overloads or any(isinstance(argument, ast.Starred) for argument in node.args):
@@ -44,10 +44,11 @@ def _name_at(overloads: _Overloads, position: int) -> str:
 
 
 def _is_integer(overloads: _Overloads, name: str) -> bool:
-    """Return whether a parameter is an integer in some overload, and neither a tensor nor another number in any."""
+    """Return whether a parameter takes integers in some overload, and neither a tensor nor other numbers in any."""
     found = [one for parameters in overloads for one in parameters if one.name == name]
     letters = set("".join(one.letters for one in found))
-    return "I" in letters and letters <= set("IL?") and not any(one.literals for one in found)
+    whole = "I" in letters or ("L" in letters and name in torch_api.INTEGER_LISTS)
+    return whole and letters <= set("IL?") and not any(one.literals for one in found)
 
 
 @cache

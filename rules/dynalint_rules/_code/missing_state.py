@@ -193,7 +193,15 @@ def turns_from_none(event: StateChange, project: Project) -> bool:
         and len(list(_stores(function, state))) == 1
         and any(_looks_at(node, event, state, parents) for node in walk_function(function.node))
         and not any(_takes_for_there(node, event, state, parents) for node in walk_function(function.node))
+        and not any(_may_set_to_none(other, statement, project) for other, statement in other_changes(event, project))
     )
+
+
+def _may_set_to_none(function: FunctionInfo, statement: ast.stmt, project: Project) -> bool:
+    """Return whether a statement may set the state to None, so that later calls may find None as well."""
+    value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+    kind = k.UNKNOWN if value is None else project.kinds(function).get(value, k.UNKNOWN)
+    return any(one == k.NONE or isinstance(one, k.Unknown) for one in kind.members)
 
 
 def _stores(function: FunctionInfo, state: _State) -> Iterator[ast.Attribute]:

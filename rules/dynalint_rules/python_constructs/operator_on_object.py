@@ -37,7 +37,7 @@ class OperatorOnObject(Rule):
                 event.node,
                 f"Dynamo does not trace into the method of `{name}` that implements `{operator}`",
                 help="call a method with a descriptive name instead",
-                torch="<2.14" if event.operator is ast.Invert else "<2.15",
+                torch="<2.14",
             )
 
 

@@ -22,7 +22,7 @@ def integers(callee: str, node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
     """Yield the arguments of a call that have to be integers or tuples of them, each with the parameter's name.
 
     A tensor was passed to each of them in torch's own sample calls (414 arguments), and all that ran broke the graph.
-    So did the 30 functions with a list of integers that were run. If arguments are passed with `*`, there are none.
+    So did the 35 functions that were run with a list that holds one. If arguments are passed with `*`, there are none.
     """
     overloads = _overloads(callee)
     if not overloads or any(isinstance(argument, ast.Starred) for argument in node.args):

@@ -517,7 +517,8 @@ class TestAgainstTorch:
         missing = {name for name in names if torch_api.method(name) is None and torch_api.attribute(name) is None}
         assert missing <= {"as_subclass", "index", "const_data_ptr", "ipu", "mtia", "backward", "register_hook", "register_post_accumulate_grad_hook",
                            "storage_type", "reinforce", "eig", "lstsq", "symeig", "solve", "dequantize", "qscheme", "name",
-                           "names", "align_to", "refine_names", "rename", "rename_", "unflatten", "is_shared", "cfloat"}  # fmt: skip
+                           "names", "align_to", "refine_names", "rename", "rename_", "unflatten", "is_shared", "cfloat",
+                           "align_as", "has_names"}  # fmt: skip
 
     def test_in_place_methods_return_their_receiver(self) -> None:
         values = self._values()

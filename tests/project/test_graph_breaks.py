@@ -26,19 +26,24 @@ def registry() -> dict[str, list[str]]:
     return {name: [one["Gb_type"] for one in versions] for name, versions in json.loads(text).items()}
 
 
+def is_covered(release: str | None) -> bool:
+    """Whether the table is about this release. Older ones have some of its ids, partly under other names."""
+    return holds(f">={table()['torch'].partition(' ')[0]}", release)
+
+
 @pytest.mark.dynamo
 def test_every_id_of_torch_is_classed() -> None:
     installed, release = registry(), installed_torch()
     classed = {name: raw for name, raw in table()["breaks"].items() if holds(raw.get("torch", ""), release)}
     new = [f"{name} ({installed[name][0]})" for name in sorted(installed.keys() - classed.keys())]
-    gone = sorted(classed.keys() - installed.keys())
+    gone = sorted(classed.keys() - installed.keys()) if is_covered(release) else []
     assert not new, f"torch has graph breaks that {TABLE} does not class: {', '.join(new)}"
     assert not gone, f"{TABLE} has ids that torch no longer has: {', '.join(gone)}"
 
 
 @pytest.mark.dynamo
 def test_names_are_those_of_torch() -> None:
-    installed = registry()
+    installed = registry() if is_covered(installed_torch()) else {}
     stale = [
         f"{name} is {installed[name][0]!r}, not {raw['type']!r}"
         for name, raw in table()["breaks"].items()

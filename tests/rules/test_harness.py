@@ -280,7 +280,7 @@ def test_the_session_fails_where_nothing_ran(tmp_path: Path, body: str, argument
         "no:cacheprovider",
         *arguments,
         "-k",
-        "DYN502-class-attribute",
+        "DYN201-two-at-once",
         str(path),
     ]
     if not _is_installed():

@@ -24,7 +24,7 @@ class StrandedComprehension(Rule):
     name = "stranded-comprehension"
     summary = "A list comprehension runs in eager mode after a graph break in a loop"
     severity = "info"
-    gb = ("GB4347", "GB9493")
+    gb = ("GB0156", "GB4347", "GB9493")  # torch 2.11 reports the first
     events = (Iteration,)
     refusal = "fix the graph break in the loop, or iterate over a tuple"
 

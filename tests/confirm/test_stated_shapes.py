@@ -125,3 +125,32 @@ def test_kinds_are_read_too() -> None:
     assert kinds(Described) == [torch.float32, torch.bool, torch.int64]
     assert kinds(Annotations) == [torch.float32, torch.int64, torch.float32]
     assert kinds(Commented) == [torch.float32, torch.int64]
+
+
+class Unpacked(nn.Module):
+    def forward(self, image, boxes, weights, times, kept):
+        _b, _c, _h, _w = image.shape
+        _, _n, _ = boxes.size()
+        times = times[:, None, None, None]
+        kept, _ = kept.shape  # it is a size from here on
+        return (image * times).sum() + boxes.permute(0, 2, 1).sum() + einsum("b n c, b c -> b n", boxes, weights) + kept
+
+
+class Rearranged(nn.Module):
+    def forward(self, x, y):
+        x = rearrange(x, "b h n d -> b n (h d)")
+        y = rearrange(y, "b (h n) d -> b n (h d)", h=1)
+        return x.sum() + y.sum()
+
+
+def einsum(pattern: str, *tensors: torch.Tensor) -> torch.Tensor:
+    return torch.einsum(pattern.replace("n c", "nc").replace("b ", "b"), *tensors)
+
+
+def rearrange(x: torch.Tensor, pattern: str, **_sizes: int) -> torch.Tensor:
+    return x.transpose(1, 2).flatten(2)
+
+
+def test_code_states_the_number_of_dimensions_too() -> None:
+    assert [len(shape) for shape in shapes(Unpacked())] == [4, 3, 2, 1, 2]
+    assert len(shapes(Rearranged())[0]) == 4

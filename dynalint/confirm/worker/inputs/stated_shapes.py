@@ -1,7 +1,8 @@
 """Find shapes that the source states for a parameter, in an annotation, comment or docstring.
 
-Sources are read in this order: annotations with jaxtyping or `Annotated`, comments (`x,  # (batch, seq, dim)`), and the
-docstrings of the function and its class. The source may be wrong, so the result is only a first guess.
+Sources are read in this order: annotations with jaxtyping or `Annotated`, comments (`x,  # (batch, seq, dim)`), the
+docstrings of the function and its class, and the code, which may unpack the shape. The source may be wrong, so the
+result is only a first guess.
 """
 
 from __future__ import annotations
@@ -22,8 +23,7 @@ from torch import nn
 
 from .guessed_values import BATCH, LENGTH, WIDTH
 from .tensor_shapes import TensorSpec
-
-Dimensions = tuple[str, ...]
+from .used_shapes import Dimensions, used_shapes
 
 _SIDE = 16
 _LARGEST = 1024
@@ -71,10 +71,10 @@ def stated_specs(function: Callable[..., Any], guesses: Mapping[str, Any]) -> di
     return {**guesses, **{name: _spec(stated, tensors[name], sizes) for name, stated in known.items()}}
 
 
-def _statements(function: Callable[..., Any], names: Iterable[str]) -> Iterator[dict[str, Stated]]:
+def _statements(function: Callable[..., Any], guesses: Mapping[str, TensorSpec]) -> Iterator[dict[str, Stated]]:
     """Yield the statements from each source, most precise first."""
     target = function.forward if isinstance(function, nn.Module) else function
-    names = list(names)
+    names = list(guesses)
     yield {name: stated for name in names if (stated := _annotated(target, name)) is not None}
     try:
         source = textwrap.dedent(inspect.getsource(target))
@@ -85,6 +85,12 @@ def _statements(function: Callable[..., Any], names: Iterable[str]) -> Iterator[
     owner = type(function) if isinstance(function, nn.Module) else None
     for holder in (target, owner):
         yield from _texts([(None, line) for line in (getattr(holder, "__doc__", None) or "").splitlines()], names)
+    # The guess fits the first layer, so only another number of dimensions says more than it does.
+    yield {
+        name: Stated(found)
+        for name, found in used_shapes(tree, names).items()
+        if len(found) != len(guesses[name].shape)
+    }
 
 
 def _annotated(target: Callable[..., Any], name: str) -> Stated | None:

@@ -74,10 +74,9 @@ class Rewrite:
     `imports` are import statements that the new code needs at the top of the file, such as "import torch". They are not
     added if they already exist. `leaves` are the codes of findings from other rules that the new code may have, such as
     a branch on a former number that is now a tensor. The rewrite is only applied together with the rewrites of these
-    findings. `own_calls` means that the conditions are about the arguments that callers pass, such as their number of
-    dimensions. Inputs that dynalint guessed cannot show that these conditions are met. Only calls in the project's own
-    tests, documentation and examples can. `otherwise` is a longer rewrite with fewer conditions, which is tried if
-    running the code shows that this one is not correct.
+    findings. `ranks` means that the new code depends on how many dimensions the arguments have. If the arguments were
+    guessed, all other numbers of dimensions that the original code accepts are tried, too. `otherwise` is a longer
+    rewrite with fewer conditions, which is tried if running the code shows that this one is not correct.
     """
 
     title: str
@@ -86,7 +85,7 @@ class Rewrite:
     conditions: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     leaves: tuple[str, ...] = ()
-    own_calls: bool = False
+    ranks: bool = False
     otherwise: Rewrite | None = None
 
 

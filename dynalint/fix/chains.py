@@ -45,7 +45,7 @@ def start_of(item: Item) -> Start:
     assert linted.rewrite is not None
     rewrite = _chosen(linted.rewrite, careful=item.careful)
     sources = {replacement.file.path: replacement.file for replacement in rewrite.replacements}
-    about = (rewrite.title, rewrite.safety, rewrite.conditions, sources, rewrite.own_calls)
+    about = (rewrite.title, rewrite.safety, rewrite.conditions, sources, rewrite.ranks)
     return Start(item, Unit((linted,), plan_of(rewrite), *about), rewrite.leaves)
 
 
@@ -170,7 +170,7 @@ class _Chain:
             self.unit,
             plan={self.path: _changes(before, replaced(self.text, plan[self.path]), self._end)},
             safety=max(self.unit.safety, step.safety, key=CAUTION.index),
-            own_calls=self.unit.own_calls or step.own_calls,
+            ranks=self.unit.ranks or step.ranks,
             conditions=tuple(dict.fromkeys([*self.unit.conditions, *step.conditions])),
         )
 

@@ -39,7 +39,6 @@ class TriedUnit:
     obstacles: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     passed: set[str] = field(default_factory=set)
-    own_calls: bool = False
     verification: Verification | None = None
 
     @property
@@ -62,7 +61,6 @@ class TriedUnit:
         self.obstacles += run.obstacles
         self.notes += run.notes
         self.passed |= run.passed
-        self.own_calls |= run.own_calls
         if run.verification is not None:
             self.refute(run.verification.detail, raises=run.verification.raises)
 
@@ -80,7 +78,7 @@ class TriedUnit:
             passed = changes_of(self.passed)
             but = [f"but {'; '.join(passed)}"] if passed else []
             detail = "; ".join([f"equal on {self.inputs} inputs, {ran}", *self.notes, *but])
-            return Verification("proven", detail, *counts, passed=passed, own_calls=self.own_calls)
+            return Verification("proven", detail, *counts, passed=passed)
         if self.inputs:
             missing = next(side for key, side in sorted(self.sides.items(), key=str) if key not in self.seen)
             detail = f"{missing.words} on line {missing.line} did not run on any of {self.inputs} inputs"

@@ -44,8 +44,8 @@ Linter = Callable[[Mapping[Path, str]], Sequence[Linted]]
 class Unit:
     """The smallest part of a fix: a rewrite, all of its changes, and the findings that it resolves.
 
-    `sources` are the files that the rewrite was made for. If `own_calls` is true, only calls made by the project's own
-    code can show that the rewrite's conditions are met.
+    `sources` are the files that the rewrite was made for. If `ranks` is true, guessed inputs must not be the only ones
+    with their numbers of dimensions.
     """
 
     linted: tuple[Linted, ...]
@@ -54,7 +54,7 @@ class Unit:
     safety: Safety
     conditions: tuple[str, ...]
     sources: Mapping[Path, SourceFile]
-    own_calls: bool = False
+    ranks: bool = False
 
     @property
     def exact(self) -> bool:
@@ -84,8 +84,7 @@ class Verification:
     `detail` is a clause that says what was compared, what was different and for which input, or why nothing could be
     run. `inputs` is the number of inputs tried, `sides` the number of branches and statements in the changed code, and
     `sides_run` how many of those ran in the original code. `raises` means that the rewritten code failed where the
-    original did not. `passed` lists the differences that the chosen equivalence accepts. `own_calls` is true if the
-    inputs come from a call in the project's own code or from a declared example.
+    original did not. `passed` lists the differences that the chosen equivalence accepts.
     """
 
     outcome: Literal["proven", "refuted", "unverifiable"]
@@ -95,7 +94,6 @@ class Verification:
     sides_run: int = 0
     raises: bool = False
     passed: tuple[str, ...] = ()
-    own_calls: bool = False
 
 
 Verifier = Callable[[Mapping[Path, str], Mapping[Path, str], Sequence[Unit]], Mapping[Unit, Verification]]

@@ -46,8 +46,8 @@ def united(units: Sequence[Unit]) -> Unit:
     linted = tuple(sorted((one for unit in units for one in unit.linted), key=offset_of))
     conditions = tuple(dict.fromkeys(condition for unit in units for condition in unit.conditions))
     first = units[0]
-    own_calls = any(unit.own_calls for unit in units)
-    return Unit(linted, first.plan, first.title, safety, conditions, first.sources, own_calls)
+    ranks = any(unit.ranks for unit in units)
+    return Unit(linted, first.plan, first.title, safety, conditions, first.sources, ranks)
 
 
 def is_refuted(unit: Unit, verification: Verification) -> bool:
@@ -59,20 +59,12 @@ def is_refuted(unit: Unit, verification: Verification) -> bool:
     return verification.outcome == "refuted" and (unit.safety != "unsafe" or verification.raises)
 
 
-def refusal_of(unit: Unit, verification: Verification, *, guesses: bool) -> str | None:
-    """Return why a unit is not applied after a run, or None if it is.
-
-    If `guesses` is true, a unit with `own_calls` is also applied if its inputs were guessed.
-    """
+def refusal_of(unit: Unit, verification: Verification) -> str | None:
+    """Return why a unit is not applied after a run, or None if it is."""
     if is_refuted(unit, verification):
         return f"running it showed a difference: {verification.detail}"
     if verification.outcome == "unverifiable" and unit.safety == "conditional":
         return f"running it could not show that it is correct: {verification.detail}"
-    if unit.own_calls and not verification.own_calls and not guesses:
-        return (
-            f"guessed inputs do not show that its conditions are met ({'; '.join(unit.conditions)}); add a test, a "
-            "docstring example or `[tool.dynalint.examples]` that calls it (`--unsafe-fixes` accepts guessed inputs)"
-        )
     if verification.outcome == "unverifiable" and unit.safety == "unsafe":
         return f"it is unsafe and could not be run: {verification.detail} (`--no-verify` applies it anyway)"
     return None

@@ -310,8 +310,7 @@ class Rounds:
             trouble = f"running it showed a difference: {verifications[refuted[0]].detail}"
             return replace(outcome, trouble=trouble, suspects=refuted)
         # A run stops at the first difference. Without the unit that caused it, the other cases may pass in another run.
-        guesses = self._options.unsafe
-        refusals = {unit: refusal_of(unit, verifications[unit], guesses=guesses) for unit in refuted or units}
+        refusals = {unit: refusal_of(unit, verifications[unit]) for unit in refuted or units}
         blamed = {unit: reason for unit, reason in refusals.items() if reason is not None}
         return replace(outcome, blamed=blamed)
 

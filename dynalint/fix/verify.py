@@ -213,9 +213,7 @@ class WorkerVerifier:
                 case.seen |= seen & case.sides.keys()
                 case.inputs += answer.parts["ran"]["inputs"]
                 judge_compiled(case, answer.parts["compiled"], target.name)
-                origin = tuple(self._origin(target, answer))
-                case.own_calls |= bool(origin) or self._options.example_for(target) is not None
-                case.notes += [*origin, *_limits(answer)]
+                case.notes += [*self._origin(target, answer), *_limits(answer)]
                 case.passed.update(answer.parts["ran"]["passed"])
         if difference is None and obstacle is None:
             for case in cases:
@@ -252,6 +250,7 @@ class WorkerVerifier:
             "anyway": any(not case.sides for case in cases),
             "practical": self._practical,
             "half": any("float16" in text for text in comparison.after.values()),
+            "ranks": any(case.unit.ranks for case in cases),
             "exact": _exact(cases),
             "numbers": sorted({name for case in cases for name in case.unit.new_state}),
             "unmoved": sorted({name for case in cases for name in case.unit.unmoved}),

@@ -75,6 +75,7 @@ def unit_of(
     conditions: tuple[str, ...] = (),
     category: Category = "graph-break",
     gb: tuple[str, ...] = (),
+    ranks: bool = False,
 ) -> Unit:
     """A unit that replaces each old text, which stands in the file once, by the new one."""
     replacements = []
@@ -89,7 +90,7 @@ def unit_of(
         function=function, region=(function,), gb=gb,
     )  # fmt: skip
     return Unit(
-        (Linted(finding, file, rewrite),), plan_of(rewrite), "Rewrite it", safety, conditions, {file.path: file}
+        (Linted(finding, file, rewrite),), plan_of(rewrite), "Rewrite it", safety, conditions, {file.path: file}, ranks
     )
 
 

@@ -27,7 +27,6 @@ class Toy:
     table: Mapping[str, str | list[tuple[Path, str, str]]]
     safety: Mapping[str, Safety] = field(default_factory=dict)
     leaves: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    own_calls: bool = False
     functions: Mapping[str, str] = field(default_factory=dict)
     declined: str = ""
     doubts: Mapping[str, str] = field(default_factory=dict)
@@ -71,7 +70,6 @@ class Toy:
                         tuple(replacements),
                         ("it holds",),
                         leaves=self.leaves.get(key, ()),
-                        own_calls=self.own_calls,
                     )
                 if rewrite is not None and key in self.longer:
                     place = Replacement(file, match.start(), match.end(), self.longer[key])
@@ -405,26 +403,6 @@ def test_an_unsafe_fix_that_fails_where_the_original_ran_is_not_applied(path: Pa
         return {unit: Verification("refuted", "NameError", raises=True) for unit in units}
 
     assert not Toy([path], {"A": "a"}, {"A": "unsafe"}).fix(verify, unsafe=True).files
-
-
-@pytest.mark.parametrize("unsafe", [False, True])
-@pytest.mark.parametrize("own_calls", [False, True])
-@pytest.mark.parametrize("outcome", [None, "refuted", "proven"])
-def test_a_fix_that_guessed_inputs_do_not_confirm(
-    path: Path, outcome: Literal["refuted", "proven"] | None, own_calls: bool, unsafe: bool
-) -> None:
-    path.write_text("bad(A)\n")
-    toy = Toy([path], {"A": "good"}, {"A": "conditional"}, own_calls=True)
-
-    def verify(before: object, after: object, units: Sequence[Unit]) -> Mapping[Unit, Verification]:
-        assert outcome is not None
-        return {unit: Verification(outcome, "it ran", own_calls=own_calls) for unit in units}
-
-    result = toy.fix(verify if outcome else None, unsafe=unsafe)
-    applied = outcome == "proven" and (own_calls or unsafe)
-    assert text_of(result, path) == ("good\n" if applied else "bad(A)\n")
-    if outcome == "proven" and not applied:
-        assert "guessed inputs do not show that its conditions are met (it holds)" in result.refused[0].reason
 
 
 def test_the_outer_fix_that_is_refused_makes_room_for_the_inner(path: Path) -> None:

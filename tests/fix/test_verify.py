@@ -218,6 +218,86 @@ def test_code_that_does_not_run_in_a_precision_is_not_compared_there(prove: Prov
     assert prove(model(old), (old, new), safety="conditional", practical=True).outcome == "proven"
 
 
+def test_code_that_runs_in_a_precision_only_on_one_side_is_not_compared_there(prove: Prove) -> None:
+    old = "if x.sum().abs() < 0.1:\n    h = h * 0\nelse:\n    h = torch.linalg.qr(h)[1]"
+    new = "h = torch.where(x.sum().abs() < 0.1, h * 0, torch.linalg.qr(h)[1])"
+    verification = prove(model(old), (old, new), safety="conditional", practical=True)
+    assert "BFloat16" not in verification.detail, verification
+
+
+def test_zeros_instead_of_a_result_have_the_dtype_of_the_result_under_autocast(prove: Prove) -> None:
+    old = "if x.sum() < 0:\n    return x.new_zeros(x.shape[0], 8)"
+    new = "condition = x.sum() < 0"
+    result = ("return h", "return torch.where(condition, 0, h)")
+    verification = prove(model(old), (old, new), result, safety="conditional", practical=True)
+    assert verification.outcome == "proven", verification
+    ones = (old.replace("zeros", "ones"), new)
+    wrong = (result[0], result[1].replace("0", "1"))
+    verification = prove(model(ones[0]), ones, wrong, safety="conditional", practical=True)
+    assert "torch.float32 became torch.bfloat16" in verification.detail
+
+
+SELECTED = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x, mask):
+        h = self.linear(x)
+        return h[mask].sum()
+"""
+
+
+@pytest.mark.parametrize(
+    ("new", "proven"),
+    [
+        ("torch.where(mask.reshape(mask.shape + (1,) * (h.dim() - mask.dim())), h, 0).sum()", True),
+        ("torch.where(mask, h, 0).sum()", False),
+    ],
+)
+def test_guessed_inputs_have_other_numbers_of_dimensions_where_the_fix_depends_on_it(
+    prove: Prove, new: str, proven: bool
+) -> None:
+    edit = ("h[mask].sum()", new)
+    source = SELECTED.replace("h = self.linear(x)", "h = self.linear(x)\n        assert mask.shape[0] == 5")
+    verification = prove(source, edit, inputs=None, safety="conditional", practical=True, ranks=True)
+    assert verification.outcome == ("proven" if proven else "refuted"), verification
+    if not proven:
+        assert "one fewer dimension" in verification.detail or "one more dimension" in verification.detail
+    given = "(torch.randn(5, 8), torch.rand(5, 8) > 0.5)"
+    verification = prove(source, edit, inputs=given, safety="conditional", practical=True, ranks=True)
+    assert verification.outcome == "proven", verification
+
+
+def test_infinite_sums_of_half_precision_are_reached(prove: Prove) -> None:
+    old = "if h.dtype == torch.float16 and torch.isinf(h).any():\n    h = torch.clamp(h, -1000, 1000)"
+    new = "if h.dtype == torch.float16:\n    h = torch.where(torch.isinf(h).any(), torch.clamp(h, -1000, 1000), h)"
+    verification = prove(model(f"h = x + h\n{old}"), (old, new), safety="conditional", practical=True)
+    assert verification.outcome == "proven", verification
+
+
+def test_a_maximum_of_nothing_may_be_infinite_where_equality_is_practical(prove: Prove) -> None:
+    edit = ("h[h > 1].max()", 'h.masked_fill(~(h > 1), float("-inf")).max()')
+    body = "h = h + h[h > 1].max()"
+    verification = prove(model(body), edit, safety="conditional", practical=True)
+    assert verification.outcome == "proven", verification
+    assert "a maximum or minimum of no elements is infinite instead of an exception" in verification.passed
+    assert prove(model(body), edit, safety="conditional").outcome == "refuted"
+
+
+def test_an_index_out_of_bounds_may_have_been_a_size_that_does_not_fit(prove: Prove) -> None:
+    body = "start = int((x > 0).sum())\nh = h.clone()\nh[:, start : start + 2] = x[:, :2]"
+    index = ("h[:, start : start + 2]", "h[:, start + torch.arange(2)]")
+    number = ("int((x > 0).sum())", "(x > 0).sum()")
+    verification = prove(model(body), number, index, safety="conditional", practical=True)
+    assert "exception" not in verification.detail, verification
+    assert "became IndexError" in prove(model(body), number, index, safety="conditional").detail
+
+
 def test_rounding_where_numbers_cancel_out_is_judged_by_a_wide_precision(prove: Prove) -> None:
     """The gradient of a normalized vector along itself is zero, or whatever the rounding leaves of it."""
     body = (

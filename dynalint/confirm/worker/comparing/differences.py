@@ -23,6 +23,9 @@ _CONVERTED = "Converting a tensor with requires_grad=True to a scalar may lead t
 _TOO_FEW = ("std(): degrees of freedom is <= 0", "var(): degrees of freedom is <= 0")
 # Reported when practical equality ignores a difference on non-finite inputs.
 NOT_FINITE = "results differ where inputs are infinite or NaN"
+# Reported when practical equality accepts the neutral element for the exception that torch raises for an empty tensor.
+NOTHING_REDUCED = "a maximum or minimum of no elements is infinite instead of an exception"
+_NOTHING_REDUCED = "Expected reduction dim to be specified for input.numel() == 0"
 # Reported when practical equality accepts that a tensor is divided by zero where dividing a number raised.
 DIVIDED = "a division by zero no longer raises an exception"
 
@@ -40,6 +43,7 @@ class Equality:
     (if a parameter gets no gradient or an output requires none), a separate output instead of one that shared memory,
     a quotient of tensors instead of a ZeroDivisionError, and warnings about a variance of too few elements.
     `computed_in` is a dtype that all numbers were computed in, so they only have to agree within its precision.
+    `autocast` allows a tensor of zeros, which a branch may return instead of a result, to have the result's dtype.
     `any_float` ignores the elements of floating-point tensors.
     """
 
@@ -49,12 +53,13 @@ class Equality:
     compiled: bool = False
     practical: bool = False
     computed_in: torch.dtype | None = None
+    autocast: bool = False
     any_float: bool = False
 
 
 def difference(one: Observation, other: Observation, equality: Equality) -> str | None:
     """Return the first difference as a clause that starts with its aspect, or None if there is none."""
-    if (one.error is None) != (other.error is None) or not (equality.compiled or _is_same_error(one, other)):
+    if (one.error is None) != (other.error is None) or not (equality.compiled or _is_same_error(one, other, equality)):
         return f"exception: {_raised(one.error)} became {_raised(other.error)}"
     checks: list[tuple[str, Any, Any]] = []
     if one.error is None:
@@ -80,6 +85,15 @@ def difference(one: Observation, other: Observation, equality: Equality) -> str 
         if found:
             return found if not name.startswith("the random state") else f"{name} differs afterwards"
     return None
+
+
+def no_longer_raises(one: Observation, other: Observation) -> str | None:
+    """Return what no longer raises an exception if practical equality accepts it, or None."""
+    if one.error is None or other.error is not None:
+        return None
+    if one.error[0] == "ZeroDivisionError":
+        return DIVIDED
+    return NOTHING_REDUCED if one.refused and _NOTHING_REDUCED in one.error[1] else None
 
 
 def let_pass(one: Observation, other: Observation) -> Iterator[str]:
@@ -129,9 +143,14 @@ def rounded(one: Observation, other: Observation) -> bool:
     return any(left is not None and right is not None and not _equal_bits(left, right) for left, right in pairs)
 
 
-def _is_same_error(one: Observation, other: Observation) -> bool:
-    """Return whether two calls ended with the same exception. Operators can have other messages for the same inputs."""
-    return one.error == other.error or (one.refused and other.refused)
+def _is_same_error(one: Observation, other: Observation, equality: Equality) -> bool:
+    """Return whether two calls ended with the same exception. Operators can have other messages for the same inputs.
+
+    If equality is practical, they can have other types, because an index out of bounds may have been a size.
+    """
+    if one.error is None or other.error is None or not (one.refused and other.refused):
+        return one.error == other.error
+    return equality.practical or one.error[0] == other.error[0]
 
 
 def _raised(error: tuple[str, str] | None) -> str:
@@ -262,6 +281,8 @@ def _equal_plain(one: Any, other: Any, equality: Equality) -> bool:
 
 
 def _tensors_differ(where: str, one: torch.Tensor, other: torch.Tensor, equality: Equality) -> str | None:
+    if equality.autocast and one.is_floating_point() and other.is_floating_point() and not one.to_dense().any():
+        one = one.to(other.dtype)
     for name in ("dtype", "shape", "device", "layout"):
         left, right = getattr(one, name), getattr(other, name)
         if left != right:

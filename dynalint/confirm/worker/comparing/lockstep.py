@@ -12,7 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..dynamo.runs import Call, force_eager
-from .differences import DIVIDED, NOT_FINITE, Equality, difference, let_pass, no_less_accurate, rounded
+from .differences import NOT_FINITE, Equality, difference, let_pass, no_less_accurate, no_longer_raises, rounded
 from .observing import Observation, attempt, hearing_all_logs
 from .other_builds import builds_of
 from .pairs import ComparedVersion, NotMadeError, ObservedDifference, Pair, fresh, state_tensors
@@ -22,6 +22,7 @@ from .trials import (
     ALIKE,
     BASE,
     BATCHES,
+    LARGEST,
     NO_NUMBERS,
     RANKS,
     TWICE,
@@ -32,6 +33,7 @@ from .trials import (
     broken_trials,
     is_left_out,
     mixed_trials,
+    other_ranks,
     random_trials,
     visit,
 )
@@ -110,13 +112,13 @@ def _run_scenes(
             _note(found, scene, trial, first)
             found.rounded = found.rounded or rounded(first, second)
             found.passed.update(let_pass(first, second) if equality.practical else ())
+            if _ends_early(scene, trial, first, second):
+                break
             if differs is None:
                 if ran - found.finite and all_finite(trial.of(one.call)):
                     found.finite |= ran
-            elif (scene.change in PRECISIONS or trial is TWICE) and first.error is not None:
-                break  # The code does not support it.
-            elif equality.practical and second.error is None and first.error and first.error[0] == "ZeroDivisionError":
-                found.passed.add(DIVIDED)
+            elif equality.practical and (gone := no_longer_raises(first, second)) is not None:
+                found.passed.add(gone)
                 break  # The states of both versions have diverged.
             elif _is_rounding(one, scene, first, second):
                 continue
@@ -135,6 +137,15 @@ def _run_scenes(
                 found.difference = replace(explained, raises=raises, passes=passes)
                 return
     found.stride = search.stride
+
+
+def _ends_early(scene: _Scene, trial: Trial, first: Observation, second: Observation) -> bool:
+    """Return whether a scene's remaining trials show nothing after an exception in the first version."""
+    if scene.change in PRECISIONS or trial.optional:
+        return first.error is not None  # Even if other inputs take a branch that supports it, the code does not.
+    # An operator may have done part of its work before it raised.
+    apart = first.refused and second.refused and first.error != second.error
+    return scene.pair.equality.practical and apart
 
 
 def _is_rounding(one: ComparedVersion, scene: _Scene, first: Observation, second: Observation) -> bool:
@@ -189,7 +200,7 @@ def _scenes(
     for method in search.methods if search.goes_on() else ():
         yield from both(partial(_visits, method))
     yield from both(lambda: search.thinned(islice(endless, _LEAST_DRAWN)))
-    yield _Scene(Pair(one, other, equality, training=True), [TWICE], training=True, tells=False)
+    yield from (_Scene(Pair(one, other, equality, training=True), [twice], True, tells=False) for twice in TWICE)
     yield from _other_states(one, other, equality, search)
     for training, pair in pairs.items():
         yield _Scene(pair, search.worth_comparing((*islice(endless, _FIRST_DRAWN), *RANKS), pair.probe), training)
@@ -205,7 +216,7 @@ def _scenes(
         yield _Scene(pair, search.worth_comparing(islice(endless, _MORE_DRAWN), pair.probe), training)
     if search.half and search.goes_on():
         pair = Pair(one, other, equality, training=True, change=HALF)
-        large = (BASE, *USUAL, *islice(broken_trials(), _BROKEN))
+        large = (BASE, *USUAL, LARGEST, *islice(broken_trials(), _BROKEN))
         yield _Scene(pair, search.worth_comparing(large, pair.probe), training=True, change=HALF)
     for precision in PRECISIONS:
         # Results rounded to bfloat16 are always compared at that precision. If a number became a tensor, it is float32,
@@ -213,6 +224,7 @@ def _scenes(
         coarse = replace(equality, practical=True, computed_in=torch.bfloat16)
         fine = replace(equality, computed_in=torch.float32) if equality.practical else equality
         wanted = fine if precision.dtype is torch.float64 else coarse
+        wanted = replace(wanted, autocast=precision.autocast and equality.practical)
         pair = Pair(one, other, wanted, training=True, change=precision)
         yield _Scene(pair, search.thinned((BASE, *USUAL[:2])), training=True, change=precision, tells=False)
     broken = broken_trials()
@@ -243,6 +255,8 @@ def _last_scenes(
     for training in (True, False):
         pair = Pair(one, other, equality, training=training)
         yield _Scene(pair, search.thinned(NO_NUMBERS), training, tells=False)
+    for trial in other_ranks(one.call) if search.ranks else ():
+        yield _Scene(Pair(one, other, equality, training=True), [trial], training=True, tells=False)
     pair = Pair(one, other, equality, training=True)
     yield _Scene(pair, search.thinned(islice(broken_trials(), _BROKEN)), training=True, tells=False)
     # Include edges of the example itself. It may still reach a branch when the edges of other trials change the test.
@@ -286,7 +300,7 @@ def _other_states(
     """Yield trials in other states. They always run, because tests of state and inputs may combine."""
     if state_tensors(fresh(one, training=True)):
         # The original may stop writing to its state after a few calls.
-        later = [*[BASE] * _WARM_UP, TWICE]
+        later = [*[BASE] * _WARM_UP, TWICE[0]]
         yield _Scene(Pair(one, other, equality, training=True), later, training=True, tells=False)
         for change in ALWAYS:
             pair = Pair(one, other, equality, training=True, change=change)

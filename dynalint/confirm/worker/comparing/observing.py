@@ -84,7 +84,7 @@ def observe(
                 loss.backward()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - an exception is part of what the code does
             seen.error = (type(error).__name__, ADDRESS.sub("0x", str(error)))
-            seen.refused = type(error) is RuntimeError and not _is_raised(error)
+            seen.refused = type(error) in (RuntimeError, IndexError) and not _is_raised(error)
     seen.effects["the random state of torch"] = torch.get_rng_state()
     # The states are kept as bytes, because they are only tested for equality and contain hundreds of numbers.
     seen.effects["the random state of random"] = marshal.dumps(random.getstate())

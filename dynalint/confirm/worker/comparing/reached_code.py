@@ -60,8 +60,9 @@ class InputSearch:
     """Searches for inputs until everything in `wanted` has run or `seconds` of processor time are used up.
 
     `methods` are called in between, counters are set close to `limits`, and trials named in `left_out` are skipped. If
-    `half` is true, half precision is tried too. Because processor time is measured, the search gets equally far on a
-    busy machine. Trials that always run may take twice as long before they are thinned out.
+    `half` is true, half precision is tried too, and if `ranks` is true, other numbers of dimensions. Because processor
+    time is measured, the search gets equally far on a busy machine. Trials that always run may take twice as long
+    before they are thinned out.
     """
 
     marks: Marks
@@ -71,6 +72,7 @@ class InputSearch:
     left_out: frozenset[str] = frozenset()
     half: bool = False
     limits: tuple[int, ...] = ()
+    ranks: bool = False
     _met: set[tuple[Side, Side]] = field(default_factory=set, init=False)
     _end: float = field(default=0.0, init=False)
     _steps: int = field(default=0, init=False)

@@ -51,6 +51,11 @@ def with_one(value: float) -> Change:
     return put
 
 
+def largest(tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    """Return the largest numbers of half precision, with the signs of the tensor."""
+    return tensor.sign() * torch.finfo(torch.float16).max
+
+
 def drawn(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Return random integers in the example's range, extended to zero, so that ids stay valid."""
     if not tensor.numel():

@@ -10,6 +10,7 @@ import itertools
 import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from .tensor_changes import (
     drawn,
     filled,
     highest,
+    largest,
     lowest,
     mask,
     negative,
@@ -52,7 +54,7 @@ class Trial:
     tensors that share it. `method`, such as "Class.method", is called without arguments on the first part of the target
     that has the class. If `alike` is true, all tensors with the same shape and dtype get the same numbers as the first.
     `which` is the range of tensors that the trial changes. Then the elements given by `spoilt` are replaced. The target
-    is called `times` times before a backward pass.
+    is called `times` times before a backward pass. If the trial is `optional`, the code does not have to support it.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Trial:
     which: tuple[int, int | None] = (0, None)
     spoilt: tuple[ElementChange, ...] = ()
     times: int = 1
+    optional: bool = False
 
     def of(self, call: Call) -> Call:
         """Return the call with its tensors changed. It does not share any tensors with `call`."""
@@ -174,11 +177,39 @@ RANKS: tuple[Trial, ...] = (
     Trial("inputs with one fewer dimension", 23, _lowered, _lowered, _lowered),
 )
 
+
+def other_ranks(call: Call) -> Iterator[Trial]:
+    """Yield trials in which one of a call's tensors, or all of them, have one more or one fewer dimension."""
+    count = sum(map(is_changeable, pytree.tree_leaves(call)))
+    places: list[tuple[str, tuple[int, int | None]]] = [("all tensors", (0, None))]
+    places += [(f"tensor {place}", (place, place + 1)) for place in range(min(count, _MOST_RESHAPED))]
+    for words, which in places:
+        for at in (0, 1, -1):
+            more, fewer = partial(_widened, at), partial(_narrowed, at)
+            yield Trial(f"{words} with one more dimension", 27, more, more, more, which=which, optional=True)
+            if at != 1:
+                yield Trial(f"{words} with one fewer dimension", 28, fewer, fewer, fewer, which=which, optional=True)
+
+
+def _widened(at: int, tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    return torch.stack([tensor] * _COPIES, at) if tensor.dim() >= at else tensor
+
+
+def _narrowed(at: int, tensor: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    return tensor.select(at, 0) if tensor.dim() > 1 and tensor.shape[at] else tensor
+
+
 # For code that tests whether two tensors are equal.
 ALIKE = Trial("random inputs that are equal to each other", 15, normal(1.0), drawn, coin, alike=True)
 
 # The second call must not change tensors that the first call saved for its backward pass.
-TWICE = Trial("two calls before one backward pass", 25, normal(1.0), drawn, coin, times=2)
+TWICE = tuple(
+    Trial(f"two calls before one backward pass{words}", 25, normal(scale), drawn, coin, times=2, optional=True)
+    for scale, words in ((1.0, ""), (0.1, ", with small inputs"), (10.0, ", with large inputs"))
+)
+
+# In half precision, sums with these numbers are infinite.
+LARGEST = Trial("inputs as large as half precision allows", 26, largest, same, same)
 
 # These run on separate callables, because state that has become NaN hides other differences. An infinite value in a
 # branch that is not taken must not reach the gradient. The sign usually selects the branch.
@@ -246,6 +277,8 @@ _EDGES: tuple[tuple[float, str, tuple[str, tuple[int, int | None]]], ...] = (
     *((float("nan"), "NaN", place) for place in (_FIRST, _OTHERS)),
 )
 _MOST_AT_EDGES = 8
+_MOST_RESHAPED = 4
+_COPIES = 3
 _MOST_LARGER = 8
 # The exponential overflows from 89 on. Each change preserves different properties that tests may check.
 _LARGER: tuple[tuple[Change, str], ...] = (

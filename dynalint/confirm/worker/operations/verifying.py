@@ -20,6 +20,7 @@ additional keys:
     exact, numbers, unmoved, practical   what counts as equal (see `differences.Equality`)
     methods     methods to call in between, as "Class.method", if no call has reached them
     half        whether to also try more inputs in half precision
+    ranks       whether to also try guessed inputs with other numbers of dimensions
     left_out    names of inputs that must not be tried
     calls       recorded calls to the target, in any order (see `targets.subject_of`)
     search_seconds   the time limit for finding more inputs, in seconds of processor time
@@ -83,6 +84,7 @@ def verify(request: Mapping[str, Any], reply: Reply) -> None:
     except _VersionProblemError as problem:
         reply.part("problem", problem.told)
         return
+    search.ranks = bool(request["ranks"]) and pairs[-1][0]["call"] is None and not request["example"]
     reply.stage(f"running {name} before and after the fix")
     # The search for more inputs uses the last call, which reaches the most.
     searched = [replace(search, wanted=frozenset())] * (len(pairs) - 1) + [search]

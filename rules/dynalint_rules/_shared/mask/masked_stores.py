@@ -163,7 +163,7 @@ class _Store:
         title = "Compute the value for all elements and select with `torch.where`"
         known = [is_certain(scope, one, self.mask) for one in self.reads.values()] if self.rows else []
         conditions = tuple(self._conditions(place))
-        return Rewrite(title, "conditional", edits, conditions, scope.imports, own_calls=not all(known))
+        return Rewrite(title, "conditional", edits, conditions, scope.imports, ranks=not all(known))
 
     def _copied(self, name: str) -> tuple[ast.stmt, str] | None:
         """Return the previous statement if it sets the target to a copy of a tensor, and the tensor's text."""

@@ -59,8 +59,8 @@ def reduced_at_last(scope: Scope, read: Selection) -> Rewrite | None:
     safety: Safety = "unsafe" if any(flow.changes for flow in flows) else "conditional"
     imports = dict.fromkeys([*scope.imports, *(one for flow in flows for one in flow.imports)])
     leaves = dict.fromkeys(code for flow in flows for code in flow.leaves)
-    own_calls = not chain.is_certain()
-    return Rewrite(title, safety, edits, tuple(clauses), tuple(imports), tuple(leaves), own_calls=own_calls)
+    ranks = not chain.is_certain()
+    return Rewrite(title, safety, edits, tuple(clauses), tuple(imports), tuple(leaves), ranks=ranks)
 
 
 @dataclass

@@ -58,6 +58,8 @@ def reason(body: str, rule: Rule | None = None) -> str:
         "return x.masked_fill(x > 0, s)",
         "return x.clamp(max=s)",
         "return torch.clamp(x, min=s)",
+        "return x.clamp(-s, s)",
+        "return torch.nn.functional.gumbel_softmax(x, tau=s)",
         "x /= s\nreturn x",
         "return x / max(s, 1.0)",
         "return x * (s if flag else 1.0)",
@@ -188,6 +190,193 @@ def test_clones_what_may_share_memory_and_is_kept(source: str, content: str) -> 
 
 def test_what_is_detached_is_not_detached_again() -> None:
     assert "s = t.detach().std()\n" in new_code(rewrite("s = t.detach().std().item()\nreturn x * s"))
+
+    assert "s = torch.quantile(t.detach(), 0.5)\n" in new_code(
+        rewrite("s = torch.quantile(t.detach(), 0.5).item()\nreturn x * s")
+    )
+    assert "s = torch.dist(t.detach(), x).detach()\n" in new_code(
+        rewrite("s = torch.dist(t.detach(), x).item()\nreturn x * s")
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "clones"),
+    [
+        ("y = x * s\nt += 1", False),
+        ("t[0] = s + 1\ny = x", False),
+        ("t += 1\ny = x * s", True),
+        ("t.add_(1)\ny = x * s", True),
+        ("y = t.add_(1) * s", True),
+        ("u = s\nt += 1\ny = x * u", True),
+        ("y = x * 1\nif flag:\n    t += 1\ny = x * s", True),
+    ],
+)
+def test_a_tensor_that_is_changed_after_its_number_was_used_is_not_copied(change: str, clones: bool) -> None:
+    body = f"t = t.long()\ns = t.item()\n{change}\nreturn y"
+    assert f"s = t{'.clone()' if clones else ''}\n" in new_code(rewrite(body))
+
+
+def test_without_gradients_nothing_is_detached() -> None:
+    body = "s = t.item()\nx = x * s\nt += 1\nreturn x"
+    assert "s = t.detach().clone()\n" in new_code(rewrite(body))
+    code = (HEAD + textwrap.indent(body, "    ") + "\n").replace("def f", "@torch.no_grad()\ndef f")
+    (found,) = StaticView(Case(ItemOfTensor(), Example("x", code)), [ItemOfTensor()]).own
+    assert isinstance(found.answer, Rewrite)
+    assert "s = t\n" in new_code(found.answer)
+
+
+WINDOW = "n = t.shape[0]\ns = x.sum().long().item()\n{use}\nreturn x"
+
+
+@pytest.mark.parametrize(
+    ("use", "new"),
+    [
+        ("x[s : s + n] = t", "x[s + torch.arange(n, device=x.device)] = t.type_as(x)"),
+        ("x[:, s : n + s] = t.T", "x[:, s + torch.arange(n, device=x.device)] = t.T.type_as(x)"),
+        ("end = s + n\nx[s:end] = t", "x[s + torch.arange(n, device=x.device)] = t.type_as(x)"),
+        ("x[s : s + t.size(0)] = t", "x[s + torch.arange(t.size(0), device=x.device)] = t.type_as(x)"),
+    ],
+)
+def test_a_slice_that_stores_a_tensor_of_its_size_becomes_an_index(use: str, new: str) -> None:
+    found = rewrite(WINDOW.format(use=use))
+    assert new + "\n" in new_code(found)
+    assert any(clause.endswith("stays within the dimension") for clause in found.conditions)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "x = x[s : s + n] * t",  # it may have fewer elements
+        "x[s : s + n] = 0",
+        "x[s : s + n] += t",
+        "x[s : s + n] = t.mean(0)",
+        "x[s : s + 2] = t",
+        "t = t[1:]\nx[s : s + n] = t",
+        "x[s : s * 2] = t",
+        "x[0, s : s + n] = t",
+        "x[s : s + n : 2] = t",
+        "x.relu()[s : s + n] = t",
+    ],
+)
+def test_a_slice_that_may_have_another_size_is_left(use: str) -> None:
+    assert "ind" in reason(WINDOW.format(use=use))
+
+
+@pytest.mark.parametrize(
+    ("roll", "new"),
+    [
+        ("torch.roll(x, s, -1)", "torch.index_select(x, -1, (torch.arange({n}, device=x.device) - s) % {n})"),
+        ("x.roll(shifts=-s, dims=-1)", "torch.index_select(x, -1, (torch.arange({n}, device=x.device) + s) % {n})"),
+        ("torch.roll(x, s)", None),  # it rolls the flattened tensor
+        ("torch.roll(x, (s, 1), (0, 1))", None),
+        ("torch.roll(x + 1, s, -1)", None),
+    ],
+)
+def test_a_roll_by_a_number_becomes_an_index(roll: str, new: str | None) -> None:
+    body = f"s = t.long().sum().item()\nreturn {roll}"
+    if new is None:
+        assert "number" in reason(body)
+    else:
+        assert f"return {new.format(n='x.shape[-1]')}\n" in new_code(rewrite(body))
+
+
+@pytest.mark.parametrize(
+    ("read", "new"),
+    [
+        ("np.ceil(np.log(n)).astype('int').item()", "math.ceil(math.log(n))"),
+        ("np.floor(n / 3).astype(np.int64).item()", "math.floor(n / 3)"),
+        ("np.ceil(np.sqrt(n + 2.5)).astype('int').item()", "math.ceil(math.sqrt(n + 2.5))"),
+        ("np.log2(n).astype(int).item()", "int(math.log2(n))"),
+    ],
+)
+def test_numpy_is_not_needed_for_numbers_that_dynamo_knows(read: str, new: str) -> None:
+    found = rewrite(f"import numpy as np\nn = x.shape[0]\ns = {read}\nreturn x[:s]")
+    assert f"s = {new}\n" in new_code(found)
+    assert "import math\n" in new_code(found)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "np.log(t.sum().detach().numpy()).astype(int).item()",
+        "np.maximum(n, 2).item()",
+        "np.float32(n).item()",
+    ],
+)
+def test_what_math_does_not_compute_alike_stays_with_numpy(read: str) -> None:
+    found = answer(f"import numpy as np\nn = x.shape[0]\ns = {read}\nreturn x[:s]")
+    assert "math." not in (found.reason if isinstance(found, Declined) else new_code(found))
+
+
+FUNCTIONS = """\
+import torch
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.factor, None
+
+
+class Kept(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad.unflatten(0, (ctx.factor, -1)).sum(0), None
+
+
+def scaled(x: torch.Tensor, factor: float, bias: float = 0.0):
+    return x * factor + bias
+
+
+def halved(x: torch.Tensor, factor: float):
+    factor = factor / 2
+    return scaled(x, factor)
+
+
+def chosen(x: torch.Tensor, factor: float):
+    return x if factor > 0 else -x
+
+
+def repeated(x: torch.Tensor, factor: float):
+    return x.repeat(int(factor))
+
+
+@torch.compile
+def f(x: torch.Tensor, t: torch.Tensor):
+    s = t.sum().item()
+    return {use}
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "accepts"),
+    [
+        ("scaled(x, s)", True),
+        ("scaled(x, 1.0, bias=s)", True),
+        ("Doubled.apply(x, s)", True),
+        ("Kept.apply(x, s)", False),
+        ("halved(x, s)", False),  # the parameter gets another value
+        ("chosen(x, s)", False),
+        ("repeated(x, s)", False),
+        ("scaled(*(x, s))", False),
+    ],
+)
+def test_a_number_is_followed_into_functions_of_the_project(use: str, accepts: bool) -> None:
+    code = FUNCTIONS.format(use=use)
+    found = StaticView(Case(ItemOfTensor(), Example("x", code)), [ItemOfTensor()]).own[0].answer
+    assert isinstance(found, Rewrite if accepts else Declined), found
+    if isinstance(found, Rewrite):
+        assert "s = t.sum().detach()\n" in new_code(found)
 
 
 def test_conversions_keep_their_meaning() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -43,6 +44,8 @@ _RANDOM_FUNCTIONS = frozenset(
     "dropout dropout1d dropout2d dropout3d alpha_dropout feature_alpha_dropout rrelu gumbel_softmax "
     "fractional_max_pool2d fractional_max_pool3d multi_head_attention_forward".split()
 )
+# Their layers are not known.
+_CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict", "Module"})
 # Layers without parameters, given by the end of their name.
 _WITHOUT_PARAMETERS = (
     "ReLU ReLU6 ELU SELU CELU GELU SiLU Mish Sigmoid LogSigmoid Tanh Tanhshrink Hardtanh Hardswish "
@@ -51,6 +54,8 @@ _WITHOUT_PARAMETERS = (
     "ChannelShuffle ZeroPad1d ZeroPad2d ZeroPad3d Loss Pool1d Pool2d Pool3d Pad1d Pad2d Pad3d "
     "CosineSimilarity PairwiseDistance".split()
 )
+# A layer that may be created with `inplace=True`.
+_INPLACE = re.compile(r"\binplace\s*=\s*(?!False\b)\w")
 
 
 @dataclass
@@ -160,6 +165,8 @@ def _check_call(scope: Scope, node: ast.Call, callee: k.Kind, found: Effects, de
         raise Refusal(f"{shown} modifies its argument in place; call it without `inplace`")
     if _is_set(node, "out"):
         raise Refusal(f"{shown} writes to `out`; use the return value instead")
+    if isinstance(callee, k.Sequence) and callee.items is None and _INPLACE.search(scope.file.text):
+        raise Refusal(f"a layer of {shown} may modify its argument in place; create it without `inplace`")
     for one in _called(callee):
         if isinstance(one, k.External):
             _check_external(scope, node, one.name, shown)
@@ -182,8 +189,8 @@ def _check_call(scope: Scope, node: ast.Call, callee: k.Kind, found: Effects, de
 def _called(callee: k.Kind) -> Iterator[k.Kind]:
     """Yield the possible callees of a call, including the layers in a sequence."""
     for one in callee.members:
-        if isinstance(one, k.Sequence) and one.type == "torch.nn.Sequential" and one.items is not None:
-            for item in one.items:
+        if isinstance(one, k.Sequence) and one.type == "torch.nn.Sequential":
+            for item in (one.element,) if one.items is None else one.items:
                 yield from _called(item)
         else:
             yield one
@@ -248,7 +255,7 @@ def _check_layer(scope: Scope, node: ast.Call, type_: str, found: Effects) -> No
     shown = scope.quote(node.func)
     known = scope.project.api.torch_class(type_)
     name = type_.rpartition(".")[2]
-    if known is None or not known.is_module:
+    if known is None or not known.is_module or name in _CONTAINERS:
         raise Refusal(f"dynalint does not know what {shown} does; call it before the test if it can run on every call")
     flags = known.call.flags if known.call is not None else frozenset()
     if name.startswith(_STATEFUL) or "BatchNorm" in name or "mutating" in flags:

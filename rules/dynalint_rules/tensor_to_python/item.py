@@ -13,6 +13,7 @@ from dynalint_rules._shared.branch.checking_calls import rewrite_checking_call
 from dynalint_rules._shared.guard.statements import shown_in_eager
 from dynalint_rules._shared.number.detached import detached
 from dynalint_rules._shared.number.numbers import flow_of, with_conditions
+from dynalint_rules._shared.number.python_numbers import rewrite_in_python
 
 
 class ItemOfTensor(Rule):
@@ -44,7 +45,8 @@ class ItemOfTensor(Rule):
         if not isinstance(event.node.func, ast.Attribute):
             return None
         scope, source = Scope.of(event, project), event.node.func.value
-        found = rewrite_checking_call(scope, event.node) or shown_in_eager(scope, event.node)
+        found = rewrite_in_python(scope, event.node) or rewrite_checking_call(scope, event.node)
+        found = found or shown_in_eager(scope, event.node)
         return found or _kept(scope, event.node, source)
 
 

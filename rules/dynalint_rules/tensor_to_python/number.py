@@ -15,6 +15,7 @@ from dynalint_rules._shared.guard.statements import shown_in_eager
 from dynalint_rules._shared.number.detached import detached
 from dynalint_rules._shared.number.flow import is_whole
 from dynalint_rules._shared.number.numbers import flow_of, with_conditions
+from dynalint_rules._shared.number.python_numbers import rewrite_in_python
 from dynalint_rules._shared.text import held_together
 
 _DEFAULT = ("builtins.int", "builtins.float", "builtins.bool", "operator.index")
@@ -52,7 +53,8 @@ class NumberOfTensor(Rule):
     def fix(self, event: Call, violation: Violation, project: Project) -> Rewrite | Declined | None:
         """Keep the value as a 0-dim tensor without a gradient."""
         scope = Scope.of(event, project)
-        found = _multiplied(scope, event) or rewrite_checking_call(scope, event.node)
+        found = _multiplied(scope, event) or rewrite_in_python(scope, event.node)
+        found = found or rewrite_checking_call(scope, event.node)
         return found or shown_in_eager(scope, event.node) or _kept(scope, event)
 
 
@@ -88,7 +90,10 @@ def _kept(scope: Scope, event: Call) -> Rewrite:
     found = detached(scope, source, read=event.node)
     tensor = k.only_tensor(scope.kind(source))
     dtype = tensor.dtype if tensor else None
-    flow, text = flow_of(scope, event.node, "int" if name == "int" else "float"), found.text
+    wide = name == "int" and dtype != "int"  # `.long()` follows
+    flow, text = flow_of(scope, event.node, "int" if name == "int" else "float", wide=wide), found.text
+    if flow.leaves and isinstance(scope.parents[event.node], ast.Compare):
+        text = text.replace(".detach()", "").replace(".clone()", "")  # a comparison reads the value at once
     flow.conditions.update(dict.fromkeys(found.conditions))
     if name == "int":
         text += "" if dtype == "int" else ".long()"

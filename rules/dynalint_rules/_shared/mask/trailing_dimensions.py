@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dynalint.rulekit import k
@@ -37,8 +38,10 @@ class _Form:
 def row_size(scope: Scope, function: ast.expr) -> int:
     """Return the number of dimensions per item for a layer or a sequence of layers, or 0 if unknown."""
     kind = scope.kind(function)
-    layers = kind.items if isinstance(kind, k.Sequence) and kind.type == "torch.nn.Sequential" else (kind,)
-    sizes = [_SIZES.get(one.type, 0) if isinstance(one, k.Object) else 0 for one in layers or ()]
+    layers: Iterable[k.Kind] = kind.members
+    if isinstance(kind, k.Sequence) and kind.type == "torch.nn.Sequential":
+        layers = kind.element.members if kind.items is None else kind.items
+    sizes = [_SIZES.get(one.type, 0) if isinstance(one, k.Object) else 0 for one in layers]
     return max(sizes, default=0) if all(sizes) else 0
 
 

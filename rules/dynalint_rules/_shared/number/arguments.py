@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+from abc import abstractmethod
 
 from dynalint.rulekit import k, rw
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.scope import as_tensor
 from dynalint_rules._shared.number.flow import Follower
+from dynalint_rules._shared.number.single_index import rolled
 from dynalint_rules._shared.number.tensor_or_number import CLAMPS, IN_TORCH, TAKES_EITHER, WHOLE
 
 _FOR_NUMBERS = re.compile(r"^(math|numpy)\.")
@@ -34,7 +36,9 @@ class Arguments(Follower):
             self._converted(call, node, dtype)
         elif _FOR_NUMBERS.sub("", name) in IN_TORCH and call.args == [node] and not call.keywords:
             self._computed(call, name)
-        elif name in CLAMPS and self._is_one_bound(call, name, node):
+        elif name in ("torch.roll", "Tensor.roll"):
+            self._rolled(call, node, dtype)
+        elif name in CLAMPS and self._are_tensors(call, name, node):
             self._meet_argument(call, name, dtype)
         elif name in TAKES_EITHER:
             positions, keywords = TAKES_EITHER[name]
@@ -43,7 +47,11 @@ class Arguments(Follower):
             if name != "torch.full":  # otherwise, the result has the default dtype in both cases
                 self._meet_argument(call, name, dtype)
         else:
-            self.refuse(call, node)
+            self.passed(call, node, dtype)
+
+    @abstractmethod
+    def passed(self, call: ast.Call, node: ast.expr, dtype: k.DType | None) -> None:
+        """Check a number that is passed to any other function."""
 
     def _converted(self, call: ast.Call, node: ast.expr, dtype: k.DType) -> None:
         """Replace `float(number)`, which does nothing to a float."""
@@ -52,6 +60,14 @@ class Arguments(Follower):
         if dtype == "int":
             self.flow.conditions[f"{self.scope.quote(call)} is the same up to rounding"] = None
         self.climb(call, "float")
+
+    def _rolled(self, call: ast.Call, node: ast.expr, dtype: k.DType | None) -> None:
+        edits = rolled(self.scope, call, node) if dtype == "int" else None
+        if edits is None:
+            self.refuse(call, node)
+        else:
+            self.flow.edits += edits
+            self.flow.imports = self.scope.imports
 
     def _computed(self, call: ast.Call, function: str) -> None:
         """Replace a function of `math` or NumPy with the corresponding torch function."""
@@ -72,10 +88,16 @@ class Arguments(Follower):
             subject = None  # the other branch of the conditional expression determines the result
         self.meet(as_tensor(self.scope.kind(subject)) if subject is not None else None, dtype, call)
 
-    def _is_one_bound(self, call: ast.Call, name: str, node: ast.expr) -> bool:
-        """Return whether `node` is the only bound of a clamp. Bounds cannot be a number and a tensor."""
+    def _are_tensors(self, call: ast.Call, name: str, node: ast.expr) -> bool:
+        """Return whether all bounds of a clamp become tensors, as in `x.clamp(-s, s)` for the bound `s`."""
         bounds = [*call.args[1 if name.startswith("torch.") else 0 :], *(one.value for one in call.keywords)]
-        return all(one is node or (isinstance(one, ast.Constant) and one.value is None) for one in bounds)
+        followed = {target.id for target in self.targets}
+        for bound in bounds:
+            plain = bound.operand if isinstance(bound, ast.UnaryOp) and isinstance(bound.op, ast.USub) else bound
+            becomes = bound is node or (isinstance(plain, ast.Name) and plain.id in followed)
+            if not becomes and not (isinstance(bound, ast.Constant) and bound.value is None):
+                return False
+        return True
 
     def _extreme(self, call: ast.Call, node: ast.expr, position: int, dtype: k.DType | None) -> None:
         others = [self.scope.kind(argument) for argument in call.args if argument is not node]

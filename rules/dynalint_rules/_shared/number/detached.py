@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from dynalint.rulekit import Refusal, k, walk_function
+from dynalint.rulekit import Refusal, k, walk, walk_function
+from dynalint_rules._code.autograd import without_gradients
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.memory import is_read_only, makes_tensor, may_change_in_place
-from dynalint_rules._code.names import loads, only_value
+from dynalint_rules._code.names import loads, only_value, statement_of, within
 from dynalint_rules._code.scope import Scope
+from dynalint_rules._shared.branch.blocks import statements_after
 from dynalint_rules._shared.text import atom
 
 # Methods whose results do not share memory with the receiver.
@@ -45,12 +47,15 @@ def detached(scope: Scope, source: ast.expr, *, read: ast.expr | None = None) ->
     else:
         text = atom(source, scope.text(source))
     at_once = read is not None and _is_used_up(scope, read)
-    # Integers have no gradient, but the tensor can be changed through other references to it.
-    plain = tensor.dtype in ("bool", "int") and read is not None and (at_once or _is_fresh(scope, source))
-    if not tensor.array and not plain and not _is_detached(source):
+    # Integers have no gradient, and neither has what is computed without gradients.
+    without = tensor.dtype in ("bool", "int") or without_gradients(scope.function)
+    used_first = without and read is not None and _is_changed_last(scope, source, read)
+    plain = read is not None and (tensor.dtype in ("bool", "int") or used_first)
+    if not tensor.array and not plain and not _is_detached(scope, source):
         text += ".detach()"
-    stays = tensor.origin == "parameter" and not _is_changed(scope, source)
-    if not (at_once or stays or _is_fresh(scope, source)):
+    stays = tensor.origin == "parameter" and not _is_changed(source, scope.function.node)
+    # Autograd saves neither of these, so the tensor can be changed as soon as it has been used.
+    if not (at_once or stays or used_first or _is_fresh(scope, source)):
         # A number is a copy. A detached tensor shares memory, so later in-place changes would affect it.
         text += ".clone()"
     if tensor.rank is None:
@@ -60,13 +65,18 @@ def detached(scope: Scope, source: ast.expr, *, read: ast.expr | None = None) ->
     return Detached(text, tuple(conditions))
 
 
-def _is_detached(node: ast.expr) -> bool:
+def _is_detached(scope: Scope, node: ast.expr) -> bool:
     """Return whether an expression starts with `.detach()` and is a chain of calls that use no other tensors."""
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if node.func.attr == "detach":
             return True
         given = [*node.args, *(one.value for one in node.keywords)]
-        node = node.func.value if all(isinstance(one, ast.Constant) for one in given) else node.func
+        subject = node.func.value
+        if callee(scope, node).startswith("torch.") and given:
+            subject, *given = given
+        if any(k.may_be_tensor(scope.kind(one)) for one in given):
+            return False
+        node = subject
     return False
 
 
@@ -100,10 +110,29 @@ def _never_changes(scope: Scope, name: ast.Name) -> bool:
     return all(isinstance(one, ast.Subscript | ast.Attribute) or is_read_only(scope, use, one) for use, one in parents)
 
 
-def _is_changed(scope: Scope, source: ast.expr) -> bool:
-    """Return whether a function changes a tensor that an expression reads, with `+=`, a store, or `t.add_(...)`."""
+def _is_changed_last(scope: Scope, source: ast.expr, read: ast.expr) -> bool:
+    """Return whether a number's uses all compute new values, and nothing changes its tensor before the last of them."""
+    statement = statement_of(scope, read)
+    target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+    uses = list(loads(scope, target.id)) if isinstance(target, ast.Name) else []
+    if not uses or not all(isinstance(scope.parents[use], ast.BinOp | ast.Compare | ast.Slice) for use in uses):
+        return False
+    after = statements_after(scope, statement)
+    using = [at for at, one in enumerate(after) if any(within(use, one, scope) for use in uses)]
+    run = after[: using[-1] + 1] if using else []
+    inside = sum(within(use, one, scope) for use in uses for one in run)
+    if inside < len(uses) or not isinstance(run[-1], ast.Assign | ast.AugAssign):
+        return False
+    # The last statement stores its value when it has computed it.
+    steps: list[ast.AST] = [*run[:-1], run[-1].value]
+    calls = (one for step in steps for one in walk(step) if isinstance(one, ast.Call))
+    return not any(_is_changed(source, one) for one in steps) and all(callee(scope, one) for one in calls)
+
+
+def _is_changed(source: ast.expr, code: ast.AST) -> bool:
+    """Return whether code changes a tensor that an expression reads, with `+=`, a store, or `t.add_(...)`."""
     text = ast.unparse(source)
-    for node in walk_function(scope.function.node):
+    for node in walk_function(code):
         stored = isinstance(node, ast.Attribute | ast.Name | ast.Subscript) and not isinstance(node.ctx, ast.Load)
         target = node.value if isinstance(node, ast.Subscript) else node
         called = node.func if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None

@@ -51,7 +51,7 @@ class Follower(ABC):
     """The state while following a number to its uses.
 
     `functions` are the functions that returned it on the way here, and `targets` are the names that it was assigned to.
-    `buffer` is the attribute that will hold a tensor, if any.
+    `buffer` is the attribute that will hold a tensor, if any. `converted` is true if it is float32 in every model.
     """
 
     scope: Scope
@@ -59,6 +59,7 @@ class Follower(ABC):
     functions: frozenset[str] = frozenset()
     double: bool = False
     wide: bool = False
+    converted: bool = False
     targets: set[ast.Name] = field(default_factory=set)
     buffer: str = ""
 

@@ -14,15 +14,15 @@ from dynalint.rulekit import Refusal, k, rw, step, walk_function
 from dynalint_rules._code.calls import callee
 from dynalint_rules._code.decision import decision_of
 from dynalint_rules._code.names import kind_of_name, loads, own_reads, parameters, statement_of
-from dynalint_rules._code.passed_values import asks_for_tensor, calls_on_self, is_passed_up
+from dynalint_rules._code.passed_values import asks_for_tensor
 from dynalint_rules._code.precision import is_double, is_nonzero, is_short, is_small, is_wide
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._code.uses import Attribute, self_name
-from dynalint_rules._shared.number.arguments import Arguments
 from dynalint_rules._shared.number.detached import Detached
 from dynalint_rules._shared.number.flow import DIVIDING, NumberFlow, is_whole
 from dynalint_rules._shared.number.number_needed import SHOWS
-from dynalint_rules._shared.number.single_index import with_a_dimension
+from dynalint_rules._shared.number.passed_on import PassedOn
+from dynalint_rules._shared.number.single_index import as_window, with_a_dimension
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, *DIVIDING)
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
@@ -32,21 +32,31 @@ DECISIONS = ("DYN101", "DYN103", "DYN104", "DYN105")
 """The codes of findings that remain if the number selected a branch and is now a tensor."""
 
 
-def flow_of(scope: Scope, node: ast.expr, dtype: k.DType | None, *, wide: bool = False, buffer: str = "") -> NumberFlow:
+def flow_of(
+    scope: Scope,
+    node: ast.expr,
+    dtype: k.DType | None,
+    *,
+    wide: bool = False,
+    buffer: str = "",
+    converted: bool = False,
+) -> NumberFlow:
     """Follow the number that `node` reads to all its uses, as if it were a 0-dim tensor of dtype class `dtype`.
 
-    `wide` is true if the tensor will have 64 bits. `buffer` is the attribute, as text, that will hold a tensor.
+    `wide` is true if the tensor will have 64 bits. `buffer` is the attribute, as text, that will hold a tensor. If
+    `converted` is true, the tensor is float32 even in a model that was converted to a narrower dtype.
 
     Raises:
         Refusal: If at least one use does not accept a tensor, or is unknown.
     """
-    follower = _Follower(scope, double=is_double(node), wide=wide or is_wide(node), buffer=buffer)
+    wide = wide or is_wide(node)
+    follower = _Follower(scope, double=is_double(node), wide=wide, converted=converted or wide, buffer=buffer)
     follower.climb(node, dtype)
     return follower.flow
 
 
 @dataclass
-class _Follower(Arguments):
+class _Follower(PassedOn):
     """Checks all uses of a number."""
 
     def climb(self, node: ast.expr, dtype: k.DType | None) -> None:
@@ -67,8 +77,8 @@ class _Follower(Arguments):
             self.argument(parent, node, dtype)
         elif isinstance(parent, ast.FormattedValue) and parent.conversion == -1:
             self._formatted(parent)
-        elif self._is_index(parent, node):
-            self._index(parent if isinstance(parent, ast.Subscript) else self.scope.parents[parent], node, dtype)
+        elif isinstance(parent, ast.Slice) or self._is_index(parent, node):
+            self._index(parent, node, dtype)
         elif isinstance(parent, _BINDING | ast.Tuple | ast.List | ast.Dict | ast.Return):
             self._result(parent, node, dtype)
         elif self._decides(node):
@@ -98,8 +108,13 @@ class _Follower(Arguments):
             return False
         return self.scope.tensor(outer.value) is not None and not isinstance(outer.ctx, ast.Del)
 
-    def _index(self, subscript: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:
-        assert isinstance(subscript, ast.Subscript)
+    def _index(self, parent: ast.AST, node: ast.expr, dtype: k.DType | None) -> None:
+        subscript = parent
+        while not isinstance(subscript, ast.Subscript):
+            subscript = self.scope.parents[subscript]
+        if isinstance(parent, ast.Slice):
+            self._bound(subscript, parent, node, dtype)
+            return
         shown = self.scope.quote(node)
         if dtype in ("bool", "float", "complex"):
             raise Refusal(f"{shown} is not an integer index")
@@ -113,6 +128,17 @@ class _Follower(Arguments):
         elif isinstance(statement, ast.Assign) and not k.is_number(self.scope.kind(statement.value)):
             stored, taking = self.scope.quote(statement.value), self.scope.quote(subscript.value)
             self.flow.conditions[f"{stored} has the dtype of {taking}"] = None
+
+    def _bound(self, subscript: ast.Subscript, part: ast.Slice, node: ast.expr, dtype: k.DType | None) -> None:
+        """Check a bound of a slice, which must have the same number of elements for every value of the number."""
+        taken = self.scope.tensor(subscript.value) is not None and dtype == "int"
+        window = as_window(self.scope, subscript, part) if taken else None
+        if window is None:
+            self.refuse(part, node)
+        elif node is part.lower:
+            self.flow.edits += window[0]
+            self.flow.imports = self.scope.imports
+            self.flow.conditions.update(dict.fromkeys(window[1]))
 
     def _formatted(self, part: ast.FormattedValue) -> None:
         """Check an f-string.
@@ -157,14 +183,16 @@ class _Follower(Arguments):
             raise Refusal(f"{self.scope.quote(other)} in {shown} does not accept a tensor; rewrite it first")
 
     def _keep_narrow(self, node: ast.expr, other: ast.expr, dtype: k.DType | None) -> None:
-        """Convert a quotient of a counter to the dtype of another tensor without dimensions, such as a bfloat16 loss.
+        """Convert a float32 number to the dtype of another tensor without dimensions, such as a bfloat16 loss.
 
-        The quotient is float32, so it would decide the dtype of the result.
+        Otherwise, it would decide the dtype of the result, as the quotient of a counter also does.
         """
         tensor = self.scope.tensor(other)
-        plain = isinstance(other, ast.Name | ast.Attribute) and isinstance(node, ast.Name | ast.Attribute | ast.Call)
+        plain = isinstance(other, ast.Name | ast.Attribute) and (
+            isinstance(node, ast.Name | ast.Attribute | ast.Call) or not self.wide
+        )
         single = tensor is not None and tensor.rank == 0 and tensor.dtype == "float"
-        if self.wide and dtype == "float" and plain and single:
+        if self.converted and dtype == "float" and plain and single:
             self.flow.edits.append((node, rw.calling("to", rw.name(f"{ast.unparse(other)}.dtype"))))
 
     def _in_place(self, statement: ast.AugAssign, node: ast.expr, dtype: k.DType | None) -> None:
@@ -241,7 +269,7 @@ class _Follower(Arguments):
                 self.follow_name(parent.target, statement_of(self.scope, parent), dtype)
             self.climb(parent, dtype)
         elif isinstance(parent, ast.Return) or (isinstance(parent, ast.expr) and self._is_returned(parent)):
-            self._returned(node, dtype)
+            self.returned(node, dtype)
         else:
             self.refuse(parent, node)
 
@@ -251,29 +279,11 @@ class _Follower(Arguments):
             return True
         return isinstance(parent, ast.Tuple | ast.List | ast.Dict) and self._is_returned(parent)
 
-    def _returned(self, node: ast.expr, dtype: k.DType | None) -> None:
-        """Check a number that is returned to the user or to other methods. Uses in other methods are followed."""
-        scope, caller = self.scope, self.scope.function.caller
-        if caller is None or is_passed_up(scope):
-            self.flow.changes["the caller receives a 0-dim tensor instead of a number"] = None
-            return
-        calls = calls_on_self(scope) if isinstance(scope.parents[node], ast.Return) else None
-        if calls is None or scope.function.qualname in self.functions:
-            shown = scope.quote(node)
-            raise Refusal(f"{shown} is returned to `{caller.qualname}`, which may need a number; change both together")
-        self.flow.conditions[f"no code outside this project calls `{scope.function.name}` for a Python number"] = None
-        followed = self.functions | {scope.function.qualname}
-        for user, call in calls:
-            there = replace(
-                scope, function=user, parents=scope.project.parents(user), renamed={}, composed=set(), made={}
-            )
-            _Follower(there, self.flow, followed, self.double, self.wide).climb(call, dtype)
-
     def follow_name(self, target: ast.expr, statement: ast.stmt, dtype: k.DType | None) -> None:
         """Check all uses of the name to which a statement assigns the number."""
         if self._goes_into_tensor(target) or ast.unparse(target) == self.buffer:
             return
-        if isinstance(target, ast.Attribute) and self._is_recorded(target):
+        if isinstance(target, ast.Attribute) and (self._is_recorded(target) or self.is_saved(target, dtype)):
             return
         if not isinstance(target, ast.Name):
             raise Refusal(

@@ -10,13 +10,14 @@ TAKES_EITHER: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "Tensor.masked_fill_": ((1,), ("value",)),
     "Tensor.fill_": ((0,), ("value",)),
     "Tensor.where": ((1,), ("other",)),
+    "torch.nn.functional.gumbel_softmax": ((1,), ("tau",)),
     **{f"torch.{name}": ((1,), ("other",)) for name in ("add", "sub", "mul", "div")},
     **{f"Tensor.{name}": ((0,), ("other",)) for name in ("add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_")},
 }
 """The positional arguments (without a receiver) and keywords that accept a tensor."""
 
 CLAMPS = frozenset({"torch.clamp", "torch.clip", "Tensor.clamp", "Tensor.clip", "Tensor.clamp_", "Tensor.clip_"})
-"""Functions whose bounds can be tensors, but not a tensor and a number."""
+"""Functions whose bounds can be two tensors or two numbers, but not a tensor and a number."""
 
 IN_TORCH = {
     **{name: name for name in "sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh floor ceil".split()},

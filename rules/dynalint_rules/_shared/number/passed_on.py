@@ -1,0 +1,109 @@
+"""Uses of a number in other functions of the project, to which it is passed or returned."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from dynalint.rulekit import FunctionInfo, Refusal, k, walk_function
+from dynalint_rules._code.names import loads, stores
+from dynalint_rules._code.passed_values import calls_on_self, is_passed_up, parameter_of
+from dynalint_rules._code.scope import Scope
+from dynalint_rules._code.uses import self_name
+from dynalint_rules._shared.number.arguments import Arguments
+from dynalint_rules._shared.number.flow import NumberFlow
+
+_DIFFERENTIABLE = "torch.autograd.Function"
+
+
+class PassedOn(Arguments):
+    """A follower that follows a number into other functions."""
+
+    def passed(self, call: ast.Call, node: ast.expr, dtype: k.DType | None) -> None:
+        """Follow a number into a function of the project that a call passes it to.
+
+        Raises:
+            Refusal: If the function is not known, or a use in it does not accept a tensor as well as a number.
+        """
+        called = _called(self.scope, call)
+        name = parameter_of(called, call, node) if called is not None else None
+        if called is None or name is None or called.function.qualname in self.functions:
+            self.refuse(call, node)
+            return
+        inner = self._inside(called.function)
+        reads, own = list(loads(inner.scope, name)), set(walk_function(called.function.node))
+        if next(stores(inner.scope, name), None) is not None or not own.issuperset(reads):
+            self.refuse(call, node)
+        for use in reads:
+            inner.climb(use, dtype)
+        if inner.flow.edits or inner.flow.leaves:  # the function's other callers pass numbers
+            self.refuse(call, node)
+        self._add(inner.flow)
+
+    def is_saved(self, target: ast.Attribute, dtype: k.DType | None) -> bool:
+        """Return whether a `torch.autograd.Function` keeps the number for its backward pass, and follow it there."""
+        function, project = self.scope.function, self.scope.project
+        owner = function.owner
+        backward = owner.methods.get("backward") if owner is not None and function.name == "forward" else None
+        if owner is None or backward is None or _DIFFERENTIABLE not in project.lineage(owner)[1]:
+            return False
+        if ast.unparse(target.value) != self_name(function):
+            return False
+        inner = self._inside(backward)
+        kept = f"{self_name(backward)}.{target.attr}"
+        for node in walk_function(backward.node):
+            if isinstance(node, ast.Attribute) and ast.unparse(node) == kept:
+                inner.climb(node, dtype)
+        if inner.flow.edits:
+            return False
+        self._add(inner.flow)
+        return True
+
+    def returned(self, node: ast.expr, dtype: k.DType | None) -> None:
+        """Check a number that is returned to the user or to other methods. Uses in other methods are followed.
+
+        Raises:
+            Refusal: If a caller is not known, or may need a number.
+        """
+        scope, caller = self.scope, self.scope.function.caller
+        if caller is None or is_passed_up(scope):
+            self.flow.changes["the caller receives a 0-dim tensor instead of a number"] = None
+            return
+        calls = calls_on_self(scope) if isinstance(scope.parents[node], ast.Return) else None
+        if calls is None or scope.function.qualname in self.functions:
+            shown = scope.quote(node)
+            raise Refusal(f"{shown} is returned to `{caller.qualname}`, which may need a number; change both together")
+        self.flow.conditions[f"no code outside this project calls `{scope.function.name}` for a Python number"] = None
+        for user, call in calls:
+            inner = self._inside(user)
+            inner.climb(call, dtype)
+            self._add(inner.flow)
+
+    def _inside(self, function: FunctionInfo) -> PassedOn:
+        """Return a follower for another function that has not recorded anything yet."""
+        parents = self.scope.project.parents(function)
+        there = replace(self.scope, function=function, parents=parents, renamed={}, composed=set(), made={})
+        followed = self.functions | {self.scope.function.qualname}
+        return replace(self, scope=there, flow=NumberFlow(), functions=followed, targets=set(), buffer="")
+
+    def _add(self, flow: NumberFlow) -> None:
+        """Add what follows from the uses in another function."""
+        self.flow.conditions |= flow.conditions
+        self.flow.changes |= flow.changes
+        self.flow.edits += flow.edits
+        self.flow.imports = self.flow.imports or flow.imports
+        self.flow.leaves = self.flow.leaves or flow.leaves
+        self.flow.meets |= flow.meets
+
+
+def _called(scope: Scope, call: ast.Call) -> k.Function | None:
+    """Return the function of the project that a call runs, which is `forward` for an autograd function's `apply`."""
+    called = scope.kind(call.func)
+    if isinstance(called, k.Function):
+        return called
+    function = called.callee if isinstance(called, k.Partial) and len(called.args) == 1 else None
+    owner = function.function.owner if isinstance(function, k.Function) else None
+    applied = isinstance(call.func, ast.Attribute) and call.func.attr == "apply"
+    if not isinstance(function, k.Function) or owner is None or not applied:
+        return None
+    return function if _DIFFERENTIABLE in scope.project.lineage(owner)[1] else None

@@ -1,0 +1,79 @@
+"""Compute with `math` what NumPy computes from Python numbers. Dynamo evaluates `math` functions during tracing.
+
+n = np.ceil(np.log(length)).astype(int).item()          n = math.ceil(math.log(length))
+"""
+
+from __future__ import annotations
+
+import ast
+
+from dynalint.rulekit import Import, Refusal, Rewrite, k, rw
+from dynalint_rules._code.calls import callee
+from dynalint_rules._code.scope import Scope
+
+_FUNCTIONS = frozenset("sqrt exp log log2 log10 log1p sin cos tan tanh".split())
+# These return floats in NumPy but ints in Python.
+_WHOLE = frozenset({"ceil", "floor"})
+_INTEGERS = frozenset({"int", "np.int32", "np.int64", "numpy.int32", "numpy.int64", "'int'", "'int32'", "'int64'"})
+
+
+def rewrite_in_python(scope: Scope, node: ast.Call) -> Rewrite | None:
+    """Return the rewrite of a conversion of what NumPy computed from Python numbers, or None for any other code.
+
+    Raises:
+        Refusal: If the name `math` has another meaning.
+    """
+    text = _text(scope, node)
+    if text is None or "math." not in text:
+        return None
+    if "math" in scope.function.locals or scope.function.module.bindings.get("math", _MODULE) != _MODULE:
+        raise Refusal("the name `math` has a different meaning here; use the functions of `math` by hand")
+    conditions = (f"{scope.quote(node)} has the same value up to rounding, and its arguments are in the domain",)
+    edits = rw.written(scope.file, (node, text))
+    title = "Use `math` instead of NumPy, because Dynamo evaluates it during tracing"
+    return Rewrite(title, "conditional", edits, conditions, imports=("import math",))
+
+
+_MODULE = Import("math", None)
+
+
+def _text(scope: Scope, node: ast.expr) -> str | None:
+    """Return the text of a Python number with the same value, or None if there is none."""
+    if isinstance(node, ast.Call):
+        return _call(scope, node)
+    kinds = scope.kind(node).members
+    if kinds and all(
+        isinstance(one, k.Value) and one.type in ("int", "float") and one.source != "data" for one in kinds
+    ):
+        return scope.text(node)
+    if isinstance(node, ast.BinOp):
+        parts = {part: _text(scope, part) for part in (node.left, node.right)}
+        known = {part: text for part, text in parts.items() if text is not None}
+        return rw.spliced(scope.file, node, known) if len(known) == len(parts) else None
+    return None
+
+
+def _call(scope: Scope, call: ast.Call) -> str | None:
+    if isinstance(call.func, ast.Attribute) and call.func.attr in ("astype", "item") and not call.keywords:
+        inner = call.func.value
+        if call.func.attr == "item":
+            return _text(scope, inner) if not call.args and not _is_whole(scope, inner) else None
+        asked = len(call.args) == 1 and ast.unparse(call.args[0]) in _INTEGERS
+        return _integer(scope, inner) if asked else None
+    if len(call.args) != 1 or call.keywords:
+        return None
+    if callee(scope, call) == "builtins.int":
+        return _integer(scope, call.args[0])
+    module, _, name = callee(scope, call).rpartition(".")
+    argument = _text(scope, call.args[0]) if module == "numpy" and name in _FUNCTIONS | _WHOLE else None
+    return f"math.{name}({argument})" if argument is not None else None
+
+
+def _integer(scope: Scope, node: ast.expr) -> str | None:
+    text = _text(scope, node)
+    return text if text is None or _is_whole(scope, node) else f"int({text})"
+
+
+def _is_whole(scope: Scope, node: ast.expr) -> bool:
+    name = callee(scope, node) if isinstance(node, ast.Call) else ""
+    return name.rpartition(".")[2] in _WHOLE

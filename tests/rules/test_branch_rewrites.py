@@ -727,7 +727,7 @@ def test_an_early_result_is_computed_where_it_is_selected() -> None:
     assert fixed(body) == lines("""
         condition = x.sum() == 0
         z = x - y
-        return torch.where(condition, torch.zeros_like(x), (x + 1) / torch.where(condition, 1, z + 1))
+        return torch.where(condition, 0, (x + 1) / torch.where(condition, 1, z + 1))
     """)
 
 
@@ -1221,6 +1221,29 @@ def test_both_sides_may_write_to_one_tensor() -> None:
     """)
         + "\n"
     )
+
+
+def test_a_side_may_write_to_a_tensor_of_the_module_and_the_other_to_a_local_one() -> None:
+    store = "x = x * 2\n        else:\n            self.mean = self.mean * 2"
+    assert stored(store).declined == []
+    new = textwrap.dedent(stored(store).fixed.partition("x: torch.Tensor):\n")[2])
+    assert (
+        new
+        == lines("""
+        condition = x.sum() > 0
+        x = torch.where(condition, x * 2, x)
+        self.mean = torch.where(condition, self.mean, self.mean * 2)
+        return x + self.mean
+    """)
+        + "\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "store", ["y = x * 2\n            self.mean = y", "x = 2\n            self.mean = x * self.mean"]
+)
+def test_a_local_name_without_a_tensor_on_both_sides_is_not_chosen(store: str) -> None:
+    assert stored(f"{store}\n        x = y if x is None else x").declined
 
 
 def test_a_tensor_of_old_is_one_like_any_other() -> None:

@@ -65,6 +65,27 @@ def test_what_the_last_iteration_computed_is_kept_too() -> None:
     assert longer(body) == lines(wanted)
 
 
+def test_a_name_that_an_iteration_assigns_twice_keeps_its_value_from_before_it() -> None:
+    body = """
+    for _ in range(4):
+        x = x / 2
+        x = torch.tanh(x)
+        if x.norm() < 1:
+            break
+    return x
+    """
+    wanted = """
+    settled = torch.zeros((), dtype=torch.bool, device=x.device)
+    for _ in range(4):
+        previous = x
+        x = x / 2
+        x = torch.where(settled, previous, torch.tanh(x))
+        settled = settled | (x.norm() < 1)
+    return x
+    """
+    assert longer(body) == lines(wanted)
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -72,6 +93,8 @@ def test_what_the_last_iteration_computed_is_kept_too() -> None:
         "for i in range(4):\n    if x.sum() > i:\n        break\n    x = x + i\nreturn x",
         # The loop's own result is read afterwards, but may have no value.
         "for _ in range(4):\n    if x.sum() > 1:\n        break\n    z = x + 1\n    x = z\nreturn z",
+        # The iteration with the `break` ends with another value than the others.
+        "for _ in range(4):\n    x = x / 2\n    if x.norm() < 1:\n        break\n    x = x.clamp(min=1)\nreturn x",
         # It does more than compute.
         "for _ in range(4):\n    if x.sum() > 1:\n        break\n    y.add_(1)\n    x = x + 1\nreturn x",
         "for _ in range(4):\n    if x.sum() > 1:\n        break\n    if flag:\n        x = x + 1\nreturn x",

@@ -34,22 +34,25 @@ def number_to_buffer(event: StateChange, project: Project) -> Rewrite:
     plan = BufferPlan(name, whole=_is_int(k.join(event.old, event.new)))
     cls, function, statement = _constructor(event, project, plan)
     attribute = Attribute(cls, name, project)
+    stores = [use for use in attribute.uses() if use.stored and use.statement() is not statement]
+    plan.renewed = all(_is_renewed(plan, use) for use in stores)
     torch, imports = torch_name(function)
     for use in attribute.uses():
         if use.statement() is statement:
-            plan.replace(use, statement, _registration(plan, function, statement, torch))
+            plan.replace(use, statement, _registration(plan, function, statement, project, torch))
         elif use.stored:
             change_store(plan, use)
         else:
             _read(plan, use)
     conditions = [f"no code outside this project reads or sets `{name}` as a Python number"]
     if not plan.whole:
-        conditions.append(f"the default dtype, or that of a converted model, is precise enough for `{name}`")
+        least = "float32" if plan.renewed else "the default dtype, or that of a converted model,"
+        conditions.append(f"{least} is precise enough for `{name}`")
     elif plan.combined:
         conditions.append(f"the tensors that `{name}` is combined with are float32 or wider, or the count stays small")
     return Rewrite(
         title=f"Keep `{name}` in a buffer",
-        safety="conditional" if plan.whole else "unsafe",
+        safety="conditional" if plan.whole or plan.renewed else "unsafe",
         replacements=tuple(one for file, some in plan.changes.items() for one in rw.written(file, *some)),
         conditions=(*conditions, *plan.conditions),
         imports=imports,
@@ -61,12 +64,14 @@ def number_to_buffer(event: StateChange, project: Project) -> Rewrite:
 class BufferPlan:
     """The replacements that turn a number into a tensor.
 
-    `whole` is true if the number is a counter. `combined` is true if a tensor is computed from it. `leaves` are the
-    codes of findings about decisions that depend on it.
+    `whole` is true if the number is a counter. `renewed` is true if each update computes it in float32, even after the
+    model, and the buffer with it, was converted to a narrower dtype. `combined` is true if a tensor is computed from
+    it. `leaves` are the codes of findings about decisions that depend on it.
     """
 
     name: str
     whole: bool = True
+    renewed: bool = False
     changes: dict[SourceFile, list[rw.Change]] = field(default_factory=dict)
     conditions: dict[str, None] = field(default_factory=dict)
     combined: bool = False
@@ -95,7 +100,8 @@ def _read(plan: BufferPlan, use: Use) -> None:
     if use.function is None:
         raise _needs_number(use)
     scope = Scope(use.project, use.function, use.project.parents(use.function), *torch_name(use.function))
-    flow = flow_of(scope, node, "int" if plan.whole else "float", wide=plan.whole, buffer=ast.unparse(use.node))
+    dtype: k.DType = "int" if plan.whole else "float"
+    flow = flow_of(scope, node, dtype, wide=plan.whole, buffer=ast.unparse(use.node), converted=plan.renewed)
     if flow.changes:
         raise _needs_number(use)
     plan.combined |= flow.meets and not flow.leaves
@@ -153,11 +159,15 @@ def plain_number(node: ast.expr, *types: type) -> str | None:
     return repr(node.value) if isinstance(node, ast.Constant) and type(node.value) in (types or (int,)) else None
 
 
-def _registration(plan: BufferPlan, function: FunctionInfo, statement: ast.Assign | ast.AnnAssign, torch: str) -> str:
+def _registration(
+    plan: BufferPlan, function: FunctionInfo, statement: ast.Assign | ast.AnnAssign, project: Project, torch: str
+) -> str:
     assert statement.value is not None
     value = plain_number(statement.value, *((int,) if plan.whole else (int, float)))
     if value is None:
-        value = f"float({function.file.segment(statement.value)})"
+        value = function.file.segment(statement.value)
+        types = [getattr(one, "type", "") for one in project.kinds(function).get(statement.value, k.UNKNOWN).members]
+        value = value if types == ["float"] else f"float({value})"
     elif not plan.whole:
         value = repr(float(value))
     return f'{self_name(function)}.register_buffer("{plan.name}", {torch}.tensor({value}), persistent=False)'
@@ -190,11 +200,23 @@ def change_store(plan: BufferPlan, use: Use) -> None:
         torch, _ = torch_name(use.function)
         value = f"{torch}.zeros_like({target})" if number == "0" else f"{torch}.full_like({target}, {number})"
         plan.replace(use, statement.value, value)
-    # If the value is computed from the number itself, its uses are checked separately.
-    elif kept := _kept_tensors(plan, use, statement.value):
+        return
+    if kept := _kept_tensors(plan, use, statement.value):
         plan.changes.setdefault(use.file, []).extend(kept.items())
+    # If the value is computed from the number itself, its uses are checked separately.
     elif not any(isinstance(one, ast.Attribute) and ast.unparse(one) == plain for one in walk(statement.value)):
         raise Refusal(f"{use.place} sets {use.quote(use.node)} to {use.quote(statement.value)}, which is not a tensor")
+
+
+def _is_renewed(plan: BufferPlan, use: Use) -> bool:
+    """Return whether a statement sets the number to a constant, or adds what it reads from a tensor."""
+    statement = use.statement()
+    if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign) or statement.value is None:
+        return False
+    if isinstance(statement, ast.AugAssign) and not isinstance(statement.op, ast.Add | ast.Sub):
+        return False
+    constant = isinstance(statement.value, ast.Constant) and not isinstance(statement, ast.AugAssign)
+    return constant or bool(_kept_tensors(plan, use, statement.value))
 
 
 def _kept_tensors(plan: BufferPlan, use: Use, value: ast.expr) -> dict[ast.expr, str]:
@@ -209,7 +231,8 @@ def _kept_tensors(plan: BufferPlan, use: Use, value: ast.expr) -> dict[ast.expr,
             plan.conditions |= dict.fromkeys(found.conditions)
             # The sum or product is a new tensor, and saves nothing because neither operand has a gradient.
             combined = isinstance(scope.parents[node], ast.BinOp | ast.AugAssign)
-            kept[node] = found.text.removesuffix(".clone()") if combined else found.text
+            text = found.text.removesuffix(".clone()") if combined else found.text
+            kept[node] = f"{text}.float()"
     return kept
 
 

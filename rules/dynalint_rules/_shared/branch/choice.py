@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from dynalint.rulekit import Refusal, Replacement, Rewrite, k, rw, walk
+from dynalint_rules._code.calls import callee
 from dynalint_rules._code.chosen_numbers import tensor_again_conditions
 from dynalint_rules._code.effects import effects_of_always, is_pure
 from dynalint_rules._code.scope import Scope, as_tensor
@@ -27,6 +28,7 @@ from dynalint_rules._shared.text import atom
 TITLE = "Compute both branches and select with `torch.where`"
 
 _LONGEST_REPEATED_TEST = 40
+_ZEROS = frozenset({"torch.zeros", "torch.zeros_like", "Tensor.new_zeros"})
 # The order of an operand and its harmless replacement, if the operand is in the first branch or in the last.
 GUARD_ORDERS = ("{operand}, {safe}", "{safe}, {operand}")
 
@@ -66,7 +68,28 @@ def _chosen(scope: Scope, node: ast.IfExp) -> tuple[str, list[str]]:
     texts = _sides_of(scope, node, test)
     if (found := needs_no_test(scope, node.test, (node.body, node.orelse))) is not None:
         return texts[found[0]], [*conditions, found[1]]
-    return f"{scope.torch}.where({', '.join([test, *texts])})", conditions
+    return (
+        f"{scope.torch}.where({', '.join([test, *without_zeros(scope, (node.body, node.orelse), texts)])})",
+        conditions,
+    )
+
+
+def without_zeros(scope: Scope, values: Sequence[ast.expr], texts: Sequence[str]) -> list[str]:
+    """Return the codes of two values to select between, with the number 0 for a new tensor of zeros.
+
+    The number takes the dtype of the other tensor, which may be another one under autocast.
+    """
+    shorter = list(texts)
+    for at, (value, other) in enumerate(zip(values, reversed(values), strict=True)):
+        if len(values) == 2 and _is_zeros(scope, value) and not _is_zeros(scope, other):
+            shorter[at] = "0" if scope.tensor(other) is not None else texts[at]
+    return shorter
+
+
+def _is_zeros(scope: Scope, value: ast.expr) -> bool:
+    if not isinstance(value, ast.Call) or any(one.arg == "requires_grad" for one in value.keywords):
+        return False
+    return callee(scope, value) in _ZEROS and scope.tensor(value) is not None
 
 
 def finished(scope: Scope, title: str, edits: tuple[Replacement, ...], conditions: Sequence[str]) -> Rewrite:

@@ -33,6 +33,7 @@ from dynalint_rules._shared.branch.choice import (
     guarded,
     rendered,
     require_tensors,
+    without_zeros,
 )
 from dynalint_rules._shared.branch.counted import needs_no_test
 from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
@@ -102,8 +103,9 @@ class _EarlyReturn:
         layers = effects_of_always(self.scope, block.values, self.statement).layers | self.check_following()
         lines, early = self._head(block)
         changes = self.follow(block.values, block.result, early, layers)
-        if not any(self.condition in str(change) for _, change in changes):
-            lines = [line for line in lines if not line.startswith(f"{self.condition} = ")]
+        for name in (self.condition, *early):
+            if not any(name in str(change) for _, change in changes):
+                lines = [line for line in lines if not line.startswith(f"{name} = ")]
         edits = rw.written(self.scope.file, (self.statement, [*lines, *self.going_on]), *changes)
         return finished(self.scope, TITLE, edits, self.conditions)
 
@@ -224,7 +226,8 @@ class _EarlyReturn:
             refuse_other_sizes(scope, sides)
             self.conditions += [SAME_FORM, NO_RAISE, FINITE]
             self.conditions += alias_conditions(scope, sides, None, self.statement)
-            texts.append(f"{scope.torch}.where({self.condition}, {text}, {value_then})")
+            chosen = ", ".join(without_zeros(scope, (one, other), (text, value_then)))
+            texts.append(f"{scope.torch}.where({self.condition}, {chosen})")
         return ", ".join(texts) + ("," if isinstance(value, ast.Tuple) and len(texts) == 1 else "")
 
     def _guarded(self, later: Sequence[ast.Return]) -> Iterator[rw.Change]:

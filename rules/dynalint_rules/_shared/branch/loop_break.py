@@ -18,7 +18,13 @@ from dynalint_rules._code.effects import effects_of_always
 from dynalint_rules._code.names import is_bound_before, is_named, is_shared, kind_left, loads, nodes_in
 from dynalint_rules._code.scope import Scope, as_tensor
 from dynalint_rules._shared.branch.blocks import does_nothing, is_elif
-from dynalint_rules._shared.branch.branch_values import BranchValue, gradient_conditions, reads_of, tensor_conditions
+from dynalint_rules._shared.branch.branch_values import (
+    BranchValue,
+    alias_conditions,
+    gradient_conditions,
+    reads_of,
+    tensor_conditions,
+)
 from dynalint_rules._shared.branch.choice import finished, require_tensors
 from dynalint_rules._shared.branch.loop_return import check_rounds
 from dynalint_rules._shared.branch.truth import truth_of
@@ -46,36 +52,48 @@ def rewrite_loop_break(scope: Scope, statement: ast.If) -> Rewrite | None:
     effects = effects_of_always(scope, [statement.test, *(one.value for one in computed.values())], statement)
     conditions, reads = list(truth.selecting_conditions), set[str]()
     settled = scope.fresh_name("settled")
-    changes: list[rw.Change] = [(statement, [f"{settled} = {settled} | {truth.operand}"])]
+    lines: dict[ast.stmt, list[str | ast.stmt]] = {statement: [f"{settled} = {settled} | {truth.operand}"]}
+    first = loop.body[0]
     for name in kept:
-        assignment = computed[name]
+        assignment, before = computed[name], name
+        if assignment is not _assignments(loop, name)[0]:
+            before = scope.fresh_name("previous", [settled])
+            lines[first] = [f"{before} = {name}", *lines.get(first, [first])]
         sides = [
             BranchValue(None, kind_left(scope, name, loop), name),
             BranchValue(assignment.value, scope.kind(assignment.value)),
         ]
         conditions += [*require_tensors(scope, sides), *tensor_conditions(scope, sides)]
+        conditions += alias_conditions(scope, sides, name, loop)
         reads |= reads_of(scope, sides[1], statement)
         value = held_together(scope.text(assignment.value))
-        changes.append((assignment, [f"{name} = {scope.torch}.where({settled}, {name}, {value})"]))
+        *others, _ = lines.get(assignment, [assignment])
+        lines[assignment] = [*others, f"{name} = {scope.torch}.where({settled}, {before}, {value})"]
     conditions += gradient_conditions([set(), reads], effects.layers)
     device = next((name for name in kept if as_tensor(kind_left(scope, name, loop)) is not None), None)
     if device is None:
         raise Refusal("the loop keeps no tensor from before it; assign the first value before the loop")
-    first = f"{settled} = {scope.torch}.zeros((), dtype={scope.torch}.bool, device={device}.device)"
-    edits = rw.written(scope.file, (loop, [first, loop]), *changes)
+    start = f"{settled} = {scope.torch}.zeros((), dtype={scope.torch}.bool, device={device}.device)"
+    edits = rw.written(scope.file, (loop, [start, loop]), *lines.items())
     return finished(scope, _TITLE, edits, conditions)
 
 
 def _computed(scope: Scope, loop: ast.For, ending: ast.If) -> dict[str, ast.Assign] | None:
-    """Return the assignments in a loop by name, or None if it does anything else, or uses the number of iterations."""
+    """Return the last assignment to each name in a loop, or None if it also does anything else.
+
+    The result is also None if the loop uses the number of iterations.
+    """
     found: dict[str, ast.Assign] = {}
     for one in loop.body:
         if one is ending or (does_nothing(scope, one) and not isinstance(one, ast.Continue)):
             continue
         target = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
-        if not isinstance(one, ast.Assign) or not isinstance(target, ast.Name) or target.id in found:
+        if not isinstance(one, ast.Assign) or not isinstance(target, ast.Name):
             return None
         found[target.id] = one
+    after = loop.body[loop.body.index(ending) :]
+    if any(len({one in after for one in _assignments(loop, name)}) > 1 for name in found):
+        return None  # the iteration with the `break` ends with the first value
     counted = {node.id for node in walk(loop.target) if isinstance(node, ast.Name)}
     used = any(next(loads(scope, name), None) is not None for name in counted)
     return None if used or any(is_shared(scope, name) for name in found) else found
@@ -92,7 +110,7 @@ def _kept(scope: Scope, loop: ast.For, computed: dict[str, ast.Assign], ending: 
         read = ending.test if one is ending else one.value if isinstance(one, ast.Assign) else one
         names = (name for name in computed if any(is_named(node, name) for node in walk(read)))
         kept |= dict.fromkeys(name for name in names if name not in assigned)
-        assigned |= {name for name, assignment in computed.items() if assignment is one}
+        assigned |= {name for name in computed if one in _assignments(loop, name)}
     later = (name for name in computed if any(node not in inside for node in loads(scope, name)))
     end = loop.end_lineno or loop.lineno
     kept |= dict.fromkeys(name for name in later if any(node.lineno > end for node in loads(scope, name)))
@@ -100,3 +118,8 @@ def _kept(scope: Scope, loop: ast.For, computed: dict[str, ast.Assign], ending: 
         if not is_bound_before(scope, name, loop):
             raise Refusal(f"`{name}` has no value before the loop; assign one, so that it can be kept")
     return [name for name in computed if name in kept]
+
+
+def _assignments(loop: ast.For, name: str) -> list[ast.stmt]:
+    """Return the statements in a loop's body that assign a name."""
+    return [one for one in loop.body if isinstance(one, ast.Assign) and is_named(one.targets[0], name)]

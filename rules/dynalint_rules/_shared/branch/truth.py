@@ -210,6 +210,11 @@ def _reduces_all(scope: Scope, node: ast.expr) -> bool:
     return isinstance(callee, k.External) and callee.name in ("torch.any", "torch.all") and len(node.args) == 1
 
 
+_OPPOSITES: dict[type[ast.cmpop], str] = {
+    ast.Eq: "!=", ast.NotEq: "==", ast.Lt: ">=", ast.LtE: ">", ast.Gt: "<=", ast.GtE: "<",
+}  # fmt: skip
+
+
 def _comparison(scope: Scope, node: ast.Compare) -> Truth:
     """Return the truth of a comparison. `a < b < c` becomes `(a < b) & (b < c)`, in which `b` is repeated."""
     values = [node.left, *node.comparators]
@@ -249,11 +254,21 @@ def _all_scalar(parts: Iterable[bool | None]) -> bool | None:
 
 
 def _opposite(scope: Scope, node: ast.Compare, scalar: bool | None) -> Truth | None:
-    """Return the comparison with the opposite result, or None for an order, which NaN would change."""
-    sign = {ast.Eq: "!=", ast.NotEq: "=="}.get(type(node.ops[0]))
-    if sign is None:
+    """Return the comparison with the opposite result, or None for an order of floats, which NaN would change."""
+    sign, sides = _OPPOSITES.get(type(node.ops[0])), (node.left, node.comparators[0])
+    ordered = not isinstance(node.ops[0], ast.Eq | ast.NotEq)
+    if sign is None or (ordered and not all(_is_integral(scope, side) for side in sides)):
         return None
-    return Truth(f"{operand_text(scope, node.left)} {sign} {operand_text(scope, node.comparators[0])}", False, scalar)
+    return Truth(f"{operand_text(scope, sides[0])} {sign} {operand_text(scope, sides[1])}", False, scalar)
+
+
+def _is_integral(scope: Scope, node: ast.expr) -> bool:
+    """Return whether a value is certainly an integer or a tensor of integers."""
+    tensor = scope.tensor(node)
+    if tensor is not None:
+        return tensor.dtype in ("bool", "int")
+    kinds = scope.kind(node).members
+    return bool(kinds) and all(isinstance(one, k.Value) and one.type in ("bool", "int") for one in kinds)
 
 
 def _bool_op(scope: Scope, node: ast.BoolOp) -> Truth:

@@ -40,6 +40,7 @@ from dynalint_rules._shared.branch.choice import (
     finished,
     rendered,
     require_tensors,
+    without_zeros,
 )
 from dynalint_rules._shared.branch.chosen_writes import rewrite_writes
 from dynalint_rules._shared.branch.clipped import rewrite_clipped
@@ -96,7 +97,9 @@ def _left_loop(scope: Scope, statement: ast.If) -> Rewrite | None:
         longer = rewrite_loop_break(scope, statement)
     except Refusal:
         return found
-    return replace(found, otherwise=longer) if found is not None else longer
+    if found is None or longer is None:
+        return found or longer
+    return replace(found, otherwise=longer) if found.safety == "conditional" else longer
 
 
 def _rewrite_as_expressions(scope: Scope, statement: ast.If) -> Rewrite:
@@ -233,6 +236,8 @@ class _Writer:
             self.conditions += number_conditions(scope, sides, uses_of(scope, name, head))
         else:
             self._require_tensors(sides, name)
+            written = [side.node for side in sides if side.node is not None]
+            texts = without_zeros(scope, written, texts) if len(written) == len(texts) else texts
         self.lines.append(f"{name} = {self._where(texts)}")
 
     def _require_tensors(self, sides: Sequence[BranchValue], target: str | None) -> None:
@@ -312,7 +317,7 @@ class _Writer:
             return texts[found[0]]
         sides = [BranchValue(result, scope.kind(result)) for result in results]
         self._require_tensors(sides, None)
-        return self._where(texts)
+        return self._where(without_zeros(scope, results, texts))
 
     def _where(self, texts: list[str]) -> str:
         """Return the code of `torch.where`, nested once for each test after the first."""

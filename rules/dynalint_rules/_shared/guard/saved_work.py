@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from dynalint.rulekit import Rewrite, k, rw, walk
 from dynalint_rules._code.names import is_named, loads, only_value
@@ -15,7 +16,8 @@ from dynalint_rules._shared.mask.masked import reduced_as_whole
 def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
     """Return the rewrite of `if test: break` that only tests in eager code, or None if the branch does more.
 
-    The remaining iterations must not change anything, as when an algorithm has converged. A run verifies this.
+    The remaining iterations must not change anything, which a run verifies. Whether an algorithm has converged also
+    depends on how the module is configured, so a run only shows it for tests of a mask, which has to be empty or full.
     """
     loop = scope.parents[statement]
     ends = len(statement.body) == 1 and isinstance(statement.body[0], ast.Break) and not statement.orelse
@@ -28,7 +30,10 @@ def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
         f"the iterations after the `break` on line {statement.body[0].lineno} change nothing, so compiled code "
         "runs them"
     )
-    return _only_in_eager(scope, statement, "Leave the loop only in eager mode", condition)
+    found = _only_in_eager(scope, statement, "Leave the loop only in eager mode", condition)
+    test = positive_of(statement.test)
+    called = test.func.attr if isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute) else ""
+    return found if called in ("any", "all") else replace(found, safety="unsafe")
 
 
 def drops_tensor_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:

@@ -338,6 +338,10 @@ def scaled(x: torch.Tensor, factor: float, bias: float = 0.0):
     return x * factor + bias
 
 
+def shifted(x: torch.Tensor, offset: float):
+    return x + offset
+
+
 def halved(x: torch.Tensor, factor: float):
     factor = factor / 2
     return scaled(x, factor)
@@ -364,6 +368,8 @@ def f(x: torch.Tensor, t: torch.Tensor):
         ("scaled(x, s)", True),
         ("scaled(x, 1.0, bias=s)", True),
         ("Doubled.apply(x, s)", True),
+        ("(scaled if x.dim() else shifted)(x, s)", True),
+        ("(scaled if x.dim() else chosen)(x, s)", False),
         ("Kept.apply(x, s)", False),
         ("halved(x, s)", False),  # the parameter gets another value
         ("chosen(x, s)", False),

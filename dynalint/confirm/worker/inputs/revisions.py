@@ -213,6 +213,12 @@ def _whole(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
             yield {**specs, name: replace(spec, shape=spec.shape[:-1])}
 
 
+def _boolean(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
+    for name, spec in _tensors(specs).items():
+        if spec.kind != "bool":
+            yield {**specs, name: replace(spec, kind="bool")}
+
+
 def _floating(specs: Specs, _match: re.Match[str]) -> Iterator[Specs]:
     for name, spec in _tensors(specs).items():
         if spec.kind in ("int", "bool"):
@@ -239,6 +245,7 @@ _BY_MESSAGE: tuple[tuple[str, Callable[[Specs, re.Match[str]], Iterator[Specs]]]
     (r"must match the size of tensor|[Tt]arget size|same (size|shape|number of)|shapes? must", _alike),
     (r"shape mismatch|[Dd]iffer(ent|ing) (size|shape)|shapes? (do not|don'?t) match", _alike),
     (r"used as indices must be|dtype int|to be (one of types )?Long|0D or 1D target|to indexing result", _whole),
+    (r"[Bb]oolean (tensor|masks)|BoolTensor|Boolean-type|\"(bitwise_)?(and|x?or)_cpu\" not implemented", _boolean),
     (r"floating[ -]point|same dtype|not implemented for '(Long|Bool)'", _floating),
     (r"[Oo]utput size is too small|Kernel size can't be greater|[Pp]adding size should be|of 0 elements", _larger),
     (r"expects 'from' to be less than 'to'", _larger),  # torch.randint, for the position of a crop

@@ -1,4 +1,4 @@
-"""Find how many dimensions a function's parameters have, from how its code uses them."""
+"""Find how many dimensions a function's parameters have, and of which kind they are, from how its code uses them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,36 @@ Dimensions = tuple[str, ...]
 _UNNAMED = "_"
 # Functions of einops whose first argument has the dimensions on the left side of the pattern.
 _PATTERNS = frozenset({"rearrange", "reduce", "repeat"})
+
+
+# The position and kind of an argument of a method. The function in torch has the tensor in front of it.
+_OF_METHODS = dict.fromkeys(("gather", "index_select", "scatter", "scatter_add", "index_add"), (1, "int"))
+_OF_METHODS |= dict.fromkeys(("masked_fill", "masked_fill_", "masked_select", "masked_scatter"), (0, "bool"))
+_OF_FUNCTIONS = {"one_hot": (0, "int"), "embedding": (0, "int"), "cross_entropy": (1, "int"), "nll_loss": (1, "int")}
+_OF_FUNCTIONS |= {"where": (0, "bool"), **{name: (at + 1, kind) for name, (at, kind) in _OF_METHODS.items()}}
+_MODULES = frozenset({"torch", "F", "functional"})
+
+
+def used_kinds(function: ast.AST, names: Collection[str]) -> dict[str, str]:
+    """Return the kind, `int` or `bool`, of each of the parameters `names` that the code indexes or selects with."""
+    found: dict[str, str] = {}
+    for node in ast.walk(function):
+        for part, kind in _selecting(node):
+            if isinstance(part, ast.Name) and part.id in names:
+                found.setdefault(part.id, kind)
+    return found
+
+
+def _selecting(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
+    """Yield the expressions that a node indexes or selects with, and the kind that they have."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
+        yield from ((part, "int") for part in node.slice.elts)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+        yield node.operand, "bool"
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        of_torch = isinstance(node.func.value, ast.Name) and node.func.value.id in _MODULES
+        at, kind = (_OF_FUNCTIONS if of_torch else _OF_METHODS).get(node.func.attr, (len(node.args), ""))
+        yield from ((part, kind) for part in node.args[at : at + 1])
 
 
 def used_shapes(function: ast.AST, names: Collection[str]) -> dict[str, Dimensions]:

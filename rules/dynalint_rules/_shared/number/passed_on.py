@@ -26,8 +26,14 @@ class PassedOn(Arguments):
             Refusal: If the function is not known, or a use in it does not accept a tensor as well as a number.
         """
         called = _called(self.scope, call)
-        name = parameter_of(called, call, node) if called is not None else None
-        if called is None or name is None or called.function.qualname in self.functions:
+        if not called:
+            self.refuse(call, node)
+        for one in called:
+            self._enter(call, node, one, dtype)
+
+    def _enter(self, call: ast.Call, node: ast.expr, called: k.Function, dtype: k.DType | None) -> None:
+        name = parameter_of(called, call, node)
+        if name is None or called.function.qualname in self.functions:
             self.refuse(call, node)
             return
         inner = self._inside(called.function)
@@ -96,14 +102,25 @@ class PassedOn(Arguments):
         self.flow.meets |= flow.meets
 
 
-def _called(scope: Scope, call: ast.Call) -> k.Function | None:
-    """Return the function of the project that a call runs, which is `forward` for an autograd function's `apply`."""
-    called = scope.kind(call.func)
-    if isinstance(called, k.Function):
-        return called
-    function = called.callee if isinstance(called, k.Partial) and len(called.args) == 1 else None
+def _called(scope: Scope, call: ast.Call) -> list[k.Function]:
+    """Return the functions of the project that a call may run, or none if it may also run something else.
+
+    For `apply` of an autograd function, this is its `forward`.
+    """
+    found: list[k.Function] = []
+    for one in scope.kind(call.func).members:
+        function = _applied(scope, call, one) if isinstance(one, k.Partial) else one
+        if not isinstance(function, k.Function):
+            return []
+        found.append(function)
+    return found
+
+
+def _applied(scope: Scope, call: ast.Call, called: k.Partial) -> k.Kind | None:
+    """Return the `forward` of an autograd function that a call applies, or None for any other call."""
+    function = called.callee if len(called.args) == 1 else None
     owner = function.function.owner if isinstance(function, k.Function) else None
     applied = isinstance(call.func, ast.Attribute) and call.func.attr == "apply"
-    if not isinstance(function, k.Function) or owner is None or not applied:
+    if owner is None or not applied or _DIFFERENTIABLE not in scope.project.lineage(owner)[1]:
         return None
-    return function if _DIFFERENTIABLE in scope.project.lineage(owner)[1] else None
+    return function

@@ -123,3 +123,20 @@ def test_an_iteration_that_is_skipped_in_one_mode_is_computed_in_it() -> None:
     return x
     """
     assert fixed(body) == lines(wanted)
+
+
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        ("mask = y > 0.5\nif not mask.any():\n    break\ny = torch.where(mask, y / 2, y)", "conditional"),
+        ("near = (y / 2 - y).abs() < 0.1\nif near.all():\n    break\ny = torch.relu_(y / 2)", "unsafe"),
+        ("if ((y / 2 - y).abs() < 0.1).all():\n    break\ny = torch.relu_(y / 2)", "unsafe"),
+        ("if (y / 2 - y).abs().max() < 0.1:\n    break\ny = torch.relu_(y / 2)", "unsafe"),
+    ],
+)
+def test_only_a_mask_that_iterations_apply_shows_that_the_others_change_nothing(body: str, kept: str) -> None:
+    loop = "y = x.clone()\nfor _ in range(4):\n" + textwrap.indent(body, "    ") + "\nreturn y"
+    answer = study(loop).own[0].answer
+    assert isinstance(answer, Rewrite)
+    assert answer.title == "Leave the loop only in eager mode"
+    assert answer.safety == kept

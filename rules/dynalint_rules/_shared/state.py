@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from dynalint.rulekit import ClassInfo, FunctionInfo, Project, Refusal, Rewrite, SourceFile, StateChange, k, rw, walk
 from dynalint_rules._code.calls import callee
+from dynalint_rules._code.precision import is_double
 from dynalint_rules._code.scope import Scope, torch_name
 from dynalint_rules._code.uses import Attribute, Use, self_name
 from dynalint_rules._shared.number.detached import detached
@@ -209,14 +210,20 @@ def change_store(plan: BufferPlan, use: Use) -> None:
 
 
 def _is_renewed(plan: BufferPlan, use: Use) -> bool:
-    """Return whether a statement sets the number to a constant, or adds what it reads from a tensor."""
+    """Return whether a statement sets the number to a constant, or averages it with what it reads from a tensor.
+
+    A sum does not count, because a long one needs the precision of a Python float.
+    """
     statement = use.statement()
-    if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign) or statement.value is None:
+    if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
         return False
-    if isinstance(statement, ast.AugAssign) and not isinstance(statement.op, ast.Add | ast.Sub):
-        return False
-    constant = isinstance(statement.value, ast.Constant) and not isinstance(statement, ast.AugAssign)
-    return constant or bool(_kept_tensors(plan, use, statement.value))
+    if isinstance(statement.value, ast.Constant):
+        return True
+    target = ast.unparse(use.node)
+    own = [one for one in walk(statement.value) if isinstance(one, ast.Attribute) and ast.unparse(one) == target]
+    products = [one for one in map(use.parent, own) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mult)]
+    averages = len(products) == len(own) and not is_double(statement.value)
+    return averages and bool(_kept_tensors(plan, use, statement.value))
 
 
 def _kept_tensors(plan: BufferPlan, use: Use, value: ast.expr) -> dict[ast.expr, str]:
@@ -232,7 +239,7 @@ def _kept_tensors(plan: BufferPlan, use: Use, value: ast.expr) -> dict[ast.expr,
             # The sum or product is a new tensor, and saves nothing because neither operand has a gradient.
             combined = isinstance(scope.parents[node], ast.BinOp | ast.AugAssign)
             text = found.text.removesuffix(".clone()") if combined else found.text
-            kept[node] = f"{text}.float()"
+            kept[node] = f"{text}.float()" if plan.renewed else text
     return kept
 
 

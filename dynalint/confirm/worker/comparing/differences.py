@@ -43,7 +43,7 @@ class Equality:
     (if a parameter gets no gradient or an output requires none), a separate output instead of one that shared memory,
     a quotient of tensors instead of a ZeroDivisionError, and warnings about a variance of too few elements.
     `computed_in` is a dtype that all numbers were computed in, so they only have to agree within its precision.
-    `autocast` allows a tensor of zeros, which a branch may return instead of a result, to have the result's dtype.
+    `autocast` allows an output of zeros, which a branch may return instead of a result, to have the result's dtype.
     `any_float` ignores the elements of floating-point tensors.
     """
 
@@ -281,7 +281,8 @@ def _equal_plain(one: Any, other: Any, equality: Equality) -> bool:
 
 
 def _tensors_differ(where: str, one: torch.Tensor, other: torch.Tensor, equality: Equality) -> str | None:
-    if equality.autocast and one.is_floating_point() and other.is_floating_point() and not one.to_dense().any():
+    floats = one.is_floating_point() and other.is_floating_point()
+    if equality.autocast and floats and where.startswith("output") and not one.to_dense().any():
         one = one.to(other.dtype)
     for name in ("dtype", "shape", "device", "layout"):
         left, right = getattr(one, name), getattr(other, name)

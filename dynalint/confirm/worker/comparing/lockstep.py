@@ -143,9 +143,10 @@ def _ends_early(scene: _Scene, trial: Trial, first: Observation, second: Observa
     """Return whether a scene's remaining trials show nothing after an exception in the first version."""
     if scene.change in PRECISIONS or trial.optional:
         return first.error is not None  # Even if other inputs take a branch that supports it, the code does not.
-    # An operator may have done part of its work before it raised.
-    apart = first.refused and second.refused and first.error != second.error
-    return scene.pair.equality.practical and apart
+    if first.error is None or second.error is None or not scene.pair.equality.practical:
+        return False
+    # An operator that raises another type of exception may have done part of its work before.
+    return first.refused and second.refused and first.error[0] != second.error[0]
 
 
 def _is_rounding(one: ComparedVersion, scene: _Scene, first: Observation, second: Observation) -> bool:

@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 
 from dynalint.rulekit import Rewrite, k, rw, walk
-from dynalint_rules._code.names import is_named, loads, only_value
+from dynalint_rules._code.names import is_named, loads, only_value, within
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif
 from dynalint_rules._shared.guard.statements import compiling, eager_test, may_go_unasked
@@ -17,7 +17,7 @@ def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
     """Return the rewrite of `if test: break` that only tests in eager code, or None if the branch does more.
 
     The remaining iterations must not change anything, which a run verifies. Whether an algorithm has converged also
-    depends on how the module is configured, so a run only shows it for tests of a mask, which has to be empty or full.
+    depends on how the module is configured, so a run only shows it for tests of a mask that each iteration applies.
     """
     loop = scope.parents[statement]
     ends = len(statement.body) == 1 and isinstance(statement.body[0], ast.Break) and not statement.orelse
@@ -31,9 +31,18 @@ def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
         "runs them"
     )
     found = _only_in_eager(scope, statement, "Leave the loop only in eager mode", condition)
+    return found if _asks_mask_of(scope, loop, statement) else replace(found, safety="unsafe")
+
+
+def _asks_mask_of(scope: Scope, loop: ast.For, statement: ast.If) -> bool:
+    """Return whether a test asks if a mask is empty or full, and the loop uses the mask for more than that."""
     test = positive_of(statement.test)
-    called = test.func.attr if isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute) else ""
-    return found if called in ("any", "all") else replace(found, safety="unsafe")
+    if not isinstance(test, ast.Call) or not isinstance(test.func, ast.Attribute) or test.keywords:
+        return False
+    mask = test.args[0] if len(test.args) == 1 else test.func.value
+    if test.func.attr not in ("any", "all") or not isinstance(mask, ast.Name):
+        return False
+    return any(within(use, loop, scope) and not within(use, statement.test, scope) for use in loads(scope, mask.id))
 
 
 def drops_tensor_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:

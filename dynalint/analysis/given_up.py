@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from dynalint.analysis import kinds as k
@@ -18,6 +19,8 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _COVERED = ("builtins", "math", "numpy", "torch")
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)
+# Since Python 3.12, an `if` without `else` at the end of a `for` loop jumps back before its body.
+_JUMPS_BACK_FIRST = sys.version_info >= (3, 12)
 # Expressions that may not evaluate a call inside them, or that evaluate it in their own frame.
 _OPEN = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # Statements that may only run in part, with the fields that always run.
@@ -76,18 +79,29 @@ def ends_function(event: Event, parents: Parents) -> bool:
     if not _is_in_loop(child, parents):
         return False
     following: list[ast.stmt] = []
+    tested: ast.If | None = None
     for parent, field in ancestors(event.node, parents):
         if isinstance(child, ast.Return):
             return False
         if isinstance(parent, ast.If) and field == "test":
-            following += parent.body
+            following, tested = [*parent.body], parent
         elif isinstance(child, ast.stmt):
             block = getattr(parent, field)
             following += block[block.index(child) + 1 :]
         if isinstance(parent, _LOOPS) and field == "body":
+            if following and isinstance(parent, ast.For) and _JUMPS_BACK_FIRST:
+                following = _before_last_jump(following, tested)
             return not isinstance(_leaving(following), ast.Return)
         child = parent
     return False
+
+
+def _before_last_jump(following: Sequence[ast.stmt], tested: ast.If | None) -> list[ast.stmt]:
+    """Return the statements that come before the backward jump of an `if` at the end of the loop's body, if any."""
+    last = following[-1]
+    if tested and not tested.orelse and last is tested.body[-1]:
+        return []
+    return [*following[:-1]] if isinstance(last, ast.If) and not last.orelse else [*following]
 
 
 def _is_in_loop(node: ast.AST, parents: Parents) -> bool:

@@ -51,7 +51,7 @@ MODEL = """
 
     class Text(nn.Module):
         def forward(self, x):
-            return x * len("a" * x.shape[0])
+            return x * int(f"{x.shape[0]}")
 
 
     class Prints(nn.Module):

@@ -217,6 +217,8 @@ def over_list(x):
     assert "Generator reconstruction with mutations" not in broken["over_list"]
 
 
+# Since Python 3.12, the bytecode of a loop that ends in an `if` has a backward jump before the body of the `if`.
+BEFORE_3_12 = sys.version_info < (3, 12)
 _LOOP = """\
 import torch
 from torch import nn
@@ -242,18 +244,19 @@ class Model(nn.Module):
     ("body", "resumes"),
     [
         ("x = x * x.sum().item()", False),
-        ("if x.sum() > 100: return x", True),
-        ("x = x * x.sum().item()\n            if debug: return x", True),
-        ("x = x * x.sum().item()\n            if debug: break\n            if i == 7: return x", True),
+        ("if x.sum() > 100: return x", BEFORE_3_12),
+        ("x = x * x.sum().item()\n            if debug: return x", BEFORE_3_12),
+        ("x = x * x.sum().item()\n            if debug: break\n            if i == 7: return x", BEFORE_3_12),
+        ("x = x * x.sum().item()\n            if debug: return x\n            x = x + 1", True),
         ("x = x * x.sum().item()\n            if debug: continue\n            if i: return x", False),
         ("x = x * x.sum().item()\n            if debug: x = x + 1\n            else: return x", False),
         (
             "x = x * x.sum().item()\n            for j in range(2):\n                if i: continue\n            if i == 7: return x",
-            True,
+            BEFORE_3_12,
         ),
         ("for j in range(2): x = x * x.sum().item()\n            if debug: return x", False),
         ("x = scaled(x)", False),
-        ("x = scaled(x)\n            if debug: return x", True),
+        ("x = scaled(x)\n            if debug: return x", BEFORE_3_12),
         ("x = scaled(x) if debug else x", True),
         ("x = mostly(x, debug)", True),
         ("x = x + 1\n        x = scaled(x)", True),

@@ -40,7 +40,7 @@ from torch.utils import _pytree as pytree
 
 from ..source.lines import EagerLines
 from . import metrics
-from .line_tables import exact_lines
+from .line_tables import exact_lines, recorded_columns
 from .records import Break, Compile, EagerRun, Run, Span
 from .reports import BREAKS, failure, frames_of, is_limit, parts_of, resumed, stack_above_dynamo
 
@@ -312,7 +312,7 @@ def compiled_run(
     error = None
     _backends.append(counting)
     try:
-        with _listening(listener), exact_lines():
+        with _listening(listener), exact_lines(), recorded_columns():
             try:
                 function = listener.compile(fresh_callable(make), counting, fullgraph=fullgraph)
                 for listener.call, call in enumerate(calls):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import sys
 from collections.abc import Collection, Iterator
 
@@ -10,6 +12,9 @@ import libcst as cst
 WIDTH = 120
 """The maximum line width, beyond which new code is wrapped."""
 _SHORT = 20  # arguments with fewer characters are never wrapped
+_OPENED = re.compile(r"([(\[{])\s*\n\s*")
+_CLOSED = re.compile(r",?\s*\n\s*([)\]}])")
+_BROKEN = re.compile(r"[ \t]*\r?\n\s*")
 
 
 def fitting(
@@ -22,10 +27,16 @@ def fitting(
 ) -> cst.SimpleStatementLine:
     """Return a line after wrapping as many of the outermost `made` calls as required for it to fit after `indent`.
 
-    If `spread` is true, the first call is always wrapped.
+    If `spread` is true, code that spans lines stands inside a new call. It is joined if the line then fits, and
+    otherwise the first call is always wrapped.
     """
     limit = 0
     new, plain = line, cst.TrailingWhitespace()
+    if spread and len(line.body) == 1:
+        whole = _joined(module.code_for_node(line.body[0]))
+        if "\n" not in whole and fits(whole, indent):
+            statement = cst.ensure_type(cst.parse_statement(whole), cst.SimpleStatementLine)
+            return line.with_changes(body=statement.body)
     while spread or not fits(
         module.code_for_node(new.with_changes(leading_lines=(), trailing_whitespace=plain)), indent
     ):
@@ -67,6 +78,17 @@ def fits(code: str, indent: str) -> bool:
     return all(len(indent) + len(one) <= WIDTH for one in code.splitlines())
 
 
+def _joined(code: str) -> str:
+    """Return code on one line, or unchanged if comments or strings would not survive that."""
+    one = _BROKEN.sub(" ", _CLOSED.sub(r"\1", _OPENED.sub(r"\1", code)))
+    if "#" in code or "\\" in code:
+        return code
+    try:
+        return one if ast.dump(ast.parse(one)) == ast.dump(ast.parse(code)) else code
+    except SyntaxError:
+        return code
+
+
 class _Wrapping(cst.CSTTransformer):
     """Wraps the first calls.
 
@@ -95,6 +117,9 @@ class _Wrapping(cst.CSTTransformer):
     def _wrapped(self, node: cst.Call) -> cst.Call:
         inner, args = self._own + self._module.default_indent, []
         for arg in node.args:
+            own = self._module.code_for_node(arg.value)
+            if (short := _joined(own)) != own and fits(f"{short},", self._block + inner):
+                arg = arg.with_changes(value=cst.parse_expression(short))  # noqa: PLW2901
             last = arg.with_changes(comma=cst.Comma(whitespace_after=_gap(inner)))
             if not fits(self._module.code_for_node(arg.with_changes(comma=cst.Comma())), self._block + inner):
                 deeper = last.visit(_Wrapping(self._module, self._made, self._block, inner))

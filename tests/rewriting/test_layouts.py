@@ -11,6 +11,7 @@ import pytest
 
 from dynalint.analysis.source import parse_text
 from dynalint.rewriting import build
+from dynalint.rewriting.code import written
 from dynalint.rewriting.difference import edits
 from dynalint.rewriting.substitution import Substitution, replacements, substituted
 from dynalint.rewriting.tree import Tree
@@ -331,3 +332,33 @@ def test_edits_are_small() -> None:
     assert list(edits("a = b.item()\nc\n", "a = b\nc\n")) == [(5, 12, "")]
     assert list(edits("a\nb\nc\n", "a\nc\n")) == [(2, 4, "")]
     assert list(edits("a\n", "a\n")) == []
+
+
+SPREAD = {
+    "fits": ("g(\n        a,\n        [b, (c,)],\n    )", "x = where(test, g(a, [b, (c,)]), 0)"),
+    "only the argument fits": (
+        f"g(\n        {'a' * 60},\n        b\n    )",
+        f"x = where(\n        test,\n        g({'a' * 60}, b),\n        {'z' * 40},\n    )",
+    ),
+    "comment": (
+        "g(\n        a,  # why\n    )",
+        "x = where(\n        test,\n        g(\n        a,  # why\n    ),\n        0,\n    )",
+    ),
+    "string": (
+        'g("""\n  a""", b)',
+        'x = where(\n        test,\n        g("""\n  a""", b),\n        0,\n    )',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SPREAD)
+def test_code_that_moves_into_a_call_is_joined_where_it_fits(name: str) -> None:
+    value, expected = SPREAD[name]
+    source = f"def f():\n    x = {value}\n"
+    file = parse_text(Path("a.py"), source)
+    assert file.tree is not None
+    (assign,) = (one for one in ast.walk(file.tree) if isinstance(one, ast.Assign))
+    other = "z" * 40 if "z" in expected else "0"
+    for edit in reversed(written(file, (assign, [f"x = where(test, {value}, {other})"]))):
+        source = source[: edit.start] + edit.content + source[edit.end :]
+    assert source == f"def f():\n    {expected}\n"

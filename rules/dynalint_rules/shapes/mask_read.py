@@ -11,7 +11,8 @@ from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import reads_by_mask, selection_of, target_of
 from dynalint_rules._code.settings import SHAPES, captures_shapes
 from dynalint_rules._shared.mask.extremes import rewrite_extreme
-from dynalint_rules._shared.mask.masked_stores import put_back, stored, stored_next
+from dynalint_rules._shared.mask.joined_stores import stored, stored_next
+from dynalint_rules._shared.mask.masked_stores import put_back
 from dynalint_rules._shared.mask.selected_chains import reduced_at_last
 from dynalint_rules._shared.number.numbers import flow_of
 

@@ -8,7 +8,7 @@ from dynalint.rulekit import Declined, Project, Rewrite, Rule, Subscript, Violat
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._code.selection import reads_by_mask, target_of
 from dynalint_rules._code.settings import captures_shapes
-from dynalint_rules._shared.mask.masked_stores import stored
+from dynalint_rules._shared.mask.joined_stores import stored
 
 
 class MaskedStore(Rule):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dynalint.rulekit import Project, Raising, Read, Rule, Violation
+from dynalint.rulekit import Declined, Project, Raising, Read, Rewrite, Rule, Violation, rw
+from dynalint_rules._code.scope import Scope
 
 _FUNCTION = "torch.autograd.Function"
 _SAVED = f"{_FUNCTION}.saved_variables"
@@ -18,10 +19,7 @@ class UntracedBackward(Rule):
     gb = ("GB0088", "GB0077")
     events = (Raising, Read)
     calls = frozenset({_SAVED})
-    refusal = (
-        "the rewritten code would no longer warn about `saved_variables` or raise the exception in `backward`; change "
-        "it by hand"
-    )
+    refusal = "the rewritten code would no longer raise the exception in `backward`; change it by hand"
 
     def check(self, event: Raising | Read, project: Project) -> Iterable[Violation]:
         """Flag the read, or a `raise` if it is all that a `backward` does."""
@@ -37,6 +35,14 @@ class UntracedBackward(Rule):
                 "Dynamo traces `backward` where the function is applied, and this `raise` breaks the graph",
                 help="compute under `torch.no_grad()`, without an autograd function",
             )
+
+    def fix(self, event: Raising | Read, violation: Violation, project: Project) -> Rewrite | Declined | None:
+        """Read the tensors by their newer name."""
+        if not isinstance(event, Read) or not isinstance(event.node, ast.Attribute):
+            return super().fix(event, violation, project)
+        scope = Scope.of(event, project)
+        edits = rw.written(scope.file, (event.node, f"{scope.text(event.node.value)}.saved_tensors"))
+        return Rewrite("Read `saved_tensors` instead of `saved_variables`", "safe", edits)
 
 
 def _is_all_of_backward(event: Raising, project: Project) -> bool:

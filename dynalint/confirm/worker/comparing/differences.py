@@ -17,8 +17,12 @@ _MOST_COMPARED = 100_000
 _MOST_ROUNDED = 32
 # The allowed ratio of two rounding errors, both measured against a wider precision, as in torch's own comparisons.
 _LESS_ACCURATE = 3
-# The start of the torch warning about converting a tensor with gradients to a number. Some fixes avoid it.
-_CONVERTED = "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior"
+# The starts of torch's warnings about converting a tensor with gradients to a number and about an old name. Some fixes
+# avoid them.
+_AVOIDED = (
+    "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior",
+    "'saved_variables' is deprecated",
+)
 # torch warns about values that a branch computes from too few elements, even if they are not selected.
 _TOO_FEW = ("std(): degrees of freedom is <= 0", "var(): degrees of freedom is <= 0")
 # Reported when practical equality ignores a difference on non-finite inputs.
@@ -79,7 +83,7 @@ def difference(one: Observation, other: Observation, equality: Equality) -> str 
     for name, left in one.effects.items():
         right = other.effects.get(name)
         if name == "warnings":
-            ignored = (_CONVERTED, *_TOO_FEW) if equality.practical else (_CONVERTED,)
+            ignored = (*_AVOIDED, *_TOO_FEW) if equality.practical else _AVOIDED
             left, right = ([one for one in some if not one[1].startswith(ignored)] for some in (left, right or []))  # noqa: PLW2901
         found = _differ(name, left, right, equality, set())
         if found:

@@ -6,18 +6,18 @@ The values of all elements are computed, and then selected.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from dynalint.rulekit import Call, Refusal, Rewrite, Subscript, k, rw, walk
+from dynalint.rulekit import Refusal, Replacement, Rewrite, Subscript, k, rw, walk
 from dynalint_rules._code.effects import is_pure
 from dynalint_rules._code.memory import changed_in_place, is_own
-from dynalint_rules._code.names import loads, within
+from dynalint_rules._code.names import within
 from dynalint_rules._code.scope import Scope, as_tensor
-from dynalint_rules._code.selection import source_of, target_of
+from dynalint_rules._code.selection import source_of
 from dynalint_rules._shared.branch.blocks import statements_after
 from dynalint_rules._shared.branch.branch_values import FINITE
-from dynalint_rules._shared.branch.domain import Guarded, guarded_operands
+from dynalint_rules._shared.branch.domain import Guarded, guarded_operands, needed
 from dynalint_rules._shared.mask.trailing_dimensions import is_certain, row_size, trailing
 from dynalint_rules._shared.text import atom
 
@@ -29,37 +29,7 @@ _ELEMENTWISE = (*_OPERATORS, ast.Mod, ast.FloorDiv)
 _FIXED = (ast.Constant, ast.Slice, ast.Tuple, ast.UnaryOp, ast.USub, ast.Load)
 # Operators whose results are harmless for zeros, which replace the values that are not selected.
 _HARMLESS = (ast.Add, ast.Sub, ast.Mult)
-
-
-def stored(scope: Scope, event: Subscript | Call) -> Rewrite:
-    """Return the rewrite of a statement that reads and stores elements through the same mask.
-
-    Raises:
-        Refusal: If the rewrite would not be equivalent.
-    """
-    target, statement = target_of(event), event.statement
-    assert target is not None
-    assert isinstance(statement, ast.Assign | ast.AugAssign)
-    return _Store(scope, statement, target, statement).rewrite()
-
-
-def stored_next(scope: Scope, event: Subscript) -> Rewrite | None:
-    """Return the rewrite of a read and a store of the same elements, as in `v = x[mask] + y; x[mask] = v`, or None.
-
-    Raises:
-        Refusal: If the rewrite would not be equivalent.
-    """
-    statement = event.statement
-    following = statements_after(scope, statement)[:1]
-    if not isinstance(statement, ast.Assign) or not following or not isinstance(following[0], ast.Assign):
-        return None
-    (name, *others), (target, *more), value = statement.targets, following[0].targets, following[0].value
-    if others or more or not isinstance(name, ast.Name) or not isinstance(target, ast.Subscript):
-        return None
-    if ast.dump(target.slice) != ast.dump(event.node.slice):
-        return None
-    once = list(loads(scope, name.id)) == [value]
-    return _Store(scope, statement, target, following[0]).rewrite() if once else None
+_TITLE = "Compute the value for all elements and select with `torch.where`"
 
 
 def put_back(scope: Scope, event: Subscript) -> Rewrite | None:
@@ -81,13 +51,14 @@ def put_back(scope: Scope, event: Subscript) -> Rewrite | None:
     if ast.dump(places.elts[0]) != ast.dump(event.node.slice) or not within(event.node, value, scope):
         return None
     target = ast.copy_location(ast.Subscript(call.func.value, event.node.slice, ast.Store()), call)
-    return _Store(scope, statement, target, statement, value=value).rewrite()
+    return StoreRewrite(scope, statement, target, statement, value=value).rewrite()
 
 
-class _Store:
+class StoreRewrite:
     """The rewrite of a statement whose value is stored in `target` through a mask, there or in the statement `last`.
 
-    If `value` is given, the statement assigns a copy of the target with this value stored in it.
+    If `value` is given, the statement assigns a copy of the target with this value stored in it. `picked` are the
+    statements before it that only give names to elements that the mask selects.
     """
 
     def __init__(
@@ -97,13 +68,16 @@ class _Store:
         target: ast.Subscript,
         last: ast.stmt,
         value: ast.expr | None = None,
+        picked: Sequence[ast.Assign] = (),
     ) -> None:
         self.scope, self.statement, self.target, self.last = scope, statement, target, last
         self.mask, self.value = target.slice, value or statement.value
-        self.put, self.rows, self.row = value is not None, False, 0
+        self.put, self.rows, self.row, self.added = value is not None, False, 0, 0
+        self.picked = {name: one for one in picked if (name := picked_name(scope, one, self.mask)) is not None}
         self.reads = dict(self._reads(self.value))
         self.given: list[ast.expr] = []
         self.guards: dict[ast.expr, str] = {}
+        self.named: list[str] = []
         self.computed = isinstance(statement, ast.AugAssign)
 
     def rewrite(self) -> Rewrite:
@@ -123,14 +97,12 @@ class _Store:
                 "its old and new value"
             )
         name, place = base.id, scope.text(target.value)
-        harmless = not isinstance(self.statement, ast.AugAssign) or isinstance(self.statement.op, _HARMLESS)
-        self._require_elementwise(self.value, harmless=harmless)
-        mask = self._full_mask()
+        text, mask = self.values()
         if self.row and isinstance(self.statement, ast.AugAssign) and isinstance(self.statement.op, ast.Add | ast.Sub):
             row = f"{scope.torch}.where({mask}, {scope.text(self.value)}, 0)"
             added = f"{place} {_OPERATORS[type(self.statement.op)]}= {row}"
             edits = rw.written(file, (self.statement, [added]))
-            conditions = tuple(self._conditions(place))
+            conditions = tuple(self.conditions(place))
             return Rewrite("Add zeros where the mask is false", "conditional", edits, conditions, scope.imports)
         # Part of a tensor is assigned in place.
         own = self.put or (target.value is base and is_own(scope, name, self.last))
@@ -144,10 +116,6 @@ class _Store:
         head = f"{place if own or target.value is not base else f'{name}[...]'} = "
         if self.put and isinstance(self.statement, ast.Assign):
             head = f"{scope.text(self.statement.targets[0])} = "
-        self.guards = self._guarded()
-        text = self._part(self.value, mask)
-        if self.value in self.reads and self.value not in self.guards:
-            text = scope.text(self.reads[self.value])  # an argument of `torch.where` needs no parentheses
         if isinstance(self.statement, ast.AugAssign):
             sign = _OPERATORS.get(type(self.statement.op))
             if sign is None:
@@ -156,14 +124,43 @@ class _Store:
             operand = self.reads.get(self.value, self.value)
             text = f"{place} {sign} {text if plain or self.value in self.given else atom(operand, text)}"
         after = [] if self.last is self.statement else statements_after(scope, self.statement)
-        run = [self.statement, *after[: after.index(self.last) + 1 if after else 0]]
+        run = [*self.picked.values(), self.statement, *after[: after.index(self.last) + 1 if after else 0]]
         copied = self._copied(place)
         run, old = ([copied[0], *run], copied[1]) if copied is not None else (run, place)
-        edits = rw.written(file, (run, [f"{head}{scope.torch}.where({mask}, {text}, {old})"]))
-        title = "Compute the value for all elements and select with `torch.where`"
-        known = [is_certain(scope, one, self.mask) for one in self.reads.values()] if self.rows else []
-        conditions = tuple(self._conditions(place))
-        return Rewrite(title, "conditional", edits, conditions, scope.imports, ranks=not all(known))
+        edits = rw.written(file, (run, [*self.named, f"{head}{scope.torch}.where({mask}, {text}, {old})"]))
+        return self.offered(edits, self.conditions(place))
+
+    def values(self) -> tuple[str, str]:
+        """Return the code of the stored values for all elements, and the code of the mask.
+
+        Raises:
+            Refusal: If a value depends on which elements are selected.
+        """
+        scope = self.scope
+        harmless = not isinstance(self.statement, ast.AugAssign) or isinstance(self.statement.op, _HARMLESS)
+        self._require_elementwise(self.value, harmless=harmless)
+        mask = self._full_mask()
+        self.guards = self._guarded()
+        for name in self.picked:
+            uses = [node for node in self.reads if isinstance(node, ast.Name) and node.id == name]
+            values = {self.guards[node] for node in uses if node in self.guards}
+            if len(uses) > 1 and len(values) == 1:
+                safe = values.pop()
+                source = scope.text(self.reads[uses[0]])
+                self.named.append(f"{name} = {scope.torch}.where({mask}, {source}, {safe})")
+                self.reads |= dict(zip(uses, uses, strict=True))
+                guards = [Guarded(*each) for each in self.guards.items() if each[0] not in uses]
+                known: dict[ast.expr, float] = dict.fromkeys(uses, float(safe))
+                self.guards = {each.node: each.safe for each in needed(guards, known)}
+        if self.value in self.reads and self.value not in self.guards:
+            return scope.text(self.reads[self.value]), mask  # an argument of `torch.where` needs no parentheses
+        return self._part(self.value, mask), mask
+
+    def offered(self, edits: tuple[Replacement, ...], conditions: Iterable[str]) -> Rewrite:
+        """Return the rewrite with the given edits."""
+        known = [is_certain(self.scope, one, self.mask) for one in self.reads.values()] if self.rows else []
+        unique = tuple(dict.fromkeys(conditions))
+        return Rewrite(_TITLE, "conditional", edits, unique, self.scope.imports, ranks=not all(known))
 
     def _copied(self, name: str) -> tuple[ast.stmt, str] | None:
         """Return the previous statement if it sets the target to a copy of a tensor, and the tensor's text."""
@@ -186,7 +183,7 @@ class _Store:
         reads = any(isinstance(one, ast.Name) and one.id == name for one in walk(self.value))
         return None if reads and source.id != name else (before, source.id)
 
-    def _conditions(self, place: str) -> Iterator[str]:
+    def conditions(self, place: str) -> Iterator[str]:
         scope = self.scope
         less = f"{self.row} fewer dimension{'s' if self.row > 1 else ''} than" if self.row else "as many dimensions as"
         yield f"the mask has {less} `{place}`, and the dtypes are equal"
@@ -216,6 +213,7 @@ class _Store:
         if not full and self.rows:
             full = max(trailing(scope, one, mask) for one in (self.target.value, *self.reads.values()))
             full = full or max(self._sizes())
+        self.added = full
         if not full:
             return scope.text(mask)
         return f"{atom(mask, scope.text(mask))}[..., {', '.join(['None'] * full)}]"
@@ -229,6 +227,8 @@ class _Store:
     def _reads(self, node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
         """Yield the outermost reads through the mask, each with the tensor that is read."""
         source = source_of(self.scope, node, self.mask)
+        if isinstance(node, ast.Name) and node.id in self.picked:
+            source = source_of(self.scope, self.picked[node.id].value, self.mask)
         if source is not None and isinstance(node, ast.expr):
             yield node, source
             return
@@ -326,6 +326,13 @@ class _Store:
             return not isinstance(self.statement.op, _FORGETFUL) or not k.is_number(self.scope.kind(self.value))
         parts = [self.value, *self.reads.values()]
         return any(isinstance(one, ast.Name) and one.id == name for part in parts for one in walk(part))
+
+
+def picked_name(scope: Scope, one: ast.Assign, mask: ast.expr) -> str | None:
+    """Return the name to which a statement assigns the elements of a variable that a mask selects, or None."""
+    target = one.targets[0] if len(one.targets) == 1 else None
+    source = source_of(scope, one.value, mask)
+    return target.id if isinstance(target, ast.Name) and isinstance(source, ast.Name | ast.Attribute) else None
 
 
 def _is_full(node: ast.expr) -> bool:

@@ -14,6 +14,9 @@ from dynalint_rules._code.names import kind_of_name, loads
 from dynalint_rules._code.saved_tensors import refuse_changed_later
 from dynalint_rules._code.scope import Scope
 
+SHOWS = ("builtins.print", "logging.", "warnings.warn")
+"""The starts of names of functions that only display their arguments."""
+
 # How many nested calls to project functions are followed.
 _DEEPEST = 4
 
@@ -60,9 +63,13 @@ _INPLACE = re.compile(r"\binplace\s*=\s*(?!False\b)\w")
 
 @dataclass
 class Effects:
-    """The effects of evaluating some expressions. `layers` are calls to modules that may have parameters."""
+    """The effects of evaluating some expressions. `layers` are calls to modules that may have parameters.
+
+    `shows` is whether a value is displayed, which is only allowed if it is not None.
+    """
 
     layers: dict[str, None] = field(default_factory=dict)
+    shows: bool | None = None
 
 
 def effects_of(
@@ -103,6 +110,17 @@ def is_pure(scope: Scope, node: ast.expr) -> bool:
     except Refusal:
         return False
     return True
+
+
+def only_shows_values(scope: Scope, call: ast.Call) -> bool:
+    """Return whether a call only displays values, as a function that passes its arguments to `print` does."""
+    found = Effects(shows=False)
+    try:
+        for node in _own_nodes(call):
+            _check_node(scope, node, found, 0)
+    except Refusal:
+        return False
+    return bool(found.shows)
 
 
 def implies_nothing(scope: Scope, node: ast.AST) -> bool:
@@ -169,7 +187,7 @@ def _check_call(scope: Scope, node: ast.Call, callee: k.Kind, found: Effects, de
         raise Refusal(f"a layer of {shown} may modify its argument in place; create it without `inplace`")
     for one in _called(callee):
         if isinstance(one, k.External):
-            _check_external(scope, node, one.name, shown)
+            _check_external(scope, node, one.name, shown, found)
         elif isinstance(one, k.Method):
             _check_method(scope, one, shown)
         elif isinstance(one, k.Object):
@@ -196,8 +214,11 @@ def _called(callee: k.Kind) -> Iterator[k.Kind]:
             yield one
 
 
-def _check_external(scope: Scope, node: ast.Call, name: str, shown: str) -> None:
+def _check_external(scope: Scope, node: ast.Call, name: str, shown: str, found: Effects) -> None:
     head, _, last = name.rpartition(".")
+    if found.shows is not None and name.startswith(SHOWS):
+        found.shows = True
+        return
     if name in _PURE_NAMES or (head == "builtins" and last in _PURE_BUILTINS):
         return
     if head == "builtins":
@@ -301,6 +322,8 @@ def _check_function(scope: Scope, function: FunctionInfo, shown: str, found: Eff
     inner = replace(scope, function=function, parents=scope.project.parents(function))
     refuse_lasting_effects(inner, function.statements, shown)
     for node in (node for statement in function.statements for node in walk_function(statement)):
+        if found.shows is not None and isinstance(node, ast.Raise | ast.Assert):
+            raise Refusal(f"{shown} may raise an exception")
         try:
             _check_node(inner, node, found, depth + 1)
         except Refusal as refusal:

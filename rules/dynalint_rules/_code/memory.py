@@ -355,7 +355,8 @@ def is_read_only(scope: Scope, node: ast.expr, parent: ast.AST | None) -> bool:
         return isinstance(parent.ctx, ast.Load) and parent.attr in ("shape", "dtype", "device", "ndim", "requires_grad")
     if isinstance(parent, ast.Subscript):
         # A store does not keep a reference.
-        return parent.slice is node or isinstance(parent.ctx, ast.Store) or _copies(scope, parent)
+        stored = isinstance(parent.ctx, ast.Store)
+        return parent.slice is node or stored or _copies(scope, parent) or _is_used_up(scope, parent)
     if isinstance(parent, ast.Call) and node in parent.args:
         return makes_tensor(scope, parent) or _gives_number(scope, parent)
     return False
@@ -371,7 +372,7 @@ def _gives_number(scope: Scope, call: ast.Call) -> bool:
     return known and isinstance(given, k.Value) and k.is_number(given)
 
 
-def _is_used_up(scope: Scope, view: ast.Call) -> bool:
+def _is_used_up(scope: Scope, view: ast.Call | ast.Subscript) -> bool:
     """Return whether a view is only an operand in computing another tensor, as in `b.detach() * 2` or `a -= b.t()`."""
     parent = scope.parents.get(view)
     if isinstance(parent, ast.AugAssign) and isinstance(parent.target, ast.Name):

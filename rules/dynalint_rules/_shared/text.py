@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dynalint.rulekit import SourceFile
+from dynalint.rulekit import Replacement, SourceFile
 
 WIDTH = 120
 """The line width beyond which new code is wrapped."""
@@ -44,6 +44,13 @@ def held_together(text: str) -> str:
     except SyntaxError:
         return f"({text})"
     return text
+
+
+def end_of_claim(file: SourceFile, statement: ast.stmt) -> Replacement:
+    """Return a change of nothing at a statement's end, so that no other rewrite changes lines that only move."""
+    starts, line = file.line_starts, statement.end_lineno or statement.lineno
+    end = starts[line] - 1 if line < len(starts) else len(file.text)
+    return Replacement(file, end, end, "")
 
 
 def moved_left(text: str, columns: int) -> str:

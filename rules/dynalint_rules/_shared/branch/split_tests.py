@@ -8,6 +8,13 @@
                             else:                                                   y = b
                                 y = b
 
+    if t:                   if flag:
+        if flag:                if t:
+            y = a                   y = a
+        else:               else:
+            y = b               if t:
+                                    y = b
+
 The duplicated code is short, and values that the flag disables are still not computed. The result is equivalent, and
 the `if` on the tensor is rewritten in the same step.
 """
@@ -24,8 +31,10 @@ from dynalint_rules._code.raising import never_raises
 from dynalint_rules._code.scope import Scope
 from dynalint_rules._shared.branch.blocks import is_elif, statements_after
 from dynalint_rules._shared.branch.truth import is_tensor_test, truth_of
+from dynalint_rules._shared.text import end_of_claim
 
 _TITLE = "Test the Python value in a separate `if`, and compute both branches of the tensor test"
+_FIRST = "Test the Python value first"
 _LEFT = ("DYN101", "DYN106", "DYN107", "DYN202")
 _MOST_REPEATED = 4
 _PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.expr_context, ast.UnaryOp, ast.Not)
@@ -83,6 +92,33 @@ def rewrite_divided(scope: Scope, statement: ast.If) -> Rewrite | None:
         f"{scope.quote(value)} does not raise an exception" for value in late if not _is_certain(scope, value)
     )
     return Rewrite(_TITLE, "conditional" if conditions else "safe", edits, conditions, leaves=_LEFT)
+
+
+def rewrite_nested(scope: Scope, statement: ast.If) -> Rewrite | None:
+    """Return the rewrite of `if tensor: if flag: ...` that tests the flag first, or None for any other statement.
+
+    Raises:
+        Refusal: If libcst cannot parse the statement.
+    """
+    inner = statement.body[0]
+    if statement.orelse or len(statement.body) > 1 or not isinstance(inner, ast.If) or is_elif(scope, statement):
+        return None
+    if any(is_elif(scope, one) for one in inner.orelse) or is_tensor_test(scope, inner.test):
+        return None
+    if not is_pure(scope, statement.test) or not is_pure(scope, inner.test):
+        return None
+    tree = rw.Tree.around(scope.file, statement)
+    asked = [
+        rw.branch(tree.expression(statement.test), [tree.line(one) for one in side])
+        for side in (inner.body, inner.orelse)
+        if side
+    ]
+    new = rw.branch(tree.expression(inner.test), asked[:1], asked[1:])
+    edits = rw.replacements(tree, [rw.Substitution((tree.statement(statement),), (new,))])
+    edits = (*edits, end_of_claim(scope.file, statement))
+    known = is_plain(inner.test) or never_raises(scope, inner.test)
+    conditions = () if known else (f"{scope.quote(inner.test)} does not raise an exception",)
+    return Rewrite(_FIRST, "safe" if known else "conditional", edits, conditions, leaves=(*_LEFT, "DYN105", "DYN302"))
 
 
 def _is_certain(scope: Scope, value: ast.expr) -> bool:

@@ -53,7 +53,7 @@ from dynalint_rules._shared.branch.moved_tests import rewrite_moved_test
 from dynalint_rules._shared.branch.reassigned import rewrite_reassigned
 from dynalint_rules._shared.branch.selected_names import SelectionPlan, plan_of
 from dynalint_rules._shared.branch.sizes import refuse_other_sizes
-from dynalint_rules._shared.branch.split_tests import rewrite_divided
+from dynalint_rules._shared.branch.split_tests import rewrite_divided, rewrite_nested
 from dynalint_rules._shared.branch.truth import Truth, truth_of
 from dynalint_rules._shared.guard.saved_work import drops_tensor_in_eager, leaves_loop_in_eager
 from dynalint_rules._shared.guard.shown_apart import shown_apart
@@ -85,6 +85,7 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
         found = found or asked_in_eager(scope, statement) or _left_loop(scope, statement)
         found = found or drops_tensor_in_eager(scope, statement) or shown_apart(scope, statement)
         found = found or rewrite_reassigned(scope, statement) or rewrite_moved_test(scope, statement)
+        found = found or rewrite_nested(scope, statement)
         if found is None:
             raise
         return found

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from dynalint.rulekit import Event, Refusal, Rewrite, walk, walk_function
 from dynalint_rules._code.calls import callee
-from dynalint_rules._code.effects import effects_of
+from dynalint_rules._code.effects import SHOWS, effects_of
 from dynalint_rules._code.names import statement_of
 from dynalint_rules._code.raising import never_raises
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.guard.statements import SHOWS, all_of, guarded_all, is_caught, is_eager, may_raise
+from dynalint_rules._shared.guard.statements import all_of, guarded_all, is_caught, is_eager, may_raise
 
 
 def guarded_bystanders(scope: Scope, event: Event, watched: Callable[[str], bool], title: str) -> Rewrite:

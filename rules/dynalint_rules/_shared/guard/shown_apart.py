@@ -7,7 +7,7 @@ if t.any():                             if self.strict and t.any():
     x = repair(x)                       if t.any():
                                             x = repair(x)
 
-Output at the end moves behind the branch, where a name keeps the test.
+Output at the end moves behind the branch, where a name keeps the test. A branch without anything else disappears.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import reduce
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from dynalint.rulekit import Replacement, Rewrite, rw, walk
+from dynalint.rulekit import Rewrite, rw, walk
 from dynalint_rules._code.memory import makes_tensor
 from dynalint_rules._code.names import is_named
 from dynalint_rules._code.scope import Scope
@@ -32,6 +32,7 @@ from dynalint_rules._shared.guard.statements import (
     may_go_unasked,
     only_shows,
 )
+from dynalint_rules._shared.text import end_of_claim
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -53,7 +54,10 @@ def shown_apart(scope: Scope, statement: ast.If) -> Rewrite | None:
     first = list(takewhile(lambda one: _only_shows(scope, one) or _only_checks(scope, one), body))
     last = list(takewhile(lambda one: _only_shows(scope, one), reversed(body[len(first) :])))[::-1]
     rest = body[len(first) : len(body) - len(last)]
-    if not (first or last) or not rest or is_elif(scope, statement) or not may_go_unasked(scope, statement.test):
+    other = statement.orelse if not rest and not any(is_elif(scope, one) for one in statement.orelse) else []
+    if not (first or last) or not (rest or other):
+        return None
+    if is_elif(scope, statement) or not may_go_unasked(scope, statement.test):
         return None
     guarded = any(_is_guarded(scope, one) for one in first)  # such code may change what the test depends on
     kept = guarded or not _is_repeatable(scope, statement, after=bool(last))
@@ -63,16 +67,15 @@ def shown_apart(scope: Scope, statement: ast.If) -> Rewrite | None:
     old, test = tree.statement(statement), tree.expression(statement.test)
     name = scope.fresh_name("condition")
     asked = rw.name(name) if kept else test
-    left = rw.asking(old, asked).with_changes(body=rw.block([tree.line(one) for one in rest]))
+    if other:
+        left = rw.branch(rw.negation(asked), [tree.line(one) for one in other])
+    else:
+        left = rw.asking(old, asked).with_changes(body=rw.block([tree.line(one) for one in rest]))
     new: list[cst.CSTNode] = [*_apart(tree, scope, asked, first), left, *_apart(tree, scope, asked, last)]
     if kept:
         new = [*rw.statements([f"{name} = {scope.text(statement.test)}"]), *new]
     edits = rw.replacements(tree, [rw.Substitution((old,), tuple(new))])
-    if last:
-        # The moved lines stay as they are, but no other rewrite may change them.
-        starts, line = scope.file.line_starts, statement.end_lineno or statement.lineno
-        end = starts[line] - 1 if line < len(starts) else len(scope.file.text)
-        edits = (*edits, Replacement(scope.file, end, end, ""))
+    edits = (*edits, end_of_claim(scope.file, statement)) if last else edits
     title = _TITLE if any(_only_shows(scope, one) for one in (*first, *last)) else _CHECKED
     return Rewrite(title, "safe", edits, (), scope.imports, _DECISIONS)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dynalint.rulekit import Call, Refusal, Replacement, Rewrite, Safety, k, remembered, rw, walk
 from dynalint_rules._code.calls import callee
-from dynalint_rules._code.effects import implies_nothing, is_pure
+from dynalint_rules._code.effects import SHOWS, implies_nothing, is_pure, only_shows_values
 from dynalint_rules._code.names import around, loads, within
 from dynalint_rules._code.raising import never_raises, shows_without_raising
 from dynalint_rules._code.scope import Scope, shared
@@ -20,9 +20,6 @@ from dynalint_rules._shared.text import WIDTH
 
 if TYPE_CHECKING:
     import libcst as cst
-
-# Functions that only display their arguments.
-SHOWS = ("builtins.print", "logging.", "warnings.warn")
 
 
 def guarded(
@@ -104,9 +101,10 @@ def only_shows(scope: Scope, body: Sequence[ast.stmt]) -> bool:
     inner = [one for one in body if isinstance(one, ast.If) and not one.orelse]
     if not (calls or inner) or len(calls) + len(made) + len(inner) < len(body):
         return False
-    if not all(may_go_unasked(scope, one.test) and only_shows(scope, one.body) for one in inner):
+    asked = [one for one in inner if not is_eager(one.test)]  # compiled code skips the others
+    if not all(may_go_unasked(scope, one.test) and only_shows(scope, one.body) for one in asked):
         return False
-    if not all(callee(scope, one).startswith(SHOWS) for one in calls):
+    if not all(callee(scope, one).startswith(SHOWS) or only_shows_values(scope, one) for one in calls):
         return False
     if not all(is_pure(scope, one.value) and _stays_inside(scope, one, body) for one in made):
         return False
@@ -168,7 +166,10 @@ def _joined_to_branch(scope: Scope, tree: rw.Tree, run: Sequence[ast.stmt]) -> t
     if not fits:
         return None
     both = rw.operation(guard, "and", test) if first else rw.operation(test, "and", guard)
-    return rw.replacements(tree, [rw.Substitution((old,), (rw.asking(old, both),))])
+    new = rw.asking(old, both)
+    if len(run) == 1 and isinstance(run[0], ast.If) and is_eager(run[0].test) and not run[0].orelse:
+        new = new.with_changes(body=rw.block([tree.line(one) for one in run[0].body]))  # asked once is enough
+    return rw.replacements(tree, [rw.Substitution((old,), (new,))])
 
 
 def is_eager(test: ast.expr) -> bool:

@@ -42,10 +42,14 @@ EXAMPLE = ROOT / "examples" / "tiny_vision"
 
 # The first release that supports dependency groups.
 PIP = "pip>=25.1"
+# Compiling all of torch takes several times as long as compiling what is imported (see `compile_torch`).
+PIP_OPTIONS = ("--disable-pip-version-check", "--no-input", "--quiet", "--no-compile")
 # pip's message if the index returned no versions at all for a package.
 NONE_FOUND = "(from versions: none)"
 MAX_TEST_PROCESSES = 8
 STATIC, DYNAMO = "static", "dynamo"
+# Otherwise, hundreds of processes would compile all of dynalint.
+WRITES_BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 SECONDS_BETWEEN_MESSAGES = 10
 
@@ -73,6 +77,8 @@ def main(arguments: Sequence[str]) -> int:
     except SetupError as problem:
         print(f"dev: {problem}", file=sys.stderr)
         return 1
+    if arguments[0] != "test":  # which does this while the linters run
+        compile_torch()
     return commands[arguments[0]](arguments[1:])
 
 
@@ -98,6 +104,13 @@ def make_environment(*, with_torch: bool) -> None:
     STAMP.write_text(f"{stamp} {DYNAMO if with_torch else STATIC}", encoding="utf-8")
 
 
+def compile_torch() -> None:
+    """Import what Dynamo needs once, to write its bytecode. Sandboxed processes, which use it, cannot write any."""
+    if not any(VENV.glob("*ib/**/site-packages/torch/_dynamo/__pycache__")):
+        code = "from dynalint.confirm.worker.process.warmup import warm_up; warm_up('cpu')"
+        subprocess.run([PYTHON, "-c", code], env={**os.environ, **WRITES_BYTECODE}, capture_output=True, check=False)
+
+
 def create_venv() -> None:
     """Create the virtual environment, or keep the existing one if its Python still works."""
     if sys.version_info < (3, 10):  # noqa: UP036 - this script may be started by any Python
@@ -120,7 +133,7 @@ def pip_install(title: str, *what: str) -> None:
     step(title)
     with showing_progress(title):
         ran = subprocess.run(
-            [PYTHON, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet", *what],
+            [PYTHON, "-m", "pip", "install", *PIP_OPTIONS, *what],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -164,8 +177,10 @@ def test(arguments: Sequence[str]) -> int:
     rest = arguments[1:] if half else arguments
     failed = []
     if half != DYNAMO:
-        with ThreadPoolExecutor(1) as beside:
+        with ThreadPoolExecutor(2) as beside:
             browser = beside.submit(install_browser)
+            if half != STATIC:
+                beside.submit(compile_torch)
             failed = [*static_checks(), *browser.result()]
     if run_tests(*(["--half", half] if half else []), *rest):
         failed.append("pytest")
@@ -205,10 +220,8 @@ def run_tests(*arguments: str) -> int:
     options = ["-n", str(processes), "--dist", "loadfile", "--no-loadscope-reorder"]
     if os.environ.get("CI"):
         options.append("--no-skips")
-    # Test processes are limited to one thread because torch would start one per core in each of them. Bytecode is
-    # always written, because hundreds of processes would otherwise compile all of dynalint.
-    environment = {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
-    return run("pytest", *options, *arguments, environment=environment)
+    # Test processes are limited to one thread because torch would start one per core in each of them.
+    return run("pytest", *options, *arguments, environment={"OMP_NUM_THREADS": "1", **WRITES_BYTECODE})
 
 
 def hunt(arguments: Sequence[str]) -> int:

@@ -136,13 +136,21 @@ def _become(asked: int, *streams: int) -> None:
 
 
 def _import() -> None:
+    """Do what most commands do before they look at a project, and what takes them longest."""
     import dynalint.cli.check
     import dynalint.cli.fix
     import dynalint.cli.session
     import dynalint.engine
+    import dynalint.fix
+    import dynalint.rewriting.changed
+    from dynalint.caching.stamp import stamp
+    from dynalint.report import Report, Style, render
     from dynalint.rules import all_rules
 
     all_rules()
+    stamp()
+    for form in ("full", "json"):
+        render(form, Report([], {}), Style())
     assert dynalint.engine
     gc.freeze()
 

@@ -9,7 +9,7 @@ import textwrap
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 
 from dynalint.rulebook.pages import Example
@@ -95,6 +95,7 @@ def _comments(text: str) -> Iterator[tokenize.TokenInfo]:
             yield token
 
 
+@cache
 def installed_torch() -> str | None:
     """Return the installed torch release, such as "2.13.0", or None if torch is not installed."""
     try:

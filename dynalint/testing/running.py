@@ -101,8 +101,15 @@ class Program:
     @cached_property
     def observed(self) -> ProgramRun:
         """What Dynamo does in default mode. There are enough rounds to see whether it stops recompiling."""
+        return self._run(max(3, math.ceil(_FEWEST_CALLS / max(1, len(self.fine)))))
+
+    @cached_property
+    def first_round(self) -> ProgramRun:
+        """What Dynamo does in default mode in the first round of calls, which is enough to see most breaks."""
+        return self._run(1)
+
+    def _run(self, rounds: int) -> ProgramRun:
         size = len(self.fine)
-        rounds = max(3, math.ceil(_FEWEST_CALLS / size)) if size else 0
         run = runs.default_run(self.make, self.fine * rounds)
         breaks = list(run.breaks)
         for call in self.raising:
@@ -145,7 +152,7 @@ def unclean(program: Program, *, in_default_mode: bool = False) -> str | None:
 
 def refused(program: Program) -> str | None:
     """Return the id of the error that `fullgraph=True` raises for code that default mode silently runs eagerly."""
-    observed = program.observed
+    observed = program.first_round
     if observed.breaks or observed.run.compiles or observed.run.error is not None:
         return None
     error = runs.fullgraph_run(program.make, program.fine).error
@@ -205,7 +212,7 @@ def rewritten_differently(original: Program, fixed: Program, *, exact: bool, by_
 def broken_lines(program: Program, setting: str) -> set[int | None]:
     """Return the program's lines where Dynamo still breaks when a `torch._dynamo.config` setting is on."""
     with torch._dynamo.config.patch({setting: True}):  # noqa: SLF001 - the module with Dynamo's settings
-        return {line_in(program, found) for found in program.observed.breaks}
+        return {line_in(program, found) for found in program.first_round.breaks}
 
 
 def line_in(program: Program, found: Break) -> int | None:

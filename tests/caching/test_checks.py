@@ -330,7 +330,7 @@ def edits(folder: Path, chance: random.Random) -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(int(os.environ.get("DYNALINT_EDITED_PROJECTS", "5"))))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("DYNALINT_EDITED_PROJECTS", "3"))))
 def test_random_edits(check: Check, project: Path, seed: int) -> None:
     chance = random.Random(seed)
     done: list[str] = []

@@ -18,8 +18,6 @@ from dynalint.confirm.servers import keeping_a_server
 
 OPERATIONS = """
 import os, socket, sys
-from .dynamo import runs
-from .process.wire import Reply
 
 
 ready = []
@@ -39,11 +37,14 @@ def does(request, reply):
 
 def counts(request, reply):
     import torch
+    from .dynamo import runs
     run = runs.default_run(lambda: torch.relu, [((torch.ones(2),), {})])
     reply.part("graphs", run.graphs)
 """
 
 
+# The interpreter of the environment, which has no torch as a rule: a server with it starts and forks much faster.
+BARE = Path(sys._base_executable)
 # A server by itself is what this is about.
 pytestmark = [pytest.mark.dynamo, pytest.mark.may_skip, pytest.mark.usefixtures("no_kept_server")]
 
@@ -56,6 +57,13 @@ def worker(sandboxed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         python=Path(sys.executable), folders=(str(folder),), seconds=4, memory=1 << 30, search=(str(folder),)
     )
     with Worker(options) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def bare(worker: Worker) -> Iterator[Worker]:
+    """A worker without torch, for what has nothing to do with it."""
+    with Worker(replace(worker.options, python=BARE)) as started:
         yield started
 
 
@@ -170,8 +178,8 @@ def test_what_is_asked_together_costs_no_other_its_answer(worker: Worker, code: 
         assert all(answer.parts["ready"] for answer in answers)
 
 
-def test_each_target_has_what_the_driver_of_a_gpu_asks_of_its_process(worker: Worker) -> None:
-    options = replace(worker.options, device="cuda")
+def test_each_target_has_what_the_driver_of_a_gpu_asks_of_its_process(bare: Worker) -> None:
+    options = replace(bare.options, device="cuda")
     with Worker(options) as on_gpu:
         answers = together(on_gpu, *["open('/proc/self/comm', 'w').write('mine')"] * 3)
     assert [answer.outcome for answer in answers] == ["done"] * 3, answers
@@ -193,11 +201,11 @@ def test_a_preparation_that_ends_the_process_is_told_of_each(worker: Worker) -> 
     assert [(answer.outcome, answer.stage) for answer in answers] == [("exit", "getting ready")] * 2
 
 
-def test_who_needs_no_more_answers_can_ask_something_else(worker: Worker) -> None:
-    asked = worker.ask_each("told:does", [{"code": "pass"}, {"code": "reply.part('late', 1)"}])
+def test_who_needs_no_more_answers_can_ask_something_else(bare: Worker) -> None:
+    asked = bare.ask_each("told:does", [{"code": "pass"}, {"code": "reply.part('late', 1)"}])
     assert next(asked).outcome == "done"
     asked.close()
-    assert does(worker, "reply.part('a', 1)").parts == {"a": 1}
+    assert does(bare, "reply.part('a', 1)").parts == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -265,9 +273,9 @@ def test_only_what_is_needed_of_the_environment_is_there(worker: Worker, monkeyp
     assert b"hush" not in environ
 
 
-def test_it_lives_on_after_every_kind_of_end(worker: Worker) -> None:
+def test_it_lives_on_after_every_kind_of_end(bare: Worker) -> None:
     outcomes = [
-        does(worker, code).outcome
+        does(bare, code).outcome
         for code in (
             "os._exit(0)",
             "os.kill(os.getpid(), 11)",
@@ -286,18 +294,18 @@ def test_it_lives_on_after_every_kind_of_end(worker: Worker) -> None:
     assert outcomes[7] == "done"
 
 
-def test_time_is_limited_and_nothing_goes_on_afterwards(worker: Worker, tmp_path: Path) -> None:
+def test_time_is_limited_and_nothing_goes_on_afterwards(bare: Worker, tmp_path: Path) -> None:
     code = "import time\nif os.fork() == 0:\n    os.setsid()\nwhile True: time.sleep(0.1)"
-    does(worker, "pass")
+    does(bare, "pass")
     before = _descendants()
-    answer = does(worker, code)
+    answer = does(bare, code)
     assert (answer.outcome, answer.ending["seconds"]) == ("timeout", 4)
     assert _descendants() == before
 
 
-def test_waiting_for_a_processor_is_no_time_of_the_code(worker: Worker) -> None:
+def test_waiting_for_a_processor_is_no_time_of_the_code(bare: Worker) -> None:
     code = "import time\nwhile time.process_time() < 0.7: pass"
-    with Worker(replace(worker.options, seconds=2)) as waiting, busy_neighbours():
+    with Worker(replace(bare.options, seconds=2)) as waiting, busy_neighbours():
         answer = does(waiting, code)
     assert answer.outcome == "done"
     assert 0.5 < answer.spent < 2
@@ -331,7 +339,7 @@ def _is_descendant(entry: Path) -> bool:
         return False
 
 
-def test_a_flood_of_processes_is_stopped(worker: Worker) -> None:
+def test_a_flood_of_processes_is_stopped(bare: Worker) -> None:
     # One parent and no grandchildren: a real bomb, should the watch fail, would take the machine with it.
     code = """
 import time
@@ -342,12 +350,12 @@ for _ in range(300):
         os._exit(0)
 time.sleep(5)
 """
-    answer = does(worker, code)
+    answer = does(bare, code)
     # The limit of the kernel, from which root is exempt, or the watch of the supervisor.
     assert answer.outcome in ("failed", "processes"), answer
 
 
-def test_memory_of_several_processes_counts_together(worker: Worker) -> None:
+def test_memory_of_several_processes_counts_together(bare: Worker) -> None:
     code = """
 import time
 for _ in range(4):
@@ -356,14 +364,14 @@ for _ in range(4):
         time.sleep(30)
 time.sleep(30)
 """
-    answer = does(worker, code)
+    answer = does(bare, code)
     assert (answer.outcome, answer.ending["bytes"]) == ("memory", 1 << 30)
 
 
-def test_a_server_that_was_killed_costs_one_answer(worker: Worker) -> None:
-    os.kill(worker._server.pid, signal.SIGKILL)  # type: ignore[arg-type, union-attr]
-    assert does(worker, "pass").outcome == "lost"
-    assert does(worker, "pass").outcome == "done"
+def test_a_server_that_was_killed_costs_one_answer(bare: Worker) -> None:
+    os.kill(bare._server.pid, signal.SIGKILL)  # type: ignore[arg-type, union-attr]
+    assert does(bare, "pass").outcome == "lost"
+    assert does(bare, "pass").outcome == "done"
 
 
 def test_an_interpreter_that_says_something_else_is_one_sentence(tmp_path: Path) -> None:
@@ -393,9 +401,7 @@ def test_a_closed_worker_starts_nothing_again() -> None:
 def test_a_server_is_kept_for_the_next_project_and_no_longer(tmp_path: Path) -> None:
     (tmp_path / "operations").mkdir()
     (tmp_path / "operations" / "told.py").write_text(OPERATIONS)
-    options = WorkerOptions(
-        python=Path(sys.executable), folders=(str(tmp_path / "operations"),), required=False, cwd=tmp_path
-    )
+    options = WorkerOptions(python=BARE, folders=(str(tmp_path / "operations"),), required=False, cwd=tmp_path)
     other = replace(options, cwd=tmp_path / "operations", search=(str(tmp_path),), seconds=9)
     where = "reply.part('found', [os.getcwd(), os.getppid(), sys.path[-1]])"
 

@@ -90,7 +90,7 @@ def test_the_assigned_twin_is_right() -> None:
 def test_a_bounded_deque_has_other_values() -> None:
     found = compare(Window, CALLS)
     assert not found.same
-    assert "compiled" in found.detail
+    assert " became " in found.detail
 
 
 def test_a_second_backward_that_fails_only_when_compiled_is_found() -> None:

@@ -7,6 +7,7 @@ import re
 import time
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import nn
 from ..dynamo.records import EagerComparison, StackFrame
 from ..dynamo.runs import Call, Maker, fresh_callable
 from ..source.loading import is_below
-from .compiled import Compiler, Mode, differs, usual
+from .compiled import Compiler, Mode, Way, compared, usual
 
 
 def place_of(
@@ -27,13 +28,13 @@ def place_of(
     submodule that differs is responsible. The search stops after `seconds`.
     """
     deadline = time.process_time() + seconds
-    mode = Mode(grad=found.training, evaluation=found.evaluation)
+    eager = Way(make, calls, Mode(grad=found.training, evaluation=found.evaluation))
     function = fresh_callable(make)
     folders = [Path(root) for root in roots]
     for name, code in _parts(function, folders):
         if time.process_time() > deadline:
             break
-        if differs(make, calls, _part_compiler(name), mode) is not None:
+        if not compared(eager, replace(eager, compiler=_part_compiler(name))).same:
             return _frame(code, found.what)
     whole = _code_of(function)
     return _frame(whole, found.what) if whole is not None and _is_own(whole, folders) else None

@@ -11,7 +11,7 @@ numbers, or when the last digits of inputs and parameters change.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,25 +44,32 @@ _MODES = (Mode(grad=True), Mode(grad=False), Mode(grad=False, evaluation=True))
 
 @dataclass(frozen=True)
 class Way:
-    """A way to run calls: in a mode, and compiled if there is a `compiler`. The first call is seeded with `seed`."""
+    """A way to run calls: in a mode, and compiled if there is a `compiler`. The first call is seeded with `seed`.
+
+    `differentiated` is as in `observe`. The code runs in the context that `around` returns.
+    """
 
     make: Maker
     calls: Sequence[Call]
     mode: Mode
     compiler: Compiler | None = None
     seed: int = 0
+    differentiated: bool = True
+    around: Callable[[], AbstractContextManager[object]] = nullcontext
 
     def callable(self) -> Callable[..., Any]:
         """Build the callable in its mode."""
-        function = fresh_callable(self.make)
+        with self.around():
+            function = fresh_callable(self.make)
         for _, module in modules_of(function) if self.mode.evaluation else ():
             module.training = False
         return function
 
     def observed(self, run: Callable[..., Any], owner: Callable[..., Any], number: int) -> Observation:
         """Make the call with this number, and return what it does."""
-        with nullcontext() if self.compiler is not None else force_eager():
-            return observe(run, owner, self.calls[number], self.seed + number, training=self.mode.grad)
+        how = {"training": self.mode.grad, "differentiated": self.differentiated}
+        with self.around(), nullcontext() if self.compiler is not None else force_eager():
+            return observe(run, owner, self.calls[number], self.seed + number, **how)
 
 
 def compare(make: Maker, calls: Sequence[Call], compiler: Compiler | None = None) -> EagerComparison:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
-
-import torch
 
 from ..dynamo import runs
 from ..dynamo.records import Break, Run, RunFailure
 from ..inputs.variants import other_batch
 from ..source import loading
-from .differences import Equality, difference
+from .compiled import Mode, Way, compared, usual
 from .lockstep import Findings
-from .observing import observe
 from .pairs import ComparedVersion, alike, fresh
 from .trials import BASE, USUAL, Trial
 
@@ -93,33 +92,20 @@ def _compiles_wrong(subject: ComparedVersion, trials: Sequence[Trial]) -> str | 
     """
     pair = alike(subject.again(), subject), alike(subject.again(), subject)
     for training in (True, False):
-        found = _compare_backend(*pair, trials, training=training)
-        if found is not None:
-            return f"{found} ({'while training' if training else 'in evaluation'}, with aot_eager)"
-    return None
-
-
-def _compare_backend(
-    plain: ComparedVersion, other: ComparedVersion, trials: Sequence[Trial], *, training: bool
-) -> str | None:
-    torch.compiler.reset()
-    how = {"training": training, "differentiated": plain.differentiated}
-    try:
-        function = fresh(plain, training=training)
-        compiled_function = fresh(other, training=training)
-        compiled = runs.user_compile(compiled_function, backend="aot_eager")
-        for seed, trial in enumerate(trials):
-            with plain.version.active(), runs.force_eager():
-                expected = observe(function, function, trial.of(plain.call), seed, **how)
-            if expected.error is not None:
-                return None
-            with other.version.active():
-                seen = observe(compiled, compiled_function, trial.of(other.call), seed, **how)
-            found = difference(expected, seen, Equality(compiled=True))
-            if found is not None:
-                return found
-    finally:
-        torch.compiler.reset()
+        plain, compiled = (
+            Way(
+                partial(fresh, one, training=training),
+                [trial.of(one.call) for trial in trials],
+                Mode(training),
+                differentiated=subject.differentiated,
+                around=one.version.active,
+            )
+            for one in pair
+        )
+        found = compared(plain, replace(compiled, compiler=usual))
+        if not found.same:
+            mode = "while training" if training else "in evaluation"
+            return f"{found.what}: {found.detail} ({mode}, with aot_eager)"
     return None
 
 

@@ -217,8 +217,8 @@ def test_a_way_that_changes_results_is_told(monkeypatch: pytest.MonkeyPatch, pre
     monkeypatch.setattr("dynalint.confirm.worker.operations.advising.compiled", wrong)
     remedy = prescribed(ReadsNumber, ((torch.ones(()),), {})).remedy("settings")
     assert remedy.equal is False
-    assert remedy.difference.startswith("result in call 1")
-    assert words.equality(remedy).startswith("Not equal to eager: result")
+    assert remedy.difference.startswith("output in call 1")
+    assert words.equality(remedy).startswith("Not equal to eager: output")
 
 
 def test_advice_reaches_text_page_and_json(explained: Callable[..., Explanation]) -> None:

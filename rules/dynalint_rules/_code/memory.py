@@ -276,6 +276,8 @@ def makes_tensor(scope: Scope, value: ast.expr, own: str = "") -> bool:
             return callee.name not in ("requires_grad_", "detach_", "set_") and makes_tensor(
                 scope, value.func.value, own
             )
+        if isinstance(callee, k.Method) and callee.name in _VIEWS and isinstance(value.func, ast.Attribute):
+            return callee.name != "numpy" and makes_tensor(scope, value.func.value, own)
         if isinstance(callee, k.Object):
             return callee.type.startswith("torch.nn.") and callee.type.rpartition(".")[2] not in _MAY_PASS_ON
         name = callee.name if isinstance(callee, k.Method | k.External) else ""

@@ -227,13 +227,13 @@ def _has_target(target: ast.expr, name: str) -> bool:
 
 def last_assignment(scope: Scope, name: str, at: ast.AST) -> ast.Assign | None:
     """Return the nearest assignment to `name` before `at`, as in `last_value`, if it has no other target."""
-    found = last_value(scope, name, at)
-    return found[0] if found is not None and is_named(found[0].targets[0], name) else None
+    made, _ = last_value(scope, name, at) or (None, None)
+    return made if isinstance(made, ast.Assign) and is_named(made.targets[0], name) else None
 
 
 def last_value(
     scope: Scope, name: str, at: ast.AST, *, before_loop: bool = False
-) -> tuple[ast.Assign, ast.expr] | None:
+) -> tuple[ast.Assign | ast.AnnAssign, ast.expr] | None:
     """Return the nearest assignment to `name` before `at`, in the same block or one around it, and its value.
 
     The search does not leave a loop. The assignment has `name` as its only target, or assigns as many values as it has
@@ -247,7 +247,7 @@ def last_value(
             return None
         for one in reversed(around(scope.parents, current)[0]):
             value = value_for(one, name)
-            if isinstance(one, ast.Assign) and value is not None:
+            if isinstance(one, ast.Assign | ast.AnnAssign) and value is not None:
                 return one, value
         current = parent
     return None
@@ -255,6 +255,8 @@ def last_value(
 
 def value_for(statement: ast.stmt, name: str) -> ast.expr | None:
     """Return the value that an assignment gives to a name, also for `a, b = one, other`."""
+    if isinstance(statement, ast.AnnAssign):
+        return statement.value if is_named(statement.target, name) else None
     if not isinstance(statement, ast.Assign) or len(statement.targets) > 1:
         return None
     target, value = statement.targets[0], statement.value

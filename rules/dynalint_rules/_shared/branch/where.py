@@ -55,7 +55,11 @@ from dynalint_rules._shared.branch.selected_names import SelectionPlan, plan_of
 from dynalint_rules._shared.branch.sizes import refuse_other_sizes
 from dynalint_rules._shared.branch.split_tests import rewrite_divided, rewrite_nested
 from dynalint_rules._shared.branch.truth import Truth, truth_of
-from dynalint_rules._shared.guard.saved_work import drops_tensor_in_eager, leaves_loop_in_eager
+from dynalint_rules._shared.guard.saved_work import (
+    drops_tensor_in_eager,
+    leaves_loop_in_eager,
+    makes_tensor_in_compiled,
+)
 from dynalint_rules._shared.guard.shown_apart import shown_apart
 from dynalint_rules._shared.guard.statements import asked_in_eager
 from dynalint_rules._shared.mask.masked import rewrite_masked
@@ -81,7 +85,8 @@ def rewrite_if(scope: Scope, statement: ast.If) -> Rewrite:
     try:
         return _rewrite_as_expressions(scope, statement)
     except Refusal:
-        found = rewrite_divided(scope, statement) or rewrite_writes(scope, statement)
+        found = makes_tensor_in_compiled(scope, statement) or rewrite_divided(scope, statement)
+        found = found or rewrite_writes(scope, statement)
         found = found or asked_in_eager(scope, statement) or _left_loop(scope, statement)
         found = found or drops_tensor_in_eager(scope, statement) or shown_apart(scope, statement)
         found = found or rewrite_reassigned(scope, statement) or rewrite_moved_test(scope, statement)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Container
 from dataclasses import replace
 
 from dynalint.rulekit import Rewrite, k, rw, walk
-from dynalint_rules._code.names import is_named, loads, only_value, within
+from dynalint_rules._code.effects import is_pure
+from dynalint_rules._code.names import is_named, last_value, loads, only_value, within
 from dynalint_rules._code.scope import Scope
-from dynalint_rules._shared.branch.blocks import is_elif
+from dynalint_rules._shared.branch.blocks import is_elif, split_test
 from dynalint_rules._shared.guard.statements import compiling, eager_test, may_go_unasked
-from dynalint_rules._shared.mask.masked import reduced_as_whole
+from dynalint_rules._shared.mask.masked import mask_of_something, reduced_as_whole
 
 
 def leaves_loop_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
@@ -63,6 +65,43 @@ def drops_tensor_in_eager(scope: Scope, statement: ast.If) -> Rewrite | None:
         return None
     condition = f"keeping `{names[0]}` where line {dropped.lineno} drops it gives the same result"
     return _only_in_eager(scope, statement, "Drop the tensor only in eager mode", condition)
+
+
+def makes_tensor_in_compiled(scope: Scope, statement: ast.If) -> Rewrite | None:
+    """Return the rewrite of `if padding.any(): mask = ...` that always makes the mask in compiled code, or None.
+
+    Without the branch, the mask must be None, and the result must be the same with it, which a run verifies.
+    """
+    _, test = split_test(scope, statement)
+    asked = mask_of_something(scope, test)
+    if statement.orelse or is_elif(scope, statement) or asked is None or not may_go_unasked(scope, test):
+        return None
+    made: dict[str, None] = {}
+    for one in statement.body:
+        target = one.targets[0] if isinstance(one, ast.Assign) and len(one.targets) == 1 else None
+        if isinstance(one, ast.Assign) and isinstance(target, ast.Name):
+            _, before = last_value(scope, target.id, statement) or (None, None)
+            nothing = isinstance(before, ast.Constant) and before.value is None
+            if not is_pure(scope, one.value) or not (nothing or target.id in made):
+                return None
+            made[target.id] = None
+        elif not isinstance(one, ast.Expr) or not _fills(scope, one.value, made):
+            return None
+    if not made:
+        return None
+    name = next(iter(made))
+    edits = rw.written(scope.file, (test, lambda test: rw.operation(compiling(scope), "or", test)))
+    condition = f"`{name}` gives the same result as None where {scope.quote(asked)} selects nothing"
+    return Rewrite("Make the tensor in any case in compiled code", "conditional", edits, (condition,), scope.imports)
+
+
+def _fills(scope: Scope, value: ast.expr, made: Container[str]) -> bool:
+    """Return whether an expression is a call such as `mask.masked_fill_(...)` on one of the `made` names."""
+    called = value.func if isinstance(value, ast.Call) else None
+    if not isinstance(value, ast.Call) or not isinstance(called, ast.Attribute) or not called.attr.endswith("_"):
+        return False
+    given = [*value.args, *(one.value for one in value.keywords)]
+    return isinstance(called.value, ast.Name) and called.value.id in made and all(is_pure(scope, one) for one in given)
 
 
 def keeps_tensor_in_compiled(scope: Scope, choice: ast.IfExp) -> Rewrite | None:

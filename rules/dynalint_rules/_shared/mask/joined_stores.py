@@ -109,10 +109,10 @@ def _sees_store(name: str, store: StoreRewrite) -> bool:
 def _joined(scope: Scope, name: str, run: Sequence[ast.stmt], stores: Sequence[StoreRewrite]) -> Rewrite:
     one, other = stores
     (text, mask), (rest, _) = one.values(), other.values()
-    if one.added != other.added or any(store.row or store.given for store in stores):
+    if one.added != other.added or any(store.row or store.given for store in stores) or (one.named and other.named):
         raise Refusal("the values of the other elements are not known")
     line = f"{name} = {scope.torch}.where({mask}, {text}, {rest})"
-    edits = rw.written(scope.file, *_creation(scope, name, run), (run, [line]))
+    edits = rw.written(scope.file, *_creation(scope, name, run), (run, [*one.named, *other.named, line]))
     return one.offered(edits, [*one.conditions(name), *other.conditions(name)])
 
 

@@ -73,11 +73,13 @@ class StoreRewrite:
         self.scope, self.statement, self.target, self.last = scope, statement, target, last
         self.mask, self.value = target.slice, value or statement.value
         self.put, self.rows, self.row, self.added = value is not None, False, 0, 0
+        self.widened = 0
         self.picked = {name: one for one in picked if (name := picked_name(scope, one, self.mask)) is not None}
         self.reads = dict(self._reads(self.value))
         self.given: list[ast.expr] = []
         self.guards: dict[ast.expr, str] = {}
         self.named: list[str] = []
+        self.names: dict[ast.expr, str] = {}
         self.computed = isinstance(statement, ast.AugAssign)
 
     def rewrite(self) -> Rewrite:
@@ -152,9 +154,23 @@ class StoreRewrite:
                 guards = [Guarded(*each) for each in self.guards.items() if each[0] not in uses]
                 known: dict[ast.expr, float] = dict.fromkeys(uses, float(safe))
                 self.guards = {each.node: each.safe for each in needed(guards, known)}
+        self._name_repeated(mask)
         if self.value in self.reads and self.value not in self.guards:
             return scope.text(self.reads[self.value]), mask  # an argument of `torch.where` needs no parentheses
         return self._part(self.value, mask), mask
+
+    def _name_repeated(self, mask: str) -> None:
+        """Give a name to each operand that is protected more than once."""
+        alike: dict[str, list[ast.expr]] = {}
+        for node in self.guards:
+            alike.setdefault(f"{ast.dump(node)} {self.guards[node]}", []).append(node)
+        for first, *others in alike.values():
+            read = {self.scope.text(self.reads[one]) for one in walk(first) if one in self.reads}
+            if others:
+                wanted = f"safe_{read.pop()}" if len(read) == 1 and all(map(str.isidentifier, read)) else "safe"
+                name = self.scope.fresh_name(wanted, [line.partition(" ")[0] for line in self.named])
+                self.named.append(f"{name} = {self._part(first, mask)}")
+                self.names |= dict.fromkeys((first, *others), name)
 
     def offered(self, edits: tuple[Replacement, ...], conditions: Iterable[str]) -> Rewrite:
         """Return the rewrite with the given edits."""
@@ -185,7 +201,8 @@ class StoreRewrite:
 
     def conditions(self, place: str) -> Iterator[str]:
         scope = self.scope
-        less = f"{self.row} fewer dimension{'s' if self.row > 1 else ''} than" if self.row else "as many dimensions as"
+        fewer = self.row or self.widened
+        less = f"{fewer} fewer dimension{'s' if fewer > 1 else ''} than" if fewer else "as many dimensions as"
         yield f"the mask has {less} `{place}`, and the dtypes are equal"
         if self.rows:
             yield f"{scope.quote(self.value)} computes each row independently"
@@ -209,7 +226,7 @@ class StoreRewrite:
             raise Refusal(f"{scope.quote(mask)} is a NumPy array; compute the mask with tensors")
         if not is_pure(scope, mask) or isinstance(mask, ast.Tuple):
             raise Refusal(f"{scope.quote(mask)} is more than a mask; select with `torch.where` instead")
-        full = full or self.row
+        full = full or self.row or self.widened
         if not full and self.rows:
             full = max(trailing(scope, one, mask) for one in (self.target.value, *self.reads.values()))
             full = full or max(self._sizes())
@@ -251,6 +268,8 @@ class StoreRewrite:
 
         If an operand needs a harmless value, it has that value where nothing is selected.
         """
+        if node in self.names:
+            return self.names[node]
         text = self._inside(node, mask)
         return f"{self.scope.torch}.where({mask}, {text}, {self.guards[node]})" if node in self.guards else text
 
@@ -289,6 +308,9 @@ class StoreRewrite:
             harmless = harmless and isinstance(node.op, _HARMLESS)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             parts = [node.operand]
+        elif isinstance(node, ast.Subscript) and (added := _added_at_end(node.slice)):
+            self.widened = max(self.widened, added)
+            parts, harmless = [node.value], False
         elif isinstance(node, ast.Call):
             operands = self._operands(node)
             parts, harmless = operands or [], False
@@ -333,6 +355,13 @@ def picked_name(scope: Scope, one: ast.Assign, mask: ast.expr) -> str | None:
     target = one.targets[0] if len(one.targets) == 1 else None
     source = source_of(scope, one.value, mask)
     return target.id if isinstance(target, ast.Name) and isinstance(source, ast.Name | ast.Attribute) else None
+
+
+def _added_at_end(index: ast.expr) -> int:
+    """Return how many dimensions an index such as `..., None` adds at the end, or 0 if it does anything else."""
+    first, *others = index.elts if isinstance(index, ast.Tuple) and index.elts else [index]
+    whole = isinstance(first, ast.Constant) and first.value is ...
+    return len(others) if whole and all(isinstance(one, ast.Constant) and one.value is None for one in others) else 0
 
 
 def _is_full(node: ast.expr) -> bool:
